@@ -1,0 +1,42 @@
+# Everything runs in .venv, which the first target that needs it makes. Nothing is installed again until what is
+# installed changes (constraints.txt, pyproject.toml).
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+STAMP := .venv/.installed
+RUN_DIR ?= outputs/ppo_cartpole/$(shell date +%Y-%m-%d_%H-%M-%S)
+
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup train test slow check fix clean
+
+help:  ## Say what can be made.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(STAMP)
+
+setup: $(STAMP)  ## Make .venv and install the package with everything that its tests need.
+
+train: $(STAMP)  ## Train PPO on CartPole-v1 until 20 evaluation episodes average 475; fails if they never do.
+	$(BIN)/maze-pl fit --config ppo_cartpole --stop_at_return.threshold 475 --run_dir $(RUN_DIR)
+
+test: $(STAMP)  ## The fast tests.
+	$(BIN)/python -m pytest -m "not slow" -q
+
+slow: $(STAMP)  ## The tests that train.
+	$(BIN)/python -m pytest -m slow -q
+
+check: $(STAMP)  ## Lint, format and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict maze_pl
+
+fix: $(STAMP)  ## Repair what ruff can repair.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove what was built, the virtual environment included.
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache

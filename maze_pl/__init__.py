@@ -1,0 +1,12 @@
+"""maze_pl: applied reinforcement learning on PyTorch Lightning.
+
+Importing this package is cheap: torch and Lightning are imported when something needs them.
+"""
+
+from __future__ import annotations
+
+from maze_pl.loading import load, load_env
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "load", "load_env"]

@@ -1,0 +1,36 @@
+"""A rule that balances CartPole without learning: a first agent for trying out rollouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+
+
+class DummyCartPolePolicy:
+    """Pushes the cart to the side to which the pole is about to fall.
+
+    Args:
+        observation: Name of the observation [B, 4] (position, velocity, angle, angular velocity).
+        action: Name of the action head, 0 for left and 1 for right.
+        look_ahead: Seconds over which the pole's turning is taken into account.
+    """
+
+    def __init__(self, observation: str = "observation", action: str = "action", look_ahead: float = 1.0) -> None:
+        self.observation = observation
+        self.action = action
+        self.look_ahead = look_ahead
+
+    def act(
+        self,
+        batch: PolicyBatch,
+        *,
+        deterministic: bool = False,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> PolicyStep:
+        """Choose a side for each actor; the keyword arguments change nothing, because nothing is random here."""
+        observation = batch.observation[self.observation]
+        angle_to_come = observation[:, 2] + self.look_ahead * observation[:, 3]
+        return PolicyStep({self.action: (angle_to_come > 0).astype(np.int64)})

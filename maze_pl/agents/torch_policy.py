@@ -1,0 +1,246 @@
+"""The trained policy: networks, distributions and masks, from observations to actions and log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from maze_pl.agents.network_io import NetworkInput, networks_by_step
+from maze_pl.agents.policy_output import PolicyOutput
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.spec import Spec
+from maze_pl.distributions.dict import DictProbabilityDistribution
+from maze_pl.distributions.distribution_mapper import (
+    DistributionMapper,
+    DistributionMapperConfig,
+    distribution_mappers,
+)
+
+PolicyNetworks = nn.Module | Sequence[nn.Module]
+"""The network of a sub-step, or those of its agents in the order of their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What is needed to act in one sub-step; the networks are registered in the policy."""
+
+    networks: tuple[nn.Module, ...]
+    inputs: NetworkInput
+    mapper: DistributionMapper
+
+
+class TorchPolicy(nn.Module):
+    """A network for each sub-step, shared by its agents or one for each of them.
+
+    Networks take a dict of observations [B, ...] and give a dict of logits [B, L], one entry for each action head.
+    Whether they are in training or evaluation mode is the caller's affair.
+
+    Args:
+        networks: A network for each sub-step, by key or in the specification's order; for sub-steps with separate
+            agent networks a list of them, in the order of the agents' ids.
+        spec: What the agent sees and does.
+        distribution_mapper_config: Overrides of distributions, see `DistributionMapper`.
+        substeps_with_separate_agent_nets: Sub-steps in which each agent has its own network.
+
+    Raises:
+        ValueError: The networks do not fit the sub-steps and agents, or the number of agents of a sub-step with
+            separate networks changes during an episode.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[PolicyNetworks] | Mapping[StepKey, PolicyNetworks],
+        spec: Spec,
+        distribution_mapper_config: DistributionMapperConfig | None = None,
+        substeps_with_separate_agent_nets: Sequence[StepKey] = (),
+    ) -> None:
+        super().__init__()
+        self.spec = spec
+        separate = separate_agent_counts(spec, substeps_with_separate_agent_nets)
+        mappers = distribution_mappers(
+            {key: step.action_space for key, step in spec.steps.items()},
+            distribution_mapper_config,
+            {key: step.masks for key, step in spec.steps.items()},
+        )
+        self._steps: dict[StepKey, _Step] = {}
+        for key, given in networks_by_step(networks, spec.step_keys).items():
+            nets = (given,) if isinstance(given, nn.Module) and not isinstance(given, nn.ModuleList) else tuple(given)
+            expected = separate.get(key, 1)
+            if len(nets) != expected:
+                what = "separate agent networks" if key in separate else "a network shared by its agents"
+                raise ValueError(f"sub-step {key!r} has {what}: expected {expected}, got {len(nets)}")
+            self._steps[key] = _Step(nets, NetworkInput(nets[0]), mappers[key])
+        self.networks = nn.ModuleList(nn.ModuleList(step.networks) for step in self._steps.values())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the networks are."""
+        return next(iter(self._steps.values())).inputs.device
+
+    def act(
+        self,
+        batch: PolicyBatch,
+        *,
+        deterministic: bool = False,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        with_log_prob: bool = False,
+    ) -> PolicyStep:
+        """Choose one action for each actor of the batch, without recording gradients.
+
+        Args:
+            batch: The actors and what they see.
+            deterministic: Take the most likely action instead of sampling.
+            temperature: Above 1 flattens the distributions, below 1 sharpens them.
+            generator: Source of all randomness of this call, on any device.
+            with_log_prob: Also give the log-probabilities; learners recompute them once for a whole rollout instead.
+        """
+        with torch.inference_mode():
+            observation = {name: _tensor(array) for name, array in batch.observation.items()}
+            step = self._step(batch.step_key)
+            agent_id = None
+            if len(step.networks) > 1:
+                _check_agents(batch, len(step.networks))
+                agent_id = torch.from_numpy(np.asarray(batch.agent_id))
+            distribution = self._output(step, batch.step_key, observation, agent_id, temperature).distribution
+            action = distribution.deterministic_sample() if deterministic else distribution.sample(generator)
+            log_prob = distribution.log_prob(action).cpu().numpy() if with_log_prob else None
+            return PolicyStep({head: value.cpu().numpy() for head, value in action.items()}, log_prob)
+
+    def action_logits(
+        self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The networks' outputs, before temperature and masks.
+
+        Args:
+            step_key: The sub-step.
+            observation: Name -> [B, ...].
+            agent_id: [B] which agent acts; needed where agents have separate networks. Rows whose id belongs to no
+                agent, such as padding, get logits of zero.
+
+        Returns:
+            Head -> [B, L].
+        """
+        step = self._step(step_key)
+        inputs = step.inputs(observation)
+        if len(step.networks) == 1:
+            logits: dict[str, Tensor] = step.networks[0](inputs)
+            return logits
+        if agent_id is None:
+            raise ValueError(f"the agents of sub-step {step_key!r} have separate networks: agent_id is needed")
+        return _separate_logits(step.networks, inputs, agent_id.to(step.inputs.device))
+
+    def compute_policy_output(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+        temperature: float = 1.0,
+    ) -> PolicyOutput:
+        """Logits and distributions of one sub-step, with gradients; arguments as for `action_logits`."""
+        return self._output(self._step(step_key), step_key, observation, agent_id, temperature)
+
+    def distribution(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+        temperature: float = 1.0,
+    ) -> DictProbabilityDistribution:
+        """Joint distribution of the actions of one sub-step, with gradients; arguments as for `action_logits`."""
+        return self.compute_policy_output(step_key, observation, agent_id, temperature).distribution
+
+    def evaluate(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        action: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probability of actions that were taken, and entropy, with gradients.
+
+        Args:
+            step_key: The sub-step.
+            observation: Name -> [B, ...] what the actors saw.
+            action: Head -> [B, ...] what they did.
+            agent_id: [B] which agent acted; needed where agents have separate networks.
+
+        Returns:
+            Log-probability [B] of the whole action and entropy [B] of the joint distribution.
+        """
+        return self.distribution(step_key, observation, agent_id).log_prob_and_entropy(action)
+
+    def _step(self, step_key: StepKey) -> _Step:
+        try:
+            return self._steps[step_key]
+        except KeyError:
+            raise ValueError(f"unknown sub-step {step_key!r}; sub-steps: {list(self._steps)}") from None
+
+    def _output(
+        self,
+        step: _Step,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None,
+        temperature: float,
+    ) -> PolicyOutput:
+        logits = self.action_logits(step_key, observation, agent_id)
+        device = step.inputs.device
+        masks = {head: observation[name].to(device) for head, name in step.mapper.masks.items()}
+        return PolicyOutput(step_key, logits, step.mapper.logits_dict_to_distribution(logits, temperature, masks))
+
+
+def separate_agent_counts(spec: Spec, step_keys: Sequence[StepKey]) -> dict[StepKey, int]:
+    """Number of networks of each sub-step whose agents have separate ones.
+
+    Args:
+        spec: What the agent sees and does.
+        step_keys: The sub-steps in question; numbers may be given as text.
+
+    Raises:
+        ValueError: A sub-step is unknown, or its number of agents changes during an episode.
+    """
+    known = {str(key): key for key in spec.step_keys}
+    counts: dict[StepKey, int] = {}
+    for name in step_keys:
+        if str(name) not in known:
+            raise ValueError(f"substeps_with_separate_agent_nets: unknown sub-step {name!r}; {list(spec.step_keys)}")
+        key = known[str(name)]
+        counts[key] = spec.steps[key].n_agents
+        if counts[key] < 1:
+            raise ValueError(
+                f"substeps_with_separate_agent_nets: the number of agents of sub-step {key!r} changes during an "
+                "episode, so they must share a network"
+            )
+    return counts
+
+
+def _separate_logits(
+    networks: Sequence[nn.Module], observation: Mapping[str, Tensor], agent_id: Tensor
+) -> dict[str, Tensor]:
+    """Rows of each agent through its network; all networks run, on no rows if need be, and stay in the graph."""
+    logits: dict[str, Tensor] = {}
+    for agent, network in enumerate(networks):
+        rows = (agent_id == agent).nonzero(as_tuple=True)
+        for head, value in network({name: tensor[rows] for name, tensor in observation.items()}).items():
+            if head not in logits:
+                logits[head] = value.new_zeros((*agent_id.shape, *value.shape[1:]))
+            logits[head] = logits[head].index_put(rows, value)
+    return logits
+
+
+def _check_agents(batch: PolicyBatch, n_agents: int) -> None:
+    agent_id = np.asarray(batch.agent_id)
+    if agent_id.size and not 0 <= agent_id.min() <= agent_id.max() < n_agents:
+        raise ValueError(f"agent ids {agent_id.tolist()} of sub-step {batch.step_key!r}: it has {n_agents} agents")
+
+
+def _tensor(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
+    """A view of the array, which is not written to; a copy where torch allows no view."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

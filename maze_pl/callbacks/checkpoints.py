@@ -1,0 +1,121 @@
+"""Checkpoints of a run: the best by evaluation, the last of all, and what makes each of them complete.
+
+One ModelCheckpoint with both `monitor` and `save_last` leaves a last checkpoint that is stale whenever the metric does
+not improve; so there are two callbacks. Both write under another name first and rename, so that a run which is killed
+while it saves still has its former checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
+
+from maze_pl.callbacks.epoch_table import EpochTable
+from maze_pl.loading import CHECKPOINT_KEY
+
+
+def save_atomically(trainer: pl.Trainer, path: str | Path) -> None:
+    """Write a checkpoint so that its file is at every moment the former or the new one; all ranks must call it."""
+    temporary = f"{path}.part"
+    trainer.save_checkpoint(temporary, weights_only=False)
+    if trainer.is_global_zero:
+        os.replace(temporary, path)
+    trainer.strategy.barrier("maze_pl.save_atomically")
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Keeps the checkpoint with the best evaluation as `best.ckpt`.
+
+    Args:
+        monitor: What is compared after each evaluation: `eval/return`, `eval/kpi/<name>`, or any other logged value.
+        mode: Whether more (`max`) or less (`min`) of it is better.
+        dirpath: Folder; `checkpoints` in the run directory if None.
+    """
+
+    def __init__(self, monitor: str = "eval/return", mode: str = "max", dirpath: str | None = None) -> None:
+        super().__init__(
+            dirpath=dirpath,
+            filename="best",
+            monitor=monitor,
+            mode=mode,
+            save_top_k=1,
+            save_on_train_epoch_end=True,  # not in the middle of an epoch, so that it can be resumed from exactly
+            enable_version_counter=False,
+        )
+        self._evaluated = False
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Find the folder; one that is not empty is nothing to be warned of, as it is so whenever a run is resumed."""
+        if self.dirpath is None:
+            self.dirpath = str(Path(trainer.default_root_dir, "checkpoints"))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
+            super().setup(trainer, pl_module, stage)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Remember that there is something to compare."""
+        self._evaluated = not trainer.sanity_checking
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write the checkpoint if the evaluation of this epoch is the best."""
+        if self._evaluated:
+            super().on_train_epoch_end(trainer, pl_module)
+        self._evaluated = False
+
+    def _save_checkpoint(self, trainer: pl.Trainer, filepath: str) -> None:
+        save_atomically(trainer, filepath)
+        self._last_global_step_saved = trainer.global_step
+        self._last_checkpoint_saved = filepath
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, EpochTable):
+                score = trainer.callback_metrics[str(self.monitor)].item()
+                callback.write(trainer, f"-> new best {self.monitor} {score:.3f}!")
+
+
+class LastCheckpoint(Checkpoint):
+    """Keeps the checkpoint of the last epoch as `last.ckpt`, from which a run is resumed.
+
+    Args:
+        every_n_epochs: Epochs between checkpoints; the last epoch is always kept.
+        dirpath: Folder; `checkpoints` in the run directory if None.
+    """
+
+    def __init__(self, every_n_epochs: int = 1, dirpath: str | None = None) -> None:
+        super().__init__()
+        if every_n_epochs < 1:
+            raise ValueError(f"every_n_epochs={every_n_epochs} must be at least 1")
+        self.every_n_epochs, self.dirpath = every_n_epochs, dirpath
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write the checkpoint."""
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        done = trainer.current_epoch + 1
+        if done % self.every_n_epochs == 0 or trainer.should_stop or done == trainer.max_epochs:
+            folder = Path(self.dirpath or Path(trainer.default_root_dir, "checkpoints"))
+            if trainer.is_global_zero:
+                folder.mkdir(parents=True, exist_ok=True)
+            save_atomically(trainer, folder / "last.ckpt")
+
+
+class CheckpointConfiguration(Callback):
+    """Puts into each checkpoint what `maze_pl.load` needs: the configuration of module and data, and the spec.
+
+    Args:
+        config: `model` and `data`, each a class path with its arguments, of YAML types only.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = {name: config[name] for name in ("model", "data")}
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Add the configuration."""
+        spec = trainer.datamodule.spec.to_dict()  # type: ignore[attr-defined]
+        checkpoint[CHECKPOINT_KEY] = {**self.config, "spec": spec}

@@ -1,0 +1,122 @@
+"""metrics.csv: a row for each epoch, in a file that a resumed run goes on with.
+
+Lightning's own CSV logger starts the file anew on resuming and keeps what was not flushed in memory.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from lightning_utilities.core.rank_zero import rank_zero_only
+from pytorch_lightning.loggers.logger import Logger
+
+
+class MetricsFile(Logger):
+    """Writes metrics to one CSV file; the column `step` counts env steps.
+
+    Args:
+        save_dir: Folder of the file.
+        filename: Its name.
+    """
+
+    def __init__(self, save_dir: str, filename: str = "metrics.csv") -> None:
+        super().__init__()
+        self._path = Path(save_dir, filename)
+        self._columns: list[str] = []
+        self._row: dict[str, Any] = {}  # the last one, which stands at the offset
+        self._offset = 0
+
+    @property
+    def name(self) -> str:
+        """Empty: files lie in the folder itself."""
+        return ""
+
+    @property
+    def version(self) -> str:
+        """Empty, as the name."""
+        return ""
+
+    @property
+    def save_dir(self) -> str:
+        """Folder of the file."""
+        return str(self._path.parent)
+
+    @property
+    def log_dir(self) -> str:
+        """Folder of the file."""
+        return self.save_dir
+
+    @property
+    def experiment(self) -> Path:
+        """The file."""
+        return self._path
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+        """Nothing: the run directory holds the whole configuration."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Append a row, or complete the last one if it is of the same step; what is no number is left out.
+
+        Args:
+            metrics: Name -> value; a new name becomes a new column.
+            step: Env steps so far.
+        """
+        row: dict[str, Any] = {"step": step} | {name: _number(value) for name, value in metrics.items()}
+        row = {name: value for name, value in row.items() if value is not None}
+        if not self._columns:
+            self._columns = self._start(step)
+        same = bool(self._row) and step is not None and self._row.get("step") == step
+        row = {**self._row, **row} if same else row
+        added = [name for name in row if name not in self._columns]
+        if added:
+            self._columns = [*self._columns, *added]
+            self._rewrite(self._columns, last=not same)
+        with self._path.open("r+", newline="", encoding="utf-8") as file:
+            if not same or added:
+                self._offset = file.seek(0, os.SEEK_END)
+            file.seek(self._offset)
+            csv.DictWriter(file, self._columns, restval="").writerow(row)
+            file.truncate()
+        self._row = row
+
+    def _start(self, step: int | None) -> list[str]:
+        """Columns of the file; rows of a former run that lie beyond where this one goes on are dropped."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if not self._path.is_file() or not self._path.stat().st_size:
+            return []
+        with self._path.open(newline="", encoding="utf-8") as file:
+            columns = list(csv.DictReader(file).fieldnames or [])
+        self._rewrite(columns, before=step)
+        return columns
+
+    def _rewrite(self, columns: list[str], before: int | None = None, last: bool = True) -> None:
+        """Write the file anew with these columns: rows before a step, and the last one only if it is asked for."""
+        rows: list[dict[str, str]] = []
+        if self._path.is_file():
+            with self._path.open(newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+        if before is not None:
+            rows = [row for row in rows if not row.get("step") or int(row["step"]) < before]
+        rows = rows if last else rows[:-1]
+        temporary = self._path.with_suffix(".part")
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+        os.replace(temporary, self._path)
+
+
+def _number(value: Any) -> float | None:
+    """The value if it is a number or holds just one."""
+    if isinstance(value, bool | int | float):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,77 @@
+"""When training ends before its last epoch: because nothing improves any more, or because the goal is reached."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning import callbacks
+
+
+class EarlyStopping(callbacks.EarlyStopping):
+    """Ends training after evaluations without improvement.
+
+    Args:
+        patience: How many evaluations in a row may bring no improvement; 0 never ends training.
+        monitor: What should improve: `eval/return`, `eval/kpi/<name>`, or any other logged value.
+        mode: Whether more (`max`) or less (`min`) of it is better.
+        min_delta: The least change that counts as an improvement.
+    """
+
+    def __init__(
+        self,
+        patience: int = 15,
+        monitor: str = "eval/return",
+        mode: Literal["max", "min"] = "max",
+        min_delta: float = 0.0,
+    ) -> None:
+        if patience < 0:
+            raise ValueError(f"patience={patience} must not be negative; 0 never ends training")
+        super().__init__(monitor=monitor, mode=mode, min_delta=min_delta, patience=patience or sys.maxsize)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on counting; the patience itself is that of this run's configuration."""
+        super().load_state_dict({**state_dict, "patience": self.patience})
+
+
+class StopAtReturn(callbacks.Callback):
+    """Ends training as soon as an evaluation reaches a threshold; `maze-pl fit` fails if none ever does.
+
+    Args:
+        threshold: The value to be reached; None does nothing.
+        monitor: What must reach it.
+
+    Attributes:
+        best: The highest value so far.
+    """
+
+    def __init__(self, threshold: float | None = None, monitor: str = "eval/return") -> None:
+        self.threshold, self.monitor = threshold, monitor
+        self.best = -torch.inf
+
+    @property
+    def missed(self) -> bool:
+        """Whether there is a threshold that was not reached."""
+        return self.threshold is not None and self.best < self.threshold
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Compare the evaluation's result."""
+        if self.threshold is None or trainer.sanity_checking:
+            return
+        if self.monitor not in trainer.callback_metrics:
+            known = ", ".join(sorted(trainer.callback_metrics))
+            raise ValueError(
+                f"StopAtReturn(monitor={self.monitor!r}): the evaluation gives no such value; it has {known}"
+            )
+        self.best = max(self.best, float(trainer.callback_metrics[self.monitor]))
+        trainer.should_stop = trainer.should_stop or not self.missed
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value so far."""
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from it."""
+        self.best = state_dict["best"]

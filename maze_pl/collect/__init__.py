@@ -1,0 +1,5 @@
+"""Collecting experience."""
+
+from maze_pl.collect.collector import Collector
+
+__all__ = ["Collector"]

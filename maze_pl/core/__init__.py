@@ -1,0 +1,1 @@
+"""Types that everything else is built from; imports nothing else of the package."""

@@ -1,0 +1,327 @@
+"""The data module of on-policy algorithms: its batches are rollouts of the policy that is being trained."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal
+
+import gymnasium
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import rank_zero_info
+from torch import distributed
+
+from maze_pl.collect.collector import Collector
+from maze_pl.collect.episodes import play_episodes
+from maze_pl.collect.serialization import from_tensors, to_tensors
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.rollout import Evaluation, Rollout
+from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spec import Spec
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
+from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
+from maze_pl.envs.vector.sequential_vector_env import adapt, with_statistics, wrapper_stack
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+
+Env = gymnasium.Env[Any, Any]
+
+
+def make_wrapped(env: Callable[[], Env], wrappers: list[Callable[..., Env]]) -> LogStatsWrapper:
+    """An environment with its wrappers, the first of them innermost, and statistics around them."""
+    built: Env = adapt(env())
+    for wrapper in wrappers:
+        built = wrapper(built)
+    return with_statistics(built)
+
+
+class RolloutSource:
+    """A sized iterable of fresh rollouts; nothing happens before the next one is asked for.
+
+    Args:
+        collect: Collects one rollout.
+        length: Rollouts of an epoch.
+    """
+
+    def __init__(self, collect: Callable[[], Rollout], length: int) -> None:
+        self._collect, self._length = collect, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Rollout]:
+        for _ in range(self._length):
+            yield self._collect()
+
+
+class EvaluationSource:
+    """One batch: the episodes of one evaluator, played when it is asked for.
+
+    Args:
+        evaluate: Plays them.
+    """
+
+    def __init__(self, evaluate: Callable[[], Evaluation]) -> None:
+        self._evaluate = evaluate
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        yield self._evaluate()
+
+
+class RolloutDataModule(pl.LightningDataModule):
+    """Owns the environments: collects rollouts for training and plays episodes for evaluation.
+
+    Args:
+        env: Builds one environment; a bare gymnasium environment is adapted.
+        wrappers: Wrap it, the first one innermost.
+        n_envs: Environments of each rank that play at the same time; 0 means one for each core.
+        n_rollout_steps: Environment steps of each environment in a rollout.
+        vectorization: Whether environments live in this process or in processes of their own.
+        epoch_length: Rollouts of an epoch, which is followed by evaluation.
+        evaluators: Evaluators by name; the first is named `eval` if nothing else is given.
+        seed: Seed of the run; that of `seed_everything` if None.
+        action_masks: Action head -> observation whose nonzero entries are allowed, beyond what the environment
+            declares itself.
+        max_agents: For sub-steps whose number of agents changes, how many may be alive at once.
+        n_normalization_samples: Observations from which wrappers estimate their statistics.
+        on_nondeterminism: What happens on resuming to an episode that does not come out where it was when it is
+            played again: `restart` it with a message, or `refuse`.
+    """
+
+    def __init__(
+        self,
+        env: Callable[[], Env],
+        wrappers: list[Callable[[Env], Env]] | None = None,
+        n_envs: int = 0,
+        n_rollout_steps: int = 100,
+        vectorization: Literal["sequential", "subprocess"] = "sequential",
+        epoch_length: int = 25,
+        evaluators: dict[str, RolloutEvaluator] | None = None,
+        seed: int | None = None,
+        action_masks: dict[str, str] | None = None,
+        max_agents: dict[StepKey, int] | None = None,
+        n_normalization_samples: int = 1000,
+        on_nondeterminism: Literal["restart", "refuse"] = "restart",
+    ) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("n_envs", n_envs, 0),
+            ("n_rollout_steps", n_rollout_steps, 1),
+            ("epoch_length", epoch_length, 1),
+        ):
+            if value < least:
+                raise ValueError(f"{name}={value} must be at least {least}")
+        self.n_envs = n_envs or len(os.sched_getaffinity(0))
+        self.n_rollout_steps, self.vectorization, self.epoch_length = n_rollout_steps, vectorization, epoch_length
+        self.evaluators = {"eval": RolloutEvaluator()} if evaluators is None else dict(evaluators)
+        self.seed = seed if seed is not None else int(os.environ.get("PL_GLOBAL_SEED", "0"))
+        self.n_normalization_samples, self.on_nondeterminism = n_normalization_samples, on_nondeterminism
+        self._factory = partial(make_wrapped, env, list(wrappers or []))
+        self._action_masks, self._max_agents = action_masks, max_agents
+        self._spec: Spec | None = None
+        self._collector: Collector | None = None
+        self._evaluation_envs: dict[str, VectorEnv] = {}
+        self._shared: dict[str, Any] | None = None  # what wrappers have learned
+        self._restored: dict[str, Any] | None = None
+
+    # --------------------------------------------------------------------------------------------- description
+
+    @property
+    def spec(self) -> Spec:
+        """What agents see and do, read from an environment made for the purpose."""
+        if self._spec is None:
+            env = self._factory()
+            self._spec = Spec.of(env, self._max_agents, self._action_masks)
+            env.close()
+        return self._spec
+
+    @property
+    def rollout_size(self) -> int:
+        """Environment steps of a rollout on each rank."""
+        return self.n_envs * self.n_rollout_steps
+
+    def make_env(self) -> LogStatsWrapper:
+        """One wrapped environment with frozen statistics, as evaluation uses it."""
+        env = self._factory()
+        shared = self._learned()
+        for name, wrapper in wrapper_stack(env):
+            if name in shared:
+                wrapper.load_shared_state(shared[name])
+            wrapper.freeze()
+        return env
+
+    # ------------------------------------------------------------------------------------------------- hooks
+
+    def train_dataloader(self) -> RolloutSource:
+        """Rollouts, collected when asked for."""
+        return RolloutSource(self._collect, self.epoch_length)
+
+    def val_dataloader(self) -> list[EvaluationSource]:
+        """For each evaluator, its episodes."""
+        return [EvaluationSource(partial(self._evaluate, name)) for name in self.evaluators]
+
+    def test_dataloader(self) -> list[EvaluationSource]:
+        """As for validation."""
+        return self.val_dataloader()
+
+    def teardown(self, stage: str) -> None:
+        """End the environments; what wrappers have learned is kept."""
+        if stage == "fit" and self._collector is not None:
+            self._collector.vector.close()
+            self._collector = None
+        for vector in self._evaluation_envs.values():
+            vector.close()
+        self._evaluation_envs = {}
+
+    def on_exception(self, exception: BaseException) -> None:
+        """End the environments, since no teardown follows an exception."""
+        self.teardown("fit")
+
+    # ------------------------------------------------------------------------------------------------ training
+
+    @property
+    def _rank(self) -> int:
+        return self.trainer.global_rank if self.trainer is not None else 0
+
+    def _vector(self, n_envs: int, **options: Any) -> VectorEnv:
+        kind = SubprocVectorEnv if self.vectorization == "subprocess" else SequentialVectorEnv
+        return kind([self._factory] * n_envs, spec=self.spec, **options)
+
+    def _policy(self) -> Any:
+        if self.trainer is None or self.trainer.lightning_module is None:
+            raise RuntimeError("rollouts need a policy: use this data module in Trainer.fit or Trainer.validate")
+        return self.trainer.lightning_module.policy
+
+    def _collect(self) -> Rollout:
+        if self._collector is None:
+            self._collector = self._start()
+        policy = self._policy()
+        was_training = policy.training
+        policy.eval()
+        try:
+            rollout = self._collector.collect(policy)
+        finally:
+            policy.train(was_training)
+        self._merge()
+        return rollout
+
+    def _start(self) -> Collector:
+        """Make the environments and bring them to where a checkpoint left them."""
+        if self.trainer is not None and self.trainer.ckpt_path is not None and self._restored is None:
+            raise RuntimeError(
+                f"the checkpoint {self.trainer.ckpt_path} holds no state of a {type(self).__qualname__}; resume with "
+                "the class of data module that wrote it, or start anew from its weights by --warm-start"
+            )
+        vector = self._vector(self.n_envs, seed=self.seed, first_env_index=self._rank * self.n_envs)
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", self._rank))
+        collector = Collector(vector, self.n_rollout_steps, generator)
+        vector.load_shared_states(self._learned())
+        restored, self._restored = self._restored, None
+        if restored is not None:
+            self._restore(collector, restored)
+        return collector
+
+    def _restore(self, collector: Collector, restored: dict[str, Any]) -> None:
+        then, now = (restored["world_size"], restored["n_envs"]), (self._world_size(), self.n_envs)
+        if then != now:
+            rank_zero_info(
+                f"environments start new episodes: the checkpoint was written by {then[0]} ranks with {then[1]} "
+                f"environments each, this run has {now[0]} ranks with {now[1]}"
+            )
+            return
+        strayed = collector.load_state_dict(restored["ranks"][self._rank])
+        if strayed:
+            message = (
+                f"environments {strayed} of rank {self._rank} are not deterministic: their episodes did not come out "
+                "where the checkpoint left them when they were played again"
+            )
+            if self.on_nondeterminism == "refuse":
+                raise RuntimeError(message + "; on_nondeterminism=restart starts new episodes instead")
+            rank_zero_info(message + "; they start new episodes")
+
+    def _merge(self) -> None:
+        """Bring together what the wrappers of all environments on all ranks have learned."""
+        assert self._collector is not None
+        vector = self._collector.vector
+        if not self._shared:
+            return
+        states = [state for part in self._gather(vector.shared_states()) for state in part]
+        self._shared = vector.merge_shared_states(states)
+        vector.load_shared_states(self._shared)
+
+    def _learned(self) -> dict[str, Any]:
+        """What wrappers have learned, estimated by the first rank on first need."""
+        if self._shared is None:
+            states = None
+            if self._rank == 0:
+                env = self._factory()
+                seed = derive_seed(self.seed, "normalization")
+                env.estimate(self.n_normalization_samples, seed)
+                states = {name: state for name, wrapper in wrapper_stack(env) if (state := wrapper.shared_state())}
+                env.close()
+            self._shared = self._broadcast(states)
+        return self._shared
+
+    # ---------------------------------------------------------------------------------------------- evaluation
+
+    def _evaluate(self, name: str) -> Evaluation:
+        evaluator = self.evaluators[name]
+        world_size = self._world_size()
+        episodes = range(self._rank, evaluator.n_episodes, world_size)
+        if name not in self._evaluation_envs:
+            n_envs = max(1, min(evaluator.n_envs or 8, len(episodes)))
+            seed = derive_seed(self.seed, "evaluation", name)
+            self._evaluation_envs[name] = self._vector(n_envs, seed=seed, autoreset=False, seed_by_env=False)
+        vector = self._evaluation_envs[name]
+        vector.load_shared_states(self._learned(), freeze=True)
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "evaluation", name, self._rank))
+        summaries = play_episodes(
+            vector, self._policy(), episodes, deterministic=evaluator.deterministic, generator=generator
+        )
+        return Evaluation(name, summaries)
+
+    # -------------------------------------------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the environments of all ranks and of what wrappers have learned; every rank must call it."""
+        collector = None if self._collector is None else self._collector.state_dict()
+        if collector is None:
+            return {} if self._shared is None else {"shared": to_tensors(self._shared)}
+        return {
+            "shared": to_tensors(self._shared),
+            "ranks": self._gather(collector),
+            "world_size": self._world_size(),
+            "n_envs": self.n_envs,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue with the next rollout where `state_dict` was taken."""
+        self.warm_start(from_tensors(state_dict["shared"]))
+        self._restored = state_dict if "ranks" in state_dict else None
+
+    def warm_start(self, shared: dict[str, Any]) -> None:
+        """Take over what the wrappers of another run have learned, without the state of its environments."""
+        self._shared = shared
+
+    def _world_size(self) -> int:
+        return self.trainer.world_size if self.trainer is not None else 1
+
+    def _gather(self, value: Any) -> list[Any]:
+        """The value of every rank, in their order."""
+        if self._world_size() == 1:
+            return [value]
+        values: list[Any] = [None] * self._world_size()
+        distributed.all_gather_object(values, value)
+        return values
+
+    def _broadcast(self, value: Any) -> Any:
+        """The value of the first rank."""
+        if self._world_size() == 1:
+            return value
+        values = [value]
+        distributed.broadcast_object_list(values, src=0)
+        return values[0]

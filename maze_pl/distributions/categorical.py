@@ -1,0 +1,102 @@
+"""The categorical distribution, for Discrete heads, and the functions that it shares with the multi-categorical."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+from torch.nn import functional
+
+from maze_pl.distributions.probability_distribution import (
+    ProbabilityDistribution,
+    check_logits,
+    masked_logits,
+    uniform,
+)
+
+
+def sample_index(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    """[...] indices drawn from softmax(logits) [..., n].
+
+    An exponential race: i wins with the largest p_i / E_i, E_i standard exponential, which happens with probability
+    p_i. Entries of probability 0 never win, because the uniform numbers are kept away from 0.
+    """
+    probability = functional.softmax(logits, dim=-1)
+    minus_exponential = uniform(probability, generator).clamp_min_(torch.finfo(probability.dtype).tiny).log_()
+    return (probability / minus_exponential).argmin(dim=-1)
+
+
+def gather_last(values: Tensor, index: Tensor) -> Tensor:
+    """[...] the entries of `values` [..., n] at `index` [...]."""
+    return values.gather(-1, index.long().unsqueeze(-1)).squeeze(-1)
+
+
+def entropy_of(log_probs: Tensor) -> Tensor:
+    """-sum p log p over the last dimension of normalised `log_probs` [..., n]."""
+    return -(log_probs.exp() * log_probs).sum(dim=-1)
+
+
+def kl_of(log_probs: Tensor, other: Tensor) -> Tensor:
+    """sum p (log p - log q) over the last dimension of normalised `log_probs` and `other` [..., n]."""
+    return (log_probs.exp() * (log_probs - other)).sum(dim=-1)
+
+
+class CategoricalProbabilityDistribution(ProbabilityDistribution):
+    """One of n options: logits are unnormalised log-probabilities [..., n]. Actions are int64 from the space's start.
+
+    Where a mask allows nothing at all, every option is equally likely.
+    """
+
+    supports_mask: ClassVar[bool] = True
+
+    def __init__(
+        self, logits: Tensor, action_space: spaces.Space[Any], temperature: float = 1.0, mask: Tensor | None = None
+    ) -> None:
+        super().__init__(logits, action_space, temperature, mask)
+        space = _discrete(action_space)
+        check_logits("CategoricalProbabilityDistribution", logits, int(space.n))
+        scaled = self.logits if temperature == 1.0 else self.logits / temperature
+        self._masked = masked_logits(scaled, mask)
+        self._start = int(space.start)
+        self._normalised: Tensor | None = None
+
+    @classmethod
+    def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
+        """(n,)."""
+        return (int(_discrete(action_space).n),)
+
+    @property
+    def log_probs(self) -> Tensor:
+        """[..., n] log-probability of every option, computed once."""
+        if self._normalised is None:
+            self._normalised = functional.log_softmax(self._masked, dim=-1)
+        return self._normalised
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """[...] int64 options."""
+        index = sample_index(self._masked, generator)
+        return index + self._start if self._start else index
+
+    def deterministic_sample(self) -> Tensor:
+        """[...] int64, the most likely option."""
+        return self._masked.argmax(dim=-1) + self._start
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-probability of the options `action` [...], which count from the space's start."""
+        return gather_last(self.log_probs, action - self._start if self._start else action)
+
+    def entropy(self) -> Tensor:
+        """[...] entropy in nats."""
+        return entropy_of(self.log_probs)
+
+    def kl(self, other: Self) -> Tensor:
+        """[...] KL(self || other) in nats."""
+        return kl_of(self.log_probs, other.log_probs)
+
+
+def _discrete(space: spaces.Space[Any]) -> spaces.Discrete:
+    if not isinstance(space, spaces.Discrete):
+        raise TypeError(f"CategoricalProbabilityDistribution needs a Discrete space, got {space}")
+    return space

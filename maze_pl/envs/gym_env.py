@@ -1,0 +1,267 @@
+"""Gymnasium environments as simulations, with conversions that only give their spaces names."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import get_env_id, parse_env_id
+
+from maze_pl.core.spaces import LEAF_SPACES
+from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
+from maze_pl.envs.core_env import CoreEnv
+from maze_pl.envs.maze_env import MazeEnv
+from maze_pl.envs.structured_env import Action, Observation
+
+SEPARATOR = "/"
+
+
+class GymCoreEnv(CoreEnv):
+    """A gymnasium environment as a simulation: its observations are the states, its actions the actions.
+
+    Args:
+        env: The environment, with any of gymnasium's own wrappers.
+
+    Attributes:
+        reset_options: What the gymnasium environment is given at the next `reset`.
+        reset_info: What it returned beside the observation at the last one.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__()
+        self.env = env
+        self.reset_options: dict[str, Any] | None = None
+        self.reset_info: dict[str, Any] = {}
+        self._maze_state: Any = None
+        self._seed: int | None = None
+
+    def step(self, maze_action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Step the gymnasium environment."""
+        result = self.env.step(maze_action)
+        self._maze_state = result[0]
+        return result  # type: ignore[return-value]
+
+    def reset(self) -> Any:
+        """Reset the gymnasium environment, with the seed that was set since the last time, if any."""
+        seed, self._seed = self._seed, None
+        if seed is not None:
+            self.env.action_space.seed(seed)  # some environments act at random themselves
+        self._maze_state, self.reset_info = self.env.reset(seed=seed, options=self.reset_options)
+        return self._maze_state
+
+    def seed(self, seed: int) -> None:
+        """Set the seed of the next `reset`."""
+        self._seed = seed
+
+    def close(self) -> None:
+        """Close the gymnasium environment."""
+        self.env.close()
+
+    def get_maze_state(self) -> Any:
+        """The last observation, as the gymnasium environment returned it."""
+        return self._maze_state
+
+
+class GymObservationConversion(ObservationConversionInterface):
+    """Gives observations names: `observation`, or the names of a Dict space, nested ones joined by a slash.
+
+    Observations are copied, in the type that their space declares: many environments use the same array again.
+
+    Args:
+        space: The gymnasium environment's observation space.
+
+    Raises:
+        TypeError: The space, or a part of it, is of an unsupported type.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        parts = named_parts(space, "observation")
+        self._space = spaces.Dict({name: copy.deepcopy(part) for name, (_, part) in parts.items()})
+        self._parts = [(name, path, np.dtype(part.dtype or np.float32)) for name, (path, part) in parts.items()]
+        self._dtype = None if isinstance(space, spaces.Dict) else self._parts[0][2]
+
+    def space(self) -> spaces.Dict:
+        """A Dict of the environment's observation space, or of its parts."""
+        return self._space
+
+    def maze_to_space(self, maze_state: Any) -> Observation:
+        """The observation under its name, or its parts under theirs."""
+        if self._dtype is not None:
+            return {"observation": np.array(maze_state, self._dtype)}
+        return {name: np.array(_at(maze_state, path), dtype) for name, path, dtype in self._parts}
+
+    def space_to_maze(self, observation: Observation) -> Any:
+        """What the gymnasium environment returned."""
+        if self._dtype is not None:
+            return observation["observation"]
+        return _nested([(path, observation[name]) for name, path, _ in self._parts])
+
+
+class GymActionConversion(ActionConversionInterface):
+    """Gives actions names: `action`, or the names of a Dict space, nested ones joined by a slash.
+
+    Values are passed on unchanged: a `Discrete` that starts at 3 has actions from 3 on.
+
+    Args:
+        space: The gymnasium environment's action space.
+
+    Raises:
+        TypeError: The space, or a part of it, is of an unsupported type.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        parts = named_parts(space, "action")
+        self._space = spaces.Dict({name: copy.deepcopy(part) for name, (_, part) in parts.items()})
+        self._parts = [(name, path, _value_of(part)) for name, (path, part) in parts.items()]
+        self._value = None if isinstance(space, spaces.Dict) else self._parts[0][2]
+
+    def space(self) -> spaces.Dict:
+        """A Dict of the environment's action space, or of its parts."""
+        return self._space
+
+    def space_to_maze(self, action: Action, maze_state: Any) -> Any:
+        """The action as the gymnasium environment expects it."""
+        if self._value is not None:
+            return self._value(action["action"])
+        return _nested([(path, value(action[name])) for name, path, value in self._parts])
+
+    def maze_to_space(self, maze_action: Any) -> Action:
+        """The gymnasium environment's action under its name, or its parts under theirs."""
+        if self._value is not None:
+            return {"action": maze_action}
+        return {name: _at(maze_action, path) for name, path, _ in self._parts}
+
+
+class GymMazeEnv(MazeEnv):
+    """A gymnasium environment, by name or as an instance, as a `MazeEnv`.
+
+    Args:
+        env: Its name, such as `CartPole-v1`, or the environment. A version that is gone is replaced by the newest one,
+            with a warning.
+        kwargs: Passed to `gymnasium.make`, if a name was given.
+
+    Raises:
+        TypeError: An instance was given together with keyword arguments, or a space is not supported.
+
+    Example:
+        >>> env = GymMazeEnv("CartPole-v1")
+        >>> observation, info = env.reset(seed=1)
+        >>> observation["observation"].shape
+        (4,)
+    """
+
+    core_env: GymCoreEnv
+
+    def __init__(self, env: str | gymnasium.Env[Any, Any], **kwargs: Any) -> None:
+        if isinstance(env, str):
+            env = gymnasium.make(_current_id(env), **{"disable_env_checker": True, **kwargs})
+        elif kwargs:
+            raise TypeError(f"{sorted(kwargs)} are arguments for making an environment by name, but {env} was given")
+        super().__init__(
+            GymCoreEnv(env),
+            action_conversion_dict={0: GymActionConversion(env.action_space)},
+            observation_conversion_dict={0: GymObservationConversion(env.observation_space)},
+        )
+        self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode; the gymnasium environment gets the options, and its information is returned."""
+        self.core_env.reset_options = options
+        observation, _ = super().reset(seed=seed)
+        return observation, self.core_env.reset_info
+
+    def render(self) -> Any:
+        """What the gymnasium environment draws in the `render_mode` that it was made with."""
+        return self.core_env.env.render()
+
+
+def make_gym_maze_env(name: str, **kwargs: Any) -> GymMazeEnv:
+    """Make a gymnasium environment by name, for configuration files.
+
+    Args:
+        name: Its name, such as `CartPole-v1`.
+        kwargs: Passed to `gymnasium.make`.
+    """
+    return GymMazeEnv(name, **kwargs)
+
+
+def named_parts(space: spaces.Space[Any], name: str) -> dict[str, tuple[tuple[str, ...], spaces.Space[Any]]]:
+    """The leaves of a space by name, with the keys that lead to them; one leaf of the given name if it has no keys.
+
+    Raises:
+        TypeError: A leaf is not a Box, Discrete, MultiDiscrete or MultiBinary.
+    """
+    leaves = _leaves(space, ()) if isinstance(space, spaces.Dict) else {(): space}
+    for path, leaf in leaves.items():
+        if not isinstance(leaf, LEAF_SPACES):
+            where = f"has at {SEPARATOR.join(path)!r}" if path else "is"
+            raise TypeError(
+                f"the {name} space {where} {leaf}, which is not supported; "
+                "turn it into Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these by a wrapper of gymnasium, "
+                "such as gymnasium.wrappers.FlattenObservation or TransformAction"
+            )
+    named = {SEPARATOR.join(path) or name: (path, leaf) for path, leaf in leaves.items()}
+    if len(named) != len(leaves):
+        raise ValueError(f"the {name} space has parts with the same name: {sorted(map(SEPARATOR.join, leaves))}")
+    return named
+
+
+def _leaves(space: spaces.Dict, path: tuple[str, ...]) -> dict[tuple[str, ...], spaces.Space[Any]]:
+    leaves: dict[tuple[str, ...], spaces.Space[Any]] = {}
+    for key, child in space.spaces.items():
+        here = (*path, str(key))
+        leaves |= _leaves(child, here) if isinstance(child, spaces.Dict) else {here: child}
+    return leaves
+
+
+def _at(tree: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = tree
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _nested(items: list[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path, value in items:
+        branch = tree
+        for key in path[:-1]:
+            branch = branch.setdefault(key, {})
+        branch[path[-1]] = value
+    return tree
+
+
+def _value_of(space: spaces.Space[Any]) -> Callable[[Any], Any]:
+    """How an action reaches the environment: integers as Python's own, which also work as keys of dictionaries."""
+    return int if isinstance(space, spaces.Discrete) else _unchanged
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _current_id(name: str) -> str:
+    """The name itself if it is registered; otherwise the newest version of that environment, if there is one."""
+    if name in gymnasium.registry or ":" in name:
+        return name
+    namespace, base, version = parse_env_id(name)
+    newest = max(
+        (
+            spec.version
+            for spec in gymnasium.registry.values()
+            if (spec.namespace, spec.name) == (namespace, base) and spec.version is not None
+        ),
+        default=None,
+    )
+    if version is None or newest is None or newest < version:
+        return name
+    current = get_env_id(namespace, base, newest)
+    warnings.warn(f"gymnasium has no {name} any more; using {current}", UserWarning, stacklevel=4)
+    return current

@@ -1,0 +1,239 @@
+"""Environments in processes of their own, for simulations that are worth more than the hand-over."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, Final
+
+import cloudpickle  # type: ignore[import-untyped]
+import numpy as np
+
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.spec import Spec
+from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
+from maze_pl.envs.vector.vector_env import Array, EnvFactory, History, Staging, StepExtras, VectorEnv
+
+_CONTEXT: Final = "forkserver"
+
+
+def _as_array(memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    return np.frombuffer(memory, dtype=dtype, count=int(np.prod(shape, dtype=np.int64))).reshape(shape)
+
+
+class _SharedAllocator:
+    """Allocates shared memory in an order that another process can repeat with the same blocks."""
+
+    def __init__(self, blocks: list[Any] | None = None) -> None:
+        self.blocks: list[Any] = [] if blocks is None else blocks
+        self._taken = 0
+        self._context = multiprocessing.get_context(_CONTEXT)
+        self._attach = blocks is not None
+
+    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        if not self._attach:
+            n_bytes = max(1, int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+            self.blocks.append(self._context.RawArray("b", n_bytes))
+        block = self.blocks[self._taken]
+        self._taken += 1
+        return _as_array(block, shape, dtype)
+
+
+def _work(
+    connection: Connection, pickled: bytes, blocks: list[Any], spec: dict[str, Any], n_envs: int, start: int, stop: int
+) -> None:
+    """Serve the environments `start` to `stop` until the other side hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    vector = None
+    try:
+        factories, options = cloudpickle.loads(pickled)
+        read_spec = Spec.from_dict(spec)
+        staging = Staging.allocate(read_spec, n_envs, _SharedAllocator(blocks)).slice(start, stop)
+        vector = SequentialVectorEnv(factories, spec=read_spec, staging=staging, **options)
+        connection.send((True, None))
+        while True:
+            method, arguments = connection.recv()
+            connection.send((True, getattr(vector, method)(*arguments)))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+    except BaseException:
+        connection.send((False, traceback.format_exc()))
+    finally:
+        if vector is not None:
+            vector.close()
+        connection.close()
+
+
+class SubprocVectorEnv(VectorEnv):
+    """Steps its environments in several processes; observations and actions lie in shared memory.
+
+    The results are those of `SequentialVectorEnv`, number for number.
+
+    Args:
+        env_factories: One callable without arguments for each environment; may be a lambda.
+        seed: The run's seed.
+        first_env_index: Index of the first environment among those of all ranks.
+        spec: What agents see and do; read from an environment made for the purpose if None.
+        autoreset: Whether an environment starts its next episode with the step that ended one.
+        seed_by_env: Whether episodes of the same index differ between environments.
+        n_workers: Number of processes; 0 means one for each core, at most one for each environment.
+    """
+
+    def __init__(
+        self,
+        env_factories: Sequence[EnvFactory],
+        *,
+        seed: int = 0,
+        first_env_index: int = 0,
+        spec: Spec | None = None,
+        autoreset: bool = True,
+        seed_by_env: bool = True,
+        n_workers: int = 0,
+    ) -> None:
+        if spec is None:
+            probe = SequentialVectorEnv(env_factories[:1])
+            spec = probe.spec
+            probe.close()
+        self.spec, self.n_envs = spec, len(env_factories)
+        n_workers = min(self.n_envs, n_workers or len(os.sched_getaffinity(0)))
+        allocator = _SharedAllocator()
+        self.staging = Staging.allocate(spec, self.n_envs, allocator)
+        bounds = np.linspace(0, self.n_envs, n_workers + 1).round().astype(int).tolist()
+        self._slices = list(itertools.pairwise(bounds))
+        self._connections: list[Connection] = []
+        self._processes: list[Any] = []
+        self._closed = False
+        context = multiprocessing.get_context(_CONTEXT)
+        context.set_forkserver_preload([__name__])
+        for start, stop in self._slices:
+            options = {
+                "seed": seed,
+                "first_env_index": first_env_index + start,
+                "autoreset": autoreset,
+                "seed_by_env": seed_by_env,
+            }
+            pickled = cloudpickle.dumps((list(env_factories[start:stop]), options))
+            ours, theirs = context.Pipe()
+            arguments = (theirs, pickled, allocator.blocks, spec.to_dict(), self.n_envs, start, stop)
+            process = context.Process(target=_work, args=arguments, daemon=True, name=f"maze_pl-envs-{start}-{stop}")
+            process.start()
+            theirs.close()
+            self._connections.append(ours)
+            self._processes.append(process)
+        for worker in range(n_workers):
+            self._receive(worker)
+
+    def _send(self, worker: int, method: str, *arguments: Any) -> None:
+        try:
+            self._connections[worker].send((method, arguments))
+        except (BrokenPipeError, ConnectionResetError):
+            self._fail(worker, "its process died")
+
+    def _receive(self, worker: int) -> Any:
+        connection, process = self._connections[worker], self._processes[worker]
+        while not connection.poll():
+            if process.sentinel in wait([connection, process.sentinel]) and not connection.poll():
+                process.join(timeout=1)
+                self._fail(worker, f"its process died with exit code {process.exitcode}")
+        try:
+            succeeded, result = connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._fail(worker, "its process hung up")
+        if not succeeded:
+            self._fail(worker, result)
+        return result
+
+    def _fail(self, worker: int, reason: str) -> None:
+        start, stop = self._slices[worker]
+        self.close()
+        raise RuntimeError(f"environments {start} to {stop - 1} failed: {reason}")
+
+    def _everywhere(self, method: str, *arguments: Any) -> list[Any]:
+        """Call a method in all workers at once, with the same arguments."""
+        for worker in range(len(self._slices)):
+            self._send(worker, method, *arguments)
+        return [self._receive(worker) for worker in range(len(self._slices))]
+
+    def _chosen(self, envs: Sequence[int] | None) -> Sequence[tuple[int, list[int] | None, list[int]]]:
+        """(worker, its own numbers of the chosen environments, their places in `envs`) of the workers concerned."""
+        if envs is None:
+            return [(worker, None, list(range(*bounds))) for worker, bounds in enumerate(self._slices)]
+        chosen = []
+        for worker, (start, stop) in enumerate(self._slices):
+            places = [place for place, n in enumerate(envs) if start <= n < stop]
+            if places:
+                chosen.append((worker, [envs[place] - start for place in places], places))
+        return chosen
+
+    def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
+        """Start new episodes; see `VectorEnv.reset`."""
+        chosen = self._chosen(envs)
+        for worker, local, places in chosen:
+            part = None if episodes is None else [episodes[place] for place in places]
+            self._send(worker, "reset", local, part)
+        for worker, _, _ in chosen:
+            self._receive(worker)
+
+    def step(self, envs: Sequence[int] | None = None) -> StepExtras:
+        """Perform the staged actions; see `VectorEnv.step`."""
+        chosen = self._chosen(envs)
+        for worker, local, _ in chosen:
+            self._send(worker, "step", local)
+        extras = StepExtras([], [])
+        for worker, _, _ in chosen:
+            start = self._slices[worker][0]
+            part: StepExtras = self._receive(worker)
+            extras.finals += [(start + n, key, agent, observation) for n, key, agent, observation in part.finals]
+            extras.actor_rewards += [(start + n, rewards) for n, rewards in part.actor_rewards]
+        return extras
+
+    def drain_summaries(self) -> list[EpisodeSummary]:
+        """Summaries of ended episodes; see `VectorEnv.drain_summaries`."""
+        return [summary for part in self._everywhere("drain_summaries") for summary in part]
+
+    def episodes(self) -> list[int]:
+        """Index of the episode that each environment is in."""
+        return [episode for part in self._everywhere("episodes") for episode in part]
+
+    def shared_states(self) -> list[dict[str, Any]]:
+        """What each environment's wrappers have learned; see `VectorEnv.shared_states`."""
+        return [state for part in self._everywhere("shared_states") for state in part]
+
+    def merge_shared_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Merge what copies have learned; see `VectorEnv.merge_shared_states`."""
+        self._send(0, "merge_shared_states", list(states))
+        merged: dict[str, Any] = self._receive(0)
+        return merged
+
+    def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
+        """Distribute what was learned; see `VectorEnv.load_shared_states`."""
+        self._everywhere("load_shared_states", state, freeze)
+
+    def wrapper_states(self) -> list[dict[str, Any]]:
+        """Whole state of each environment's wrappers; see `VectorEnv.wrapper_states`."""
+        return [state for part in self._everywhere("wrapper_states") for state in part]
+
+    def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
+        """Play episodes again up to where they were; see `VectorEnv.replay`."""
+        for worker, (start, stop) in enumerate(self._slices):
+            self._send(worker, "replay", list(histories[start:stop]), list(wrapper_states[start:stop]))
+        for worker in range(len(self._slices)):
+            self._receive(worker)
+
+    def close(self) -> None:
+        """End the processes: politely first, then not."""
+        if self._closed:
+            return
+        self._closed = True
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            process.join(timeout=2)
+            if process.is_alive():
+                process.kill()
+                process.join()

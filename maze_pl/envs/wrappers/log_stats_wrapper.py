@@ -1,0 +1,129 @@
+"""Keeps the statistics of episodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
+from maze_pl.envs.wrapper import Wrapper
+from maze_pl.events.episode_statistics import EpisodeStatistics
+from maze_pl.events.kpi import EpisodeEventLog
+from maze_pl.events.pubsub import Event, EventRecord
+from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents
+
+_new_record = tuple.__new__  # a third faster than EventRecord(...)
+
+
+class LogStatsWrapper(Wrapper):
+    """Collects the environment's events and the agent's actions, and sums each episode up when it ends.
+
+    Meant to be the outermost wrapper: it logs the actions that it is given, and ends episodes as seen from here. An
+    episode that `reset` cuts off is dropped, unless `close_episode` was called before.
+
+    Args:
+        env: The environment to wrap.
+        logging_prefix: Name under which whoever prints statistics of this environment does so.
+    """
+
+    def __init__(self, env: StructuredEnv, logging_prefix: str | None = None) -> None:
+        super().__init__(env)
+        self.logging_prefix = logging_prefix
+        self._pubsub = env.pubsub
+        self._statistics = EpisodeStatistics()
+        self._n_topics = 0
+        self._event_log = EpisodeEventLog() if env.get_kpi_calculator() is not None else None
+        self._summaries: list[EpisodeSummary] = []
+        self._env_time = 0
+        self._begun = False
+        self._heads = {key: _action_events(space) for key, space in env.action_spaces_dict.items()}
+        counts = env.agent_counts_dict
+        self._flat_key: StepKey | None = next(iter(counts)) if list(counts.values()) == [1] else None
+
+    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Step, and record what happened."""
+        env, env_time, receive = self.env, self._env_time, self._statistics.receive
+        step_key = env.actor_id().step_key if self._flat_key is None else self._flat_key
+        result = env.step(action)
+        records = self._pubsub.drain()
+        for head, topic, event, num_actions in self._heads[step_key]:
+            attributes = {"step_key": step_key, "name": head, "value": action[head]}
+            if num_actions:
+                attributes["num_actions"] = num_actions
+            records.append(_new_record(EventRecord, (topic, event, attributes, env_time)))
+        for record in records:
+            receive(record)
+        if self._event_log is not None:
+            for record in records:
+                self._event_log.receive(record)
+        self._begun = True
+        now = env.get_env_time()
+        if now != env_time:
+            self._env_time = now
+            self._statistics.end_step()
+            if self._event_log is not None:
+                self._event_log.end_step()
+        if result[2] or result[3]:
+            self.close_episode()
+        return result
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode; what happens from now on counts in it."""
+        self._drop_episode()
+        result = self.env.reset(seed=seed, options=options)
+        self._env_time = self.env.get_env_time()
+        return result
+
+    def close_episode(self) -> None:
+        """Sum up the running episode as if it ended here; nothing happens if it has not begun."""
+        if not self._begun:
+            return
+        topics = self._pubsub.topics
+        if len(topics) != self._n_topics:
+            self._statistics.declare(*topics)
+            self._n_topics = len(topics)
+        kpis: dict[str, float] = {}
+        calculator = self.env.get_kpi_calculator()
+        if calculator is not None and self._event_log is not None:
+            kpis = calculator.calculate_kpis(self._event_log, self.env.get_maze_state())
+        self._summaries.append(self._statistics.end_episode(kpis, env_steps=self._env_time))
+        self._drop_episode()
+
+    def drain_episode_summaries(self) -> list[EpisodeSummary]:
+        """Summaries of the episodes that ended since the last call, each exactly once."""
+        summaries, self._summaries = self._summaries, []
+        return summaries
+
+    def estimate(self, n_samples: int, seed: int) -> None:
+        """Let wrappers inside estimate their statistics; the episodes that this takes are not counted."""
+        summaries = self.drain_episode_summaries()
+        super().estimate(n_samples, seed)
+        self._drop_episode()
+        self._summaries = summaries
+
+    def _drop_episode(self) -> None:
+        self._pubsub.drain()
+        self._statistics.reset()
+        if self._event_log is not None:
+            self._event_log.reset()
+        self._begun = False
+
+
+def _action_events(space: spaces.Dict) -> list[tuple[str, type, Event, int]]:
+    """For each head, its name, the topic and the event that its actions are, and out of how many they are chosen."""
+    events: list[tuple[str, type, Event, int]] = []
+    for head, part in space.spaces.items():
+        if isinstance(part, spaces.Box):
+            events.append((head, ContinuousActionEvents, ContinuousActionEvents.action, 0))
+            continue
+        if isinstance(part, spaces.Discrete):
+            num_actions = int(part.n)
+        else:
+            num_actions = int(part.nvec.max()) if isinstance(part, spaces.MultiDiscrete) else 2
+        events.append((head, DiscreteActionEvents, DiscreteActionEvents.action, num_actions))
+    return events

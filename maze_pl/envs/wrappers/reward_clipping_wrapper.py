@@ -1,0 +1,27 @@
+"""Keeps rare large rewards from dominating what is learned."""
+
+from __future__ import annotations
+
+from maze_pl.envs.structured_env import StructuredEnv
+from maze_pl.envs.wrapper import RewardWrapper
+
+
+class RewardClippingWrapper(RewardWrapper):
+    """Clips the reward of each act to a range.
+
+    Args:
+        env: The environment to wrap.
+        min_val: Lower end of the range.
+        max_val: Upper end of the range.
+    """
+
+    def __init__(self, env: StructuredEnv, min_val: float, max_val: float) -> None:
+        super().__init__(env)
+        if not min_val <= max_val:
+            raise ValueError(f"min_val={min_val} must not be above max_val={max_val}")
+        self.min_val = min_val
+        self.max_val = max_val
+
+    def reward(self, reward: float) -> float:
+        """The nearest reward within the range."""
+        return min(max(reward, self.min_val), self.max_val)

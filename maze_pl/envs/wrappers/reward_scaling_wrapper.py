@@ -1,0 +1,23 @@
+"""Brings rewards to a range that is good to learn from, by a factor."""
+
+from __future__ import annotations
+
+from maze_pl.envs.structured_env import StructuredEnv
+from maze_pl.envs.wrapper import RewardWrapper
+
+
+class RewardScalingWrapper(RewardWrapper):
+    """Multiplies rewards by a factor.
+
+    Args:
+        env: The environment to wrap.
+        scale: The factor.
+    """
+
+    def __init__(self, env: StructuredEnv, scale: float) -> None:
+        super().__init__(env)
+        self.scale = scale
+
+    def reward(self, reward: float) -> float:
+        """The reward times the factor."""
+        return reward * self.scale

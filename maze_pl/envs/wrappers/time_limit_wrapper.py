@@ -1,0 +1,45 @@
+"""Ends episodes that take too long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
+from maze_pl.envs.wrapper import Wrapper
+
+
+class TimeLimitWrapper(Wrapper):
+    """Truncates an episode once it has taken a number of environment steps, in the act that completes the last one.
+
+    Environment time counts, so that sub-steps do not, and steps that wrappers further in make by themselves do. A step
+    that terminates the episode is not truncated as well.
+
+    Args:
+        env: The environment to wrap.
+        max_episode_steps: Environment steps after which an episode is truncated.
+    """
+
+    def __init__(self, env: StructuredEnv, max_episode_steps: int) -> None:
+        super().__init__(env)
+        if max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps={max_episode_steps} must be at least 1")
+        self.max_episode_steps = max_episode_steps
+        self._env_time = 0
+
+    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Step, and truncate the episode if its time is over."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        env_time = self.env.get_env_time()
+        if env_time != self._env_time:
+            self._env_time = env_time
+            if env_time >= self.max_episode_steps and not terminated:
+                truncated = True
+        return observation, reward, terminated, truncated, info
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode."""
+        result = self.env.reset(seed=seed, options=options)
+        self._env_time = self.env.get_env_time()
+        return result

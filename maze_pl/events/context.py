@@ -1,0 +1,38 @@
+"""Environment time and episode identity: the one object that an environment, its wrappers and its events share."""
+
+from __future__ import annotations
+
+import uuid
+
+
+class EnvironmentContext:
+    """Where in its life an environment is.
+
+    Environment time counts environment steps, not the acts (sub-steps) that they consist of.
+
+    Attributes:
+        episode_id: UUID of the running episode; the same seed gives the same id.
+        env_time: Environment steps completed in the running episode.
+        env_step_incremented: Whether the latest act completed an environment step. Whoever steps the environment sets
+            it to False before each act.
+    """
+
+    def __init__(self) -> None:
+        self.episode_id = str(uuid.uuid4())
+        self.env_time = 0
+        self.env_step_incremented = False
+
+    def increment_env_step(self) -> None:
+        """Complete an environment step: called in the act that finishes it."""
+        self.env_time += 1
+        self.env_step_incremented = True
+
+    def reset_episode(self, seed: int | None = None) -> None:
+        """Start an episode at time 0.
+
+        Args:
+            seed: Seed that the episode is reset with; None gives an id that is not reproducible.
+        """
+        self.episode_id = str(uuid.uuid4() if seed is None else uuid.uuid5(uuid.NAMESPACE_OID, f"maze_pl/{seed}"))
+        self.env_time = 0
+        self.env_step_incremented = False

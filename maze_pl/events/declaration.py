@@ -1,0 +1,215 @@
+"""Declarations: what the decorators of a topic ask for, checked, completed and found again by name in any process."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from maze_pl.events.decorators import Plot, Reducer, Statistic, marks_of
+from maze_pl.events.histogram import histogram
+from maze_pl.events.topics import BUILT_IN_TOPICS
+
+ZERO_OF_NOTHING: frozenset[Reducer] = frozenset({len, sum, np.sum, math.fsum})
+"""Reductions that give 0 where nothing happened; all others have no value there."""
+
+
+@dataclass(frozen=True)
+class EventDeclaration:
+    """One event of a topic and its statistics, complete: each level's inputs exist in the level below.
+
+    Attributes:
+        topic: The topic class.
+        name: Name of the event.
+        event: The topic's function, which also names the event in queries.
+        signature: Signature of the event without `self`.
+        step: Step statistics; their inputs are attribute names, None for all attributes as a dict.
+        episode: Episode statistics that something asks for.
+        epoch: Epoch statistics.
+        plots: Figures to draw once per epoch.
+        grouping: Attributes that the statistics are grouped by.
+    """
+
+    topic: type
+    name: str
+    event: Callable[..., Any]
+    signature: inspect.Signature
+    step: tuple[Statistic, ...]
+    episode: tuple[Statistic, ...]
+    epoch: tuple[Statistic, ...]
+    plots: tuple[Plot, ...]
+    grouping: tuple[str, ...]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the event's attributes, in order."""
+        return tuple(self.signature.parameters)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By reference, as for any function: reducers are often lambdas.
+        return _declaration, (self.topic, self.name)
+
+
+def declarations(topic: type) -> dict[str, EventDeclaration]:
+    """All events of a topic by name, inherited ones included.
+
+    Raises:
+        ValueError: A statistic asks for an input that the level below does not give, or two have the same name.
+        TypeError: `topic` is not a class, or an event takes `*args` or `**kwargs`.
+    """
+    if not isinstance(topic, type):
+        raise TypeError(f"an event topic is a class, got {topic!r}; pass the class itself, not an instance")
+    functions: dict[str, Callable[..., Any]] = {}
+    for base in reversed(topic.__mro__):
+        functions |= {n: f for n, f in vars(base).items() if inspect.isfunction(f) and not n.startswith("_")}
+    return {name: _declare(topic, name, event) for name, event in functions.items()}
+
+
+def _declaration(topic: type, name: str) -> EventDeclaration:
+    return declarations(topic)[name]
+
+
+def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclaration:
+    label = f"{topic.__name__}.{name}"
+    parameters = list(inspect.signature(event).parameters.values())[1:]
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in parameters):
+        raise TypeError(f"{label}: an event lists its attributes by name, without *args, **kwargs or '/'")
+    attributes = [parameter.name for parameter in parameters]
+    marks = marks_of(event)
+    for attribute in marks.grouping:
+        if attribute not in attributes:
+            raise ValueError(f"{label} is grouped by {attribute!r}, but its attributes are {attributes}")
+
+    wanted: list[Statistic | Plot] = [*marks.epoch, *marks.plots]
+    episode = [_keep_histogram(s) for s in marks.episode] or _pass_on(wanted)
+    step = [_keep_histogram(s) for s in marks.step] or _pass_on(episode)
+    for level in (step, episode, marks.epoch):
+        _check_names_differ(label, level)
+    _check_inputs(label, wanted, "episode", episode)
+    _check_inputs(label, episode, "step", step)
+    needed = {statistic.input_name for statistic in wanted}
+    measured = [attribute for attribute in attributes if attribute not in marks.grouping]
+    return EventDeclaration(
+        topic=topic,
+        name=name,
+        event=event,
+        signature=inspect.Signature(parameters),
+        step=tuple(_with_attribute(label, statistic, attributes, measured) for statistic in step),
+        episode=tuple(statistic for statistic in episode if statistic.output_name in needed),
+        epoch=tuple(marks.epoch),
+        plots=tuple(marks.plots),
+        grouping=marks.grouping,
+    )
+
+
+def _keep_histogram(statistic: Statistic) -> Statistic:
+    """Below the epoch a histogram is the values themselves."""
+    if statistic.reduce is not histogram:
+        return statistic
+    return Statistic(None, statistic.input_name, statistic.output_name)
+
+
+def _pass_on(users: Sequence[Statistic | Plot]) -> list[Statistic]:
+    """A level that nothing was declared for hands on what the one above asks for."""
+    return [Statistic(None, name, name) for name in dict.fromkeys(user.input_name for user in users)]
+
+
+def _check_names_differ(label: str, level: Iterable[Statistic]) -> None:
+    names = [statistic.output_name for statistic in level]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{label}: two statistics of one level are called {name!r}; give each its output_name")
+
+
+def _check_inputs(label: str, users: Iterable[Statistic | Plot], level: str, inputs: Iterable[Statistic]) -> None:
+    available = [statistic.output_name for statistic in inputs]
+    for user in users:
+        if user.input_name not in available:
+            raise ValueError(
+                f"{label}: input_name={user.input_name!r} is none of the {level} statistics {available}; "
+                f"set input_name to one of their output names"
+            )
+
+
+def _with_attribute(label: str, statistic: Statistic, attributes: list[str], measured: list[str]) -> Statistic:
+    """Name the attribute that a step statistic is computed of."""
+    name = statistic.input_name
+    if name is None and "value" in measured:
+        name = "value"
+    elif name is None and len(measured) == 1:
+        name = measured[0]
+    elif name is None and statistic.reduce is None:
+        raise ValueError(f"{label}: say by input_name which of its attributes {attributes} is passed on")
+    elif name is not None and name not in attributes:
+        raise ValueError(f"{label}: input_name={name!r} is none of its attributes {attributes}")
+    return Statistic(statistic.reduce, name, statistic.output_name)
+
+
+@contextmanager
+def reducing(declaration: EventDeclaration, level: str, statistic: Statistic) -> Iterator[None]:
+    """While a statistic is reduced: says, on the way out of a failing reduction, whose it was."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(
+            f"in the {level} statistic {statistic.output_name!r} of {declaration.topic.__name__}.{declaration.name}, "
+            f"with input_name={statistic.input_name!r}"
+        )
+        raise
+
+
+def group_label(attribute: str, value: Any) -> str:
+    """How the value of a grouping attribute reads in a name: step key 0 is `substep_0`."""
+    return f"substep_{value}" if attribute == "step_key" else str(value)
+
+
+def event_path(topic: str, event: str, statistic: str | None = None, groups: Iterable[str] = ()) -> str:
+    """Name under which an epoch statistic is logged: `<Topic>/<event>/<statistic>/<groups>`.
+
+    Example:
+        >>> event_path("my_package.events:CuttingEvents", "valid_cut", "mean_episode_total")
+        'CuttingEvents/valid_cut/mean_episode_total'
+    """
+    name = topic.rpartition(":")[2].rpartition(".")[2]
+    return "/".join([name, event, *([] if statistic is None else [statistic]), *groups])
+
+
+def topic_name(topic: type) -> str:
+    """Name by which a topic is found again in another process: its own for built-in ones, else `module:name`."""
+    if topic in BUILT_IN_TOPICS:
+        return topic.__name__
+    module = "__main__" if topic.__module__ == "__mp_main__" else topic.__module__  # the script, in a spawned process
+    return f"{module}:{topic.__qualname__}"
+
+
+def find_topic(name: str, known: Iterable[type]) -> type:
+    """The topic class of a name that `topic_name` gave.
+
+    Args:
+        name: Name of the topic.
+        known: Topics that need not be imported, such as those defined inside a function.
+
+    Raises:
+        ValueError: There is no such topic.
+    """
+    for topic in (*known, *BUILT_IN_TOPICS):
+        if topic_name(topic) == name:
+            return topic
+    module, separator, path = name.partition(":")
+    try:
+        found = attrgetter(path)(importlib.import_module(module)) if separator else None
+    except (ImportError, AttributeError):
+        found = None
+    if not isinstance(found, type):
+        raise ValueError(
+            f"event topic {name!r} cannot be imported; define the class at the top of a module, "
+            f"or pass it along: EpochStatistics(topics=[...])"
+        )
+    return found

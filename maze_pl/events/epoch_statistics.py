@@ -1,0 +1,158 @@
+"""Epoch statistics: summaries of episodes, from any process or rank, become what is logged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from maze_pl.core.episode import EpisodeSummary, StatKey
+from maze_pl.events.declaration import EventDeclaration, declarations, event_path, find_topic, reducing
+from maze_pl.events.episode_statistics import as_number, episode_values
+from maze_pl.events.histogram import Histogram
+from maze_pl.events.summary_state import summary_from_dict, summary_to_dict
+from maze_pl.events.topics import BaseEnvEvents
+
+_REWARD = (BaseEnvEvents.__name__, BaseEnvEvents.reward.__name__)
+_KPI = (BaseEnvEvents.__name__, BaseEnvEvents.kpi.__name__)
+
+Column = list[float | np.ndarray | None]
+
+
+class EpochStatistics:
+    """Aggregates episodes to the statistics of an epoch, and counts steps and episodes over the whole run.
+
+    Results do not depend on the order in which episodes are added: they are sorted by environment and episode first.
+
+    Args:
+        topics: Topics that cannot be imported by name, such as those defined inside a function; others are found.
+
+    Attributes:
+        total_step_count: Environment steps of all episodes that were ever added.
+        total_episode_count: How many episodes were ever added.
+    """
+
+    def __init__(self, topics: Iterable[type] = ()) -> None:
+        self.total_step_count = 0
+        self.total_episode_count = 0
+        self._topics = tuple(topics)
+        self._episodes: list[EpisodeSummary] = []
+        self._declarations: dict[tuple[str, str], EventDeclaration] = {}
+
+    def add(self, summary: EpisodeSummary) -> None:
+        """Add an episode to the current epoch."""
+        self._episodes.append(summary)
+        self.total_step_count += int(summary.env_steps)
+        self.total_episode_count += 1
+
+    def compute(self) -> dict[str, float | Histogram]:
+        """Complete the epoch and begin another one.
+
+        Returns:
+            A value for each `<Topic>/<event>/<statistic>/<groups>`, sorted by name. An epoch without episodes has only
+            an episode count of 0 and the totals.
+
+        Raises:
+            ValueError: The topic of an event cannot be found, or two topics have the same name.
+        """
+        result: dict[str, float | Histogram] = {}
+        owners: dict[str, str] = {}
+        for key, column in self._columns().items():
+            topic, event, input_name, groups = key
+            declaration = self._declaration(topic, event)
+            values = _join(self._with_zeros(declaration, input_name, column))
+            for statistic in declaration.epoch:
+                if statistic.input_name != input_name or not len(values):
+                    continue
+                path = event_path(topic, event, statistic.output_name, groups)
+                if path in result:
+                    raise ValueError(
+                        f"{path!r} is a statistic of both {owners[path]!r} and {topic!r}; rename one of the two topics"
+                    )
+                owners[path] = topic
+                with reducing(declaration, "epoch", statistic):
+                    result[path] = _value(
+                        Histogram.of(values) if statistic.reduce is None else statistic.reduce(values)
+                    )
+        result[event_path(*_REWARD, "episode_count")] = float(len(self._episodes))
+        result[event_path(*_REWARD, "total_step_count")] = float(self.total_step_count)
+        result[event_path(*_REWARD, "total_episode_count")] = float(self.total_episode_count)
+        self._episodes = []
+        return dict(sorted(result.items()))
+
+    def compute_plots(self) -> dict[str, Any]:
+        """Figures of the current epoch, by `<Topic>/<event>/<input_name>/<groups>`; call it before `compute`."""
+        figures: dict[str, Any] = {}
+        for (topic, event, input_name, groups), column in self._columns().items():
+            declaration = self._declaration(topic, event)
+            values = _join(self._with_zeros(declaration, input_name, column))
+            for plot in declaration.plots:
+                if plot.input_name == input_name and len(values):
+                    figures[event_path(topic, event, input_name, groups)] = plot.function(list(values), groups)
+        return dict(sorted(figures.items()))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Totals, and the episodes of an epoch that is under way, as primitives."""
+        return {
+            "total_step_count": self.total_step_count,
+            "total_episode_count": self.total_episode_count,
+            "episodes": [summary_to_dict(summary) for summary in self._episodes],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self.total_step_count = state["total_step_count"]
+        self.total_episode_count = state["total_episode_count"]
+        self._episodes = [summary_from_dict(summary) for summary in state["episodes"]]
+
+    def _columns(self) -> dict[StatKey, Column]:
+        """For each statistic, [N] its values in the episodes, sorted; None where an episode has none."""
+        self._episodes.sort(key=lambda e: (e.env_index, e.episode_index, e.env_steps, e.reward))
+        columns: dict[StatKey, Column] = {}
+        for index, summary in enumerate(self._episodes):
+            values: dict[StatKey, float | np.ndarray] = dict(summary.statistics)
+            values[(*_REWARD, None, ())] = float(summary.reward)
+            values[(*_REWARD, "step_count", ())] = float(summary.env_steps)
+            values |= {(*_KPI, None, (name,)): float(value) for name, value in summary.kpis.items()}
+            for key, value in values.items():
+                columns.setdefault(key, [None] * len(self._episodes))[index] = value
+        return columns
+
+    def _with_zeros(self, declaration: EventDeclaration, name: str | None, column: Column) -> list[float | np.ndarray]:
+        """An episode without the event has a value, too, if the statistic is one that counts or sums."""
+        values = []
+        for summary, value in zip(self._episodes, column, strict=True):
+            if value is None:
+                value = episode_values(declaration, [], {}, summary.env_steps).get(name)
+            if value is not None:
+                values.append(value)
+        return values
+
+    def _declaration(self, topic: str, event: str) -> EventDeclaration:
+        key = topic, event
+        if key not in self._declarations:
+            found = find_topic(topic, self._topics)
+            self._declarations.update({(topic, name): entry for name, entry in declarations(found).items()})
+        if key not in self._declarations:
+            raise ValueError(f"event topic {topic!r} no longer has the event {event!r} that an episode summary holds")
+        return self._declarations[key]
+
+
+def _join(values: Sequence[float | np.ndarray]) -> list[float] | np.ndarray:
+    """Numbers as a list; arrays of values joined along their first axis, flattened if their shapes differ."""
+    if not any(isinstance(value, np.ndarray) for value in values):
+        return [float(value) for value in values]
+    arrays = [np.atleast_1d(value) for value in values]
+    if len({array.shape[1:] for array in arrays}) > 1:
+        arrays = [array.ravel() for array in arrays]
+    return np.concatenate(arrays)
+
+
+def _value(reduced: Any) -> float | Histogram:
+    if isinstance(reduced, Histogram):
+        return reduced
+    number = as_number(reduced)
+    if isinstance(number, float):
+        return number
+    raise TypeError(f"an epoch statistic is one number or a histogram, got an array of shape {number.shape}")

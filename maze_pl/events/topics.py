@@ -1,0 +1,167 @@
+"""Built-in topics: events that every environment, and every actor-critic algorithm, has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.events.decorators import (
+    define_episode_stats,
+    define_epoch_stats,
+    define_stats_grouping,
+    define_step_stats,
+)
+from maze_pl.events.histogram import histogram
+
+
+class BaseEnvEvents:
+    """What is known of every environment: its reward, how long episodes take, and its KPIs.
+
+    `EpochStatistics` adds `total_step_count` and `total_episode_count`, which count over the whole run.
+    """
+
+    @define_epoch_stats(np.mean, output_name="mean")
+    @define_epoch_stats(np.std, output_name="std")
+    @define_epoch_stats(min, output_name="min")
+    @define_epoch_stats(max, output_name="max")
+    @define_epoch_stats(len, output_name="episode_count")
+    @define_epoch_stats(np.mean, input_name="step_count", output_name="mean_step_count")
+    @define_epoch_stats(np.median, input_name="step_count", output_name="median_step_count")
+    @define_episode_stats(sum)
+    @define_episode_stats(len, output_name="step_count")
+    @define_step_stats(sum)
+    def reward(self, value: float) -> None:
+        """The environment's own reward, before any wrapper changed it."""
+
+    @define_epoch_stats(np.mean, output_name="mean")
+    @define_epoch_stats(np.std, output_name="std")
+    @define_epoch_stats(min, output_name="min")
+    @define_epoch_stats(max, output_name="max")
+    @define_episode_stats(np.mean)
+    @define_step_stats(None)
+    @define_stats_grouping("name")
+    def kpi(self, name: str, value: float) -> None:
+        """A key performance indicator of the episode that ended."""
+
+
+class DiscreteActionEvents:
+    """Actions of discrete, multi-discrete and multi-binary heads."""
+
+    @define_epoch_stats(histogram)
+    @define_episode_stats(None)
+    @define_step_stats(None)
+    @define_stats_grouping("step_key", "name")
+    def action(self, step_key: StepKey, name: str, value: Any, num_actions: int) -> None:
+        """An action was taken; `value` is one choice, or an array of them, out of `num_actions`."""
+
+
+class ContinuousActionEvents:
+    """Actions of box heads."""
+
+    @define_epoch_stats(histogram)
+    @define_episode_stats(None)
+    @define_step_stats(None)
+    @define_stats_grouping("step_key", "name")
+    def action(self, step_key: StepKey, name: str, value: Any) -> None:
+        """An action was taken; `value` is an array in the shape of the box."""
+
+
+class ObservationEvents:
+    """Observations, before and after wrappers processed them."""
+
+    @define_epoch_stats(histogram)
+    @define_episode_stats(None)
+    @define_step_stats(None)
+    @define_stats_grouping("step_key", "name")
+    def observation_original(self, step_key: StepKey, name: str, value: Any) -> None:
+        """What the environment returned."""
+
+    @define_epoch_stats(histogram)
+    @define_episode_stats(None)
+    @define_step_stats(None)
+    @define_stats_grouping("step_key", "name")
+    def observation_processed(self, step_key: StepKey, name: str, value: Any) -> None:
+        """What the policy gets to see."""
+
+
+class RewardEvents:
+    """Rewards, before and after wrappers processed them, one entry for each environment step."""
+
+    @define_epoch_stats(np.mean, output_name="mean_episode_total")
+    @define_epoch_stats(histogram, input_name="steps", output_name="step")
+    @define_episode_stats(sum)
+    @define_episode_stats(None, output_name="steps")
+    @define_step_stats(sum)
+    def reward_original(self, value: float) -> None:
+        """What the environment returned."""
+
+    @define_epoch_stats(np.mean, output_name="mean_episode_total")
+    @define_epoch_stats(histogram, input_name="steps", output_name="step")
+    @define_episode_stats(sum)
+    @define_episode_stats(None, output_name="steps")
+    @define_step_stats(sum)
+    def reward_processed(self, value: float) -> None:
+        """What the algorithm learns from."""
+
+
+class ActorCriticEvents:
+    """What actor-critic algorithms report: means over the updates of an epoch, for each step key."""
+
+    @define_epoch_stats(np.mean)
+    def time_epoch(self, value: float) -> None:
+        """Seconds that the epoch took."""
+
+    @define_epoch_stats(np.mean)
+    def time_rollout(self, value: float) -> None:
+        """Seconds that collecting one rollout took."""
+
+    @define_epoch_stats(np.mean)
+    def time_update(self, value: float) -> None:
+        """Seconds that learning from one rollout took."""
+
+    @define_epoch_stats(np.mean)
+    def learning_rate(self, value: float) -> None:
+        """Learning rate of the update."""
+
+    @define_epoch_stats(np.mean)
+    @define_stats_grouping("step_key")
+    def policy_loss(self, step_key: StepKey, value: float) -> None:
+        """Loss of the policy, without the entropy bonus."""
+
+    @define_epoch_stats(np.mean)
+    @define_stats_grouping("step_key")
+    def policy_grad_norm(self, step_key: StepKey, value: float) -> None:
+        """L2 norm of the policy's gradient, before clipping."""
+
+    @define_epoch_stats(np.mean)
+    @define_stats_grouping("step_key")
+    def policy_entropy(self, step_key: StepKey, value: float) -> None:
+        """Entropy of the policy's action distribution."""
+
+    @define_epoch_stats(np.mean)
+    @define_stats_grouping("step_key")
+    def critic_value(self, step_key: StepKey, value: float) -> None:
+        """Value that the critic estimates."""
+
+    @define_epoch_stats(np.mean)
+    @define_stats_grouping("step_key")
+    def critic_value_loss(self, step_key: StepKey, value: float) -> None:
+        """Loss of the critic."""
+
+    @define_epoch_stats(np.mean)
+    @define_stats_grouping("step_key")
+    def critic_grad_norm(self, step_key: StepKey, value: float) -> None:
+        """L2 norm of the critic's gradient, before clipping."""
+
+
+BUILT_IN_TOPICS: tuple[type, ...] = (
+    BaseEnvEvents,
+    DiscreteActionEvents,
+    ContinuousActionEvents,
+    ObservationEvents,
+    RewardEvents,
+    ActorCriticEvents,
+)
+"""Topics that go by their own name in `EpisodeSummary.statistics`."""

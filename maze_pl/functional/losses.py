@@ -1,0 +1,130 @@
+"""Losses of policies and critics, one number for each act: weighting and averaging are the caller's."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from maze_pl.functional.shapes import check_same_shape
+
+
+def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
+    """The clipped surrogate objective of PPO as a loss, to be minimised.
+
+        L_t = -min(rho_t * A_t, clip(rho_t, 1 - c, 1 + c) * A_t),   rho_t = pi(a_t | s_t) / pi_old(a_t | s_t)
+
+    Schulman et al. 2017, arXiv:1707.06347, equation 7, where it is an objective to be maximised.
+
+    Args:
+        log_prob: [T, B] log-probability of the action under the policy that learns.
+        old_log_prob: [T, B] log-probability under the policy that acted.
+        advantage: [T, B] advantage of the action.
+        clip_range: How far the ratio may move from 1 before its gradient vanishes; not negative.
+
+    Returns:
+        [T, B] losses.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        ValueError: Shapes differ or `clip_range` is negative.
+
+    Example:
+        >>> ppo_clip_loss(torch.log(torch.tensor([1.5])), torch.zeros(1), torch.ones(1), clip_range=0.25).tolist()
+        [-1.25]
+    """
+    check_same_shape(log_prob=log_prob, old_log_prob=old_log_prob, advantage=advantage)
+    if clip_range < 0.0:
+        raise ValueError(f"clip_range={clip_range} must not be negative")
+    ratio = torch.exp(log_prob - old_log_prob)
+    clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range)
+    return -torch.minimum(ratio * advantage, clipped * advantage)
+
+
+def value_loss(
+    value: Tensor, target: Tensor, old_value: Tensor | None = None, clip_range: float | None = None
+) -> Tensor:
+    """Squared error of values, optionally pessimistic about moves of more than `clip_range`.
+
+        L_t = (V_t - R_t)^2,   or   max((V_t - R_t)^2, (V_old,t + clip(V_t - V_old,t, -c, c) - R_t)^2)
+
+    The clipped form is that of OpenAI baselines, https://github.com/openai/baselines (ppo2), without its factor 1/2.
+
+    Args:
+        value: [T, B] values of the critic that learns.
+        target: [T, B] returns.
+        old_value: [T, B] values before learning; needed to clip.
+        clip_range: How far a value may move; None does not clip.
+
+    Returns:
+        [T, B] losses.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        ValueError: Shapes differ, `clip_range` is negative, or it is given without `old_value`.
+
+    Example:
+        >>> value_loss(torch.tensor([2.0]), torch.tensor([2.0]), torch.tensor([0.0]), clip_range=0.5).tolist()
+        [2.25]
+    """
+    check_same_shape(value=value, target=target)
+    error = (value - target).square()
+    if clip_range is None:
+        return error
+    if clip_range < 0.0 or old_value is None:
+        raise ValueError(f"clip_range={clip_range} must not be negative and needs old_value to be given")
+    check_same_shape(value=value, old_value=old_value)
+    clipped = old_value + (value - old_value).clamp(-clip_range, clip_range)
+    return torch.maximum(error, (clipped - target).square())
+
+
+def approx_kl(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
+    """Estimates of the divergence KL(pi_old || pi) from actions that pi_old chose.
+
+        k3_t = rho_t - 1 - log(rho_t),   rho_t = pi(a_t | s_t) / pi_old(a_t | s_t)
+
+    Unbiased, never negative, of low variance: Schulman 2020, http://joschu.net/blog/kl-approx.html.
+
+    Args:
+        log_prob: [T, B] log-probability under the policy that learns.
+        old_log_prob: [T, B] log-probability under the policy that acted.
+
+    Returns:
+        [T, B] estimates.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        ValueError: Shapes differ.
+
+    Example:
+        >>> approx_kl(torch.tensor([-1.0]), torch.tensor([-1.0])).tolist()
+        [0.0]
+    """
+    check_same_shape(log_prob=log_prob, old_log_prob=old_log_prob)
+    log_ratio = log_prob - old_log_prob
+    return torch.expm1(log_ratio) - log_ratio
+
+
+def explained_variance(value: Tensor, target: Tensor) -> Tensor:
+    """How much of the variation of returns the values predict.
+
+        1 - Var(R - V) / Var(R)
+
+    1 is perfect, 0 no better than a constant; not a number where the returns do not vary.
+
+    Args:
+        value: [T, B] values.
+        target: [T, B] returns.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        ValueError: Shapes differ.
+
+    Example:
+        >>> float(explained_variance(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0])))
+        1.0
+    """
+    check_same_shape(value=value, target=target)
+    return 1.0 - (target - value).var(correction=0) / target.var(correction=0)

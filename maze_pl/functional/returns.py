@@ -1,0 +1,197 @@
+"""Returns and advantages over trajectories with terminal states and time limits anywhere in them.
+
+All three functions solve recursions of the form A_t = x_t + c_t * A_{t+1}. Instead of one step after the other, spans
+are doubled: after k rounds every step has summed 2**k of its successors (Hillis and Steele 1986,
+https://doi.org/10.1145/7902.7903). That is log2(T) operations on whole tensors, equally fast on every device, and
+differentiable.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from maze_pl.functional.shapes import check_fraction, check_time_major
+
+
+def gae(
+    reward: Tensor,
+    value: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    gamma: float | Tensor,
+    gae_lambda: float,
+) -> Tensor:
+    """Generalised advantage estimates for a batch of trajectories.
+
+        A_t = d_t + gamma_t * lambda * (1 - done_t) * A_{t+1}
+        d_t = r_t + gamma_t * (1 - terminated_t) * V(s_{t+1}) - V(s_t)
+
+    Schulman et al. 2016, arXiv:1506.02438, where episodes do not end within a batch. Here a terminal state and a time
+    limit (`truncated`) both cut the sum, and only a terminal state forgoes the bootstrap; it wins where both are set.
+    A_T, beyond the last step, is 0.
+
+    Args:
+        reward: [T, B] reward of step t.
+        value: [T, B] value of the state in which step t was made.
+        next_value: [T, B] value of the true successor of step t, before any reset; ignored where terminated.
+        terminated: [T, B] bool, step t reached a terminal state.
+        truncated: [T, B] bool, the episode was cut off after step t.
+        gamma: Discount factor, or [T, B] of them.
+        gae_lambda: 0 for one-step advantages, 1 for those of whole returns.
+
+    Returns:
+        [T, B] advantages.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        ValueError: Shapes differ, or `gamma` or `gae_lambda` is outside [0, 1].
+
+    Example:
+        >>> step = torch.ones(2, 1)
+        >>> never = torch.zeros(2, 1, dtype=torch.bool)
+        >>> gae(step, 0 * step, 0 * step, never, never, gamma=0.5, gae_lambda=1.0).flatten().tolist()
+        [1.5, 1.0]
+    """
+    check_time_major(reward, gamma, value=value, next_value=next_value, terminated=terminated, truncated=truncated)
+    check_fraction("gae_lambda", gae_lambda)
+    terminated = terminated.bool()
+    delta = reward + gamma * _where_not(terminated, next_value) - value
+    decay = (~(terminated | truncated.bool())).to(delta.dtype) * (gamma * gae_lambda)
+    return discounted_sum(delta, decay)
+
+
+def lambda_return(
+    reward: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    gamma: float | Tensor,
+    lambda_: float,
+) -> Tensor:
+    """Exponentially weighted averages of n-step returns.
+
+        G_t = r_t + gamma_t * ((1 - lambda) * V(s_{t+1}) + lambda * G_{t+1})
+
+    Sutton and Barto 2018, equation 12.18, http://incompleteideas.net/book/the-book-2nd.html. After a terminal state
+    nothing follows; after a time limit and after the last step G_{t+1} is the value of the true successor.
+
+    Args:
+        reward: [T, B] reward of step t.
+        next_value: [T, B] value of the true successor of step t, before any reset; ignored where terminated.
+        terminated: [T, B] bool, step t reached a terminal state.
+        truncated: [T, B] bool, the episode was cut off after step t.
+        gamma: Discount factor, or [T, B] of them.
+        lambda_: 0 for one-step returns, 1 for whole ones.
+
+    Returns:
+        [T, B] returns.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        ValueError: Shapes differ, or `gamma` or `lambda_` is outside [0, 1].
+
+    Example:
+        >>> step = torch.ones(2, 1)
+        >>> never = torch.zeros(2, 1, dtype=torch.bool)
+        >>> lambda_return(step, 8 * step, never, never, gamma=0.5, lambda_=1.0).flatten().tolist()
+        [3.5, 5.0]
+    """
+    check_time_major(reward, gamma, next_value=next_value, terminated=terminated, truncated=truncated)
+    check_fraction("lambda_", lambda_)
+    terminated = terminated.bool()
+    bootstrap = _where_not(terminated, next_value)
+    cut = _with_last_row(terminated | truncated.bool())
+    immediate = reward + gamma * torch.where(cut, bootstrap, (1.0 - lambda_) * bootstrap)
+    decay = (~cut).to(immediate.dtype) * (gamma * lambda_)
+    return discounted_sum(immediate, decay)
+
+
+def n_step_return(
+    reward: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    gamma: float | Tensor,
+    n: int,
+) -> Tensor:
+    """Returns that bootstrap after n steps.
+
+        G_t = r_t + gamma_t * r_{t+1} + ... + gamma_t * ... * gamma_{t+n-1} * V(s_{t+n})
+
+    Sutton and Barto 2018, equation 7.1, http://incompleteideas.net/book/the-book-2nd.html. A terminal state ends the
+    sum; a time limit and the last step end it with the value of the true successor.
+
+    Args:
+        reward: [T, B] reward of step t.
+        next_value: [T, B] value of the true successor of step t, before any reset; ignored where terminated.
+        terminated: [T, B] bool, step t reached a terminal state.
+        truncated: [T, B] bool, the episode was cut off after step t.
+        gamma: Discount factor, or [T, B] of them.
+        n: Number of rewards that are summed at most, at least 1.
+
+    Returns:
+        [T, B] returns.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        ValueError: Shapes differ, `gamma` is outside [0, 1] or `n` is not positive.
+
+    Example:
+        >>> step = torch.ones(3, 1)
+        >>> never = torch.zeros(3, 1, dtype=torch.bool)
+        >>> n_step_return(step, 8 * step, never, never, gamma=0.5, n=2).flatten().tolist()
+        [3.5, 3.5, 5.0]
+    """
+    check_time_major(reward, gamma, next_value=next_value, terminated=terminated, truncated=truncated)
+    if n < 1:
+        raise ValueError(f"n={n} must be at least 1")
+    if n >= reward.shape[0]:
+        return lambda_return(reward, next_value, terminated, truncated, gamma, 1.0)
+    terminated = terminated.bool()
+    bootstrap = _where_not(terminated, next_value)
+    cut = _with_last_row(terminated | truncated.bool())
+    result = reward + gamma * bootstrap
+    for _ in range(n - 1):
+        # What is rolled in at the last row does not matter: that row is cut.
+        result = reward + gamma * torch.where(cut, bootstrap, result.roll(-1, 0))
+    return result
+
+
+def discounted_sum(x: Tensor, decay: Tensor) -> Tensor:
+    """Solve A_t = x_t + c_t * A_{t+1} with A_T = 0.
+
+    Args:
+        x: [T, B] what each step adds.
+        decay: [T, B] weight c_t of the following sum.
+
+    Returns:
+        [T, B] sums.
+
+    Example:
+        >>> discounted_sum(torch.tensor([1.0, 1.0, 1.0]), torch.tensor([0.5, 0.5, 0.5])).tolist()
+        [1.75, 1.5, 1.0]
+    """
+    n_steps, span = x.shape[0], 1
+    while span < n_steps:
+        # x_t holds the first `span` terms from t on and decay_t the weight of what comes after them; the weights
+        # of the last `span` steps have been dropped, nothing comes after those.
+        head = torch.addcmul(x[:-span], decay[: n_steps - span], x[span:])
+        x = torch.cat([head, x[-span:]])
+        if 2 * span < n_steps:
+            decay = decay[: n_steps - 2 * span] * decay[span : n_steps - span]
+        span *= 2
+    return x
+
+
+def _where_not(condition: Tensor, value: Tensor) -> Tensor:
+    """`value` where the condition does not hold, else 0: selected, as a product would let infinities through."""
+    return torch.where(condition, torch.zeros((), dtype=value.dtype, device=value.device), value)
+
+
+def _with_last_row(done: Tensor) -> Tensor:
+    """`done` with all of the last step set."""
+    cut = done.clone()
+    cut[-1] = True
+    return cut

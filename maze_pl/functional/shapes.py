@@ -1,0 +1,51 @@
+"""Shape and range checks that the functions of this package make on entry."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def check_same_shape(**tensors: Tensor) -> None:
+    """Raise unless all tensors have the shape of the first one.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        ValueError: Shapes differ.
+    """
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}")
+    (first, expected), *others = tensors.items()
+    for name, tensor in others:
+        if tensor.shape != expected.shape:
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)}, expected {tuple(expected.shape)} as {first} has; "
+                "every tensor needs one entry for each step of each trajectory"
+            )
+
+
+def check_time_major(reward: Tensor, gamma: float | Tensor, **tensors: Tensor) -> None:
+    """Raise unless all tensors are `[T, B]` like `reward` and `gamma` is a discount or `[T, B]` of them.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        ValueError: Shapes differ, there is no time dimension or no step, or the discount is outside [0, 1].
+    """
+    check_same_shape(reward=reward, **tensors)
+    if reward.ndim < 1 or reward.shape[0] == 0:
+        raise ValueError(f"reward has shape {tuple(reward.shape)}, expected [T, B] with at least one step")
+    if isinstance(gamma, Tensor):
+        if gamma.ndim > 0:
+            check_same_shape(reward=reward, gamma=gamma)
+    else:
+        check_fraction("gamma", gamma)
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Raise unless `value` lies in [0, 1].
+
+    Raises:
+        ValueError: It does not.
+    """
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name}={value} must lie between 0 and 1")

@@ -1,0 +1,126 @@
+"""Trained agents from their files alone: the module of a checkpoint, and the environment that it was trained in.
+
+Every checkpoint that maze_pl writes holds the configuration of its module and data, and the spec, as plain YAML types,
+so that neither the run's configuration file nor the data module is needed to rebuild the right class.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from maze_pl.configuration import ConfigurationError, checkpoint_path
+
+if TYPE_CHECKING:
+    from maze_pl.datamodules import RolloutDataModule
+    from maze_pl.envs.wrappers import LogStatsWrapper
+    from maze_pl.modules import AlgorithmModule
+
+CHECKPOINT_KEY = "maze_pl_config"
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """Content of a checkpoint, or of the best one of a run directory, on the CPU.
+
+    Nothing but tensors and plain values is ever read, so that a checkpoint from somebody else cannot run code.
+
+    Args:
+        path: A checkpoint file, or a run directory.
+    """
+    import torch
+
+    return cast(dict[str, Any], torch.load(checkpoint_path(path), map_location="cpu", weights_only=True))
+
+
+def load(path: str | Path) -> AlgorithmModule:
+    """The trained module of a run, in evaluation mode, ready to act on processed observations.
+
+    Example:
+        >>> agent = maze_pl.load("outputs/ppo_cartpole/2026-11-20_12-00-00")  # doctest: +SKIP
+        >>> step = agent.act(PolicyBatch(0, {"observation": observation}, agent_id))  # doctest: +SKIP
+
+    Args:
+        path: A run directory (its best checkpoint is taken, or the last one where none was the best), or a checkpoint.
+
+    Raises:
+        ConfigurationError: There is no checkpoint, or it was not written by `maze-pl`.
+    """
+    from maze_pl.core.spec import Spec
+
+    checkpoint = read_checkpoint(path)
+    stored = _stored(checkpoint, path)
+    module = _instantiate(stored["model"], spec=Spec.from_dict(stored["spec"]))
+    module.load_state_dict(checkpoint["state_dict"])
+    return cast("AlgorithmModule", module.eval())
+
+
+def load_env(path: str | Path) -> LogStatsWrapper:
+    """The environment that the agent was trained in, with its wrappers and what they had learned, which stays fixed.
+
+    Args:
+        path: A run directory or a checkpoint, as for `load`.
+
+    Raises:
+        ConfigurationError: There is no checkpoint, or it was not written by `maze-pl`.
+    """
+    checkpoint = read_checkpoint(path)
+    datamodule: RolloutDataModule = _instantiate(_stored(checkpoint, path)["data"])
+    datamodule.warm_start(_learned(checkpoint, path))
+    return datamodule.make_env()
+
+
+def warm_start(path: str | Path, module: AlgorithmModule, datamodule: RolloutDataModule) -> None:
+    """Begin with the weights of policy and critic, and what the wrappers had learned, of another run.
+
+    Optimisers, counters and environments start anew, so the algorithm may be another one.
+
+    Args:
+        path: A run directory or a checkpoint, as for `load`.
+        module: Its networks get the weights.
+        datamodule: Its wrappers get the statistics.
+
+    Raises:
+        ConfigurationError: There is no checkpoint, or its networks or wrappers do not fit.
+    """
+    checkpoint = read_checkpoint(path)
+    own, other = module.state_dict(), _weights(checkpoint["state_dict"])
+    wrong = [name for name in _weights(own) if name not in other or own[name].shape != other[name].shape]
+    if wrong:
+        former = {name: tuple(other[name].shape) if name in other else "missing" for name in wrong[:3]}
+        new = {name: tuple(own[name].shape) for name in wrong[:3]}
+        raise ConfigurationError(
+            f"the networks of {path} do not fit: {len(wrong)} parameters differ, such as {former} there, {new} here; "
+            "a warm start needs the networks of the former run (leave --model.networks as it is)"
+        )
+    module.load_state_dict(own | {name: other[name] for name in _weights(own)})
+    datamodule.warm_start(_learned(checkpoint, path))
+
+
+def _weights(state: dict[str, Any]) -> dict[str, Any]:
+    """Entries of a module's state that belong to the networks of policy and critic."""
+    return {name: value for name, value in state.items() if name.startswith("actor_critic.")}
+
+
+def _stored(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
+    stored = checkpoint.get(CHECKPOINT_KEY)
+    if stored is None:
+        raise ConfigurationError(
+            f"{path} does not hold the configuration of what it belongs to: only checkpoints of `maze-pl fit`, or of a "
+            "Trainer with the callback maze_pl.callbacks.CheckpointConfiguration, do"
+        )
+    return cast(dict[str, Any], stored)
+
+
+def _learned(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
+    """What the wrappers of a run had learned, from the state that Lightning files under the data module's name."""
+    from maze_pl.collect.serialization import from_tensors
+
+    name = _stored(checkpoint, path)["data"]["class_path"].rpartition(".")[2]
+    shared = checkpoint.get(name, {}).get("shared")
+    return {} if shared is None else cast(dict[str, Any], from_tensors(shared))
+
+
+def _instantiate(node: dict[str, Any], **kwargs: Any) -> Any:
+    from maze_pl.instantiation import Factory
+
+    return Factory(node["class_path"], node.get("init_args") or {}, node.get("dict_kwargs") or {})(**kwargs)

@@ -1,0 +1,96 @@
+"""Advantage actor-critic: one gradient step for each rollout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maze_pl.core.rollout import Rollout
+from maze_pl.functional import value_loss
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.on_policy import Minibatch, learning_batch
+from maze_pl.modules.options import check_at_least, check_fraction
+
+
+class A2C(AlgorithmModule):
+    """Synchronous advantage actor-critic.
+
+        L = mean(-log pi(a_t | s_t) * A_t) + c_v * mean((V(s_t) - R_t)^2) - c_e * mean(H(pi(s_t)))
+
+    Mnih et al. 2016, arXiv:1602.01783, without asynchrony and with generalised advantage estimates. Adam takes the
+    place of RMSProp. Subclasses may override `loss`.
+
+    Args:
+        lr: Learning rate of Adam.
+        gamma: Discount of one environment step.
+        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages.
+        policy_loss_coef: Weight of the policy's loss.
+        value_loss_coef: Weight of the critic's loss.
+        entropy_coef: Weight of the policy's entropy, which is maximised.
+        normalize_advantage: Bring the advantages of a rollout to mean 0 and standard deviation 1.
+        kwargs: Further options, see `AlgorithmModule`.
+    """
+
+    def __init__(
+        self,
+        *,
+        lr: float = 5e-4,
+        gamma: float = 0.98,
+        gae_lambda: float = 1.0,
+        policy_loss_coef: float = 1.0,
+        value_loss_coef: float = 0.5,
+        entropy_coef: float = 2.5e-4,
+        normalize_advantage: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(lr=lr, **kwargs)
+        check_fraction(gamma=gamma, gae_lambda=gae_lambda)
+        check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
+        self.gamma, self.gae_lambda = gamma, gae_lambda
+        self.policy_loss_coef, self.value_loss_coef, self.entropy_coef = policy_loss_coef, value_loss_coef, entropy_coef
+        self.normalize_advantage = normalize_advantage
+
+    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+        """Learn from a rollout."""
+        batch = learning_batch(
+            self.networks,
+            rollout,
+            self.gamma,
+            self.gae_lambda,
+            normalize_advantage=self.normalize_advantage,
+            with_log_prob=False,
+        )
+        for step_key, (n_open, n_acts) in batch.open_share.items():
+            self.record("open_acts", n_open, step_key, count=n_acts)
+        (whole,) = batch.minibatches(1)
+        self.optimize(self.loss(whole), record_norms=True)
+
+    def loss(self, minibatch: Minibatch) -> Tensor:
+        """Loss of a set of acts.
+
+        Args:
+            minibatch: The acts by step key; `weight @ x` is the mean of x over them.
+
+        Returns:
+            A scalar whose mean over ranks is minimised.
+        """
+        critic = self.critic
+        assert critic is not None
+        total = torch.zeros((), device=self.device)
+        for step_key, acts in minibatch.items():
+            if not self.in_critic_burn_in:
+                log_prob, entropies = self.policy.evaluate(step_key, acts.observation, acts.action, acts.agent_id)
+                policy_loss = acts.weight @ (-log_prob * acts.advantage)
+                entropy = acts.weight @ entropies
+                total = total + self.policy_loss_coef * policy_loss - self.entropy_coef * entropy
+                self.record("policy_loss", policy_loss, step_key, count=acts.share)
+                self.record("policy_entropy", entropy, step_key, count=acts.share)
+            if acts.value_share:
+                value = critic.value(step_key, acts.observation, acts.agent_id)
+                critic_loss = acts.value_weight @ value_loss(value, acts.return_)
+                total = total + self.value_loss_coef * critic_loss
+                self.record("critic_value", acts.value_weight @ value.detach(), step_key, count=acts.value_share)
+                self.record("critic_value_loss", critic_loss, step_key, count=acts.value_share)
+        return total

@@ -1,0 +1,387 @@
+"""The base of all algorithms: networks, one optimisation step, statistics, and what a checkpoint must hold."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from maze_pl import __version__
+from maze_pl.agents import StateCritic, TorchActorCritic, TorchPolicy, TorchStepStateCritic
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.rollout import Evaluation, Rollout
+from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spec import Spec
+from maze_pl.modules.optimizer import FlatAdam, gradient_norm, set_flat_gradient
+from maze_pl.modules.options import check_at_least, check_positive, is_plain
+from maze_pl.modules.random_state import global_random_state, restore_global_random_state, seed_global_generators
+from maze_pl.modules.ranks import gather_objects, mean_over_ranks, sum_over_ranks, world_size
+from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
+
+CHECKPOINT_KEY = "maze_pl"
+CHECKPOINT_FORMAT = 1
+
+
+class ModelComposer(Protocol):
+    """Builds networks from what an agent sees and does."""
+
+    def compose(self, spec: Spec) -> TorchActorCritic:
+        """Build the networks.
+
+        Args:
+            spec: What the agent sees and does.
+        """
+        ...
+
+
+class AlgorithmModule(pl.LightningModule):
+    """A learning algorithm. Subclasses write `training_step`, which calls `optimize` as often as they like.
+
+    Networks come ready as `actor_critic`, or are built by `networks` from the specification: at once where `spec` is
+    given, else from the data module's when training or evaluation starts.
+
+    Hooks that a subclass overrides must call those of this class.
+
+    Args:
+        networks: Builds policy and critic.
+        spec: What the agent sees and does; the command line takes it from the data module.
+        actor_critic: The networks themselves, in place of `networks`.
+        lr: Learning rate of Adam.
+        max_grad_norm: Largest L2 norm of the gradient; 0 means without limit.
+        lr_schedule: `linear` lowers the learning rate to 0 over all batches of the run.
+        critic_burn_in_epochs: For so many epochs only the critic learns. Parameters that it shares with the policy are
+            left alone too.
+
+    Attributes:
+        generator: This rank's source of randomness, restored with checkpoints.
+        env_steps: Environment steps that were learned from, over all ranks and the whole run.
+        epoch_statistics: By source ("train" or an evaluator's name) the latest table of "<Topic>/<event>/<statistic>".
+    """
+
+    topic = "ActorCriticEvents"
+
+    def __init__(
+        self,
+        networks: ModelComposer | None = None,
+        spec: Spec | dict[str, Any] | None = None,
+        actor_critic: TorchActorCritic | None = None,
+        lr: float = 5e-4,
+        max_grad_norm: float = 0.0,
+        lr_schedule: Literal["constant", "linear"] = "constant",
+        critic_burn_in_epochs: int = 0,
+    ) -> None:
+        super().__init__()
+        if (networks is None) == (actor_critic is None):
+            raise ValueError("give either networks, which are built from the specification, or a ready actor_critic")
+        if lr_schedule not in ("constant", "linear"):
+            raise ValueError(f"lr_schedule={lr_schedule!r} must be 'constant' or 'linear'")
+        check_positive(lr=lr)
+        check_at_least(0, max_grad_norm=max_grad_norm, critic_burn_in_epochs=critic_burn_in_epochs)
+        self.automatic_optimization = False
+        self.lr, self.max_grad_norm, self.lr_schedule = lr, max_grad_norm, lr_schedule
+        self.critic_burn_in_epochs = critic_burn_in_epochs
+        self.generator = torch.Generator()
+        self.env_steps = 0
+        self.epoch_statistics: dict[str, dict[str, Value]] = {}
+        self._statistics = RunStatistics()
+        self._unfinished_batches = 0
+        self._current_lr = lr
+        self._restored: dict[str, Any] | None = None
+        self._epoch_began = self._batch_began = time.perf_counter()
+        self._save_plain_hyperparameters()
+        self._composer = networks
+        self.actor_critic: TorchActorCritic | None = None
+        if actor_critic is not None:
+            self._set_networks(actor_critic)
+        elif spec is not None:
+            self._compose(spec if isinstance(spec, Spec) else Spec.from_dict(spec))
+
+    # ------------------------------------------------------------------------------------------------ networks
+
+    @property
+    def networks(self) -> TorchActorCritic:
+        """Policy and critic.
+
+        Raises:
+            RuntimeError: They are not built yet.
+        """
+        if self.actor_critic is None:
+            raise RuntimeError("the networks are not built yet: give a spec, or call Trainer.fit with a data module")
+        return self.actor_critic
+
+    @property
+    def policy(self) -> TorchPolicy:
+        """What acts."""
+        return self.networks.policy
+
+    @property
+    def critic(self) -> StateCritic | None:
+        """What estimates values, where there is one."""
+        return self.networks.critic
+
+    @property
+    def spec(self) -> Spec:
+        """What the agent sees and does."""
+        return self.policy.spec
+
+    def configure_model(self) -> None:
+        """Build the networks from the data module's specification, unless they exist."""
+        if self.actor_critic is not None or self._trainer is None:
+            return
+        spec = getattr(getattr(self.trainer, "datamodule", None), "spec", None)
+        if not isinstance(spec, Spec):
+            raise ValueError(
+                "networks are built from a specification: give one as spec=..., or pass a data module that has one"
+            )
+        self._compose(spec)
+
+    def _compose(self, spec: Spec) -> None:
+        assert self._composer is not None
+        self._set_networks(self._composer.compose(spec))
+
+    def _set_networks(self, actor_critic: TorchActorCritic) -> None:
+        self.actor_critic = actor_critic
+        if self.critic_burn_in_epochs and not self._parameter_groups().get("critic"):
+            raise ValueError(
+                f"critic_burn_in_epochs={self.critic_burn_in_epochs}, but there is no critic with parameters of its own"
+            )
+
+    def _save_plain_hyperparameters(self) -> None:
+        """Keep the arguments that are numbers, texts, lists and dicts of them: checkpoints may hold nothing else."""
+        ignored = ["spec", "actor_critic"]
+        self.save_hyperparameters(ignore=ignored)
+        ignored += [name for name, value in self.hparams.items() if not is_plain(value)]
+        if self.hparams.get("networks") is None:
+            ignored.append("networks")  # they were given by the caller, who must give them again
+        self.save_hyperparameters(ignore=ignored)
+
+    # -------------------------------------------------------------------------------------------- optimisation
+
+    @property
+    def in_critic_burn_in(self) -> bool:
+        """Whether only the critic learns in this epoch."""
+        return self.current_epoch < self.critic_burn_in_epochs
+
+    def _parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """Trainable parameters of the policy, those that only the critic has, and those of neither."""
+        critic = self.critic
+        groups: dict[str, list[nn.Parameter]] = {}
+        seen: set[int] = set()
+        for name, module in (("policy", self.policy), ("critic", critic), ("other", self)):
+            parameters = [] if module is None else [p for p in module.parameters() if id(p) not in seen]
+            seen |= {id(parameter) for parameter in parameters}
+            groups[name] = [parameter for parameter in parameters if parameter.requires_grad]
+        return {name: parameters for name, parameters in groups.items() if parameters}
+
+    def configure_optimizers(self) -> Optimizer:
+        """Adam for all parameters, in groups named policy, critic and, for parameters of neither, other."""
+        groups = self._parameter_groups()
+        return FlatAdam([{"params": parameters, "name": name} for name, parameters in groups.items()], lr=self.lr)
+
+    def optimize(self, loss: Tensor, *, optimizer: int = 0, record_norms: bool = False) -> None:
+        """One step down the gradient of a loss, averaged over all ranks; every rank must call it equally often.
+
+        The loss may depend on any of the parameters, or on none of them on some ranks. Optimisers other than
+        `FlatAdam` keep the learning rates that they were made with.
+
+        Args:
+            loss: A scalar.
+            optimizer: Which one of `configure_optimizers`.
+            record_norms: Also record the norms of the gradients of policies and critics.
+        """
+        chosen = self.optimizers()
+        wrapped = chosen[optimizer] if isinstance(chosen, list) else chosen
+        raw = wrapped.optimizer
+        if isinstance(raw, FlatAdam):
+            for group in raw.param_groups:
+                frozen = group.get("name") == "policy" and self.in_critic_burn_in
+                group["lr"] = 0.0 if frozen else self._current_lr
+            parameters = raw.active_parameters()
+        else:
+            parameters = [parameter for group in raw.param_groups for parameter in group["params"]]
+        if loss.requires_grad:
+            gradients: Sequence[Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
+        else:
+            gradients = [None] * len(parameters)
+        flat = raw.set_gradient(gradients) if isinstance(raw, FlatAdam) else set_flat_gradient(parameters, gradients)
+        mean_over_ranks(flat)
+        if record_norms:
+            self._record_gradient_norms()
+        if self.max_grad_norm > 0.0:
+            norm = torch.linalg.vector_norm(flat)
+            flat.mul_((self.max_grad_norm / (norm + 1e-6)).clamp_(max=1.0))
+        wrapped.step()
+
+    def _record_gradient_norms(self) -> None:
+        critic, step_keys = self.critic, self.spec.step_keys
+        for step_key, network in zip(step_keys, self.policy.networks, strict=True):
+            self.record("policy_grad_norm", gradient_norm(network), step_key)
+        if critic is not None:
+            parts = list(critic.networks) if isinstance(critic, TorchStepStateCritic) else [critic]
+            for step_key, part in zip(step_keys, parts, strict=False):
+                self.record("critic_grad_norm", gradient_norm(part), step_key)
+
+    def on_fit_start(self) -> None:
+        """Refuse what cannot work."""
+        trainer = self.trainer
+        if self.lr_schedule == "linear" and trainer.max_epochs in (None, -1):
+            raise ValueError("lr_schedule=linear needs the length of the run: set trainer.max_epochs")
+        if getattr(trainer.precision_plugin, "scaler", None) is not None:
+            raise ValueError(f"precision={trainer.precision!r} scales losses, which is not supported; use bf16-mixed")
+
+    def _learning_rate(self) -> float:
+        if self.lr_schedule == "constant":
+            return self.lr
+        assert self.trainer.max_epochs is not None
+        n_batches = self.trainer.max_epochs * self.trainer.num_training_batches
+        return self.lr * max(0.0, 1.0 - self.trainer.fit_loop.epoch_loop.total_batch_idx / n_batches)
+
+    # ---------------------------------------------------------------------------------------------- statistics
+
+    def record(self, name: str, value: Tensor | float, step_key: StepKey | None = None, *, count: float = 1.0) -> None:
+        """Add to a statistic that is logged once per epoch, as the mean over all calls and ranks.
+
+        Args:
+            name: The statistic, logged as "train_<topic>/<name>" or "train_<topic>/<name>/substep_<key>".
+            value: A number, or the sum of `count` numbers. Tensors are not moved to the CPU before the epoch ends.
+            step_key: The step key that it belongs to.
+            count: How many numbers were summed; need not be whole.
+        """
+        self._statistics.record(f"{self.topic}/{name}", value, step_key, count)
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Move rollouts; evaluations hold no tensors."""
+        if isinstance(batch, Rollout):
+            return batch if batch.rows.filled.device == device else batch.to(device)
+        if isinstance(batch, Evaluation):
+            return batch
+        return super().transfer_batch_to_device(batch, device, dataloader_idx)
+
+    def on_train_epoch_start(self) -> None:
+        """Start the clock of the epoch."""
+        self._epoch_began = time.perf_counter()
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Count environment steps and episodes, and set the learning rate."""
+        self._batch_began = time.perf_counter()
+        self._unfinished_batches += 1
+        self._current_lr = self._learning_rate()
+        self.record("learning_rate", self._current_lr)
+        if isinstance(batch, Rollout):
+            self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))
+            self._statistics.add_episodes("train", batch.summaries)
+            self.record("time_rollout", batch.seconds)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Finish the epoch's statistics after its last batch, before evaluation and before any callback needs them."""
+        self.record("time_update", time.perf_counter() - self._batch_began)
+        if self.trainer.is_last_batch:
+            self._finish_training(on_step=True)
+
+    def on_train_epoch_end(self) -> None:
+        """Finish the statistics of an epoch that was ended early."""
+        if self._unfinished_batches:
+            self._finish_training(on_step=False)
+
+    def _finish_training(self, *, on_step: bool) -> None:
+        self._unfinished_batches = 0
+        self.record("time_epoch", time.perf_counter() - self._epoch_began)
+        table = self._statistics.finish_training()
+        self._publish("train", table)
+        metrics = {f"train/{name}": value for name, value in table.metrics.items()}
+        self.log_dict(metrics, logger=False, on_step=on_step, on_epoch=not on_step, batch_size=1, sync_dist=True)
+        _ = self.trainer.callback_metrics  # what was logged is only kept, for callbacks of the evaluation, when asked
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Take in the episodes of an evaluator."""
+        if isinstance(batch, Evaluation):
+            self._statistics.add_episodes(batch.name, batch.summaries)
+
+    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """As in validation."""
+        self.validation_step(batch, batch_idx, dataloader_idx)
+
+    def on_validation_epoch_end(self) -> None:
+        """Finish the statistics of the evaluation."""
+        if self.trainer.sanity_checking:
+            self._statistics.discard_evaluation()
+            return
+        for name, table in self._statistics.finish_evaluation().items():
+            self._publish(name, table)
+            metrics = {f"{name}/{metric}": value for metric, value in table.metrics.items()}
+            self.log_dict(metrics, logger=False, batch_size=1, sync_dist=True)
+
+    def on_test_epoch_end(self) -> None:
+        """As in validation."""
+        self.on_validation_epoch_end()
+
+    def _publish(self, source: str, table: EpochTable) -> None:
+        self.epoch_statistics[source] = table.values
+        for logger in self.loggers:
+            logger.log_metrics(table.scalars(source), step=self.env_steps)
+
+    # --------------------------------------------------------------------------------------------- checkpoints
+
+    def on_train_start(self) -> None:
+        """Continue or start this rank's random generators; later than restoring, or they would be overwritten."""
+        restored, self._restored = self._restored, None
+        if restored is not None and self.trainer.ckpt_path is not None:
+            ranks = restored["ranks"]
+            if len(ranks) == world_size():
+                own = ranks[self.global_rank]
+                self.generator.set_state(own["generator"].cpu())
+                restore_global_random_state(own["random"], self.device)
+                self._statistics.load_rank_state_dict(own["statistics"])
+                self._unfinished_batches = own["unfinished_batches"]
+                return
+            rank_zero_warn(
+                f"random generators start anew: the checkpoint holds the state of {len(ranks)} ranks, this run has "
+                f"{world_size()}; what it does from here on differs from what the other run would have done"
+            )
+        seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed() % 2**31))
+        self.generator.manual_seed(derive_seed(seed, "minibatches", self.env_steps, self.global_rank))
+        if world_size() > 1:
+            seed_global_generators(derive_seed(seed, "rank", self.env_steps, self.global_rank))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the state of all ranks; Lightning calls it on each of them."""
+        own = {
+            "generator": self.generator.get_state(),
+            "random": global_random_state(self.device),
+            "statistics": self._statistics.rank_state_dict(),
+            "unfinished_batches": self._unfinished_batches,
+        }
+        # After an exception the other ranks may not be there to answer.
+        alone = self._trainer is not None and self.trainer.interrupted
+        checkpoint[CHECKPOINT_KEY] = {
+            "format": CHECKPOINT_FORMAT,
+            "version": __version__,
+            "class_path": f"{type(self).__module__}.{type(self).__qualname__}",
+            "spec": self.spec.to_dict(),
+            "env_steps": self.env_steps,
+            "statistics": self._statistics.state_dict(),
+            "ranks": [own] if alone else gather_objects(own),
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take in what `on_save_checkpoint` added, and build networks that were not built yet."""
+        state = checkpoint.get(CHECKPOINT_KEY)
+        if state is None:
+            return
+        if state["format"] != CHECKPOINT_FORMAT:
+            raise ValueError(
+                f"the checkpoint has format {state['format']} (maze_pl {state['version']}), "
+                f"this version reads format {CHECKPOINT_FORMAT}"
+            )
+        if self.actor_critic is None:
+            self._compose(Spec.from_dict(state["spec"]))
+        self.env_steps = state["env_steps"]
+        self._statistics.load_state_dict(state["statistics"])
+        self._restored = state

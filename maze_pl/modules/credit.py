@@ -1,0 +1,125 @@
+"""Advantages and value targets of the acts of a rollout, for critics of each actor and critics of the whole row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.rollout import Rollout
+from maze_pl.core.streams import Streams, act_streams
+from maze_pl.functional.returns import gae
+
+
+@dataclass
+class Credit:
+    """For each act of one step key, [T, B] float64, zero where there is no act.
+
+    Attributes:
+        advantage: Estimate of how much better the act was than the policy's average.
+        return_: Target of the value at the act.
+        weight: Whether the act counts in the loss of the policy: 0 for acts that do not exist or are open.
+        value_weight: Whether its value counts in the loss of the critic.
+    """
+
+    advantage: Tensor
+    return_: Tensor
+    weight: Tensor
+    value_weight: Tensor
+
+
+def step_credit(
+    rollout: Rollout,
+    values: Mapping[StepKey, Tensor],
+    final_values: Mapping[StepKey, Tensor],
+    gamma: float,
+    gae_lambda: float,
+) -> dict[StepKey, Credit]:
+    """Credit where each actor has its own stream and critic; lambda counts once per act.
+
+    Args:
+        rollout: What was collected.
+        values: Step key -> [T, B] value of what the actor saw.
+        final_values: Step key -> [F] value of the final observations.
+        gamma: Discount of one unit of environment time.
+        gae_lambda: Trade-off between bias (0) and variance (1).
+    """
+    credit = {}
+    for key, streams in act_streams(rollout, gamma).items():
+        value, final_value = values[key].double().cpu(), final_values[key].double().cpu()
+        exists = streams.row >= 0
+        at = streams.row.clamp(min=0)
+        own = value.gather(0, at)
+        advantage = gae(
+            streams.reward,
+            own,
+            _next_value(streams, own, final_value),
+            streams.terminated,
+            streams.cut & ~streams.terminated,
+            streams.discount,
+            gae_lambda,
+        )
+        counts = (exists & ~streams.open).double()
+        target = torch.zeros_like(value)
+
+        def scatter(dense: Tensor, at: Tensor = at, exists: Tensor = exists, target: Tensor = target) -> Tensor:
+            return target.scatter_add(0, at, torch.where(exists, dense, 0.0))
+
+        weight = scatter(counts)
+        credit[key] = Credit(
+            advantage=scatter(advantage * counts),
+            return_=scatter((advantage + own) * counts),
+            weight=weight,
+            value_weight=weight,
+        )
+    return credit
+
+
+def _next_value(streams: Streams, own: Tensor, final_value: Tensor) -> Tensor:
+    """[L, B] value of what follows each act: the next entry of the column or a final observation."""
+    following = torch.cat([own[1:], torch.zeros_like(own[:1])])
+    if not len(final_value):
+        return following
+    return torch.where(streams.final >= 0, final_value[streams.final.clamp(min=0)], following)
+
+
+def shared_credit(
+    rollout: Rollout,
+    values: Mapping[StepKey, Tensor],
+    final_values: Mapping[StepKey, Tensor],
+    gamma: float,
+    gae_lambda: float,
+) -> dict[StepKey, Credit]:
+    """Credit where one value per row, taken at the row's first act, serves all acts of the row.
+
+    Args:
+        rollout: What was collected.
+        values: Step key -> [T, B] value of what the actor saw; only those at the first act of a row are used.
+        final_values: Step key -> [F] value of the final observations.
+        gamma: Discount of one unit of environment time.
+        gae_lambda: Trade-off between bias (0) and variance (1); lambda counts once per row.
+    """
+    rows = rollout.rows
+    value = torch.zeros(rows.filled.shape, dtype=torch.float64, device=rows.filled.device)
+    slots = {key: rollout.n_slots(key) for key in rollout.segments}
+    for index, (key, n_slots) in enumerate(slots.items()):
+        t, n = torch.nonzero(rows.first_key == index, as_tuple=True)
+        value[t, n] = values[key][t, n * n_slots + rows.first_slot[t, n]].double()
+    next_value = torch.cat([value[1:], torch.zeros_like(value[:1])])
+    for key, final in rollout.finals.items():
+        next_value[final.row, final.env] = final_values[key].double()
+    is_last = rows.filled & ~torch.cat([rows.filled[1:], torch.zeros_like(rows.filled[:1])])
+    cut = rows.truncated | is_last | ~rows.filled
+    discount = gamma ** rows.env_steps.double()
+    advantage = gae(rows.reward, value, next_value, rows.terminated, cut, discount, gae_lambda)
+    credit = {}
+    for key, n_slots in slots.items():
+        segment = rollout.segments[key]
+        active = segment.active.double()
+        of_act = advantage.repeat_interleave(n_slots, 1) * active
+        of_row = (advantage + value).repeat_interleave(n_slots, 1) * active
+        credit[key] = Credit(of_act, of_row, active, active * (segment.position == 0))
+    return credit

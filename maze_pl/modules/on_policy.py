@@ -1,0 +1,315 @@
+"""From a rollout to what on-policy algorithms learn from: acts with advantages and value targets, in minibatches.
+
+Values and log-probabilities are computed once per rollout, batched over the acts of each step key. A minibatch is a set
+of filled rows, with all the acts that were made in them; rows are dealt out evenly, so that the number of minibatches
+follows from configuration alone and all ranks step equally often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from maze_pl.agents import StateCritic, TorchActorCritic
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.rollout import Rollout, Segment, Tree
+from maze_pl.modules.credit import Credit, shared_credit, step_credit
+from maze_pl.modules.ranks import sum_over_ranks, world_size
+
+
+@dataclass(slots=True)
+class Acts:
+    """Acts of one step key, those of a rollout or of a minibatch.
+
+    The weights of a minibatch are such that `weight @ loss`, averaged over ranks, is the mean of `loss` over the valid
+    acts of all ranks; the same holds for `value_weight` and the values that a critic is to learn.
+
+    Attributes:
+        observation: Name -> [n, ...].
+        action: Head -> [n, ...].
+        agent_id: [n] int64.
+        advantage: [n]
+        return_: [n] target of the value.
+        old_value: [n] value before learning; 0 where `value_weight` is 0.
+        weight: [n] weight of the act in the loss of the policy.
+        value_weight: [n] weight of its value in the loss of the critic.
+        old_log_prob: [n] log-probability under the policy that acted; 0 if it was not asked for.
+        share: Sum of `weight`; 1 on average over ranks.
+        value_share: Sum of `value_weight`; 1 on average over ranks, summed over step keys if they share a critic.
+    """
+
+    observation: Tree
+    action: Tree
+    agent_id: Tensor
+    advantage: Tensor
+    return_: Tensor
+    old_value: Tensor
+    weight: Tensor
+    value_weight: Tensor
+    old_log_prob: Tensor
+    share: float = field(default=1.0, init=False)
+    value_share: float = field(default=1.0, init=False)
+
+    def vectors(self) -> tuple[Tensor, ...]:
+        """All that has one number for each act."""
+        return (
+            self.agent_id,
+            self.advantage,
+            self.return_,
+            self.old_value,
+            self.weight,
+            self.value_weight,
+            self.old_log_prob,
+        )
+
+    def select(self, index: Tensor) -> Acts:
+        """The acts at `index` [m], in that order."""
+        return Acts(
+            {name: tensor.index_select(0, index) for name, tensor in self.observation.items()},
+            {name: tensor.index_select(0, index) for name, tensor in self.action.items()},
+            *(vector.index_select(0, index) for vector in self.vectors()),
+        )
+
+    def split(self, sizes: list[int]) -> list[Acts]:
+        """Consecutive parts of the given sizes."""
+        observations = {name: torch.split(tensor, sizes) for name, tensor in self.observation.items()}
+        actions = {name: torch.split(tensor, sizes) for name, tensor in self.action.items()}
+        vectors = zip(*(torch.split(vector, sizes) for vector in self.vectors()), strict=True)
+        return [
+            Acts(
+                {name: parts[index] for name, parts in observations.items()},
+                {name: parts[index] for name, parts in actions.items()},
+                *part,
+            )
+            for index, part in enumerate(vectors)
+        ]
+
+
+Minibatch = dict[StepKey, Acts]
+"""The acts of a set of rows, without step keys that did not act in them on this rank."""
+
+
+@dataclass
+class LearningBatch:
+    """All acts of a rollout that can be learned from.
+
+    Attributes:
+        acts: By step key, with weights of 0 and 1.
+        row: By step key, [n] int64, which filled row each act belongs to; None if act i belongs to row i.
+        n_rows: Number of filled rows.
+        shared: Whether the critic has one value for each row.
+        open_share: By step key, acts left out because no observation follows them, and acts in all.
+    """
+
+    acts: dict[StepKey, Acts]
+    row: dict[StepKey, Tensor] | None
+    n_rows: int
+    shared: bool
+    open_share: dict[StepKey, tuple[int, int]]
+
+    def minibatches(self, n_minibatches: int, generator: torch.Generator | None = None) -> list[Minibatch]:
+        """Deal the rows out to minibatches and gather them; every rank must call it.
+
+        Args:
+            n_minibatches: Their number, equal on all ranks.
+            generator: Shuffles the rows; None leaves them in order.
+        """
+        device = next(iter(self.acts.values())).weight.device
+        place = (torch.arange(self.n_rows) * n_minibatches).div_(self.n_rows, rounding_mode="floor")
+        shuffled = None if generator is None else torch.randperm(self.n_rows, generator=generator)
+        if shuffled is not None and self.row is not None:
+            place = torch.empty_like(place).scatter_(0, shuffled, place)  # of the i-th row, not of the i-th row dealt
+        place = place.to(device)
+        gathered: dict[StepKey, Acts] = {}
+        members: list[Tensor] = []  # for each step key [n], the minibatch of each act as gathered, ascending
+        for key, acts in self.acts.items():
+            order = None if shuffled is None else shuffled.to(device)
+            member = place
+            if self.row is not None:
+                member, order = place[self.row[key]].sort(stable=True)
+            gathered[key] = acts if order is None else acts.select(order)
+            members.append(member)
+        return self._normalised(gathered, members, n_minibatches)
+
+    def _normalised(self, gathered: dict[StepKey, Acts], members: list[Tensor], n_minibatches: int) -> list[Minibatch]:
+        """Split what was gathered, with weights divided by their sums over all ranks."""
+        device = members[0].device
+        sums = torch.zeros(len(members), 2, n_minibatches, dtype=torch.float64, device=device)
+        for own, acts, member in zip(sums, gathered.values(), members, strict=True):
+            own[0].index_add_(0, member, acts.weight.double())
+            own[1].index_add_(0, member, acts.value_weight.double())
+        total = sum_over_ranks(sums.clone())
+        if self.shared:
+            total[:, 1] = total[:, 1].sum(0)
+        factors = world_size() / total.clamp(min=1.0)
+        shares = (sums * factors).tolist()
+        minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
+        for index, (key, acts) in enumerate(gathered.items()):
+            factor = factors[index].to(acts.weight.dtype)[:, members[index]]
+            acts.weight, acts.value_weight = acts.weight * factor[0], acts.value_weight * factor[1]
+            sizes = torch.bincount(members[index], minlength=n_minibatches).tolist()
+            for position, part in enumerate(acts.split(sizes)):
+                if sizes[position]:
+                    part.share, part.value_share = shares[index][0][position], shares[index][1][position]
+                    minibatches[position][key] = part
+        return minibatches
+
+
+def learning_batch(
+    actor_critic: TorchActorCritic,
+    rollout: Rollout,
+    gamma: float,
+    gae_lambda: float,
+    *,
+    normalize_advantage: bool,
+    with_log_prob: bool,
+) -> LearningBatch:
+    """Evaluate a rollout and give credit to its acts; every rank must call it.
+
+    Networks are evaluated in evaluation mode, as they were when they acted.
+
+    Args:
+        actor_critic: Policy and critic.
+        rollout: What was collected.
+        gamma: Discount of one unit of environment time.
+        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages.
+        normalize_advantage: Bring advantages to mean 0 and standard deviation 1, for each step key over the valid acts
+            of all ranks.
+        with_log_prob: Whether log-probabilities are needed.
+
+    Raises:
+        ValueError: There is no critic.
+    """
+    critic = actor_critic.critic
+    if critic is None:
+        raise ValueError("this algorithm needs a critic, but the networks have none; name one in the composer")
+    shared = critic.kind == "shared"
+    was_training = actor_critic.training
+    actor_critic.eval()
+    with torch.no_grad():
+        chosen = {key: _chosen(segment, rollout.flat) for key, segment in rollout.segments.items()}
+        values = {key: _values(critic, key, part, shared) for key, part in chosen.items()}
+        final_values = {
+            key: critic.value(key, final.observation, final.agent_id) if len(final.row) else torch.zeros(0)
+            for key, final in rollout.finals.items()
+        }
+        log_probs = {
+            key: _log_prob(actor_critic, key, part)
+            if with_log_prob
+            else torch.zeros_like(part.agent_id, dtype=torch.float32)
+            for key, part in chosen.items()
+        }
+        give_credit = shared_credit if shared else step_credit
+        credit = give_credit(rollout, values, final_values, gamma, gae_lambda)
+        acts = {key: _acts(part, values[key], log_probs[key], credit[key]) for key, part in chosen.items()}
+        if normalize_advantage:
+            normalize_advantages(acts)
+    actor_critic.train(was_training)
+    n_valid = {key: len(part.weight) for key, part in acts.items()}
+    open_share = {key: (len(part.agent_id) - n_valid[key], len(part.agent_id)) for key, part in chosen.items()}
+    rows = None if rollout.flat else _rows(rollout, chosen, credit)
+    return LearningBatch(acts, rows, int(rollout.rows.filled.sum()), shared, open_share)
+
+
+def normalize_advantages(acts: dict[StepKey, Acts]) -> None:
+    """Bring the advantages of each step key to mean 0 and standard deviation 1 over all ranks.
+
+    Every rank must call it. A step key with a single act on all ranks gets an advantage of 0.
+    """
+    advantages = [part.advantage.double() for part in acts.values()]
+    moments = torch.stack([torch.stack([x.new_tensor(len(x)), x.sum(), x.square().sum()]) for x in advantages])
+    count, total, square = sum_over_ranks(moments).unbind(1)
+    mean = total / count.clamp(min=1.0)
+    deviation = (square / count.clamp(min=1.0) - mean.square()).clamp(min=0.0).sqrt()
+    for index, part in enumerate(acts.values()):
+        normalised = (advantages[index] - mean[index]) / (deviation[index] + 1e-8)
+        part.advantage = normalised.to(part.advantage.dtype)
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """The acts of a segment that exist: `index` [n] into [T * B] (None: all of them), and what was seen and done."""
+
+    segment: Segment
+    index: Tensor | None
+    observation: Tree
+    action: Tree
+    agent_id: Tensor
+
+    def take(self, tensor: Tensor) -> Tensor:
+        """[T, B, ...] -> [n, ...]"""
+        flat = tensor.flatten(0, 1)
+        return flat if self.index is None else flat.index_select(0, self.index)
+
+
+def _chosen(segment: Segment, flat: bool) -> _Chosen:
+    index = None if flat else segment.active.flatten().nonzero().squeeze(1)
+    chosen = _Chosen(segment, index, {}, {}, segment.agent_id)
+    chosen.observation = {name: chosen.take(tensor) for name, tensor in segment.observation.items()}
+    chosen.action = {name: chosen.take(tensor) for name, tensor in segment.action.items()}
+    chosen.agent_id = chosen.take(segment.agent_id)
+    return chosen
+
+
+def _values(critic: StateCritic, key: StepKey, chosen: _Chosen, shared: bool) -> Tensor:
+    """[T, B] values, 0 where they are not needed."""
+    shape = chosen.segment.active.shape
+    if chosen.index is None:
+        return critic.value(key, chosen.observation, chosen.agent_id).view(shape)
+    index, observation, agent_id = chosen.index, chosen.observation, chosen.agent_id
+    if shared:
+        first = (chosen.take(chosen.segment.position) == 0).nonzero().squeeze(1)
+        observation = {name: tensor.index_select(0, first) for name, tensor in observation.items()}
+        index, agent_id = index[first], agent_id[first]
+    if not len(index):
+        return torch.zeros(shape, device=index.device)
+    value = critic.value(key, observation, agent_id)
+    return value.new_zeros(shape.numel()).index_copy_(0, index, value).view(shape)
+
+
+def _log_prob(actor_critic: TorchActorCritic, key: StepKey, chosen: _Chosen) -> Tensor:
+    """[n] log-probabilities under the policy that acted."""
+    if chosen.segment.log_prob is not None:
+        return chosen.take(chosen.segment.log_prob)
+    if not len(chosen.agent_id):
+        return torch.zeros(0, device=chosen.agent_id.device)
+    return actor_critic.policy.distribution(key, chosen.observation, chosen.agent_id).log_prob(chosen.action)
+
+
+def _valid(chosen: _Chosen, credit: Credit) -> Tensor:
+    """[n] bool, acts that count for policy or critic; the others are open."""
+    return (chosen.take(credit.weight) > 0) | (chosen.take(credit.value_weight) > 0)
+
+
+def _acts(chosen: _Chosen, value: Tensor, log_prob: Tensor, credit: Credit) -> Acts:
+    """The valid acts of a step key, in the critic's type."""
+    like = chosen.take(value)
+    if chosen.index is not None:
+        credit = Credit(*(part.to(like.device) for part in vars(credit).values()))
+    advantage, return_, weight, value_weight = (
+        chosen.take(part).to(like) for part in (credit.advantage, credit.return_, credit.weight, credit.value_weight)
+    )
+    acts = Acts(
+        chosen.observation, chosen.action, chosen.agent_id, advantage, return_, like, weight, value_weight, log_prob
+    )
+    if chosen.index is None:
+        return acts
+    valid = _valid(chosen, credit)
+    return acts if bool(valid.all()) else acts.select(valid.nonzero().squeeze(1))
+
+
+def _rows(rollout: Rollout, chosen: dict[StepKey, _Chosen], credit: dict[StepKey, Credit]) -> dict[StepKey, Tensor]:
+    """By step key, [n] which filled row each valid act belongs to."""
+    filled = rollout.rows.filled.flatten()
+    n_envs = rollout.n_envs
+    rank = filled.cumsum(0) - 1  # [T * N] -> place among the filled rows
+    rows = {}
+    for key, part in chosen.items():
+        assert part.index is not None
+        n_columns = part.segment.active.shape[1]
+        time = part.index.div(n_columns, rounding_mode="floor")
+        env = (part.index % n_columns).div(rollout.n_slots(key), rounding_mode="floor")
+        rows[key] = rank[time * n_envs + env][_valid(part, credit[key]).to(filled.device)]
+    return rows

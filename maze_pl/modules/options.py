@@ -1,0 +1,63 @@
+"""Checks of what algorithms are configured with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def check_at_least(least: float, **values: float | None) -> None:
+    """Raise unless every value that is given is at least `least`.
+
+    Raises:
+        ValueError: One is smaller.
+    """
+    for name, value in values.items():
+        if value is not None and not value >= least:
+            raise ValueError(f"{name}={value} must be at least {least:g}")
+
+
+def check_positive(**values: float | None) -> None:
+    """Raise unless every value that is given is greater than 0.
+
+    Raises:
+        ValueError: One is not.
+    """
+    for name, value in values.items():
+        if value is not None and not value > 0:
+            raise ValueError(f"{name}={value} must be greater than 0")
+
+
+def check_fraction(**values: float) -> None:
+    """Raise unless every value lies between 0 and 1.
+
+    Raises:
+        ValueError: One does not.
+    """
+    for name, value in values.items():
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name}={value} must lie between 0 and 1")
+
+
+def count_minibatches(batch_size: int, n_envs: int, n_rollout_steps: int) -> int:
+    """Number of minibatches of a rollout, from configuration alone, so that all ranks step equally often.
+
+    Raises:
+        ValueError: The batch size does not divide the size of a rollout.
+    """
+    size = n_envs * n_rollout_steps
+    if size % batch_size == 0:
+        return size // batch_size
+    factors = [factor for factor in range(1, size + 1) if size % factor == 0]
+    below = max(factor for factor in factors if factor < batch_size)
+    above = min((factor for factor in factors if factor > batch_size), default=below)
+    remedy = f"use a factor such as {below} or {above}" if above != below else f"use a factor such as {below}"
+    raise ValueError(f"batch_size={batch_size} does not divide n_envs * n_rollout_steps = {size}; {remedy}")
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value consists of numbers, texts, lists and dicts only, as checkpoints must."""
+    if isinstance(value, dict):
+        return all(is_plain(key) and is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(is_plain(item) for item in value)
+    return value is None or type(value) in (bool, int, float, str)

@@ -1,0 +1,130 @@
+"""Proximal policy optimisation: several passes over each rollout, held close to the policy that collected it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.rollout import Rollout
+from maze_pl.functional import approx_kl, ppo_clip_loss, value_loss
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.on_policy import Minibatch, learning_batch
+from maze_pl.modules.options import check_at_least, check_fraction, check_positive, count_minibatches
+from maze_pl.modules.ranks import mean_over_ranks
+
+
+class PPO(AlgorithmModule):
+    """Proximal policy optimisation with a clipped surrogate objective.
+
+        L = mean(L_clip) + c_v * mean((V(s_t) - R_t)^2) - c_e * mean(H(pi(s_t)))
+
+    Schulman et al. 2017, arXiv:1707.06347. Departures: advantages are normalised over the whole rollout, not over each
+    minibatch; minibatches are sets of rows, so that the acts of one row stay together. Subclasses may override `loss`.
+
+    Args:
+        lr: Learning rate of Adam.
+        gamma: Discount of one environment step.
+        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages.
+        policy_loss_coef: Weight of the policy's loss.
+        value_loss_coef: Weight of the critic's loss.
+        entropy_coef: Weight of the policy's entropy, which is maximised.
+        batch_size: Environment steps of a minibatch on each rank; divides those of a rollout.
+        n_optimization_epochs: Passes over each rollout.
+        clip_range: How far the ratio of probabilities may move from 1 before its gradient vanishes.
+        value_clip_range: How far values may move from those before learning; None does not clip.
+        target_kl: No further pass once the mean divergence of a policy from the one that acted exceeded this in a pass;
+            None never stops early.
+        normalize_advantage: Bring the advantages of a rollout to mean 0 and standard deviation 1.
+        kwargs: Further options, see `AlgorithmModule`.
+    """
+
+    def __init__(
+        self,
+        *,
+        lr: float = 2.5e-4,
+        gamma: float = 0.98,
+        gae_lambda: float = 1.0,
+        policy_loss_coef: float = 1.0,
+        value_loss_coef: float = 0.5,
+        entropy_coef: float = 2.5e-4,
+        batch_size: int = 100,
+        n_optimization_epochs: int = 4,
+        clip_range: float = 0.2,
+        value_clip_range: float | None = None,
+        target_kl: float | None = None,
+        normalize_advantage: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(lr=lr, **kwargs)
+        check_fraction(gamma=gamma, gae_lambda=gae_lambda)
+        check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
+        check_at_least(1, batch_size=batch_size, n_optimization_epochs=n_optimization_epochs)
+        check_positive(clip_range=clip_range, value_clip_range=value_clip_range, target_kl=target_kl)
+        if target_kl is not None and n_optimization_epochs == 1:
+            raise ValueError(
+                "target_kl stops after a pass over the rollout, but n_optimization_epochs=1 makes only one"
+            )
+        self.gamma, self.gae_lambda = gamma, gae_lambda
+        self.policy_loss_coef, self.value_loss_coef, self.entropy_coef = policy_loss_coef, value_loss_coef, entropy_coef
+        self.batch_size, self.n_optimization_epochs = batch_size, n_optimization_epochs
+        self.clip_range, self.value_clip_range, self.target_kl = clip_range, value_clip_range, target_kl
+        self.normalize_advantage = normalize_advantage
+        self._divergences: dict[StepKey, Tensor] = {}
+
+    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+        """Learn from a rollout."""
+        n_minibatches = count_minibatches(self.batch_size, rollout.n_envs, rollout.n_rollout_steps)
+        batch = learning_batch(
+            self.networks,
+            rollout,
+            self.gamma,
+            self.gae_lambda,
+            normalize_advantage=self.normalize_advantage,
+            with_log_prob=True,
+        )
+        for step_key, (n_open, n_acts) in batch.open_share.items():
+            self.record("open_acts", n_open, step_key, count=n_acts)
+        for epoch in range(self.n_optimization_epochs):
+            self._divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
+            for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
+                self.optimize(self.loss(minibatch), record_norms=epoch == index == 0)
+            if self.target_kl is not None:
+                mean = mean_over_ranks(torch.stack(list(self._divergences.values())) / n_minibatches)
+                if float(mean.max()) > self.target_kl:
+                    break
+
+    def loss(self, minibatch: Minibatch) -> Tensor:
+        """Loss of a set of acts.
+
+        Args:
+            minibatch: The acts by step key; `weight @ x` is the mean of x over them.
+
+        Returns:
+            A scalar whose mean over ranks is minimised.
+        """
+        critic = self.critic
+        assert critic is not None
+        total = torch.zeros((), device=self.device)
+        for step_key, acts in minibatch.items():
+            if not self.in_critic_burn_in:
+                log_prob, entropies = self.policy.evaluate(step_key, acts.observation, acts.action, acts.agent_id)
+                policy_loss = acts.weight @ ppo_clip_loss(log_prob, acts.old_log_prob, acts.advantage, self.clip_range)
+                entropy = acts.weight @ entropies
+                total = total + self.policy_loss_coef * policy_loss - self.entropy_coef * entropy
+                self.record("policy_loss", policy_loss, step_key, count=acts.share)
+                self.record("policy_entropy", entropy, step_key, count=acts.share)
+                if self.target_kl is not None:
+                    divergence = acts.weight @ approx_kl(log_prob.detach(), acts.old_log_prob)
+                    self._divergences[step_key] += divergence
+                    self.record("policy_kl", divergence, step_key, count=acts.share)
+            if acts.value_share:
+                value = critic.value(step_key, acts.observation, acts.agent_id)
+                errors = value_loss(value, acts.return_, acts.old_value, self.value_clip_range)
+                critic_loss = acts.value_weight @ errors
+                total = total + self.value_loss_coef * critic_loss
+                self.record("critic_value", acts.value_weight @ value.detach(), step_key, count=acts.value_share)
+                self.record("critic_value_loss", critic_loss, step_key, count=acts.value_share)
+        return total

@@ -1,0 +1,41 @@
+"""The global random generators of a process as primitives and tensors, which checkpoints may hold."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def global_random_state(device: torch.device) -> dict[str, Any]:
+    """State of the generators of torch, of torch on `device`, of numpy and of Python."""
+    name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    version, internal, gauss_next = random.getstate()
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "numpy": [str(name), torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), gauss],
+        "python": [version, list(internal), gauss_next],
+    }
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def restore_global_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Continue the generators where `global_random_state` found them."""
+    torch.set_rng_state(state["torch"].cpu())
+    name, keys, position, has_gauss, gauss = state["numpy"]
+    np.random.set_state((name, keys.cpu().numpy().astype(np.uint32), position, has_gauss, gauss))
+    version, internal, gauss_next = state["python"]
+    random.setstate((version, tuple(internal), gauss_next))
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"].cpu(), device)
+
+
+def seed_global_generators(seed: int) -> None:
+    """Start the generators of torch on all devices, of numpy and of Python anew."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)

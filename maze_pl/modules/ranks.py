@@ -1,0 +1,43 @@
+"""What the processes of a run say to each other; with one process nothing is said.
+
+Every function here but `world_size` must be called by all ranks equally often.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, distributed
+
+
+def world_size() -> int:
+    """Number of processes that train together."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return 1
+
+
+def sum_over_ranks(tensor: Tensor) -> Tensor:
+    """Sum a tensor over all ranks, in place."""
+    if world_size() > 1:
+        distributed.all_reduce(tensor)
+    return tensor
+
+
+def mean_over_ranks(tensor: Tensor) -> Tensor:
+    """Average a tensor over all ranks, in place."""
+    size = world_size()
+    if size > 1:
+        distributed.all_reduce(tensor)
+        tensor.div_(size)
+    return tensor
+
+
+def gather_objects(value: Any) -> list[Any]:
+    """The value of each rank, in their order, on all of them."""
+    size = world_size()
+    if size == 1:
+        return [value]
+    values: list[Any] = [None] * size
+    distributed.all_gather_object(values, value)
+    return values

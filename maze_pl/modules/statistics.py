@@ -1,0 +1,150 @@
+"""What an epoch adds up to: numbers that algorithms record and episodes that were played, over all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.events.epoch_statistics import EpochStatistics
+from maze_pl.events.histogram import Histogram
+from maze_pl.events.summary_state import summary_from_dict, summary_to_dict
+from maze_pl.modules.ranks import gather_objects
+
+Value = float | Histogram
+
+
+@dataclass
+class EpochTable:
+    """Statistics of one epoch, equal on all ranks.
+
+    Attributes:
+        values: "<Topic>/<event>/<statistic>" -> value.
+        metrics: Short names for callbacks, such as "return" and "kpi/<name>".
+    """
+
+    values: dict[str, Value]
+    metrics: dict[str, float]
+
+    def scalars(self, prefix: str) -> dict[str, float]:
+        """The values for loggers, under "<prefix>_<Topic>/..."; of distributions their mean."""
+        return {
+            f"{prefix}_{name}": value.mean if isinstance(value, Histogram) else float(value)
+            for name, value in self.values.items()
+        }
+
+
+@dataclass
+class _Recorded:
+    """Numbers recorded under one name: the mean is their sum divided by the sum of their counts."""
+
+    numbers: list[float] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+    counts: list[float] = field(default_factory=list)
+
+    def settle(self) -> None:
+        """Move the tensors to numbers, with one transfer for all of them."""
+        if self.tensors:
+            self.numbers += torch.stack(self.tensors).double().tolist()
+            self.tensors.clear()
+
+
+class RunStatistics:
+    """Collects on each rank what is recorded and played, and brings the ranks together once per epoch."""
+
+    def __init__(self) -> None:
+        self._recorded: dict[str, _Recorded] = {}
+        self._pending: dict[str, list[EpisodeSummary]] = {}
+        self._epochs: dict[str, EpochStatistics] = {}
+
+    def record(self, name: str, value: Tensor | float, step_key: StepKey | None, count: float) -> None:
+        """Add a number, or a sum over `count` things; tensors stay on their device until the epoch ends."""
+        key = name if step_key is None else f"{name}/substep_{step_key}"
+        recorded = self._recorded.get(key)
+        if recorded is None:
+            recorded = self._recorded[key] = _Recorded()
+        if isinstance(value, Tensor):
+            recorded.tensors.append(value.detach())
+        else:
+            recorded.numbers.append(float(value))
+        recorded.counts.append(count)
+
+    def add_episodes(self, source: str, summaries: list[EpisodeSummary]) -> None:
+        """Add episodes that ended on this rank; `source` is "train" or an evaluator's name."""
+        self._pending.setdefault(source, []).extend(summaries)
+
+    def finish_training(self) -> EpochTable:
+        """Statistics of all that was recorded and of the training episodes since the last call; a collective call."""
+        recorded = {name: self._sums(entry) for name, entry in self._recorded.items()}
+        self._recorded = {}
+        gathered = gather_objects((recorded, self._pending.pop("train", [])))
+        table = self._table("train", [summary for _, summaries in gathered for summary in summaries])
+        names = dict.fromkeys(name for sums, _ in gathered for name in sums)
+        for name in names:
+            parts = [sums[name] for sums, _ in gathered if name in sums]
+            count = math.fsum(part[1] for part in parts)
+            if count > 0:
+                table.values[name] = math.fsum(part[0] for part in parts) / count
+        return table
+
+    def finish_evaluation(self) -> dict[str, EpochTable]:
+        """Statistics by evaluator of the evaluation episodes since the last call; a collective call."""
+        own = {name: self._pending.pop(name) for name in list(self._pending) if name != "train"}
+        gathered = gather_objects(own)
+        names = dict.fromkeys(name for part in gathered for name in part)
+        return {name: self._table(name, [s for part in gathered for s in part.get(name, [])]) for name in names}
+
+    def discard_evaluation(self) -> None:
+        """Forget evaluation episodes that do not count."""
+        self._pending = {name: summaries for name, summaries in self._pending.items() if name == "train"}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the whole run has counted; equal on all ranks."""
+        return {name: epoch.state_dict() for name, epoch in self._epochs.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue what `state_dict` described."""
+        self._epochs = {}
+        for name, epoch_state in state.items():
+            self._epochs[name] = EpochStatistics()
+            self._epochs[name].load_state_dict(epoch_state)
+
+    def rank_state_dict(self) -> dict[str, Any]:
+        """What this rank has not handed in yet."""
+        for entry in self._recorded.values():
+            entry.settle()
+        return {
+            "recorded": {name: [list(entry.numbers), list(entry.counts)] for name, entry in self._recorded.items()},
+            "pending": {name: [summary_to_dict(s) for s in summaries] for name, summaries in self._pending.items()},
+        }
+
+    def load_rank_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue what `rank_state_dict` described."""
+        self._recorded = {
+            name: _Recorded(numbers=list(numbers), counts=list(counts))
+            for name, (numbers, counts) in state["recorded"].items()
+        }
+        self._pending = {name: [summary_from_dict(s) for s in part] for name, part in state["pending"].items()}
+
+    @staticmethod
+    def _sums(entry: _Recorded) -> tuple[float, float]:
+        entry.settle()
+        return math.fsum(entry.numbers), math.fsum(entry.counts)
+
+    def _table(self, source: str, summaries: list[EpisodeSummary]) -> EpochTable:
+        epoch = self._epochs.setdefault(source, EpochStatistics())
+        for summary in summaries:
+            epoch.add(summary)
+        metrics: dict[str, float] = {}
+        if summaries:
+            metrics["return"] = math.fsum(summary.reward for summary in summaries) / len(summaries)
+        for name in dict.fromkeys(name for summary in summaries for name in summary.kpis):
+            numbers = [summary.kpis[name] for summary in summaries if name in summary.kpis]
+            metrics[f"kpi/{name}"] = math.fsum(numbers) / len(numbers)
+        return EpochTable(dict(epoch.compute()), metrics)

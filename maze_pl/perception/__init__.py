@@ -1,0 +1,25 @@
+"""Networks: weight initialisation, built-in models, and the composers that make an agent's networks fit its spaces."""
+
+from maze_pl.perception.models import (
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+    StateCriticComposer,
+    StateCriticComposerInterface,
+    StepStateCriticComposer,
+)
+from maze_pl.perception.weight_init import make_module_init_normc
+
+__all__ = [
+    "CustomModelComposer",
+    "FlattenConcatPolicyNet",
+    "FlattenConcatStateValueNet",
+    "ProbabilisticPolicyComposer",
+    "SharedStateCriticComposer",
+    "StateCriticComposer",
+    "StateCriticComposerInterface",
+    "StepStateCriticComposer",
+    "make_module_init_normc",
+]

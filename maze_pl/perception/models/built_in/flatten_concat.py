@@ -1,0 +1,115 @@
+"""Networks for observations that need no special treatment: flatten all, concatenate, dense layers, linear outputs.
+
+Discrete observations enter as the number that they are; turning them into one-hot vectors is a wrapper's task.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from maze_pl.perception.weight_init import make_module_init_normc
+
+
+class _FlattenConcatNet(nn.Module):
+    """Shared part: hidden layers and one linear output for each name in `out_sizes`."""
+
+    def __init__(
+        self,
+        obs_shapes: Mapping[str, Sequence[int]],
+        out_sizes: Mapping[str, int],
+        non_lin: type[nn.Module] | str,
+        hidden_units: Sequence[int],
+        output_std: float,
+    ) -> None:
+        super().__init__()
+        self._ranks = {name: len(shape) for name, shape in obs_shapes.items()}
+        self._only = next(iter(obs_shapes)) if list(self._ranks.values()) == [1] else None
+        activation = module_class(non_lin)
+        width = sum(math.prod(shape) for shape in obs_shapes.values())
+        layers: list[nn.Module] = []
+        for units in hidden_units:
+            layers += [nn.Linear(width, units), activation()]
+            width = units
+        self.body = nn.Sequential(*layers)
+        self.heads = nn.ModuleList(nn.Linear(width, size) for size in out_sizes.values())
+        self._names = tuple(out_sizes)
+        self.body.apply(make_module_init_normc(1.0))
+        self.heads.apply(make_module_init_normc(output_std))
+
+    def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Map observations [..., *shape] to outputs [..., size] by name."""
+        latent = self.body(self._flatten(in_dict))
+        return {name: head(latent) for name, head in zip(self._names, self.heads, strict=True)}
+
+    def _flatten(self, in_dict: Mapping[str, Tensor]) -> Tensor:
+        if self._only is not None and in_dict[self._only].is_floating_point():
+            return in_dict[self._only]
+        dtype = next(self.parameters()).dtype
+        flat = []
+        for name, rank in self._ranks.items():
+            value = in_dict[name].to(dtype)
+            leading = value.shape[: value.dim() - rank]
+            flat.append(value.reshape(*leading, math.prod(value.shape[value.dim() - rank :])))  # [..., size]
+        return torch.cat(flat, dim=-1)
+
+
+class FlattenConcatPolicyNet(_FlattenConcatNet):
+    """Dense policy network: every observation flattened and concatenated, hidden layers, one linear output per head.
+
+    Args:
+        obs_shapes: Observation -> shape, without batch dimensions.
+        action_logits_shapes: Action head -> shape of its logits.
+        non_lin: Activation after each hidden layer, a class or its path.
+        hidden_units: Width of each hidden layer.
+    """
+
+    def __init__(
+        self,
+        obs_shapes: Mapping[str, Sequence[int]],
+        action_logits_shapes: Mapping[str, Sequence[int]],
+        non_lin: type[nn.Module] | str = nn.Tanh,
+        hidden_units: Sequence[int] = (256, 256),
+    ) -> None:
+        sizes = {head: math.prod(shape) for head, shape in action_logits_shapes.items()}
+        super().__init__(obs_shapes, sizes, non_lin, hidden_units, output_std=0.01)
+
+
+class FlattenConcatStateValueNet(_FlattenConcatNet):
+    """Dense value network: every observation flattened and concatenated, hidden layers, the output "value" [..., 1].
+
+    Args:
+        obs_shapes: Observation -> shape, without batch dimensions.
+        non_lin: Activation after each hidden layer, a class or its path.
+        hidden_units: Width of each hidden layer.
+    """
+
+    def __init__(
+        self,
+        obs_shapes: Mapping[str, Sequence[int]],
+        non_lin: type[nn.Module] | str = nn.Tanh,
+        hidden_units: Sequence[int] = (256, 256),
+    ) -> None:
+        super().__init__(obs_shapes, {"value": 1}, non_lin, hidden_units, output_std=1.0)
+
+
+def module_class(path: type[nn.Module] | str) -> type[nn.Module]:
+    """The module class itself, or the one that a path such as "torch.nn.ReLU" names.
+
+    Raises:
+        ValueError: There is no such module class.
+    """
+    found = path
+    if isinstance(path, str):
+        module, _, name = path.rpartition(".")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(f"cannot import the module class {path!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise ValueError(f"{path!r} is not a subclass of torch.nn.Module; an example is torch.nn.Tanh")
+    return found

@@ -1,0 +1,41 @@
+"""Initial weights of networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+_WITH_WEIGHTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def make_module_init_normc(std: float) -> Callable[[nn.Module], None]:
+    """Make an initialiser for `nn.Module.apply`: weights of a fixed norm in random directions, biases zero.
+
+        w_i = std * g_i / |g_i|,   g_i ~ N(0, I),   for the incoming weights w_i of output unit i
+
+    It changes dense and convolution layers and leaves all others as they are. Random numbers come from torch's
+    global generator.
+
+    Args:
+        std: Norm of each unit's incoming weights; 1.0 for hidden layers, 0.01 for the outputs of a policy, which then
+            starts out nearly uniform.
+
+    Example:
+        >>> layer = nn.Linear(4, 3).apply(make_module_init_normc(0.5))
+        >>> bool(torch.allclose(layer.weight.norm(dim=1), torch.tensor(0.5)))
+        True
+    """
+
+    def initialise(module: nn.Module) -> None:
+        if not isinstance(module, _WITH_WEIGHTS):
+            return
+        with torch.no_grad():
+            direction = torch.randn_like(module.weight)
+            norms = direction.flatten(1).norm(dim=1).reshape(-1, *[1] * (direction.dim() - 1))
+            module.weight.copy_(direction * (std / norms))
+            if module.bias is not None:
+                module.bias.zero_()
+
+    return initialise

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+
+from maze_pl.agents import DummyCartPolePolicy, RandomPolicy
+from maze_pl.core.policy import Policy, PolicyBatch
+
+
+def episode_length(policy: Policy, seed: int) -> int:
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=seed)
+    length, terminated, truncated = 0, False, False
+    while not (terminated or truncated):
+        batch = PolicyBatch(0, {"observation": observation[None]}, np.zeros(1, np.int64))
+        observation, _, terminated, truncated, _ = env.step(int(policy.act(batch).action["action"][0]))
+        length += 1
+    env.close()
+    return length
+
+
+def test_pushes_to_where_the_pole_falls():
+    observation = np.array([[0.0, 0.0, 0.1, 0.0], [0.0, 0.0, -0.1, 0.0], [0.0, 0.0, 0.1, -0.5]], np.float32)
+    step = DummyCartPolePolicy().act(PolicyBatch(0, {"observation": observation}, np.zeros(3, np.int64)))
+    assert step.action["action"].tolist() == [1, 0, 0]
+    assert step.action["action"].dtype == np.int64
+
+
+def test_balances_much_longer_than_chance():
+    assert min(episode_length(DummyCartPolePolicy(), seed) for seed in range(3)) > 100
+
+
+def test_random_policy_is_available_among_the_agents():
+    assert RandomPolicy.__module__ == "maze_pl.core.policy"

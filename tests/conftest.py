@@ -1,0 +1,17 @@
+"""What all tests share: one thread, so that they do not fight for cores, and no search path or seed from outside."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what a former run of the command line, or the developer's shell, has set; undo what this test sets."""
+    for name in ("MAZE_PL_CONFIG_PATH", "MAZE_PL_RUN_DIR", "PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)

@@ -1,0 +1,89 @@
+"""Specifications describe themselves in YAML types and refuse what cannot work."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from gymnasium import spaces
+
+from maze_pl.core.spaces import dict_space, space_from_dict, space_to_dict
+from maze_pl.core.spec import Spec
+
+SPACES = [
+    spaces.Discrete(3),
+    spaces.Discrete(4, start=-2),
+    spaces.MultiDiscrete([2, 5]),
+    spaces.MultiBinary(6),
+    spaces.MultiBinary([2, 3]),
+    spaces.Box(-1.0, 1.0, (2, 3)),
+    spaces.Box(0, 255, (4,), np.uint8),
+    spaces.Box(np.array([-np.inf, 0.0]), np.array([1.0, np.inf]), dtype=np.float64),
+    spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-np.inf, np.inf, (1,))}),
+]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_a_space_survives_its_description_in_yaml(space: Any) -> None:
+    assert space_from_dict(yaml.safe_load(yaml.safe_dump(space_to_dict(space)))) == space
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Text(3), spaces.Tuple([spaces.Discrete(2)]), spaces.MultiDiscrete([2], start=[1])], ids=str
+)
+def test_a_space_that_nothing_fits_is_refused(space: Any) -> None:
+    with pytest.raises(TypeError):
+        space_to_dict(space)
+
+
+def test_only_dicts_of_leaf_spaces_are_accepted() -> None:
+    with pytest.raises(TypeError, match="the thing must be a Dict space, not Discrete"):
+        dict_space(spaces.Discrete(2), "the thing")
+    nested = spaces.Dict({"outer": spaces.Dict({"inner": spaces.Discrete(2)})})
+    with pytest.raises(TypeError, match="entry 'outer' of type Dict"):
+        dict_space(nested, "the thing")
+
+
+def env(**changes: Any) -> Any:
+    attributes = {
+        "observation_spaces_dict": {0: spaces.Dict({"x": spaces.Box(0, 1, (2,)), "mask": spaces.MultiBinary(3)})},
+        "action_spaces_dict": {0: spaces.Dict({"choice": spaces.Discrete(3), "force": spaces.Box(0, 1, (1,))})},
+        "agent_counts_dict": {0: 1},
+        "action_masks_dict": {},
+    }
+    return SimpleNamespace(**(attributes | changes))
+
+
+def test_a_specification_survives_yaml() -> None:
+    spec = Spec.of(env(agent_counts_dict={0: 2}), masks={"choice": "mask"})
+    assert spec.steps[0].masks == {"choice": "mask"}
+    assert spec.steps[0].n_slots == 2 and not spec.is_flat
+    assert Spec.from_dict(yaml.safe_load(yaml.safe_dump(spec.to_dict()))) == spec
+    assert Spec.of(env()).is_flat
+
+
+@pytest.mark.parametrize(
+    ("masks", "error", "message"),
+    [
+        ({"choice": "x"}, ValueError, r"shape \(2,\), expected \(3,\)"),
+        ({"force": "mask"}, TypeError, "'force' is a Box, which cannot be masked"),
+        ({"nothing": "mask"}, ValueError, "fit no sub-step"),
+    ],
+)
+def test_masks_that_cannot_work_are_refused(masks: dict[str, str], error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        Spec.of(env(), masks=masks)
+
+
+def test_declared_masks_must_exist() -> None:
+    with pytest.raises(ValueError, match="mask 'other' of sub-step 0"):
+        Spec.of(env(action_masks_dict={0: {"choice": "other"}}))
+
+
+def test_sub_step_keys_must_differ_when_written_as_text() -> None:
+    space = env().observation_spaces_dict[0]
+    with pytest.raises(ValueError, match="not distinct"):
+        Spec.of(env(observation_spaces_dict={0: space, "0": space}))

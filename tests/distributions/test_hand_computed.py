@@ -1,0 +1,109 @@
+"""Numbers computed by hand, for each distribution and for the joint one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from gymnasium import spaces
+
+from maze_pl.distributions import (
+    BernoulliProbabilityDistribution,
+    CategoricalProbabilityDistribution,
+    DiagonalGaussianProbabilityDistribution,
+    DictProbabilityDistribution,
+    MultiCategoricalProbabilityDistribution,
+)
+
+LOG = math.log
+
+
+def test_categorical_with_probabilities_one_and_three_quarters():
+    distribution = CategoricalProbabilityDistribution(torch.tensor([0.0, LOG(3.0)]), spaces.Discrete(2))
+    assert distribution.log_prob(torch.tensor(1)).item() == pytest.approx(LOG(0.75))
+    assert distribution.entropy().item() == pytest.approx(0.25 * LOG(4) + 0.75 * LOG(4 / 3))
+    assert distribution.deterministic_sample().item() == 1
+    assert distribution.deterministic_sample().dtype == distribution.sample().dtype == torch.int64
+
+
+def test_categorical_counts_from_the_start_of_its_space():
+    space = spaces.Discrete(3, start=10)
+    distribution = CategoricalProbabilityDistribution(torch.tensor([-50.0, -50.0, 50.0]), space)
+    assert distribution.sample().item() == distribution.deterministic_sample().item() == 12
+    assert distribution.log_prob(torch.tensor(12)).item() == pytest.approx(0.0)
+
+
+def test_multi_categorical_adds_its_choices():
+    logits = torch.tensor([0.0, LOG(3.0), 0.0, 0.0, 0.0])
+    distribution = MultiCategoricalProbabilityDistribution(logits, spaces.MultiDiscrete([2, 3]))
+    assert distribution.log_prob(torch.tensor([0, 2])).item() == pytest.approx(LOG(0.25) + LOG(1 / 3))
+    assert distribution.entropy().item() == pytest.approx(0.25 * LOG(4) + 0.75 * LOG(4 / 3) + LOG(3))
+
+
+def test_bernoulli_adds_its_bits():
+    distribution = BernoulliProbabilityDistribution(torch.tensor([0.0, LOG(3.0)]), spaces.MultiBinary(2))
+    assert distribution.log_prob(torch.tensor([1, 0], dtype=torch.int8)).item() == pytest.approx(LOG(0.5) + LOG(0.25))
+    assert distribution.entropy().item() == pytest.approx(LOG(2) + 0.25 * LOG(4) + 0.75 * LOG(4 / 3))
+    assert distribution.deterministic_sample().tolist() == [0, 1]
+
+
+def test_diagonal_gaussian_reads_means_and_then_log_deviations():
+    logits = torch.tensor([1.0, -1.0, LOG(2.0), 0.0])
+    distribution = DiagonalGaussianProbabilityDistribution(logits, spaces.Box(-9.0, 9.0, (2,)))
+    expected = -0.5 * 1.0 - LOG(2.0) - 0.5 * LOG(2 * math.pi) - 0.5 * 4.0 - 0.5 * LOG(2 * math.pi)
+    assert distribution.log_prob(torch.tensor([3.0, 1.0])).item() == pytest.approx(expected)
+    assert distribution.entropy().item() == pytest.approx(LOG(2.0) + LOG(2 * math.pi * math.e))
+    assert distribution.deterministic_sample().tolist() == [1.0, -1.0]
+
+
+def test_diagonal_gaussian_samples_have_its_mean_and_deviation():
+    logits = torch.tensor([2.0, LOG(3.0)]).expand(100_000, 2)
+    distribution = DiagonalGaussianProbabilityDistribution(logits, spaces.Box(-9.0, 9.0, (1,)), temperature=4.0)
+    sample = distribution.sample(torch.Generator().manual_seed(0))
+    assert sample.mean().item() == pytest.approx(2.0, abs=0.1)
+    assert sample.std().item() == pytest.approx(6.0, rel=0.02)
+
+
+def test_extreme_logits_give_finite_numbers():
+    logits = torch.tensor([[1e30, -1e30], [-80.0, 80.0]])
+    for kind, space in [
+        (CategoricalProbabilityDistribution, spaces.Discrete(2)),
+        (BernoulliProbabilityDistribution, spaces.MultiBinary(2)),
+    ]:
+        distribution = kind(logits, space)
+        log_prob, entropy = distribution.log_prob_and_entropy(distribution.deterministic_sample())
+        assert torch.isfinite(log_prob).all()
+        torch.testing.assert_close(entropy, torch.zeros(2))
+
+
+def joint(probability_of_heads=0.75):
+    coin = torch.tensor([[LOG(1 - probability_of_heads), LOG(probability_of_heads)]])
+    return DictProbabilityDistribution(
+        {
+            "coin": CategoricalProbabilityDistribution(coin, spaces.Discrete(2)),
+            "die": CategoricalProbabilityDistribution(torch.zeros(1, 6), spaces.Discrete(6)),
+        }
+    )
+
+
+def test_joint_log_prob_entropy_and_kl_are_sums_over_the_heads():
+    distribution = joint()
+    action = {"coin": torch.tensor([1]), "die": torch.tensor([5])}
+    log_prob, entropy = distribution.log_prob_and_entropy(action)
+    assert log_prob.tolist() == pytest.approx([LOG(0.75) - LOG(6)])
+    assert entropy.tolist() == pytest.approx([0.25 * LOG(4) + 0.75 * LOG(4 / 3) + LOG(6)])
+    torch.testing.assert_close(distribution.log_prob(action), log_prob)
+    torch.testing.assert_close(distribution.entropy(), entropy)
+    assert distribution.kl(joint(0.5)).tolist() == pytest.approx([0.25 * LOG(0.5) + 0.75 * LOG(1.5)])
+
+
+def test_joint_samples_and_modes_have_every_head():
+    distribution = joint()
+    assert set(distribution.sample()) == {"coin", "die"}
+    assert distribution.deterministic_sample()["coin"].tolist() == [1]
+
+
+def test_a_joint_distribution_without_heads_is_refused():
+    with pytest.raises(ValueError, match="at least one head"):
+        DictProbabilityDistribution({})

@@ -1,0 +1,114 @@
+"""Masks hold in sampling, mode, log-probability, entropy and gradients, and never give NaN."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maze_pl.distributions import (
+    BernoulliProbabilityDistribution,
+    CategoricalProbabilityDistribution,
+    DiagonalGaussianProbabilityDistribution,
+    MultiCategoricalProbabilityDistribution,
+)
+
+MASKABLE = {
+    "categorical": (CategoricalProbabilityDistribution, spaces.Discrete(4)),
+    "multi_categorical": (MultiCategoricalProbabilityDistribution, spaces.MultiDiscrete([3, 2, 4])),
+    "bernoulli": (BernoulliProbabilityDistribution, spaces.MultiBinary(5)),
+}
+
+
+def test_masked_categorical_is_the_distribution_over_what_is_allowed():
+    logits = torch.tensor([0.0, 9.0, math.log(3.0), 5.0])
+    distribution = CategoricalProbabilityDistribution(
+        logits, spaces.Discrete(4), mask=torch.tensor([1.0, 0.0, 7.0, 0.0])
+    )
+    assert distribution.log_prob(torch.tensor(2)).item() == pytest.approx(math.log(0.75))
+    assert distribution.entropy().item() == pytest.approx(0.25 * math.log(4) + 0.75 * math.log(4 / 3))
+    assert distribution.deterministic_sample().item() == 2
+    assert distribution.log_prob(torch.tensor(1)).exp().item() == 0.0
+
+
+def test_masked_categorical_samples_allowed_options_only():
+    mask = torch.tensor([0, 1, 0, 1]).expand(20_000, 4)
+    distribution = CategoricalProbabilityDistribution(torch.randn(4).expand(20_000, 4), spaces.Discrete(4), mask=mask)
+    assert set(distribution.sample().tolist()) == {1, 3}
+
+
+def test_masks_of_multi_categoricals_are_concatenated():
+    space = spaces.MultiDiscrete([2, 3])
+    mask = torch.tensor([False, True, True, False, True]).expand(5_000, 5)
+    distribution = MultiCategoricalProbabilityDistribution(torch.zeros(5_000, 5), space, mask=mask)
+    sample = distribution.sample(torch.Generator().manual_seed(0))
+    assert set(sample[:, 0].tolist()) == {1}
+    assert set(sample[:, 1].tolist()) == {0, 2}
+    torch.testing.assert_close(distribution.entropy(), torch.full((5_000,), math.log(2)))
+    torch.testing.assert_close(distribution.log_prob(sample), torch.full((5_000,), -math.log(2)))
+
+
+def test_a_masked_bit_is_always_zero_and_contributes_nothing():
+    logits = torch.tensor([5.0, 0.0, 30.0]).expand(1_000, 3)
+    distribution = BernoulliProbabilityDistribution(
+        logits, spaces.MultiBinary(3), mask=torch.tensor([0, 1, 0]).expand(1_000, 3)
+    )
+    sample = distribution.sample()
+    assert not sample[:, [0, 2]].any()
+    assert sample[:, 1].float().mean().item() == pytest.approx(0.5, abs=0.1)
+    assert not distribution.deterministic_sample()[:, [0, 2]].any()
+    torch.testing.assert_close(distribution.log_prob(sample), torch.full((1_000,), math.log(0.5)))
+    torch.testing.assert_close(distribution.entropy(), torch.full((1_000,), math.log(2)))
+
+
+def test_masks_broadcast_over_leading_dimensions():
+    mask = torch.tensor([1, 0, 0, 1])
+    distribution = CategoricalProbabilityDistribution(torch.zeros(3, 2, 4), spaces.Discrete(4), mask=mask)
+    torch.testing.assert_close(distribution.entropy(), torch.full((3, 2), math.log(2)))
+
+
+def test_where_nothing_is_allowed_every_option_is_equally_likely():
+    distribution = CategoricalProbabilityDistribution(
+        torch.tensor([5.0, 0.0, -3.0]), spaces.Discrete(3), mask=torch.zeros(3)
+    )
+    assert distribution.entropy().item() == pytest.approx(math.log(3))
+
+
+@pytest.mark.parametrize("name", MASKABLE)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_nothing_is_nan_and_nothing_masked_happens(name, data):
+    kind, space = MASKABLE[name]
+    (size,) = kind.required_logits_shape(space)
+    mask = torch.tensor(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    scale = data.draw(st.sampled_from([0.0, 1.0, 1e3, 1e20]))
+    temperature = data.draw(st.sampled_from([1e-3, 1.0, 1e3]))
+    logits = (scale * torch.randn(64, size, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    distribution = kind(logits, space, temperature, mask.expand(64, size))
+    action = distribution.sample(torch.Generator().manual_seed(1))
+    log_prob, entropy = distribution.log_prob_and_entropy(action)
+    (gradient,) = torch.autograd.grad((log_prob + entropy).sum(), logits)
+    for value in (log_prob, entropy, gradient, distribution.kl(distribution)):
+        assert torch.isfinite(value).all()
+    assert not gradient[:, ~mask].any()
+    assert (entropy >= -1e-4).all()
+    parts = [mask] if name != "multi_categorical" else torch.split(mask, space.nvec.tolist())
+    if name == "bernoulli":
+        assert not action[:, ~mask].any()
+    else:
+        for part, column in zip(parts, action.reshape(64, -1).unbind(-1), strict=True):
+            assert not part.any() or part[column].all()
+
+
+def test_gaussians_cannot_be_masked():
+    with pytest.raises(ValueError, match="cannot be masked"):
+        DiagonalGaussianProbabilityDistribution(torch.zeros(2), spaces.Box(-1, 1, (1,)), mask=torch.ones(2))
+
+
+def test_masks_of_the_wrong_length_are_refused():
+    with pytest.raises(ValueError, match=r"mask of shape \(3,\) does not fit logits of \(4,\)"):
+        CategoricalProbabilityDistribution(torch.zeros(4), spaces.Discrete(4), mask=torch.ones(3))

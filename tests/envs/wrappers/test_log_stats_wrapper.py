@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper
+from maze_pl.envs.wrappers import LogStatsWrapper, TimeLimitWrapper
+from maze_pl.events import EpochStatistics
+from tests.envs.scripted import NOTHING, Scripted
+from tests.envs.structured_example import make_heap_env
+
+
+def finish(env: LogStatsWrapper, action: Any = NOTHING) -> EpisodeSummary:
+    ended = False
+    while not ended:
+        _, _, terminated, truncated, _ = env.step(action)
+        ended = terminated or truncated
+    (summary,) = env.drain_episode_summaries()
+    return summary
+
+
+def action_values(summary: EpisodeSummary) -> dict[tuple[str, tuple[str, ...]], Any]:
+    return {(key[0], key[3]): value for key, value in summary.statistics.items() if key[1] == "action"}
+
+
+def test_each_episode_is_summed_up_once() -> None:
+    env = LogStatsWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 3.5])), logging_prefix="main")
+    for _ in range(3):
+        env.reset(seed=0)
+        summary = finish(env)
+        assert (summary.reward, summary.env_steps, summary.kpis) == (6.5, 3, {})
+        assert env.drain_episode_summaries() == []
+    assert env.logging_prefix == "main"
+
+
+def test_truncated_episodes_are_summed_up_too() -> None:
+    env = LogStatsWrapper.wrap(GymMazeEnv(Scripted([1.0] * 9, truncate_at=2)))
+    env.reset(seed=0)
+    assert finish(env).env_steps == 2
+
+
+def test_summaries_wait_until_they_are_fetched() -> None:
+    env = LogStatsWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0])))
+    for _ in range(3):
+        env.reset()
+        env.step(NOTHING)
+        env.step(NOTHING)
+    assert [summary.reward for summary in env.drain_episode_summaries()] == [3.0] * 3
+
+
+def test_an_episode_that_reset_cuts_off_is_dropped() -> None:
+    env = LogStatsWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 3.0])))
+    env.reset(seed=0)
+    env.step(NOTHING)
+    env.reset(seed=0)
+    assert finish(env).reward == 6.0
+
+
+def test_an_unfinished_episode_can_be_closed_once() -> None:
+    env = LogStatsWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 3.0])))
+    env.close_episode()
+    env.reset(seed=0)
+    env.close_episode()
+    assert env.drain_episode_summaries() == []
+    env.step(NOTHING)
+    env.close_episode()
+    env.close_episode()
+    (summary,) = env.drain_episode_summaries()
+    assert (summary.reward, summary.env_steps) == (1.0, 1)
+
+
+def test_actions_are_logged_by_the_kind_of_their_space() -> None:
+    class Everything(Scripted):
+        def __init__(self) -> None:
+            super().__init__([0.0, 0.0])
+            self.action_space = spaces.Dict(
+                {
+                    "a": spaces.Discrete(3),
+                    "b": spaces.MultiDiscrete([2, 5]),
+                    "c": spaces.MultiBinary(3),
+                    "d": spaces.Box(-1, 1, (2,), np.float32),
+                }
+            )
+
+    env = LogStatsWrapper.wrap(GymMazeEnv(Everything()))
+    env.reset(seed=0)
+    binary = np.array([0, 1, 1], np.int8)
+    summary = finish(env, {"a": 2, "b": np.array([1, 4]), "c": binary, "d": np.array([0.25, -0.5], np.float32)})
+    values = {key: np.asarray(value).tolist() for key, value in action_values(summary).items()}
+    assert values == {
+        ("DiscreteActionEvents", ("substep_0", "a")): [2, 2],
+        ("DiscreteActionEvents", ("substep_0", "b")): [1, 4, 1, 4],
+        ("DiscreteActionEvents", ("substep_0", "c")): [0, 1, 1, 0, 1, 1],
+        ("ContinuousActionEvents", ("substep_0", "d")): [0.25, -0.5, 0.25, -0.5],
+    }
+
+
+def test_the_action_that_counts_is_the_one_given_from_outside() -> None:
+    class AlwaysOne(Wrapper):
+        def step(self, action: Any) -> Any:
+            return self.env.step({"action": 1})
+
+    env = LogStatsWrapper.wrap(AlwaysOne.wrap(GymMazeEnv("CartPole-v1", max_episode_steps=3)))
+    env.reset(seed=0)
+    values = action_values(finish(env, {"action": 0}))
+    assert np.asarray(*values.values()).tolist() == [0, 0, 0]
+
+
+def test_steps_that_a_wrapper_makes_by_itself_are_counted() -> None:
+    class Twice(Wrapper):
+        def step(self, action: Any) -> Any:
+            _, first, terminated, truncated, info = self.env.step(action)
+            if terminated or truncated:
+                return _, first, terminated, truncated, info
+            observation, second, *rest = self.env.step(action)
+            return (observation, first + second, *rest)
+
+    env = LogStatsWrapper.wrap(Twice.wrap(GymMazeEnv(Scripted([1.0, 2.0, 3.0, 4.0, 5.0]))))
+    env.reset(seed=0)
+    summary = finish(env)
+    assert (summary.reward, summary.env_steps) == (15.0, 5)
+
+
+def test_kpis_are_those_of_the_whole_episode_including_its_reset() -> None:
+    env = LogStatsWrapper.wrap(TimeLimitWrapper.wrap(make_heap_env(), max_episode_steps=2))
+    for seed in range(2):
+        observation, _ = env.reset(seed=seed)
+        heap = float(observation["heap"][0])
+        summary = finish(env, {"amount": 1})
+        assert summary.kpis == {"acts_per_step": 3.0, "heap": heap + 6}
+        assert summary.statistics["tests.envs.structured_example.HeapEvents", "cleared", None, ()] == 1.0
+
+
+def test_events_that_never_happened_count_as_zero() -> None:
+    env = LogStatsWrapper.wrap(make_heap_env())
+    env.reset(seed=0)
+    env.step({"amount": 0})
+    env.close_episode()
+    (summary,) = env.drain_episode_summaries()
+    assert [value for key, value in summary.statistics.items() if key[1] == "added"] == [0.0]
+
+
+def test_estimation_by_wrappers_inside_is_not_counted() -> None:
+    class Estimating(ObservationWrapper):
+        def observation(self, observation: Any) -> Any:
+            return observation
+
+        def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
+            env.reset(seed=seed)
+            for _ in range(n_samples):
+                env.step(NOTHING)
+
+    env = LogStatsWrapper.wrap(Estimating.wrap(GymMazeEnv(Scripted([1.0, 2.0, 3.0]))))
+    env.estimate(3, seed=0)
+    assert env.drain_episode_summaries() == []
+
+
+def test_summaries_become_the_documented_statistics() -> None:
+    env = LogStatsWrapper.wrap(GymMazeEnv("CartPole-v1", max_episode_steps=4))
+    epoch = EpochStatistics()
+    for seed in range(3):
+        env.reset(seed=seed)
+        epoch.add(finish(env, {"action": seed % 2}))
+    values = epoch.compute()
+    assert values["BaseEnvEvents/reward/mean"] == 4.0
+    assert values["BaseEnvEvents/reward/total_step_count"] == 12
+    assert values["BaseEnvEvents/reward/episode_count"] == 3
+    histogram: Any = values["DiscreteActionEvents/action/substep_0/action"]
+    assert (histogram.count, histogram.mean) == (12, 4 / 12)
+
+
+def test_an_environment_that_is_logged_steps_as_without() -> None:
+    bare, env = gymnasium.make("CartPole-v1"), LogStatsWrapper.wrap(GymMazeEnv("CartPole-v1"))
+    expected, _ = bare.reset(seed=2)
+    observation, _ = env.reset(seed=2)
+    for i in range(10):
+        np.testing.assert_array_equal(observation["observation"], expected)
+        expected, *_ = bare.step(i % 2)
+        observation, *_ = env.step({"action": i % 2})

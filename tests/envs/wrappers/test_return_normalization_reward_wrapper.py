@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.wrappers import LogStatsWrapper, ReturnNormalizationRewardWrapper
+from maze_pl.envs.wrappers.return_normalization_reward_wrapper import Moments
+from tests.envs.scripted import NOTHING, Scripted
+from tests.envs.structured_example import make_heap_env
+
+NUMBERS = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=20)
+
+
+def moments(values: list[float]) -> Moments:
+    result = Moments()
+    for value in values:
+        result = result.add(value)
+    return result
+
+
+def play(env: ReturnNormalizationRewardWrapper | LogStatsWrapper) -> list[float]:
+    env.reset()
+    rewards = []
+    while True:
+        _, reward, terminated, truncated, _ = env.step(NOTHING)
+        rewards.append(reward)
+        if terminated or truncated:
+            return rewards
+
+
+def test_rewards_are_divided_by_the_standard_deviation_of_the_return() -> None:
+    env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 4.0])), gamma=0.5, epsilon=0.0)
+    # returns 1, 2.5, 5.25
+    expected = [1.0, 2.0 / np.std([1, 2.5]), 4.0 / np.std([1, 2.5, 5.25])]
+    np.testing.assert_allclose(play(env), expected, rtol=1e-12)
+
+
+def test_the_return_starts_anew_in_each_episode_but_the_statistics_go_on() -> None:
+    for truncate_at in (None, 2):
+        script = Scripted([1.0, 2.0] if truncate_at is None else [1.0, 2.0, 3.0], truncate_at)
+        env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(script), gamma=0.5, epsilon=0.0)
+        play(env)
+        returns = [1, 2.5, 1, 2.5]
+        expected = [1.0 / np.std(returns[:3]), 2.0 / np.std(returns)]
+        np.testing.assert_allclose(play(env), expected, rtol=1e-12)
+
+
+def test_rewards_stay_as_they_are_while_all_returns_are_equal() -> None:
+    env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([0.1] * 5)), gamma=0.0)
+    assert play(env) == [0.1] * 5
+
+
+def test_sub_steps_of_an_environment_step_are_added_up_without_discount() -> None:
+    env = ReturnNormalizationRewardWrapper.wrap(make_heap_env(), gamma=0.5, epsilon=0.0)
+    env.reset(seed=0)
+    for amount in (3, 2, 1, 0, 1, 1, 0, 2):  # rewards 0 -1 -2 -3, 0 0 -1 -1
+        env.step({"amount": amount})
+    returns = [-6.0, -2.0 + 0.5 * -6.0]
+    merged = env.merge_shared_states([env.shared_state()])["base"]
+    np.testing.assert_allclose(merged, [2, np.mean(returns), np.var(returns) * 2], rtol=1e-12)
+    np.testing.assert_allclose(env.get_actor_rewards(), np.array([0, 0, -1, -1]) / np.std(returns), rtol=1e-12)
+
+
+def test_what_is_logged_is_not_normalised() -> None:
+    env = LogStatsWrapper.wrap(ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 4.0]))))
+    play(env)
+    assert env.drain_episode_summaries()[0].reward == 7.0
+
+
+@given(NUMBERS, NUMBERS)
+def test_merged_moments_are_those_of_all_numbers(first: list[float], second: list[float]) -> None:
+    merged, both = moments(first).merge(moments(second)), first + second
+    assert merged.n == len(both)
+    assert merged.mean == pytest.approx(np.mean(both), abs=1e-6)
+    assert merged.m2 == pytest.approx(np.var(both) * len(both), rel=1e-6, abs=1e-6)
+
+
+def test_merging_with_nothing_changes_nothing() -> None:
+    some = moments([1.0, 5.0])
+    assert some.merge(Moments()) == Moments().merge(some) == some
+
+
+def test_several_rounds_of_merging_count_every_return_once() -> None:
+    scripts = [[1.0, 2.0], [5.0], [0.0, -3.0, 4.0]]
+    envs = [ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted(script)), gamma=0.0) for script in scripts]
+    everything: list[float] = []
+    for _ in range(3):
+        for env, script in zip(envs, scripts, strict=True):
+            play(env)
+            everything += script
+        merged = envs[0].merge_shared_states([env.shared_state() for env in envs])
+        for env in envs:
+            env.load_shared_state(merged)
+        n, mean, m2 = merged["base"]
+        np.testing.assert_allclose([n, mean, m2 / n], [len(everything), np.mean(everything), np.var(everything)])
+
+
+def test_copies_that_start_from_different_statistics_are_not_merged() -> None:
+    envs = [ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0]))) for _ in range(2)]
+    play(envs[0])
+    envs[0].load_shared_state(envs[0].merge_shared_states([envs[0].shared_state()]))
+    with pytest.raises(ValueError, match="different statistics"):
+        envs[0].merge_shared_states([env.shared_state() for env in envs])
+
+
+def test_state_holds_the_running_return() -> None:
+    env, other = (
+        ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 4.0])), gamma=0.5) for _ in range(2)
+    )
+    env.reset(seed=0)
+    other.reset(seed=0)
+    env.step(NOTHING)
+    other.step(NOTHING)
+    other.step(NOTHING)
+    env.step(NOTHING)
+    state = env.state_dict()
+    assert state["return"] == 2.5
+    other.load_state_dict(state)
+    assert other.step(NOTHING)[1] == env.step(NOTHING)[1]
+
+
+@pytest.mark.parametrize("arguments", [{"gamma": 1.5}, {"epsilon": -1.0}])
+def test_impossible_arguments_are_refused(arguments: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        ReturnNormalizationRewardWrapper.wrap(GymMazeEnv("CartPole-v1"), **arguments)

@@ -1,0 +1,145 @@
+"""Trains on several environments in one process (or one for each rank), from the start or from checkpoints.
+
+usage: worker.py FOLDER ALGORITHM start|resume ENVIRONMENT...
+
+`start` runs 6 epochs and keeps checkpoints of both save points after the third epoch; `resume` continues each of them
+to 6 epochs. Every run ends with a checkpoint `<environment>-<how>.ckpt`, all written for the test to compare.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch import distributed
+
+from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
+from maze_pl.envs import make_gym_maze_env
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormalizationRewardWrapper
+from maze_pl.modules import A2C, PPO
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+    StepStateCriticComposer,
+)
+from tests.structured import agreement, hierarchy, team
+
+ENVIRONMENTS = {
+    "cartpole": partial(make_gym_maze_env, "CartPole-v1"),
+    "lunarlander": partial(make_gym_maze_env, "LunarLander-v3"),
+    "agreement": agreement.make_env,
+    "team": team.make_env,
+    "hierarchy": hierarchy.make_env,
+}
+CRITICS = {"agreement": StepStateCriticComposer, "team": StepStateCriticComposer}
+
+
+def policy_net(obs_shapes, action_logits_shapes):
+    return FlattenConcatPolicyNet(obs_shapes, action_logits_shapes, torch.nn.Tanh, [16])
+
+
+def value_net(obs_shapes):
+    return FlattenConcatStateValueNet(obs_shapes, torch.nn.Tanh, [16])
+
+
+def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | None) -> None:
+    pl.seed_everything(7, verbose=False)
+    data = RolloutDataModule(
+        ENVIRONMENTS[name],
+        wrappers=[ObservationNormalizationWrapper, partial(ReturnNormalizationRewardWrapper, gamma=0.95)],
+        n_envs=3,
+        n_rollout_steps=20,
+        epoch_length=2,
+        evaluators={"eval": RolloutEvaluator(n_episodes=3, deterministic=False)},
+        seed=7,
+        n_normalization_samples=100,
+    )
+    n_networks = len(data.spec.steps)
+    composer = CRITICS.get(name, SharedStateCriticComposer)
+    critic = composer([value_net] * (n_networks if composer is StepStateCriticComposer else 1))
+    networks = CustomModelComposer(policy=ProbabilisticPolicyComposer([policy_net] * n_networks), critic=critic)
+    options = {"spec": data.spec, "networks": networks, "gamma": 0.95, "lr": 1e-3}
+    module = (
+        A2C(**options) if algorithm == "a2c" else PPO(**options, batch_size=20, n_optimization_epochs=2, target_kl=0.01)
+    )
+    callbacks = [
+        ModelCheckpoint(
+            dirpath=folder,
+            filename=f"{name}-{point}",
+            every_n_epochs=3,
+            save_top_k=1,
+            save_on_train_epoch_end=point == "epoch",
+            enable_version_counter=False,
+        )
+        for point in ("epoch", "validation")
+        if checkpoint is None
+    ]
+    for callback in callbacks:
+        callback.CHECKPOINT_EQUALS_CHAR = "_"
+    stop = KeepThird(folder, name) if checkpoint is None else None
+    trainer = pl.Trainer(
+        max_epochs=6,
+        accelerator="cpu",
+        devices="auto" if not distributed.is_torchelastic_launched() else 2,
+        strategy="ddp_find_unused_parameters_true" if distributed.is_torchelastic_launched() else "auto",
+        use_distributed_sampler=False,
+        logger=False,
+        callbacks=[*callbacks, *([stop] if stop else [])],
+        enable_checkpointing=bool(callbacks),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True if checkpoint else None)
+    check_ranks(module, trainer)
+    trainer.save_checkpoint(folder / f"{name}-{how}.ckpt")
+
+
+class KeepThird(pl.Callback):
+    """Keeps copies of the checkpoints of the third epoch before later ones replace them."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.current_epoch == 3 and trainer.is_global_zero:
+            for point in ("epoch", "validation"):
+                source = self.folder / f"{self.name}-{point}.ckpt"
+                source.rename(self.folder / f"{self.name}-kept-{point}.ckpt")
+
+
+def check_ranks(module: pl.LightningModule, trainer: pl.Trainer) -> None:
+    """Parameters are bit-equal on all ranks."""
+    if trainer.world_size == 1:
+        return
+    mine = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    theirs = [torch.empty_like(mine) for _ in range(trainer.world_size)]
+    distributed.all_gather(theirs, mine)
+    if not all(torch.equal(mine, other) for other in theirs):
+        raise SystemExit("parameters differ between ranks")
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    folder, algorithm, phase = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    for name in sys.argv[4:]:
+        if phase == "start":
+            train(folder, algorithm, name, "whole", None)
+        else:
+            for point in ("epoch", "validation"):
+                train(folder, algorithm, name, f"from-{point}", folder / f"{name}-kept-{point}.ckpt")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Trains through the public Python API and says what 20 deterministic episodes of the result return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
+from maze_pl.modules import AlgorithmModule
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+    StepStateCriticComposer,
+)
+
+Critic = Literal["shared", "step"]
+COMPOSERS = {"shared": SharedStateCriticComposer, "step": StepStateCriticComposer}
+
+
+def networks(critic: Critic, hidden_units: tuple[int, ...]) -> CustomModelComposer:
+    """Dense networks for policy and critic."""
+    policy_net = partial(FlattenConcatPolicyNet, non_lin=nn.Tanh, hidden_units=hidden_units)
+    value_net = partial(FlattenConcatStateValueNet, non_lin=nn.Tanh, hidden_units=hidden_units)
+    return CustomModelComposer(ProbabilisticPolicyComposer([policy_net]), COMPOSERS[critic]([value_net]))
+
+
+def train(module: AlgorithmModule, env: Callable[[], Any], *, seed: int, n_rollouts: int, **data_options: Any) -> float:
+    """Train for a number of rollouts and return the mean return of 20 deterministic episodes.
+
+    Args:
+        module: The algorithm, whose networks are built here.
+        env: Makes an environment.
+        seed: Of environments, actions and minibatches.
+        n_rollouts: How long to train.
+        data_options: Of the data module.
+    """
+    evaluator = RolloutEvaluator(n_episodes=20, deterministic=True)
+    data = RolloutDataModule(env, seed=seed, epoch_length=n_rollouts, evaluators={"eval": evaluator}, **data_options)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    torch.set_num_threads(1)
+    trainer.fit(module, data)
+    return float(trainer.callback_metrics["eval/return"])

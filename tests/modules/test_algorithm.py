@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.loggers import CSVLogger
+from torch import Tensor
+
+from maze_pl.core.rollout import Evaluation, Rollout
+from maze_pl.functional import lambda_return
+from maze_pl.modules import A2C, PPO, AlgorithmModule, FlatAdam
+from maze_pl.modules.statistics import RunStatistics
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
+
+
+def flat(module: torch.nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().reshape(-1).clone() for parameter in module.parameters()])
+
+
+class Reinforce(AlgorithmModule):
+    """What a user writes."""
+
+    def __init__(self, gamma: float = 0.99, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.gamma = gamma
+
+    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+        rows = rollout.rows
+        nothing = torch.zeros_like(rows.reward)
+        returns = lambda_return(rows.reward, nothing, rows.terminated, rows.truncated, self.gamma, 1.0)
+        loss = torch.zeros(())
+        for key, segment in rollout.segments.items():
+            log_prob, _ = self.policy.evaluate(key, segment.observation, segment.action, segment.agent_id)
+            loss = loss - (log_prob * returns).mean()
+        self.record("policy_loss", loss, 0)
+        self.optimize(loss)
+
+
+class GradientAscent(AlgorithmModule):
+    """Raises the sum of the first bias of the critic; the loss is on no path to anything else."""
+
+    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+        assert self.critic is not None
+        bias = self.critic.network.body[3].bias
+        self.optimize(-3.0 * bias.sum(), record_norms=True)
+
+
+class Watcher(Callback):
+    """What callbacks see, and when."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, Any], dict[str, float]]] = []
+
+    def note(self, hook: str, trainer: Trainer, module: Any) -> None:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        self.seen.append((hook, {source: dict(table) for source, table in module.epoch_statistics.items()}, metrics))
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.note("validation_end", trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.note("train_epoch_end", trainer, pl_module)
+
+
+# ------------------------------------------------------------------------------------------------- optimisation
+
+
+def test_user_algorithm_steps_as_adam_would(kit: SimpleNamespace) -> None:
+    module, reference = Reinforce(actor_critic=kit.make_actor_critic(), lr=1e-2), kit.make_actor_critic()
+    trainer = kit.fit(module, length=3)
+    assert trainer.global_step == 3
+    optimizer = torch.optim.Adam(reference.parameters(), lr=1e-2)
+    for index in range(3):
+        rollout = kit.make_flat_rollout(seed=40 * index)
+        rows, segment = rollout.rows, rollout.segments[0]
+        nothing = torch.zeros_like(rows.reward)
+        returns = lambda_return(rows.reward, nothing, rows.terminated, rows.truncated, 0.99, 1.0)
+        log_prob, _ = reference.policy.evaluate(0, segment.observation, segment.action)
+        optimizer.zero_grad()
+        (-(log_prob * returns).mean()).backward()
+        optimizer.step()
+    torch.testing.assert_close(flat(module.policy), flat(reference.policy), rtol=0, atol=1e-6)
+    assert torch.equal(flat(module.critic), flat(reference.critic))
+
+
+def test_gradient_is_clipped_by_its_global_norm(kit: SimpleNamespace) -> None:
+    for limit, expected in ((0.0, 3.0), (0.5, 0.5), (100.0, 3.0)):
+        module = GradientAscent(actor_critic=kit.make_actor_critic(), max_grad_norm=limit)
+        trainer = kit.fit(module, length=1)
+        optimizer = trainer.optimizers[0]
+        assert isinstance(optimizer, FlatAdam)
+        assert optimizer.gradient.norm().item() == pytest.approx(expected, rel=1e-5)
+        table = module.epoch_statistics["train"]
+        assert table["ActorCriticEvents/critic_grad_norm/substep_0"] == pytest.approx(3.0)
+        assert table["ActorCriticEvents/policy_grad_norm/substep_0"] == 0.0
+
+
+def test_loss_without_graph_takes_a_step_all_the_same(kit: SimpleNamespace) -> None:
+    class Idle(AlgorithmModule):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            self.optimize(torch.zeros(()))
+
+    module = Idle(actor_critic=kit.make_actor_critic())
+    before = flat(module)
+    assert kit.fit(module, length=2).global_step == 2
+    assert torch.equal(flat(module), before)
+
+
+def test_other_optimisers_work_and_keep_their_learning_rate(kit: SimpleNamespace) -> None:
+    class ByDescent(GradientAscent):
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    module = ByDescent(actor_critic=kit.make_actor_critic(), max_grad_norm=1.0, lr=5.0)
+    bias = module.critic.network.body[3].bias.item()
+    kit.fit(module, length=2)
+    assert module.critic.network.body[3].bias.item() == pytest.approx(bias + 0.2)
+
+
+def test_linear_schedule_reaches_zero_after_all_batches(kit: SimpleNamespace) -> None:
+    rates: list[float] = []
+
+    class Noting(GradientAscent):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            super().training_step(rollout, batch_idx)
+            rates.append(self.trainer.optimizers[0].param_groups[0]["lr"])
+
+    module = Noting(actor_critic=kit.make_actor_critic(), lr=1.0, lr_schedule="linear")
+    kit.fit(module, epochs=2, length=2)
+    assert rates == [1.0, 0.75, 0.5, 0.25]
+    assert module.epoch_statistics["train"]["ActorCriticEvents/learning_rate"] == pytest.approx(0.375)
+
+
+def test_linear_schedule_without_a_limit_is_refused(kit: SimpleNamespace) -> None:
+    module = GradientAscent(actor_critic=kit.make_actor_critic(), lr_schedule="linear")
+    with pytest.raises(ValueError, match=r"set trainer\.max_epochs"):
+        kit.fit(module, epochs=-1)
+
+
+@pytest.mark.parametrize("algorithm", [A2C, PPO])
+def test_only_the_critic_learns_during_burn_in(kit: SimpleNamespace, algorithm: Any) -> None:
+    options = {"batch_size": 20} if algorithm is PPO else {}
+    module = algorithm(actor_critic=kit.make_actor_critic(), critic_burn_in_epochs=1, **options)
+    policy, critic = flat(module.policy), flat(module.critic)
+    kit.fit(module, epochs=1)
+    assert torch.equal(flat(module.policy), policy)
+    assert not torch.equal(flat(module.critic), critic)
+    assert "ActorCriticEvents/policy_loss/substep_0" not in module.epoch_statistics["train"]
+    module = algorithm(actor_critic=kit.make_actor_critic(), critic_burn_in_epochs=1, **options)
+    kit.fit(module, epochs=2)
+    assert not torch.equal(flat(module.policy), policy)
+
+
+def test_shared_parameters_belong_to_the_policy_and_rest_during_burn_in(kit: SimpleNamespace) -> None:
+    actor_critic = kit.make_actor_critic()
+    actor_critic.critic.network.body[0] = actor_critic.policy.networks[0][0].body[0]
+    shared = actor_critic.critic.network.body[0].weight
+    before = shared.detach().clone()
+    module = A2C(actor_critic=actor_critic, critic_burn_in_epochs=1)
+    trainer = kit.fit(module)
+    names = {group["name"]: [id(p) for p in group["params"]] for group in trainer.optimizers[0].param_groups}
+    assert id(shared) in names["policy"]
+    assert id(shared) not in names["critic"]
+    assert torch.equal(shared, before)
+
+
+def test_burn_in_of_a_critic_without_parameters_of_its_own_is_refused(kit: SimpleNamespace) -> None:
+    actor_critic = kit.make_actor_critic()
+    actor_critic.critic = None
+    with pytest.raises(ValueError, match="critic_burn_in_epochs=2, but there is no critic"):
+        A2C(actor_critic=actor_critic, critic_burn_in_epochs=2)
+
+
+def test_contradictory_options_are_refused(kit: SimpleNamespace) -> None:
+    actor_critic = kit.make_actor_critic()
+    with pytest.raises(ValueError, match="either networks"):
+        A2C()
+    with pytest.raises(ValueError, match="lr=0 must be greater than 0"):
+        A2C(actor_critic=actor_critic, lr=0)
+    with pytest.raises(ValueError, match="max_grad_norm=-1 must be at least 0"):
+        A2C(actor_critic=actor_critic, max_grad_norm=-1)
+    with pytest.raises(ValueError, match="lr_schedule='cosine'"):
+        A2C(actor_critic=actor_critic, lr_schedule="cosine")
+
+
+# --------------------------------------------------------------------------------------------------- statistics
+
+
+def test_callbacks_see_the_statistics_of_the_epoch(kit: SimpleNamespace) -> None:
+    watcher = Watcher()
+    module = Reinforce(actor_critic=kit.make_actor_critic())
+    kit.fit(module, epochs=2, callbacks=[watcher])
+    assert [hook for hook, _, _ in watcher.seen] == ["validation_end", "train_epoch_end"] * 2
+    for epoch in range(2):
+        for _, tables, metrics in watcher.seen[2 * epoch : 2 * epoch + 2]:
+            # Two rollouts of 40 environment steps in each epoch; returns are the steps known when they were made.
+            assert metrics["train/return"] == pytest.approx(20 + 80 * epoch)
+            assert metrics["train/kpi/waste"] == pytest.approx(2 + 8 * epoch)
+            assert metrics["eval/return"] == pytest.approx(80 + 80 * epoch + 1)
+            assert metrics["eval/kpi/waste"] == pytest.approx((80 + 80 * epoch + 1) / 10)
+            assert tables["train"]["BaseEnvEvents/reward/mean"] == pytest.approx(20 + 80 * epoch)
+            assert tables["train"]["BaseEnvEvents/reward/total_episode_count"] == 2 * (epoch + 1)
+            assert tables["eval"]["BaseEnvEvents/kpi/mean/waste"] == pytest.approx((80 + 80 * epoch + 1) / 10)
+            assert tables["train"]["ActorCriticEvents/time_rollout"] == pytest.approx(0.25)
+            assert tables["train"]["ActorCriticEvents/time_epoch"] > 0
+            assert "ActorCriticEvents/policy_loss/substep_0" in tables["train"]
+
+
+def test_loggers_get_tables_with_environment_steps_on_the_x_axis(kit: SimpleNamespace, tmp_path: Path) -> None:
+    logger = CSVLogger(tmp_path, name="", version="")
+    module = Reinforce(actor_critic=kit.make_actor_critic())
+    module.env_steps = 2**24 + 1
+    kit.fit(module, epochs=2, logger=logger, log_every_n_steps=1)
+    lines = (tmp_path / "metrics.csv").read_text().splitlines()
+    header = lines[0].split(",")
+    steps = [int(line.split(",")[header.index("step")]) for line in lines[1:]]
+    assert steps == sorted(steps)
+    assert set(steps) == {2**24 + 81, 2**24 + 161}
+    assert {"train_BaseEnvEvents/reward/mean", "eval_BaseEnvEvents/reward/mean"} <= set(header)
+    assert "train_ActorCriticEvents/policy_loss/substep_0" in header
+    assert module.env_steps == 2**24 + 161
+
+
+def test_epoch_that_is_ended_early_has_statistics(kit: SimpleNamespace) -> None:
+    module = Reinforce(actor_critic=kit.make_actor_critic())
+    kit.fit(module, length=5, max_steps=3)
+    assert module.epoch_statistics["train"]["BaseEnvEvents/reward/episode_count"] == 3
+
+
+def test_sanity_check_and_validation_do_not_count_as_training(kit: SimpleNamespace) -> None:
+    module = Reinforce(actor_critic=kit.make_actor_critic())
+    kit.fit(module, num_sanity_val_steps=1)
+    assert module.epoch_statistics["eval"]["BaseEnvEvents/reward/total_episode_count"] == 2
+    assert module.epoch_statistics["train"]["BaseEnvEvents/reward/total_episode_count"] == 2
+
+
+def test_evaluators_are_told_apart_by_name(kit: SimpleNamespace) -> None:
+    module = Reinforce(actor_critic=kit.make_actor_critic())
+    trainer = kit.make_trainer()
+    evaluations = Evaluation("eval", [kit.summary(7.0)]), Evaluation("noisy", [kit.summary(3.0)])
+    sources = [kit.Source(module, lambda seed, one=one: one, 1) for one in evaluations]
+    trainer.validate(module, sources, verbose=False)
+    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    expected = {"eval/return": 7.0, "eval/kpi/waste": 0.7, "noisy/return": 3.0, "noisy/kpi/waste": 0.3}
+    assert metrics == pytest.approx(expected)
+    assert list(module.epoch_statistics) == ["eval", "noisy"]
+
+
+def test_recorded_numbers_are_weighted_by_their_count() -> None:
+    statistics = RunStatistics()
+    statistics.record("T/x", torch.tensor(6.0, requires_grad=True), 0, 2.0)
+    statistics.record("T/x", 2.0, 0, 2.0)
+    statistics.record("T/x", 0.0, 0, 0.0)
+    statistics.record("T/y", 5, None, 1.0)
+    statistics.record("T/z", 5, None, 0.0)
+    values = statistics.finish_training().values
+    assert values["T/x/substep_0"] == 2.0
+    assert values["T/y"] == 5.0
+    assert "T/z" not in values
+
+
+# -------------------------------------------------------------------------------------------------- checkpoints
+
+
+@pytest.mark.parametrize("algorithm", [A2C, PPO])
+def test_four_epochs_equal_two_and_two_more(kit: SimpleNamespace, tmp_path: Path, algorithm: Any) -> None:
+    options = {"batch_size": 10} if algorithm is PPO else {}
+
+    def make(**overrides: Any) -> Any:
+        return algorithm(actor_critic=kit.make_actor_critic(), max_grad_norm=0.5, **options, **overrides)
+
+    whole, first, second = make(lr_schedule="linear"), make(lr_schedule="linear"), make(lr_schedule="linear")
+    kit.fit(whole, epochs=4)
+    path = tmp_path / "half.ckpt"
+
+    class SaveHalf(Callback):
+        def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+            if trainer.current_epoch == 1:
+                trainer.save_checkpoint(path)
+
+    kit.fit(first, epochs=4, callbacks=[SaveHalf()])
+    noise = torch.rand(3)  # moves the global generator, which must not matter
+    trainer = kit.fit(second, epochs=4, ckpt_path=path)
+    assert noise.shape == (3,)
+    assert torch.equal(flat(whole), flat(second))
+    assert second.env_steps == whole.env_steps == 320
+    assert trainer.global_step == (8 if algorithm is A2C else 8 * 16)
+    for source in ("train", "eval"):
+        table, resumed = whole.epoch_statistics[source], second.epoch_statistics[source]
+        assert {k: v for k, v in table.items() if "/time_" not in k} == {
+            k: v for k, v in resumed.items() if "/time_" not in k
+        }
+
+
+def test_checkpoint_in_mid_epoch_keeps_what_was_not_logged_yet(kit: SimpleNamespace, tmp_path: Path) -> None:
+    path = tmp_path / "middle.ckpt"
+
+    class SaveMiddle(Callback):
+        def on_train_batch_end(self, trainer: Trainer, *args: Any) -> None:
+            if trainer.fit_loop.epoch_loop.total_batch_idx == 1:
+                trainer.save_checkpoint(path)
+
+    whole = PPO(actor_critic=kit.make_actor_critic(), batch_size=20)
+    kit.fit(whole, length=4, callbacks=[SaveMiddle()])
+    state = torch.load(path, weights_only=True)["maze_pl"]
+    assert state["ranks"][0]["unfinished_batches"] == 2
+    statistics = RunStatistics()
+    statistics.load_rank_state_dict(state["ranks"][0]["statistics"])
+    table = statistics.finish_training()
+    assert table.metrics["return"] == 20.0
+    assert table.values["ActorCriticEvents/learning_rate"] == pytest.approx(2.5e-4)
+
+
+def test_checkpoint_loads_with_weights_only_and_tells_what_it_is(kit: SimpleNamespace, tmp_path: Path) -> None:
+    module = PPO(actor_critic=kit.make_actor_critic(kit.team_spec), batch_size=24, lr=1e-3)
+    trainer = kit.fit(module, make=kit.make_team_rollout)
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    checkpoint = torch.load(tmp_path / "x.ckpt", weights_only=True)
+    state = checkpoint["maze_pl"]
+    assert state["class_path"] == "maze_pl.modules.ppo.PPO"
+    assert state["format"] == 1
+    assert state["env_steps"] == 48
+    assert type(kit.team_spec).from_dict(state["spec"]).step_keys == ("lead", "crew")
+    assert checkpoint["hyper_parameters"]["lr"] == 1e-3
+    assert checkpoint["hyper_parameters"]["batch_size"] == 24
+    assert not {"actor_critic", "networks", "spec"} & set(checkpoint["hyper_parameters"])
+
+
+class Composer:
+    def __init__(self, kit: SimpleNamespace) -> None:
+        self.kit = kit
+
+    def compose(self, spec: Any) -> Any:
+        return self.kit.make_actor_critic(spec)
+
+
+def test_networks_are_built_from_the_specification_or_the_checkpoint(kit: SimpleNamespace, tmp_path: Path) -> None:
+    module = A2C(networks=Composer(kit), spec=kit.flat_spec.to_dict(), gamma=0.5)
+    trainer = kit.fit(module)
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    loaded = A2C.load_from_checkpoint(tmp_path / "x.ckpt", networks=Composer(kit), weights_only=True)
+    assert torch.equal(flat(loaded), flat(module))
+    assert loaded.gamma == 0.5
+    assert loaded.env_steps == 80
+    with pytest.raises(RuntimeError, match="not built yet"):
+        _ = A2C(networks=Composer(kit)).policy
+    with pytest.raises(ValueError, match="networks are built from a specification"):
+        kit.fit(A2C(networks=Composer(kit)))
+
+
+def test_learning_rate_given_on_resuming_wins(kit: SimpleNamespace, tmp_path: Path) -> None:
+    first = A2C(actor_critic=kit.make_actor_critic(), lr=1e-3)
+    kit.fit(first).save_checkpoint(tmp_path / "x.ckpt")
+    second = A2C(actor_critic=kit.make_actor_critic(), lr=7e-3)
+    trainer = kit.fit(second, epochs=2, ckpt_path=tmp_path / "x.ckpt")
+    assert trainer.optimizers[0].param_groups[0]["lr"] == 7e-3
+    assert second.epoch_statistics["train"]["ActorCriticEvents/learning_rate"] == pytest.approx(7e-3)
+
+
+def test_other_number_of_ranks_is_said(kit: SimpleNamespace, tmp_path: Path) -> None:
+    module = PPO(actor_critic=kit.make_actor_critic(), batch_size=20)
+    kit.fit(module).save_checkpoint(tmp_path / "x.ckpt")
+    checkpoint = torch.load(tmp_path / "x.ckpt", weights_only=True)
+    checkpoint["maze_pl"]["ranks"] *= 2
+    torch.save(checkpoint, tmp_path / "y.ckpt")
+    with pytest.warns(UserWarning, match="holds the state of 2 ranks, this run has 1"):
+        kit.fit(PPO(actor_critic=kit.make_actor_critic(), batch_size=20), epochs=2, ckpt_path=tmp_path / "y.ckpt")
+
+
+def test_checkpoint_of_another_format_is_refused(kit: SimpleNamespace) -> None:
+    module = A2C(actor_critic=kit.make_actor_critic())
+    with pytest.raises(ValueError, match=r"has format 99 \(maze_pl 7\.0\)"):
+        module.on_load_checkpoint({"maze_pl": {"format": 99, "version": "7.0"}})
+    module.on_load_checkpoint({})
+    assert module.env_steps == 0
+
+
+def test_global_generators_continue_after_resuming(kit: SimpleNamespace, tmp_path: Path) -> None:
+    import random
+
+    import numpy as np
+
+    drawn: list[tuple[float, float, float]] = []
+
+    class Drawing(GradientAscent):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            super().training_step(rollout, batch_idx)
+            drawn.append((random.random(), float(np.random.rand()), float(torch.rand(()))))
+
+    kit.fit(Drawing(actor_critic=kit.make_actor_critic()), length=1).save_checkpoint(tmp_path / "x.ckpt")
+    expected = (random.random(), float(np.random.rand()), float(torch.rand(())))
+    torch.manual_seed(5)
+    kit.fit(Drawing(actor_critic=kit.make_actor_critic()), epochs=2, length=1, ckpt_path=tmp_path / "x.ckpt")
+    assert drawn[1] == expected
+    assert sys.modules["random"] is random

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from maze_pl.core.rollout import Rollout
+from maze_pl.functional import gae
+from maze_pl.modules import LearningBatch, learning_batch
+from maze_pl.modules.on_policy import Acts, normalize_advantages
+from maze_pl.modules.options import count_minibatches
+
+
+def prepare(actor_critic: Any, rollout: Rollout, normalize: bool = False) -> LearningBatch:
+    return learning_batch(
+        actor_critic, rollout, gamma=0.9, gae_lambda=0.8, normalize_advantage=normalize, with_log_prob=True
+    )
+
+
+def some_acts(advantage: list[float]) -> Acts:
+    x = torch.tensor(advantage)
+    ones = torch.ones_like(x)
+    return Acts({"o": x.unsqueeze(1)}, {"a": x.long()}, x.long(), x, x, x, ones, ones, x)
+
+
+def joined(parts: list[Acts], name: str) -> Tensor:
+    return torch.cat([getattr(part, name) for part in parts])
+
+
+@pytest.mark.parametrize("kind", ["shared", "step"])
+def test_flat_rollout_gets_the_advantages_of_gae(kit: SimpleNamespace, kind: str) -> None:
+    actor_critic, rollout = kit.make_actor_critic(kind=kind), kit.make_flat_rollout()
+    acts = prepare(actor_critic, rollout).acts[0]
+    rows, final = rollout.rows, rollout.finals[0]
+    with torch.no_grad():
+        value = actor_critic.critic.value(0, rollout.segments[0].observation).double()
+        next_value = torch.cat([value[1:], value[:1] * float("nan")])
+        next_value[final.row, final.env] = actor_critic.critic.value(0, final.observation).double()
+        log_prob, _ = actor_critic.policy.evaluate(0, rollout.segments[0].observation, rollout.segments[0].action)
+    last = torch.zeros_like(rows.truncated)
+    last[-1] = True
+    expected = gae(rows.reward, value, next_value, rows.terminated, rows.truncated | last, 0.9, 0.8)
+    torch.testing.assert_close(acts.advantage, expected.flatten().float(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(acts.return_, (expected + value).flatten().float(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(acts.old_value, value.flatten().float())
+    torch.testing.assert_close(acts.old_log_prob, log_prob.flatten())
+
+
+@pytest.mark.parametrize("kind", ["shared", "step"])
+def test_general_path_agrees_with_the_flat_one(kit: SimpleNamespace, kind: str) -> None:
+    actor_critic, rollout = kit.make_actor_critic(kind=kind), kit.make_flat_rollout()
+    fast = prepare(actor_critic, rollout, normalize=True).minibatches(4)
+    rollout.flat = False
+    general = prepare(actor_critic, rollout, normalize=True).minibatches(4)
+    for one, other in zip(fast, general, strict=True):
+        for left, right in zip(one[0].vectors(), other[0].vectors(), strict=True):
+            torch.testing.assert_close(left, right, rtol=1e-5, atol=1e-6)
+        assert torch.equal(one[0].observation["observation"], other[0].observation["observation"])
+        assert (one[0].share, one[0].value_share) == (other[0].share, other[0].value_share) == (1.0, 1.0)
+
+
+def test_minibatches_hold_every_act_once_and_are_shuffled(kit: SimpleNamespace) -> None:
+    rollout = kit.make_flat_rollout()
+    rollout.segments[0].observation["observation"] = torch.arange(120.0).view(10, 4, 3)
+    batch = prepare(kit.make_actor_critic(), rollout)
+    generator = torch.Generator().manual_seed(0)
+    first, second = (batch.minibatches(5, generator) for _ in range(2))
+    for minibatches in (first, second):
+        assert [len(minibatch[0].weight) for minibatch in minibatches] == [8] * 5
+        seen = torch.cat([minibatch[0].observation["observation"][:, 0] for minibatch in minibatches])
+        assert torch.equal(seen.sort().values, torch.arange(0.0, 120.0, 3.0))
+        for minibatch in minibatches:
+            torch.testing.assert_close(minibatch[0].weight, torch.full((8,), 1 / 8))
+    assert not torch.equal(first[0][0].advantage, second[0][0].advantage)
+    again = batch.minibatches(5, torch.Generator().manual_seed(0))
+    assert torch.equal(first[3][0].advantage, again[3][0].advantage)
+
+
+def test_acts_of_a_row_stay_together_and_weights_count_acts_by_step_key(kit: SimpleNamespace) -> None:
+    rollout = kit.make_team_rollout()
+    n_rows = 24
+    for key, n_slots in (("lead", 1), ("crew", 2)):
+        row = torch.arange(n_rows, dtype=torch.float32).view(8, 3).repeat_interleave(n_slots, 1)
+        rollout.segments[key].observation[f"{key}_view"][..., 0] = row
+    batch = prepare(kit.make_actor_critic(kit.team_spec), rollout)
+    minibatches = batch.minibatches(4, torch.Generator().manual_seed(1))
+    n_crew = 0
+    for minibatch in minibatches:
+        rows = set(minibatch["lead"].observation["lead_view"][:, 0].tolist())
+        assert len(rows) == 6
+        crew = minibatch["crew"]
+        assert set(crew.observation["crew_view"][:, 0].tolist()) <= rows
+        n_crew += len(crew.weight)
+        torch.testing.assert_close(crew.weight, torch.full_like(crew.weight, 1 / len(crew.weight)))
+        # One value for each row, at its first act, which is the lead's.
+        assert minibatch["lead"].value_share == pytest.approx(1.0)
+        torch.testing.assert_close(minibatch["lead"].value_weight, torch.full((6,), 1 / 6))
+        assert crew.value_share == 0.0
+    assert n_crew == int(rollout.segments["crew"].active.sum())
+
+
+def test_acts_without_successor_are_left_out_for_step_critics(kit: SimpleNamespace) -> None:
+    rollout = kit.make_team_rollout()
+    batch = prepare(kit.make_actor_critic(kit.team_spec, "step"), rollout)
+    n_open, n_acts = batch.open_share["crew"]
+    # The last act of each crew member, unless its episode terminated after it, has no successor observation.
+    active, terminated = rollout.segments["crew"].active, rollout.rows.terminated.repeat_interleave(2, 1)
+    expected = 0
+    for column in range(6):
+        last = active[:, column].nonzero().max()
+        expected += int(not terminated[last:, column].any())
+    assert (n_open, n_acts) == (expected, int(active.sum()))
+    assert expected > 0
+    assert len(batch.acts["crew"].weight) == n_acts - n_open
+    assert batch.open_share["lead"] == (0, 24)
+    weights = [minibatch["crew"].weight.sum().item() for minibatch in batch.minibatches(4)]
+    assert weights == pytest.approx([1.0] * 4)
+
+
+def test_step_key_that_never_acts_is_absent(kit: SimpleNamespace) -> None:
+    rollout = kit.make_team_rollout(crew_acts=False)
+    for kind in ("shared", "step"):
+        batch = prepare(kit.make_actor_critic(kit.team_spec, kind), rollout, normalize=True)
+        assert all(list(minibatch) == ["lead"] for minibatch in batch.minibatches(4))
+
+
+def test_advantages_are_normalised_for_each_step_key() -> None:
+    acts = {"a": some_acts([1.0, 2.0, 3.0]), "b": some_acts([10.0, 30.0]), "c": some_acts([])}
+    normalize_advantages(acts)
+    torch.testing.assert_close(acts["a"].advantage, torch.tensor([-1.5, 0.0, 1.5]) / 1.5**0.5)
+    torch.testing.assert_close(acts["b"].advantage, torch.tensor([-1.0, 1.0]))
+    assert acts["c"].advantage.numel() == 0
+
+
+def test_single_act_is_normalised_to_zero() -> None:
+    acts = {"a": some_acts([5.0])}
+    normalize_advantages(acts)
+    assert acts["a"].advantage.tolist() == [0.0]
+
+
+def test_networks_are_evaluated_as_when_they_acted(kit: SimpleNamespace) -> None:
+    actor_critic, rollout = kit.make_actor_critic(dropout=0.5), kit.make_flat_rollout()
+    actor_critic.train()
+    once, twice = (prepare(actor_critic, rollout).acts[0] for _ in range(2))
+    assert torch.equal(once.old_value, twice.old_value)
+    assert torch.equal(once.old_log_prob, twice.old_log_prob)
+    assert actor_critic.training
+
+
+def test_log_probabilities_of_the_collector_are_used(kit: SimpleNamespace) -> None:
+    rollout = kit.make_flat_rollout()
+    rollout.segments[0].log_prob = torch.full((10, 4), -0.5)
+    assert prepare(kit.make_actor_critic(), rollout).acts[0].old_log_prob.unique().tolist() == [-0.5]
+
+
+def test_missing_critic_is_refused(kit: SimpleNamespace) -> None:
+    actor_critic = kit.make_actor_critic()
+    actor_critic.critic = None
+    with pytest.raises(ValueError, match="needs a critic"):
+        prepare(actor_critic, kit.make_flat_rollout())
+
+
+def test_batch_size_must_divide_the_rollout() -> None:
+    assert count_minibatches(100, 8, 100) == 8
+    with pytest.raises(
+        ValueError, match=r"batch_size=48 does not divide n_envs \* n_rollout_steps = 800; use a factor"
+    ):
+        count_minibatches(48, 8, 100)
+    with pytest.raises(ValueError, match="such as 40 or 50"):
+        count_minibatches(48, 8, 100)
+    with pytest.raises(ValueError, match=r"use a factor such as 800$"):
+        count_minibatches(1000, 8, 100)

@@ -1,0 +1,73 @@
+"""Which part may import which: the layers that DESIGN gives the package, read off its import statements."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import maze_pl
+
+PACKAGE = Path(maze_pl.__file__).parent
+
+ALLOWED = {
+    "core": set(),
+    "functional": set(),
+    "events": {"core"},
+    "envs": {"core", "events"},
+    "distributions": {"core"},
+    "perception": {"core", "distributions", "agents"},
+    "agents": {"core", "distributions"},
+    "collect": {"core", "events", "envs"},
+    "datamodules": {"core", "events", "envs", "collect"},
+    "modules": {"core", "events", "functional", "distributions", "perception", "agents"},
+}
+
+
+def imported_parts(path: Path) -> set[str]:
+    """Sub-packages of maze_pl that a file imports, also inside functions and for type checking."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            assert node.level == 0, f"{path} imports relatively"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("maze_pl.")} - {"__version__"}
+    return found
+
+
+def test_every_part_imports_only_what_lies_below_it() -> None:
+    wrong = []
+    for part, allowed in ALLOWED.items():
+        for path in sorted((PACKAGE / part).rglob("*.py")):
+            wrong += [
+                f"{path.relative_to(PACKAGE)} imports maze_pl.{other}"
+                for other in sorted(imported_parts(path) - allowed - {part})
+            ]
+    assert not wrong
+
+
+def test_every_part_has_its_place_among_the_layers() -> None:
+    parts = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert parts - {"callbacks"} == set(ALLOWED)
+
+
+def test_no_import_cycle_between_parts() -> None:
+    remaining = {part: set(below) for part, below in ALLOWED.items()}
+    while remaining:
+        free = [part for part, below in remaining.items() if not below & set(remaining)]
+        assert free, f"a cycle between {sorted(remaining)}"
+        for part in free:
+            del remaining[part]
+
+
+def test_importing_the_package_imports_neither_torch_nor_lightning() -> None:
+    code = (
+        "import sys, maze_pl, maze_pl.__main__, maze_pl.configuration;"
+        "print([name for name in ('torch', 'pytorch_lightning', 'gymnasium', 'jsonargparse') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
