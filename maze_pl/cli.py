@@ -84,7 +84,7 @@ def _without_alternatives(message: str) -> str:
     """jsonargparse's message without the alternatives of a type that nobody meant, such as None."""
     lines = message.split("  Given value type: ")[0].splitlines()
     noise = ("Does not validate against", "Subtypes:", "Errors:", "- Expected a <class 'NoneType'>")
-    return "\n".join(line for line in lines if not line.strip().startswith(noise))
+    return "\n".join(line for line in lines if line.strip() and not line.strip().startswith(noise))
 
 
 class MazeCLI(LightningCLI):
@@ -219,7 +219,7 @@ class MazeCLI(LightningCLI):
             options[name] = None
         options.trainer.default_root_dir = None
         parser = self._subcommand_parsers["fit"]
-        return str(parser.dump(options, skip_none=False, skip_validation=True))
+        return str(parser.dump(options, skip_unset=False, skip_validation=True))
 
     def _loggers(self, given: Any) -> list[Logger] | bool:
         if given is False or self._run_dir is None:

@@ -106,6 +106,16 @@ class StructuredEnv(ABC):
 
     @property
     @abstractmethod
+    def observation_space(self) -> spaces.Dict:
+        """What the actor that acts next sees."""
+
+    @property
+    @abstractmethod
+    def action_space(self) -> spaces.Dict:
+        """What the actor that acts next may do."""
+
+    @property
+    @abstractmethod
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
         """For each sub-step, action head -> name of the observation whose nonzero entries are allowed."""
 

@@ -22,7 +22,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.modules.optimizer import FlatAdam, gradient_norm, set_flat_gradient
 from maze_pl.modules.options import check_at_least, check_positive, is_plain
 from maze_pl.modules.random_state import global_random_state, restore_global_random_state, seed_global_generators
-from maze_pl.modules.ranks import gather_objects, mean_over_ranks, sum_over_ranks, world_size
+from maze_pl.modules.ranks import gather_objects, leave_at_exit, mean_over_ranks, sum_over_ranks, world_size
 from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
 
 CHECKPOINT_KEY = "maze_pl"
@@ -227,6 +227,10 @@ class AlgorithmModule(pl.LightningModule):
             parts = list(critic.networks) if isinstance(critic, TorchStepStateCritic) else [critic]
             for step_key, part in zip(step_keys, parts, strict=False):
                 self.record("critic_grad_norm", gradient_norm(part), step_key)
+
+    def setup(self, stage: str) -> None:
+        """Leave the other ranks in good order at the end."""
+        leave_at_exit()
 
     def on_fit_start(self) -> None:
         """Refuse what cannot work."""

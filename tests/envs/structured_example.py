@@ -8,7 +8,6 @@ from the target, the planner's is zero.
 
 from __future__ import annotations
 
-from abc import ABC
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ N_STEPS = 4
 RETIREMENT = 2
 
 
-class HeapEvents(ABC):
+class HeapEvents:
     @define_epoch_stats(np.mean, output_name="mean_episode_total")
     @define_episode_stats(sum)
     @define_step_stats(sum, input_name="amount")

@@ -25,11 +25,16 @@ Critic = Literal["shared", "step"]
 COMPOSERS = {"shared": SharedStateCriticComposer, "step": StepStateCriticComposer}
 
 
+def policy_net(hidden_units: tuple[int, ...]) -> Callable[..., nn.Module]:
+    """Makes dense policy networks."""
+    return partial(FlattenConcatPolicyNet, non_lin=nn.Tanh, hidden_units=hidden_units)
+
+
 def networks(critic: Critic, hidden_units: tuple[int, ...]) -> CustomModelComposer:
     """Dense networks for policy and critic."""
-    policy_net = partial(FlattenConcatPolicyNet, non_lin=nn.Tanh, hidden_units=hidden_units)
     value_net = partial(FlattenConcatStateValueNet, non_lin=nn.Tanh, hidden_units=hidden_units)
-    return CustomModelComposer(ProbabilisticPolicyComposer([policy_net]), COMPOSERS[critic]([value_net]))
+    policy = ProbabilisticPolicyComposer([policy_net(hidden_units)])
+    return CustomModelComposer(policy, COMPOSERS[critic]([value_net]))
 
 
 def train(module: AlgorithmModule, env: Callable[[], Any], *, seed: int, n_rollouts: int, **data_options: Any) -> float:

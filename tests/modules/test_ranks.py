@@ -105,7 +105,8 @@ def run_on_two_ranks(folder: Path) -> None:
 def test_two_ranks_learn_the_same_from_different_data(tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", __file__, str(tmp_path)]
-    subprocess.run(command, check=True, timeout=240, env=environment, capture_output=True)
+    process = subprocess.run(command, timeout=240, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr[-5000:]
     report = json.loads((tmp_path / "report.json").read_text())
     kit = load_kit()
     single = make_a2c(kit)

@@ -1,9 +1,9 @@
 """Two sub-steps whose reward depends on the agreement of their actions and comes three environment steps later.
 
-The first actor alone sees a cue; the second one only hears what the first has chosen. If both choose the cue, a deal is
-made and pays `DEAL` at the end of the third environment step after this one. If both choose `GRAB`, that pays 1 at
-once. Everything else pays nothing, and so does everything in the last environment steps, when a deal would come too
-late: no cue is shown then.
+Both actors see a cue; the second one also hears what the first has chosen. If both choose the cue, a deal is made and
+pays `DEAL` at the end of the third environment step after this one. If both choose `GRAB`, that pays 1 at once.
+Everything else pays nothing, and so does everything in the last environment steps, when a deal would come too late: no
+cue is shown then.
 
 A deal is worth more with `GAMMA` for each environment step, as gamma**3 * DEAL > 1, but less with it for each sub-step,
 as 1 > gamma**6 * DEAL.
@@ -23,13 +23,13 @@ N_STEPS = 24
 DELAY = 3
 N_CUES = 2
 GRAB = 2
-DEAL = 2.8
+DEAL = 3.2
 GAMMA = 0.8
 OPTIMUM = (N_STEPS - DELAY) * DEAL
 
 
 class State(NamedTuple):
-    """Time, the cue (-1: none), what the first actor chose (-1: it is its turn), and deals to be paid, soonest first."""
+    """Time, the cue (-1: none), what the first actor chose (-1: its turn), and deals to be paid, soonest first."""
 
     time: int
     cue: int
@@ -78,11 +78,11 @@ class ObserveChoice(Observe):
     """What the second actor sees."""
 
     def observe(self, state: State) -> dict[str, Sequence[float]]:
-        return {"heard": one_hot(state.heard, N_CUES + 1), "open": [state.cue != -1], "due": state.due}
+        return {"cue": one_hot(state.cue, N_CUES), "due": state.due, "heard": one_hot(state.heard, N_CUES + 1)}
 
 
 def make_env() -> TimeLimitWrapper:
     """The environment with its time limit."""
-    observations = {0: ObserveCue(cue=N_CUES, due=DELAY), 1: ObserveChoice(heard=N_CUES + 1, open=1, due=DELAY)}
+    observations = {0: ObserveCue(cue=N_CUES, due=DELAY), 1: ObserveChoice(cue=N_CUES, due=DELAY, heard=N_CUES + 1)}
     env = MazeEnv(AgreementCoreEnv(), *conversions(AgreementCoreEnv.n_actions, observations))
     return TimeLimitWrapper(env, N_STEPS)

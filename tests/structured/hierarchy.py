@@ -1,9 +1,9 @@
 """A manager sets a goal for the next four environment steps, in which a worker acts once or twice each.
 
-With the goal `QUICK` the worker's acts of the first of these environment steps are paid at its end, with `THOROUGH` those
-of all four at the end of the last. What is paid is the share of them that was right: the shown cue under `QUICK`, the
-other one under `THOROUGH`. How often the worker acts in an environment step is drawn, so that environment steps have
-one or two rows, and the environment decides whose turn it is.
+With the goal `QUICK` the worker's acts of the first of these environment steps are paid at its end, with `THOROUGH`
+those of all four at the end of the last. What is paid is the share of them that was right: the shown cue under `QUICK`,
+the other one under `THOROUGH`. How often the worker acts in an environment step is drawn, so that environment steps
+have one or two rows, and the environment decides whose turn it is.
 
 A thorough job pays `PAY`, a quick one 1. It is worth more with `GAMMA` for each environment step, as
 gamma**3 * PAY > 1, but less with gamma for each act, as 1 > E[gamma**acts]**3 * PAY.

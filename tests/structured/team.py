@@ -33,7 +33,7 @@ OPTIMUM = (LEAVES_AFTER - 1) * 3 * (1 - 2 * COST) + (N_STEPS - LEAVES_AFTER) * 2
 
 
 class State(NamedTuple):
-    """Time, who acts, its cue (-1: none), and for each agent orders to be filled, orders made and grabs of this step."""
+    """Time, who acts, its cue (-1: none), and by agent: orders to be filled, and orders made and grabs of this step."""
 
     time: int
     agent: int
@@ -78,9 +78,7 @@ class TeamCoreEnv(TabularCoreEnv):
                 (filled[member] + BITE * grabs[member] - COST * (sum(filled) - filled[member])) * (member in members)
                 for member in range(N_AGENTS)
             )
-            outcomes = [
-                outcome._replace(rewards=rewards) for outcome in _turn(time + 1, 0, tuple(made), NONE, NONE)
-            ]
+            outcomes = [outcome._replace(rewards=rewards) for outcome in _turn(time + 1, 0, tuple(made), NONE, NONE)]
         done = agent == LEAVER and time == LEAVES_AFTER - 1
         return [outcome._replace(actor_done=done) for outcome in outcomes]
 

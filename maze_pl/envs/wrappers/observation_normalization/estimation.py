@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -24,14 +25,15 @@ class _Acts(Protocol):
     def act(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
-def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: Policy | Callable[..., Policy] | None) -> None:
+def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy | Callable[..., Policy] | None) -> None:
     """Step an environment through seeded episodes; what its wrappers have learned stays as it was.
 
     Args:
         env: The environment, with all its wrappers.
         n_acts: Observations to see, those after a reset included.
         seed: Determines episodes and actions.
-        policy: What acts, or what makes it of the action spaces and masks of all sub-steps; at random if None.
+        policy: What acts, or what makes it of the action spaces and masks of all sub-steps, or the path of that; at
+            random if None.
     """
     import torch  # only here, so that environments can be used without
 
@@ -41,6 +43,8 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: Policy | Calla
         raise ValueError(f"n_samples={n_acts} must be at least 1")
     if policy is None:
         policy = RandomPolicy
+    if isinstance(policy, str):
+        policy = import_object(policy)
     if isinstance(policy, type) or not isinstance(policy, _Acts):
         policy = cast("Callable[..., Policy]", policy)(env.action_spaces_dict, env.action_masks_dict)
     generator = torch.Generator().manual_seed(derive_seed(seed, "policy"))
@@ -65,6 +69,21 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: Policy | Calla
         seen += 1
     for wrapper, state in learned:
         wrapper.load_state_dict(state)
+
+
+def import_object(path: str) -> Any:
+    """The class or function at a dotted path.
+
+    Raises:
+        ImportError: There is no such module, or nothing of that name in it.
+    """
+    module, _, name = path.rpartition(".")
+    if not module:
+        raise ImportError(f"{path!r} is no class path such as package.module.Name")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except AttributeError:
+        raise ImportError(f"there is no {name!r} in {module}") from None
 
 
 def _single(values: Any, space: spaces.Space[Any]) -> Any:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from maze_pl.envs.structured_env import Array
@@ -31,15 +28,10 @@ class MeanZeroStdOneObservationNormalizationStrategy(ObservationNormalizationStr
         constant = std <= RELATIVE_TOLERANCE * self.reduce(np.max, np.abs(observations))
         return {"mean": self.reduce(np.mean, observations), "std": np.where(constant, 1.0, std)}
 
-    def set_normalization_stats(self, statistics: Mapping[str, Any]) -> None:
-        """Use these statistics.
-
-        Raises:
-            ValueError: They do not fit, or a standard deviation is not positive.
-        """
-        if np.any(np.asarray(statistics.get("std", 1.0)) <= 0):
+    def check_stats(self, statistics: Statistics) -> None:
+        """Refuse standard deviations that are not positive."""
+        if np.any(statistics["std"] <= 0):
             raise ValueError(f"the standard deviation must be positive, not {statistics['std']}")
-        super().set_normalization_stats(statistics)
 
     def normalize_value(self, value: Array) -> Array:
         """(value - mean) / std."""

@@ -94,8 +94,14 @@ class ObservationNormalizationStrategy(ABC):
                 raise ValueError(f"statistic {name!r} has shape {value.shape}, which does not fit observations {shape}")
             if not np.isfinite(value).all():
                 raise ValueError(f"statistic {name!r} is not finite: {value}")
+        self.check_stats(exact)
         self._exact = exact
         self.statistics = {name: value.astype(np.float32) for name, value in exact.items()}
+
+    def check_stats(self, statistics: Statistics) -> None:
+        """Refuse statistics by which nothing can be normalised, with a ValueError; by default those without a value."""
+        if not all(value.size for value in statistics.values()) or not statistics:
+            raise ValueError(f"{type(self).__name__} cannot normalise by {statistics}")
 
     def normalize(self, value: Array) -> Array:
         """The normalised observation, clipped, in float32."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +11,11 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper, Wrapper, wrappers_of
-from maze_pl.envs.wrappers.observation_normalization.estimation import dump_statistics, sample_episodes
+from maze_pl.envs.wrappers.observation_normalization.estimation import (
+    dump_statistics,
+    import_object,
+    sample_episodes,
+)
 from maze_pl.envs.wrappers.observation_normalization.observation_normalization_strategy import (
     ObservationNormalizationStrategy,
     Statistics,
@@ -39,7 +42,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         default_statistics: Its statistics, such as `{min: 0, max: 255}`; estimated if None.
         statistics_dump: JSON file that estimated statistics are written to.
         sampling_policy: What acts while statistics are estimated: a policy, or what makes one of the action spaces and
-            the masks of all sub-steps. At random if None.
+            the masks of all sub-steps, such as the class `RandomPolicy` or its class path. At random if None.
         exclude: Observations that are not normalised.
         manual_config: Observation -> its own `strategy`, `strategy_config` and `statistics`, each optional.
 
@@ -55,7 +58,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         default_strategy_config: dict[str, Any] | None = None,
         default_statistics: dict[str, Any] | None = None,
         statistics_dump: str | None = None,
-        sampling_policy: Policy | Callable[..., Policy] | None = None,
+        sampling_policy: str | Policy | Callable[..., Policy] | None = None,
         exclude: Sequence[str] | None = None,
         manual_config: dict[str, dict[str, Any]] | None = None,
     ) -> None:
@@ -248,8 +251,7 @@ def _make_strategy(
         raise TypeError(f"observation {name!r} is {space}; only Box observations can be normalised")
     strategy = settings["strategy"]
     if isinstance(strategy, str):
-        module, _, class_name = strategy.rpartition(".")
-        strategy = getattr(importlib.import_module(module), class_name)
+        strategy = import_object(strategy)
     if not issubclass(strategy, ObservationNormalizationStrategy):
         raise TypeError(f"{strategy} of observation {name!r} is not an ObservationNormalizationStrategy")
     made: ObservationNormalizationStrategy = strategy(space, **(settings["strategy_config"] or {}))

@@ -26,17 +26,16 @@ class RangeZeroOneObservationNormalizationStrategy(ObservationNormalizationStrat
         """Minimum and maximum along `axis`."""
         return {"min": self.reduce(np.min, observations), "max": self.reduce(np.max, observations)}
 
-    def set_normalization_stats(self, statistics: Mapping[str, Any]) -> None:
-        """Use these statistics.
+    def check_stats(self, statistics: Statistics) -> None:
+        """Refuse a minimum above its maximum."""
+        if np.any(statistics["min"] > statistics["max"]):
+            raise ValueError(f"the minimum must not be above the maximum: {statistics}")
 
-        Raises:
-            ValueError: They do not fit, or a minimum is above its maximum.
-        """
+    def set_normalization_stats(self, statistics: Mapping[str, Any]) -> None:
+        """Use these statistics; see `ObservationNormalizationStrategy.set_normalization_stats`."""
         super().set_normalization_stats(statistics)
-        width = self._exact["max"] - self._exact["min"]
-        if np.any(width < 0):
-            raise ValueError(f"the minimum must not be above the maximum: {dict(statistics)}")
-        self._width = np.where(width > 0, width, 1.0).astype(np.float32)
+        width = self.statistics["max"] - self.statistics["min"]
+        self._width = np.where(width > 0, width, np.float32(1))
 
     def normalize_value(self, value: Array) -> Array:
         """(value - min) / (max - min)."""

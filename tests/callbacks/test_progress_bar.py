@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+import pytorch_lightning as pl
+
+from maze_pl.callbacks import RolloutProgressBar
+from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
+from maze_pl.envs import GymMazeEnv
+from maze_pl.modules import A2C
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+)
+
+
+def make_env() -> GymMazeEnv:
+    return GymMazeEnv("CartPole-v1")
+
+
+def policy_net(obs_shapes: dict, action_logits_shapes: dict) -> FlattenConcatPolicyNet:  # type: ignore[type-arg]
+    return FlattenConcatPolicyNet(obs_shapes, action_logits_shapes, "torch.nn.Tanh", [8])
+
+
+def value_net(obs_shapes: dict) -> FlattenConcatStateValueNet:  # type: ignore[type-arg]
+    return FlattenConcatStateValueNet(obs_shapes, "torch.nn.Tanh", [8])
+
+
+def test_the_bar_shows_env_steps_per_second_and_the_return(capsys: pytest.CaptureFixture[str]) -> None:
+    networks = CustomModelComposer(ProbabilisticPolicyComposer([policy_net]), SharedStateCriticComposer([value_net]))
+    evaluators = {"eval": RolloutEvaluator(n_episodes=1)}
+    data = RolloutDataModule(make_env, n_envs=2, n_rollout_steps=10, epoch_length=2, evaluators=evaluators)
+    module = A2C(networks=networks, spec=data.spec)
+    trainer = pl.Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        callbacks=[RolloutProgressBar()],
+        enable_checkpointing=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, datamodule=data)
+    output = "".join(capsys.readouterr())
+    assert "env steps=80" in output
+    assert "env steps/s=" in output
+    assert "return=" in output
+    assert "v_num" not in output

@@ -1,0 +1,112 @@
+"""The configurations that come with maze_pl: all of them parse, and their numbers are the documented ones."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from maze_pl import configuration
+from maze_pl.__main__ import main
+from maze_pl.callbacks import EarlyStopping
+from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
+from maze_pl.instantiation import import_object
+
+SHIPPED = configuration.shipped_folder()
+NAMES = sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.yaml"))
+EXPERIMENTS = [name for name in NAMES if "/" not in name]
+OPTION_OF_GROUP = {
+    "algorithm": "--model",
+    "env": "--data.env",
+    "wrappers": "--data.wrappers",
+    "model": "--model.networks",
+    "critic": "--model.networks.critic",
+}
+ACTOR_CRITIC = {
+    "gamma": 0.98,
+    "gae_lambda": 1.0,
+    "policy_loss_coef": 1.0,
+    "value_loss_coef": 0.5,
+    "entropy_coef": 0.00025,
+    "max_grad_norm": 0.0,
+    "critic_burn_in_epochs": 0,
+}
+DOCUMENTED = {
+    "algorithm/a2c": {**ACTOR_CRITIC, "lr": 0.0005},
+    "algorithm/ppo": {**ACTOR_CRITIC, "lr": 0.00025, "batch_size": 100, "n_optimization_epochs": 4, "clip_range": 0.2},
+}
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((SHIPPED / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def default(function: Any, name: str) -> Any:
+    for owner in function.__mro__ if isinstance(function, type) else [function]:
+        parameters = inspect.signature(owner).parameters
+        if name in parameters:
+            return parameters[name].default
+    raise AssertionError(f"{function} has no parameter {name}")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiments_parse(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit_:
+        main(["fit", "--config", name, "--print_config"])
+    assert exit_.value.code == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["model"]["init_args"]["lr"] == read(name)["model"]["init_args"]["lr"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "/" in name])
+def test_group_files_parse_where_they_belong(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit_:
+        main(["fit", "--config", "ppo_cartpole", OPTION_OF_GROUP[name.split("/")[0]], name, "--print_config"])
+    assert exit_.value.code == 0
+    content = read(name)
+    assert (
+        not content or (content[0] if isinstance(content, list) else content)["class_path"] in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_lines_say_by_which_command_a_file_is_used(name: str) -> None:
+    head = (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[:4]
+    assert head[0].startswith("#")
+    assert any("maze-pl fit --config" in line for line in head)
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTED))
+def test_defaults_of_algorithms_are_the_documented_ones_in_yaml_and_in_python(name: str) -> None:
+    node = read(name)
+    algorithm = import_object(node["class_path"])
+    for parameter, value in DOCUMENTED[name].items():
+        assert node["init_args"][parameter] == value, parameter
+        assert default(algorithm, parameter) == value, parameter
+    for parameter, value in node["init_args"].items():
+        assert default(algorithm, parameter) == value, parameter
+
+
+def test_defaults_that_live_with_the_data_are_the_documented_ones() -> None:
+    assert default(RolloutDataModule, "n_rollout_steps") == 100
+    assert default(RolloutDataModule, "epoch_length") == 25
+    assert default(RolloutDataModule, "n_envs") == 0
+    assert default(EarlyStopping, "patience") == 15
+    assert (RolloutEvaluator().n_episodes, RolloutEvaluator().deterministic) == (8, True)
+
+
+def test_vector_observations_are_normalised_each_by_its_own_statistics() -> None:
+    (node,) = read("wrappers/vector_obs")
+    arguments = node["init_args"]
+    assert arguments["default_strategy_config"] == {"clip_range": [None, None], "axis": 0}
+    assert arguments["default_statistics"] is None

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
+from maze_pl.envs import GymMazeEnv, wrappers_of
+from maze_pl.envs.wrappers import (
+    LogStatsWrapper,
+    ObservationNormalizationStrategy,
+    ObservationNormalizationWrapper,
+    ReturnNormalizationRewardWrapper,
+    TimeLimitWrapper,
+    load_statistics,
+    obtain_normalization_statistics,
+)
+from tests.envs.scripted import NOTHING, Scripted
+from tests.envs.structured_example import make_heap_env
+
+RANGE = "maze_pl.envs.wrappers.RangeZeroOneObservationNormalizationStrategy"
+
+
+class Halving(ObservationNormalizationStrategy):
+    """A user's own: divides by twice the largest value."""
+
+    def estimate_stats(self, observations: Any) -> Any:
+        return {"largest": self.reduce(np.max, observations)}
+
+    def normalize_value(self, value: Any) -> Any:
+        return value / (2 * self.statistics["largest"])
+
+
+class Mixed(gymnasium.Env[Any, Any]):
+    def __init__(self) -> None:
+        self.observation_space = spaces.Dict(
+            {
+                "image": spaces.Box(0, 255, (2, 2), np.uint8),
+                "vector": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+                "label": spaces.Discrete(3),
+            }
+        )
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._observe(), {}
+
+    def _observe(self) -> dict[str, Any]:
+        image = self.np_random.integers(256, size=(2, 2), dtype=np.uint8)
+        return {"image": image, "vector": self.np_random.normal([5, -3], [1, 10]), "label": 2}
+
+    def step(self, action: Any) -> Any:
+        return self._observe(), 0.0, self.np_random.random() < 0.1, False, {}
+
+
+def test_observations_are_normalised_by_statistics_of_the_samples() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv(Mixed()), default_strategy_config={"axis": 0})
+    statistics = obtain_normalization_statistics(env, n_samples=2000, seed=1)
+    assert statistics["vector"]["mean"].shape == (2,)
+    assert statistics["image"]["std"].shape == (2, 2)
+    env.reset(seed=5)
+    for name in ("vector", "image"):
+        observations = [env.step({"action": 0})[0][name] for _ in range(2000)]
+        np.testing.assert_allclose(np.mean(observations, axis=0), 0, atol=0.15)
+        np.testing.assert_allclose(np.std(observations, axis=0), 1, atol=0.15)
+
+
+def test_statistics_by_hand_on_a_known_episode() -> None:
+    # episodes of observations (0, 0), (1, 10), (2, 20); five samples are one episode and two of the next
+    env = ObservationNormalizationWrapper(GymMazeEnv(Scripted([0.0, 0.0])), RANGE, {"axis": 0})
+    assert env.missing_statistics == ["observation"]
+    statistics = obtain_normalization_statistics(env, n_samples=5)
+    assert env.missing_statistics == []
+    np.testing.assert_array_equal(statistics["observation"]["max"], [2, 20])
+    env.reset(seed=0)
+    np.testing.assert_array_equal(env.step(NOTHING)[0]["observation"], [0.5, 0.5])
+    mean = ObservationNormalizationWrapper(GymMazeEnv(Scripted([0.0, 0.0])), default_strategy_config={"axis": 0})
+    statistics = obtain_normalization_statistics(mean, n_samples=5)
+    np.testing.assert_allclose(statistics["observation"]["mean"], [0.8, 8.0])
+
+
+def test_the_same_seed_gives_the_same_statistics_and_the_policy_matters() -> None:
+    class Right:
+        def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+            assert batch.observation["observation"].shape == (1, 4)
+            return PolicyStep({"action": np.ones(len(batch.agent_id), np.int64)})
+
+    class OfSpaces(Right):
+        def __init__(self, action_spaces_dict: Any, masks: Any) -> None:
+            assert list(action_spaces_dict) == list(masks) == [0]
+
+    def mean(seed: int, policy: Any = None) -> Any:
+        env = GymMazeEnv("CartPole-v1")
+        if policy is RandomPolicy:
+            policy = RandomPolicy(env.action_spaces_dict)
+        env = ObservationNormalizationWrapper(env, default_strategy_config={"axis": 0}, sampling_policy=policy)
+        return obtain_normalization_statistics(env, 200, seed)["observation"]["mean"].tolist()
+
+    assert mean(1) == mean(1) == mean(1, RandomPolicy) == mean(1, "maze_pl.core.policy.RandomPolicy") != mean(2)
+    assert mean(1, Right()) == mean(1, OfSpaces) != mean(1)
+
+
+def test_estimation_goes_through_the_whole_stack_and_leaves_no_traces() -> None:
+    env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([1.0] * 100)))
+    env = TimeLimitWrapper.wrap(ObservationNormalizationWrapper(env, RANGE), max_episode_steps=3)
+    env = LogStatsWrapper.wrap(env)
+    statistics = obtain_normalization_statistics(env, n_samples=50)
+    assert statistics["observation"]["max"] == 30.0  # nobody got beyond the limit of three steps
+    assert env.drain_episode_summaries() == []
+    returns = next(w for w in wrappers_of(env) if type(w) is ReturnNormalizationRewardWrapper)
+    assert returns.shared_state()["delta"][0] == 0
+
+
+def test_statistics_of_one_environment_serve_another() -> None:
+    config: dict[str, Any] = {"default_strategy_config": {"axis": 0, "clip_range": [None, None]}}
+    env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), **config)
+    statistics = obtain_normalization_statistics(env, n_samples=100)
+    other = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), **config)
+    other.set_normalization_statistics(statistics)
+    np.testing.assert_array_equal(other.reset(seed=1)[0]["observation"], env.reset(seed=1)[0]["observation"])
+
+
+def test_stepping_without_statistics_says_what_to_do() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"))
+    with pytest.raises(RuntimeError, match=r"'observation'.*obtain_normalization_statistics"):
+        env.reset(seed=0)
+
+
+def test_given_statistics_need_no_estimation() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv(Scripted([0.0])), RANGE, None, {"min": 0, "max": 100})
+    env.reset(seed=0)
+    np.testing.assert_allclose(env.step(NOTHING)[0]["observation"], [0.01, 0.1])
+    assert env.state_dict() == env.shared_state() == {}
+    np.testing.assert_equal(obtain_normalization_statistics(env, 5), {"observation": {"min": 0.0, "max": 100.0}})
+
+
+def test_each_observation_has_its_own_configuration() -> None:
+    env = ObservationNormalizationWrapper(
+        GymMazeEnv(Mixed()),
+        manual_config={
+            "image": {
+                "strategy": RANGE,
+                "strategy_config": {"clip_range": [0, 1]},
+                "statistics": {"min": 0, "max": 255},
+            },
+            "vector": {"strategy_config": {"axis": [0], "clip_range": [-3, 3]}},
+        },
+    )
+    statistics = obtain_normalization_statistics(env, n_samples=2000)
+    np.testing.assert_allclose(statistics["vector"]["mean"], [5, -3], atol=1)
+    assert list(env.state_dict()) == ["vector"]
+    for seed in range(20):
+        observation, _ = env.reset(seed=seed)
+        assert env.observation_space.contains(observation)
+        assert observation["label"] == 2
+    assert env.observation_space["image"] == spaces.Box(0, 1, (2, 2), np.float32)
+    assert env.observation_space["label"] == spaces.Discrete(3)
+
+
+def test_a_users_own_strategy_by_class_and_by_path() -> None:
+    for strategy in (Halving, f"{Halving.__module__}.Halving"):
+        env = ObservationNormalizationWrapper(GymMazeEnv(Scripted([0.0, 0.0])), strategy)
+        obtain_normalization_statistics(env, n_samples=3)
+        env.reset(seed=0)
+        np.testing.assert_array_equal(env.step(NOTHING)[0]["observation"], np.float32([1 / 40, 10 / 40]))
+
+
+def test_excluded_observations_and_masks_are_left_alone() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv(Mixed()), exclude=["vector"])
+    assert list(obtain_normalization_statistics(env, 10)) == ["image"]
+    assert env.observation_space["vector"] == env.env.observation_space["vector"]
+    masked = ObservationNormalizationWrapper(make_heap_env())
+    assert list(obtain_normalization_statistics(masked, 30)) == ["heap"]
+    masked.reset(seed=0)
+    observation, *_ = masked.step({"amount": 1})
+    np.testing.assert_array_equal(observation["amount_mask"], [1, 1, 1, 1])
+
+
+def test_observations_of_the_same_name_share_their_statistics_across_sub_steps() -> None:
+    env = ObservationNormalizationWrapper(make_heap_env(), RANGE, None, {"min": 0, "max": 10})
+    first, _ = env.reset(seed=0)
+    second, *_ = env.step({"amount": 1})
+    np.testing.assert_array_equal(first["heap"], second["heap"])
+
+
+def test_recorded_states_are_normalised_too() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv(Scripted([0.0])), RANGE, None, {"min": 0, "max": 10})
+    observations, _ = env.get_observation_and_action_dicts(np.array([1.0, 2.0]), None, True)
+    assert observations is not None
+    np.testing.assert_allclose(observations[0]["observation"], [0.1, 0.2])
+
+
+def test_what_the_environment_returned_is_not_changed() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), RANGE, None, {"min": 0, "max": 10})
+    raw, _ = env.env.reset(seed=0)
+    before = {name: value.copy() for name, value in raw.items()}
+    env.observation(raw)
+    np.testing.assert_equal(raw, before)
+
+
+def test_the_dump_holds_what_was_estimated(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "statistics.json"
+    config: dict[str, Any] = {"default_strategy_config": {"axis": 0}}
+    env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), statistics_dump=str(path), **config)
+    assert not path.exists()
+    statistics = obtain_normalization_statistics(env, n_samples=20)
+    other = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), **config)
+    other.set_normalization_statistics(load_statistics(path))
+    np.testing.assert_equal(other.get_normalization_statistics(), statistics)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_state_goes_through_arrays_exactly() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), default_strategy_config={"axis": 0})
+    env.estimate(100, seed=3)
+    other = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), default_strategy_config={"axis": 0})
+    other.load_state_dict(pickle.loads(pickle.dumps(env.state_dict())))
+    np.testing.assert_equal(other.state_dict(), env.state_dict())
+    estimated = env.state_dict()
+    env.estimate(100, seed=4)
+    np.testing.assert_equal(env.state_dict(), estimated)
+
+
+def test_observations_that_never_occur_are_named() -> None:
+    class Forgetful(Mixed):
+        def _observe(self) -> dict[str, Any]:
+            return super()._observe() | {"vector": np.zeros(2)}
+
+    class Dropping(ObservationNormalizationWrapper):
+        def observation(self, observation: Any) -> Any:
+            return super().observation({k: v for k, v in observation.items() if k != "vector"})
+
+    env = Dropping(GymMazeEnv(Forgetful()))
+    with pytest.raises(ValueError, match=r"\['vector'\] did not occur in 10 acts"):
+        env.estimate(10, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "message"),
+    [
+        ({"exclude": ["nothing"]}, ValueError, r"no observations \['nothing'\]"),
+        ({"manual_config": {"nothing": {}}}, ValueError, r"no observations \['nothing'\]"),
+        ({"manual_config": {"vector": {"stategy": RANGE}}}, ValueError, "stategy"),
+        ({"manual_config": {"vector": {}}, "exclude": ["vector"]}, ValueError, "excluded"),
+        ({"manual_config": {"label": {}}}, TypeError, "only Box"),
+        ({"default_strategy": "collections.OrderedDict"}, TypeError, "not an ObservationNormalizationStrategy"),
+        ({"default_strategy": "collections.Nothing"}, ImportError, "no 'Nothing' in collections"),
+        ({"default_strategy": "MeanZeroStdOne"}, ImportError, "no class path"),
+        ({"default_statistics": {"mean": 0}}, ValueError, "needs the statistics"),
+    ],
+)
+def test_contradictory_configurations_are_refused(config: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ObservationNormalizationWrapper(GymMazeEnv(Mixed()), **config)
+
+
+def test_masks_cannot_be_normalised() -> None:
+    with pytest.raises(ValueError, match="serve as action masks"):
+        ObservationNormalizationWrapper(make_heap_env(), manual_config={"amount_mask": {}})
+
+
+def test_statistics_of_unknown_observations_are_refused() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"))
+    with pytest.raises(ValueError, match=r"\['other'\] are not normalised"):
+        env.set_normalization_statistics({"other": {"mean": 0, "std": 1}})
+
+
+def test_statistics_can_only_be_obtained_where_something_is_normalised() -> None:
+    with pytest.raises(ValueError, match="no ObservationNormalizationWrapper"):
+        obtain_normalization_statistics(GymMazeEnv("CartPole-v1"), 10)
+    with pytest.raises(ValueError, match="n_samples=0"):
+        obtain_normalization_statistics(ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1")), 0)
