@@ -101,6 +101,7 @@ class MazeCLI(LightningCLI):
     def __init__(self, arguments: list[str], command: Sequence[str]) -> None:
         self.status = 0
         self._command = ["maze-pl", *command]
+        self._config_text = ""
         self._run_dir: Path | None = None
         super().__init__(
             datamodule_class=pl.LightningDataModule,
@@ -162,6 +163,7 @@ class MazeCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         """Decide on the run directory and what else depends on several options."""
         options = self._options
+        self._config_text = self._dump(options)
         trainer = options.trainer
         if trainer.max_epochs == 0:  # without limit
             trainer.max_epochs = -1
@@ -207,18 +209,17 @@ class MazeCLI(LightningCLI):
         return [table, RolloutProgressBar()] if progress_bar else [table]
 
     def _kept(self) -> list[Callback]:
-        text = self._config_text()
+        text = self._config_text
         config = yaml.safe_load(text)
         defaults = [self.config_init[self.subcommand][name] for name in _DEFAULT_CALLBACKS]
         return [RunRecord(str(self._run_dir), text, self._command), CheckpointConfiguration(config), *defaults]
 
-    def _config_text(self) -> str:
-        """The assembled configuration, without what concerns only this call."""
-        options = self._options.clone()
+    def _dump(self, options: Namespace) -> str:
+        """The assembled configuration as it was asked for, without what concerns only this call."""
+        options = options.clone()
         for name in ("config", "resume", "run_dir", "run", "warm_start", "ckpt_path"):
             options[name] = None
-        options.trainer.default_root_dir = None
-        parser = self._subcommand_parsers["fit"]
+        parser = self._subcommand_parsers[str(self.subcommand)]
         return str(parser.dump(options, skip_unset=False, skip_validation=True))
 
     def _loggers(self, given: Any) -> list[Logger] | bool:

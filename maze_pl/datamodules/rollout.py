@@ -126,7 +126,9 @@ class RolloutDataModule(pl.LightningDataModule):
         self._collector: Collector | None = None
         self._evaluation_envs: dict[str, VectorEnv] = {}
         self._shared: dict[str, Any] | None = None  # what wrappers have learned
+        self._ended: dict[str, Any] | None = None  # state of the environments when the last fit ended
         self._restored: dict[str, Any] | None = None
+        self._has_loaded = False
 
     # --------------------------------------------------------------------------------------------- description
 
@@ -169,7 +171,12 @@ class RolloutDataModule(pl.LightningDataModule):
         return self.val_dataloader()
 
     def teardown(self, stage: str) -> None:
-        """End the environments; what wrappers have learned is kept."""
+        """End the environments; their state is kept for checkpoints that are written later."""
+        if stage == "fit" and self._collector is not None:
+            self._ended = self._collector.state_dict()
+        self._close(stage)
+
+    def _close(self, stage: str) -> None:
         if stage == "fit" and self._collector is not None:
             self._collector.vector.close()
             self._collector = None
@@ -179,7 +186,7 @@ class RolloutDataModule(pl.LightningDataModule):
 
     def on_exception(self, exception: BaseException) -> None:
         """End the environments, since no teardown follows an exception."""
-        self.teardown("fit")
+        self._close("fit")
 
     # ------------------------------------------------------------------------------------------------ training
 
@@ -211,7 +218,7 @@ class RolloutDataModule(pl.LightningDataModule):
 
     def _start(self) -> Collector:
         """Make the environments and bring them to where a checkpoint left them."""
-        if self.trainer is not None and self.trainer.ckpt_path is not None and self._restored is None:
+        if self.trainer is not None and self.trainer.ckpt_path is not None and not self._has_loaded:
             raise RuntimeError(
                 f"the checkpoint {self.trainer.ckpt_path} holds no state of a {type(self).__qualname__}; resume with "
                 "the class of data module that wrote it, or start anew from its weights by --warm-start"
@@ -288,7 +295,7 @@ class RolloutDataModule(pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """State of the environments of all ranks and of what wrappers have learned; every rank must call it."""
-        collector = None if self._collector is None else self._collector.state_dict()
+        collector = self._ended if self._collector is None else self._collector.state_dict()
         if collector is None:
             return {} if self._shared is None else {"shared": to_tensors(self._shared)}
         return {
@@ -302,6 +309,7 @@ class RolloutDataModule(pl.LightningDataModule):
         """Continue with the next rollout where `state_dict` was taken."""
         self.warm_start(from_tensors(state_dict["shared"]))
         self._restored = state_dict if "ranks" in state_dict else None
+        self._has_loaded = True
 
     def warm_start(self, shared: dict[str, Any]) -> None:
         """Take over what the wrappers of another run have learned, without the state of its environments."""

@@ -260,14 +260,6 @@ class AlgorithmModule(pl.LightningModule):
         """
         self._statistics.record(f"{self.topic}/{name}", value, step_key, count)
 
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Move rollouts; evaluations hold no tensors."""
-        if isinstance(batch, Rollout):
-            return batch if batch.rows.filled.device == device else batch.to(device)
-        if isinstance(batch, Evaluation):
-            return batch
-        return super().transfer_batch_to_device(batch, device, dataloader_idx)
-
     def on_train_epoch_start(self) -> None:
         """Start the clock of the epoch."""
         self._epoch_began = time.perf_counter()

@@ -133,7 +133,7 @@ def test_without_a_threshold_nothing_is_missed(tmp_path: Path) -> None:
 
 
 def test_a_threshold_on_something_unknown_names_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"'eval/kpi/x'.*only eval/return"):
+    with pytest.raises(ValueError, match=r"'eval/kpi/x'.*it has eval/return"):
         fit(tmp_path, [1.0], [StopAtReturn(1.0, monitor="eval/kpi/x")])
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -164,12 +166,12 @@ def test_a_return_that_must_be_reached_decides_on_the_exit_status(threshold: str
 
 def test_no_epochs_means_without_limit() -> None:
     assert fit("--trainer.max_epochs", "0", "--stop_at_return.threshold", "1", "--run_dir", "here") == 0
-    assert config("here")["trainer"]["max_epochs"] == -1
+    assert config("here")["trainer"]["max_epochs"] == 0
 
 
 def test_group_files_and_documented_names_reach_their_places() -> None:
     options = ["--model", "algorithm/a2c", "--data.env", "env/gym_env", "--data.env.name", "Acrobot-v1"]
-    options += ["--data.vectorization", "subprocess", "--model.networks", "model/flatten_concat", "--model.lr", "1e-4"]
+    options += ["--model.networks", "model/flatten_concat", "--model.lr", "1e-4"]
     assert fit(*options, "--data.wrappers", "wrappers/no_wrappers", "--run_dir", "here") == 0
     written = config("here")
     assert written["model"]["class_path"] == "maze_pl.modules.A2C"
@@ -180,8 +182,29 @@ def test_group_files_and_documented_names_reach_their_places() -> None:
     data = written["data"]["init_args"]
     assert data["env"]["init_args"]["name"] == "Acrobot-v1"
     assert data["wrappers"] == []
-    assert data["vectorization"] == "subprocess"
     assert isinstance(maze_pl.load("here"), A2C)
+
+
+@pytest.mark.slow
+def test_environments_in_processes_of_their_own_give_the_same_run() -> None:
+    for vectorization in ("sequential", "subprocess"):
+        assert fit("--data.vectorization", vectorization, "--run_dir", vectorization) == 0
+    first, second = (checkpoint(name)["state_dict"] for name in ("sequential", "subprocess"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.slow
+def test_two_ranks_share_one_run_directory(project: Path) -> None:
+    options = ["--trainer.devices", "2", "--data.n_envs", "1", "--run_dir", "here"]
+    command = [sys.executable, "-m", "maze_pl", "fit", "--config", "ppo_cartpole", *SMALL, *TWO_EPISODES, *options]
+    command += ["--model.batch_size", "50"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=project)
+    assert result.returncode == 0, result.stderr
+    assert [path.name for path in project.iterdir()] == ["here"]
+    assert [row["step"] for row in rows("here")] == ["200"]
+    assert config("here")["trainer"]["strategy"] == "auto"
+    assert result.stdout.count("epoch 1 |") == 1
+    assert main(["validate", "here", "--trainer.devices", "1"]) == 0
 
 
 def test_environments_of_the_user_are_named_by_class_or_by_function(

@@ -24,7 +24,7 @@ def run(folder: Path, algorithm: str, phase: str, names: list[str], n_ranks: int
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(n_ranks), "--master-port", str(port)]
     command = [sys.executable, *(launcher if n_ranks > 1 else []), *worker]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-6000:]
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import distributed
 
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
@@ -57,7 +56,7 @@ def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | 
         ENVIRONMENTS[name],
         wrappers=[ObservationNormalizationWrapper, partial(ReturnNormalizationRewardWrapper, gamma=0.95)],
         n_envs=3,
-        n_rollout_steps=20,
+        n_rollout_steps=17,  # does not line up with episodes
         epoch_length=2,
         evaluators={"eval": RolloutEvaluator(n_episodes=3, deterministic=False)},
         seed=7,
@@ -69,23 +68,9 @@ def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | 
     networks = CustomModelComposer(policy=ProbabilisticPolicyComposer([policy_net] * n_networks), critic=critic)
     options = {"spec": data.spec, "networks": networks, "gamma": 0.95, "lr": 1e-3}
     module = (
-        A2C(**options) if algorithm == "a2c" else PPO(**options, batch_size=20, n_optimization_epochs=2, target_kl=0.01)
+        A2C(**options) if algorithm == "a2c" else PPO(**options, batch_size=17, n_optimization_epochs=2, target_kl=0.01)
     )
-    callbacks = [
-        ModelCheckpoint(
-            dirpath=folder,
-            filename=f"{name}-{point}",
-            every_n_epochs=3,
-            save_top_k=1,
-            save_on_train_epoch_end=point == "epoch",
-            enable_version_counter=False,
-        )
-        for point in ("epoch", "validation")
-        if checkpoint is None
-    ]
-    for callback in callbacks:
-        callback.CHECKPOINT_EQUALS_CHAR = "_"
-    stop = KeepThird(folder, name) if checkpoint is None else None
+    callbacks = [SaveTwice(folder, name)] if checkpoint is None else []
     trainer = pl.Trainer(
         max_epochs=6,
         accelerator="cpu",
@@ -93,8 +78,8 @@ def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | 
         strategy="ddp_find_unused_parameters_true" if distributed.is_torchelastic_launched() else "auto",
         use_distributed_sampler=False,
         logger=False,
-        callbacks=[*callbacks, *([stop] if stop else [])],
-        enable_checkpointing=bool(callbacks),
+        callbacks=callbacks,
+        enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         num_sanity_val_steps=0,
@@ -104,17 +89,21 @@ def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | 
     trainer.save_checkpoint(folder / f"{name}-{how}.ckpt")
 
 
-class KeepThird(pl.Callback):
-    """Keeps copies of the checkpoints of the third epoch before later ones replace them."""
+class SaveTwice(pl.Callback):
+    """Writes checkpoints in the third epoch at the two points at which Lightning's own callback writes them."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.current_epoch == 3 and trainer.is_global_zero:
-            for point in ("epoch", "validation"):
-                source = self.folder / f"{self.name}-{point}.ckpt"
-                source.rename(self.folder / f"{self.name}-kept-{point}.ckpt")
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.save(trainer, "validation")
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.save(trainer, "epoch")
+
+    def save(self, trainer: pl.Trainer, point: str) -> None:
+        if trainer.current_epoch == 2:
+            trainer.save_checkpoint(self.folder / f"{self.name}-kept-{point}.ckpt")
 
 
 def check_ranks(module: pl.LightningModule, trainer: pl.Trainer) -> None:

@@ -14,8 +14,8 @@ from maze_pl.perception import ProbabilisticPolicyComposer
 from tests.learning.sabotage import Sabotage, SabotagedPPO, gamma_for_each_act, rewards_of_predecessor
 from tests.learning.training import Critic, networks, policy_net, train
 from tests.structured import agreement, hierarchy, team
+from tests.structured.catalogue import SIMULATIONS, every_environment, random_rollout, right_credits
 from tests.structured.planning import Plan
-from tests.structured.test_environments import SIMULATIONS, credits, every_environment, rollout_of
 
 # Lightning warns about itself with torch 2.13, and about a hook that the module overrides on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:.*overridden `transfer_batch_to_device`")
@@ -72,7 +72,7 @@ def test_agents_with_networks_of_their_own_come_within_5_percent_of_the_optimum(
 def test_with_gamma_for_each_sub_step_ppo_finds_the_optimum_of_the_wrong_objective(
     module: ModuleType, critic: Critic
 ) -> None:
-    credit = credits(module)[0 if critic == "shared" else -1]
+    credit = right_credits(module)[0 if critic == "shared" else -1]
     wrong = Plan(SIMULATIONS[module], module.N_STEPS, module.GAMMA, credit, discount="acts").episode_return()
     reached = sabotaged_return(module, critic, gamma_for_each_act)
     assert reached < 0.5 * module.OPTIMUM
@@ -89,14 +89,14 @@ def test_with_the_rewards_of_another_agent_ppo_stays_far_from_the_optimum() -> N
 
 def test_gamma_for_each_act_lets_every_act_take_time() -> None:
     for module in (agreement, team, hierarchy):
-        rollout = rollout_of(module, 2, 30)
+        rollout = random_rollout(module, 2, 30)
         n_acts = sum(int(segment.active.sum()) for segment in rollout.segments.values())
         assert gamma_for_each_act(rollout).env_steps == n_acts > rollout.env_steps == 60
         assert torch.equal(gamma_for_each_act(rollout).rows.env_steps > 0, rollout.rows.filled)
 
 
 def test_rewards_of_predecessor_moves_rewards_by_one_agent() -> None:
-    rollout = rollout_of(team, 2, 30)
+    rollout = random_rollout(team, 2, 30)
     before = rollout.segments["member"].actor_reward
     after = rewards_of_predecessor(rollout).segments["member"].actor_reward
     assert before is not None and after is not None

@@ -57,6 +57,7 @@ def train(module: AlgorithmModule, env: Callable[[], Any], *, seed: int, n_rollo
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        num_sanity_val_steps=0,
     )
     torch.set_num_threads(1)
     trainer.fit(module, data)

@@ -399,3 +399,26 @@ def test_global_generators_continue_after_resuming(kit: SimpleNamespace, tmp_pat
     kit.fit(Drawing(actor_critic=kit.make_actor_critic()), epochs=2, length=1, ckpt_path=tmp_path / "x.ckpt")
     assert drawn[1] == expected
     assert sys.modules["random"] is random
+
+
+def test_checkpoint_after_an_exception_does_not_wait_for_other_ranks(
+    kit: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody_answers(value: Any) -> list[Any]:
+        raise AssertionError("the other ranks may not be there any more")
+
+    class Failing(GradientAscent):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            super().training_step(rollout, batch_idx)
+            raise RuntimeError("broken")
+
+    class SaveOnException(Callback):
+        def on_exception(self, trainer: Trainer, *args: Any) -> None:
+            trainer.save_checkpoint(tmp_path / "last.ckpt")
+
+    monkeypatch.setattr("maze_pl.modules.algorithm.gather_objects", nobody_answers)
+    with pytest.raises(RuntimeError, match="broken"):
+        kit.fit(Failing(actor_critic=kit.make_actor_critic()), callbacks=[SaveOnException()])
+    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]
+    assert state["env_steps"] == 40
+    assert len(state["ranks"]) == 1

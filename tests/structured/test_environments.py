@@ -10,32 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from maze_pl.collect.collector import Collector
-from maze_pl.core.policy import RandomPolicy
-from maze_pl.core.rollout import Rollout
-from maze_pl.core.spec import Spec
 from maze_pl.envs import StructuredEnv
-from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
 from tests.structured import agreement, hierarchy, team
-from tests.structured.planning import Plan, to_next, to_own, to_team
-from tests.structured.tabular import Observe, TabularCoreEnv
-
-SIMULATIONS: dict[ModuleType, type[TabularCoreEnv]] = {
-    agreement: agreement.AgreementCoreEnv,
-    team: team.TeamCoreEnv,
-    hierarchy: hierarchy.HierarchyCoreEnv,
-}
-every_environment = pytest.mark.parametrize("module", SIMULATIONS, ids=lambda module: module.__name__.split(".")[-1])
+from tests.structured.catalogue import SIMULATIONS, every_environment, random_rollout, right_credits
+from tests.structured.planning import Plan, to_next
+from tests.structured.tabular import Observe
 
 
 def plan(module: ModuleType, **objective: Any) -> Plan:
     return Plan(SIMULATIONS[module], module.N_STEPS, **objective)
-
-
-def credits(module: ModuleType) -> list[Any]:
-    """The right ways to give credit: to the team (shared critic), and to each agent (step critics)."""
-    return [to_team, to_own] if SIMULATIONS[module].attributed else [to_team]
 
 
 def acts_of(env: StructuredEnv, choose: Any, seed: int = 3) -> list[dict[str, Any]]:
@@ -73,7 +57,7 @@ def test_no_policy_does_better_than_the_stated_optimum(module: ModuleType) -> No
 
 @every_environment
 def test_the_discounted_objective_leads_to_the_optimum_whatever_ties_do(module: ModuleType) -> None:
-    for credit in credits(module):
+    for credit in right_credits(module):
         discounted = plan(module, gamma=module.GAMMA, credit=credit, pessimist=True)
         assert discounted.episode_return() == pytest.approx(module.OPTIMUM)
 
@@ -81,7 +65,7 @@ def test_the_discounted_objective_leads_to_the_optimum_whatever_ties_do(module: 
 @every_environment
 def test_the_optimum_needs_nothing_that_agents_do_not_see(module: ModuleType) -> None:
     conversions: dict[Any, Observe] = module.make_env().env.observation_conversion_dict
-    for credit in credits(module):
+    for credit in right_credits(module):
         discounted = plan(module, gamma=module.GAMMA, credit=credit)
         discounted.episode_return()
         in_common: dict[Any, set[int]] = defaultdict(lambda: set(range(SIMULATIONS[module].n_actions)))
@@ -95,7 +79,7 @@ def test_the_optimum_needs_nothing_that_agents_do_not_see(module: ModuleType) ->
 
 @every_environment
 def test_with_gamma_for_each_act_the_best_policy_is_far_from_the_optimum(module: ModuleType) -> None:
-    for credit in credits(module):
+    for credit in right_credits(module):
         sabotaged = plan(module, gamma=module.GAMMA, credit=credit, discount="acts")
         assert sabotaged.episode_return() < 0.5 * module.OPTIMUM
 
@@ -227,18 +211,9 @@ def test_hierarchy_pays_for_the_share_of_right_acts(goal: int) -> None:
 # ------------------------------------------------------------------------------------------------------- rollouts
 
 
-def rollout_of(module: ModuleType, n_envs: int, n_steps: int) -> Rollout:
-    spec = Spec.of(module.make_env())
-    vector = SequentialVectorEnv([module.make_env] * n_envs, seed=1)
-    policy = RandomPolicy({key: step.action_space for key, step in spec.steps.items()})
-    rollout = Collector(vector, n_steps, torch.Generator().manual_seed(0)).collect(policy)
-    vector.close()
-    return rollout
-
-
 @every_environment
 def test_rollouts_end_within_episodes_and_delayed_rewards(module: ModuleType) -> None:
-    rollout = rollout_of(module, 4, 50)
+    rollout = random_rollout(module, 4, 50)
     assert rollout.env_steps == 4 * 50
     assert int(rollout.rows.truncated.sum()) == 4 * (50 // module.N_STEPS)
     last = rollout.rows.filled.sum(0) - 1
@@ -247,8 +222,8 @@ def test_rollouts_end_within_episodes_and_delayed_rewards(module: ModuleType) ->
 
 
 def test_an_environment_step_of_the_hierarchy_may_have_two_rows() -> None:
-    rows = rollout_of(hierarchy, 4, 50).rows
+    rows = random_rollout(hierarchy, 4, 50).rows
     assert len(rows.env_steps) > 50
     assert set(rows.env_steps[rows.filled].tolist()) == {0, 1}
-    worked = rollout_of(hierarchy, 4, 50).segments["worker"].active
+    worked = random_rollout(hierarchy, 4, 50).segments["worker"].active
     assert torch.equal(worked, rows.filled)

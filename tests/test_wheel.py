@@ -1,0 +1,37 @@
+"""What `pip install` gives: the wheel, used from elsewhere than the checkout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_the_wheel_brings_configurations_command_types_and_licence(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
+    subprocess.run([*build, str(CHECKOUT)], check=True)
+    (wheel,) = tmp_path.glob("maze_pl-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "installed")
+        entry_points = archive.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+    assert "maze-pl = maze_pl.__main__:main" in entry_points
+    assert {"maze_pl/py.typed", "maze_pl/configs/ppo_cartpole.yaml", "maze_pl/configs/algorithm/ppo.yaml"} <= set(names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not [name for name in names if name.startswith("tests/")]
+    code = "from maze_pl.configuration import find; print(find('ppo_cartpole'))"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == str(tmp_path / "installed" / "maze_pl" / "configs" / "ppo_cartpole.yaml")
