@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities import rank_zero_warn
+from pytorch_lightning.core.optimizer import LightningOptimizer
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -19,14 +20,22 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
+from maze_pl.modules.capture import GradientRecorder
+from maze_pl.modules.on_policy import Minibatch, flatten_minibatch
 from maze_pl.modules.optimizer import FlatAdam, gradient_norm, set_flat_gradient
-from maze_pl.modules.options import check_at_least, check_positive, is_plain
+from maze_pl.modules.options import check_at_least, check_positive, is_plain, is_scalar
 from maze_pl.modules.random_state import global_random_state, restore_global_random_state, seed_global_generators
 from maze_pl.modules.ranks import gather_objects, leave_at_exit, mean_over_ranks, sum_over_ranks, world_size
 from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
 
 CHECKPOINT_KEY = "maze_pl"
 CHECKPOINT_FORMAT = 1
+
+Recorded = tuple[str, Tensor | float, StepKey | None, float]
+"""Name, value, step key and count of a statistic."""
+
+Described = list[tuple[str, StepKey | None]]
+"""Names and step keys of statistics."""
 
 
 class ModelComposer(Protocol):
@@ -58,6 +67,8 @@ class AlgorithmModule(pl.LightningModule):
         lr_schedule: `linear` lowers the learning rate to 0 over all batches of the run.
         critic_burn_in_epochs: For so many epochs only the critic learns. Parameters that it shares with the policy are
             left alone too.
+        capture: `auto` records the operations of an update once and replays them, where that is possible and gives the
+            same numbers; `off` computes every update step by step.
 
     Attributes:
         generator: This rank's source of randomness, restored with checkpoints.
@@ -76,8 +87,12 @@ class AlgorithmModule(pl.LightningModule):
         max_grad_norm: float = 0.0,
         lr_schedule: Literal["constant", "linear"] = "constant",
         critic_burn_in_epochs: int = 0,
+        capture: Literal["auto", "off"] = "auto",
     ) -> None:
         super().__init__()
+        if capture not in ("auto", "off"):
+            raise ValueError(f"capture={capture!r} must be 'auto' or 'off'")
+        self.capture = capture
         if (networks is None) == (actor_critic is None):
             raise ValueError("give either networks, which are built from the specification, or a ready actor_critic")
         if lr_schedule not in ("constant", "linear"):
@@ -91,6 +106,12 @@ class AlgorithmModule(pl.LightningModule):
         self.env_steps = 0
         self.epoch_statistics: dict[str, dict[str, Value]] = {}
         self._statistics = RunStatistics()
+        self._records: list[Recorded] | None = None  # what is recorded while a loss is computed
+        self._recorder = GradientRecorder(self)
+        self._described: dict[Any, tuple[Described, list[float]]] = {}  # what a recorded loss records
+        self._last_records: tuple[Described, Sequence[Tensor | float] | Tensor] = [], []
+        self._capture_key: Any = None
+        self._check_capture = False
         self._unfinished_batches = 0
         self._current_lr = lr
         self._restored: dict[str, Any] | None = None
@@ -196,13 +217,9 @@ class AlgorithmModule(pl.LightningModule):
             optimizer: Which one of `configure_optimizers`.
             record_norms: Also record the norms of the gradients of policies and critics.
         """
-        chosen = self.optimizers()
-        wrapped = chosen[optimizer] if isinstance(chosen, list) else chosen
-        raw = wrapped.optimizer
+        raw = self._chosen_optimizer(optimizer).optimizer
         if isinstance(raw, FlatAdam):
-            for group in raw.param_groups:
-                frozen = group.get("name") == "policy" and self.in_critic_burn_in
-                group["lr"] = 0.0 if frozen else self._current_lr
+            self._set_learning_rates(raw)
             parameters = raw.active_parameters()
         else:
             parameters = [parameter for group in raw.param_groups for parameter in group["params"]]
@@ -211,13 +228,99 @@ class AlgorithmModule(pl.LightningModule):
         else:
             gradients = [None] * len(parameters)
         flat = raw.set_gradient(gradients) if isinstance(raw, FlatAdam) else set_flat_gradient(parameters, gradients)
+        self._follow(flat, optimizer=optimizer, record_norms=record_norms)
+
+    def _chosen_optimizer(self, optimizer: int) -> LightningOptimizer:
+        chosen = self.optimizers()
+        return chosen[optimizer] if isinstance(chosen, list) else chosen
+
+    def _set_learning_rates(self, optimizer: FlatAdam) -> None:
+        for group in optimizer.param_groups:
+            frozen = group.get("name") == "policy" and self.in_critic_burn_in
+            group["lr"] = 0.0 if frozen else self._current_lr
+
+    def _follow(self, flat: Tensor, *, optimizer: int = 0, record_norms: bool = False) -> None:
+        """Average the gradient over ranks, limit its norm, and step."""
         mean_over_ranks(flat)
         if record_norms:
             self._record_gradient_norms()
         if self.max_grad_norm > 0.0:
             norm = torch.linalg.vector_norm(flat)
             flat.mul_((self.max_grad_norm / (norm + 1e-6)).clamp_(max=1.0))
-        wrapped.step()
+        self._chosen_optimizer(optimizer).step()
+
+    def loss(self, minibatch: Minibatch) -> Tensor:
+        """Loss of a set of acts, for algorithms that call `descend`; they override this.
+
+        It may call `record`. Beside the minibatch it may depend on plain public attributes of this module, but not on
+        anything else that changes while training.
+        """
+        raise TypeError(f"{type(self).__name__} calls descend, but defines no loss")
+
+    def descend(self, minibatch: Minibatch, *, even: bool = True, record_norms: bool = False) -> None:
+        """One step down the gradient of `loss`, replayed from a record where that is possible; see `optimize`.
+
+        Args:
+            minibatch: What the loss is computed from.
+            even: Whether all minibatches have the same shapes, so that recording pays.
+            record_norms: Also record the norms of the gradients of policies and critics.
+        """
+        flat = self._replay(minibatch) if even and self.capture == "auto" else None
+        if flat is not None:
+            self._follow(flat, record_norms=record_norms)
+            return
+        loss, records = self._recorded_loss(minibatch)
+        self._last_records = [(name, step_key) for name, _, step_key, _ in records], [value for _, value, *_ in records]
+        for name, value, step_key, count in records:
+            self.record(name, value, step_key, count=count)
+        self.optimize(loss, record_norms=record_norms)
+
+    def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
+        """By step key, what the loss recorded under a name when `descend` was last called."""
+        described, values = self._last_records
+        return {
+            step_key: torch.as_tensor(values[index])
+            for index, (recorded, step_key) in enumerate(described)
+            if recorded == name and step_key is not None
+        }
+
+    def _recorded_loss(self, minibatch: Minibatch) -> tuple[Tensor, list[Recorded]]:
+        """The loss, and what it recorded instead of adding it to the statistics."""
+        records = self._records = []
+        try:
+            return self.loss(minibatch), records
+        finally:
+            self._records = None
+
+    def _replay(self, minibatch: Minibatch) -> Tensor | None:
+        """The gradient of a minibatch from a record of the operations that it takes, None if there can be none."""
+        recorder = self._recorder
+        raw = self._chosen_optimizer(0).optimizer
+        if recorder.refused is not None or not isinstance(raw, FlatAdam) or self.device.type != "cpu":
+            return None
+        tensors, rebuild, structure = flatten_minibatch(minibatch)
+        if self._capture_key is None:
+            plain = {name: value for name, value in vars(self).items() if name[0] != "_" and is_scalar(value)}
+            plain.pop("env_steps")
+            self._capture_key = (tuple(plain.items()), self.in_critic_burn_in, self.networks.training)
+        self._set_learning_rates(raw)
+        key = (structure, self._capture_key)
+
+        def loss(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+            total, records = self._recorded_loss(rebuild(inputs))
+            self._described[key] = [(name, key) for name, _, key, _ in records], [count for *_, count in records]
+            return total, [torch.as_tensor(value) for _, value, *_ in records]
+
+        check, self._check_capture = self._check_capture, False
+        replayed = recorder(key, loss, raw.active_parameters(), tensors, check)
+        if replayed is None:
+            rank_zero_info(f"updates are computed by autograd, step by step: {recorder.refused}")
+            return None
+        gradient, values = replayed
+        described, counts = self._described[key]
+        self._statistics.record_all(self.topic, described, values, counts)
+        self._last_records = described, values
+        return raw.write_gradient(gradient)
 
     def _record_gradient_norms(self) -> None:
         critic, step_keys = self.critic, self.spec.step_keys
@@ -258,17 +361,22 @@ class AlgorithmModule(pl.LightningModule):
             step_key: The step key that it belongs to.
             count: How many numbers were summed; need not be whole.
         """
-        self._statistics.record(f"{self.topic}/{name}", value, step_key, count)
+        if self._records is None:
+            self._statistics.record(f"{self.topic}/{name}", value, step_key, count)
+        else:
+            self._records.append((name, value, step_key, count))
 
     def on_train_epoch_start(self) -> None:
         """Start the clock of the epoch."""
         self._epoch_began = time.perf_counter()
+        self._check_capture = True
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Count environment steps and episodes, and set the learning rate."""
         self._batch_began = time.perf_counter()
         self._unfinished_batches += 1
         self._current_lr = self._learning_rate()
+        self._capture_key = None
         self.record("learning_rate", self._current_lr)
         if isinstance(batch, Rollout):
             self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))

@@ -7,6 +7,7 @@ follows from configuration alone and all ranks step equally often.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -89,6 +90,35 @@ class Acts:
 
 Minibatch = dict[StepKey, Acts]
 """The acts of a set of rows, without step keys that did not act in them on this rank."""
+
+
+def flatten_minibatch(
+    minibatch: Minibatch,
+) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], Minibatch], tuple[object, ...]]:
+    """A minibatch as a list of tensors.
+
+    Returns:
+        The tensors, what puts such tensors together to a minibatch again, and all that is not a tensor.
+    """
+    tensors: list[Tensor] = []
+    structure = []
+    for step_key, acts in minibatch.items():
+        tensors += [*acts.observation.values(), *acts.action.values(), *acts.vectors()]
+        names = tuple(acts.observation), tuple(acts.action)
+        structure.append((step_key, *names, round(acts.share, 9), round(acts.value_share, 9)))
+
+    def rebuild(values: Sequence[Tensor]) -> Minibatch:
+        rest = iter(values)
+        rebuilt = {}
+        for step_key, observations, actions, share, value_share in structure:
+            observation = {name: next(rest) for name in observations}
+            action = {name: next(rest) for name in actions}
+            vectors = [next(rest) for _ in range(7)]
+            rebuilt[step_key] = Acts(observation, action, *vectors)
+            rebuilt[step_key].share, rebuilt[step_key].value_share = share, value_share
+        return rebuilt
+
+    return tensors, rebuild, tuple(structure)
 
 
 @dataclass

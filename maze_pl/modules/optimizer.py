@@ -88,6 +88,26 @@ class FlatAdam(Adam):
             start = stop
         return self._gradient
 
+    @torch.no_grad()
+    def write_gradient(self, flat: Tensor) -> Tensor:
+        """Write the gradient from one tensor.
+
+        Args:
+            flat: The gradients of all `active_parameters`, one after the other.
+
+        Returns:
+            As `set_gradient`.
+        """
+        self._repair()
+        start = 0
+        for group, (low, high) in zip(self.param_groups, self._bounds, strict=True):
+            if group["lr"] == 0.0:
+                self._gradient[low:high].zero_()
+                continue
+            self._gradient[low:high].copy_(flat[start : start + high - low])
+            start += high - low
+        return self._gradient
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Set all gradients to zero; they are never set to None."""
         self._repair()

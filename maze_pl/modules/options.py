@@ -61,3 +61,8 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(is_plain(item) for item in value)
     return value is None or type(value) in (bool, int, float, str)
+
+
+def is_scalar(value: object) -> bool:
+    """Whether something is a number, a text or None."""
+    return value is None or isinstance(value, bool | int | float | str)

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import Rollout
 from maze_pl.functional import approx_kl, ppo_clip_loss, value_loss
 from maze_pl.modules.algorithm import AlgorithmModule
@@ -72,7 +71,6 @@ class PPO(AlgorithmModule):
         self.batch_size, self.n_optimization_epochs = batch_size, n_optimization_epochs
         self.clip_range, self.value_clip_range, self.target_kl = clip_range, value_clip_range, target_kl
         self.normalize_advantage = normalize_advantage
-        self._divergences: dict[StepKey, Tensor] = {}
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
@@ -88,11 +86,14 @@ class PPO(AlgorithmModule):
         for step_key, (n_open, n_acts) in batch.open_share.items():
             self.record("open_acts", n_open, step_key, count=n_acts)
         for epoch in range(self.n_optimization_epochs):
-            self._divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
+            divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
             for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
-                self.optimize(self.loss(minibatch), record_norms=epoch == index == 0)
+                self.descend(minibatch, even=batch.row is None, record_norms=epoch == index == 0)
+                if self.target_kl is not None:
+                    for step_key, divergence in self.last_recorded("policy_kl").items():
+                        divergences[step_key] += divergence
             if self.target_kl is not None:
-                mean = mean_over_ranks(torch.stack(list(self._divergences.values())) / n_minibatches)
+                mean = mean_over_ranks(torch.stack(list(divergences.values())) / n_minibatches)
                 if float(mean.max()) > self.target_kl:
                     break
 
@@ -118,7 +119,6 @@ class PPO(AlgorithmModule):
                 self.record("policy_entropy", entropy, step_key, count=acts.share)
                 if self.target_kl is not None:
                     divergence = acts.weight @ approx_kl(log_prob.detach(), acts.old_log_prob)
-                    self._divergences[step_key] += divergence
                     self.record("policy_kl", divergence, step_key, count=acts.share)
             if acts.value_share:
                 value = critic.value(step_key, acts.observation, acts.agent_id)

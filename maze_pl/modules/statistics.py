@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,7 @@ class RunStatistics:
 
     def __init__(self) -> None:
         self._recorded: dict[str, _Recorded] = {}
+        self._stacked: list[tuple[str, Sequence[tuple[str, StepKey | None]], Tensor, Sequence[float]]] = []
         self._pending: dict[str, list[EpisodeSummary]] = {}
         self._epochs: dict[str, EpochStatistics] = {}
 
@@ -75,12 +76,35 @@ class RunStatistics:
             recorded.numbers.append(float(value))
         recorded.counts.append(count)
 
+    def record_all(
+        self, topic: str, described: Sequence[tuple[str, StepKey | None]], values: Tensor, counts: Sequence[float]
+    ) -> None:
+        """Add several numbers at once; the tensor is not looked at before the epoch ends.
+
+        Args:
+            topic: Their topic.
+            described: Name and step key of each.
+            values: [number of them] sums over `counts` things.
+            counts: How many things each of them is the sum of.
+        """
+        self._stacked.append((topic, described, values, counts))
+
+    def _settle(self) -> None:
+        """Take apart what was recorded at once."""
+        stacked, self._stacked = self._stacked, []
+        for topic, described, values, counts in stacked:
+            for (name, step_key), value, count in zip(described, values.double().tolist(), counts, strict=True):
+                self.record(f"{topic}/{name}", value, step_key, count)
+        for entry in self._recorded.values():
+            entry.settle()
+
     def add_episodes(self, source: str, summaries: list[EpisodeSummary]) -> None:
         """Add episodes that ended on this rank; `source` is "train" or an evaluator's name."""
         self._pending.setdefault(source, []).extend(summaries)
 
     def finish_training(self) -> EpochTable:
         """Statistics of all that was recorded and of the training episodes since the last call; a collective call."""
+        self._settle()
         recorded = {name: self._sums(entry) for name, entry in self._recorded.items()}
         self._recorded = {}
         gathered = gather_objects((recorded, self._pending.pop("train", [])))
@@ -117,8 +141,7 @@ class RunStatistics:
 
     def rank_state_dict(self) -> dict[str, Any]:
         """What this rank has not handed in yet."""
-        for entry in self._recorded.values():
-            entry.settle()
+        self._settle()
         return {
             "recorded": {name: [list(entry.numbers), list(entry.counts)] for name, entry in self._recorded.items()},
             "pending": {name: [summary_to_dict(s) for s in summaries] for name, summaries in self._pending.items()},
@@ -134,7 +157,6 @@ class RunStatistics:
 
     @staticmethod
     def _sums(entry: _Recorded) -> tuple[float, float]:
-        entry.settle()
         return math.fsum(entry.numbers), math.fsum(entry.counts)
 
     def _table(self, source: str, summaries: list[EpisodeSummary]) -> EpochTable:
