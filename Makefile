@@ -4,11 +4,13 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
+BENCH := .venv-bench/bin
+BENCH_STAMP := .venv-bench/.installed
 RUN_DIR ?= outputs/ppo_cartpole/$(shell date +%Y-%m-%d_%H-%M-%S)
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test slow check fix clean
+.PHONY: help setup train test slow check bench fix clean
 
 help:  ## Say what can be made.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -34,9 +36,17 @@ check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict maze_pl
 
+bench: $(BENCH_STAMP)  ## Measure our speed against stable-baselines3's, run by run in turn (5 minutes).
+	$(BENCH)/python benchmarks/run.py
+
+$(BENCH_STAMP): pyproject.toml constraints.txt
+	test -x $(BENCH)/python || $(PYTHON) -m venv .venv-bench
+	$(BENCH)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . stable-baselines3
+	touch $(BENCH_STAMP)
+
 fix: $(STAMP)  ## Repair what ruff can repair.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## Remove what was built, the virtual environment included.
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench build dist .mypy_cache .pytest_cache .ruff_cache
