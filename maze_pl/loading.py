@@ -37,7 +37,7 @@ def load(path: str | Path) -> AlgorithmModule:
 
     Example:
         >>> agent = maze_pl.load("outputs/ppo_cartpole/2026-11-20_12-00-00")  # doctest: +SKIP
-        >>> step = agent.act(PolicyBatch(0, {"observation": observation}, agent_id))  # doctest: +SKIP
+        >>> action = agent.act(observation)  # doctest: +SKIP
 
     Args:
         path: A run directory (its best checkpoint is taken, or the last one where none was the best), or a checkpoint.

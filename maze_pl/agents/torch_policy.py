@@ -14,6 +14,7 @@ from maze_pl.agents.network_io import NetworkInput, networks_by_step
 from maze_pl.agents.policy_output import PolicyOutput
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.spaces import environment_action
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.dict import DictProbabilityDistribution
 from maze_pl.distributions.distribution_mapper import (
@@ -112,6 +113,42 @@ class TorchPolicy(nn.Module):
             action = distribution.deterministic_sample() if deterministic else distribution.sample(generator)
             log_prob = distribution.log_prob(action).cpu().numpy() if with_log_prob else None
             return PolicyStep({head: value.cpu().numpy() for head, value in action.items()}, log_prob)
+
+    def act_on(
+        self,
+        observation: Mapping[str, Any],
+        step_key: StepKey | None = None,
+        agent_id: int = 0,
+        *,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> dict[str, Any]:
+        """Action for one observation, as an environment's `step` takes it.
+
+        Args:
+            observation: Name -> array without batch dimension, as the wrapped environment gives it.
+            step_key: Sub-step of the actor; may be left out where there is only one.
+            agent_id: Which agent acts.
+            deterministic: Take the most likely action instead of sampling.
+            temperature: Above 1 flattens the distributions, below 1 sharpens them.
+            generator: Source of randomness.
+
+        Raises:
+            ValueError: There are several sub-steps and none was named, or an observation is missing.
+        """
+        if step_key is None and len(self._steps) > 1:
+            raise ValueError(f"several sub-steps may act: name one of {list(self._steps)} as step_key")
+        key = next(iter(self._steps)) if step_key is None else step_key
+        self._step(key)
+        step = self.spec.steps[key]
+        wanted = step.observation_space.spaces
+        if missing := set(wanted) - set(observation):
+            raise ValueError(f"sub-step {key!r} also observes {sorted(missing)}; given were {sorted(observation)}")
+        batch = {name: np.asarray(observation[name], space.dtype)[None] for name, space in wanted.items()}
+        policy_batch = PolicyBatch(key, batch, np.array([agent_id]))
+        acted = self.act(policy_batch, deterministic=deterministic, temperature=temperature, generator=generator)
+        return {head: environment_action(step.action_space[head], value[0]) for head, value in acted.action.items()}
 
     def action_logits(
         self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None

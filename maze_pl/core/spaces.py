@@ -93,6 +93,18 @@ def dict_space(space: spaces.Space[Any], what: str) -> spaces.Dict:
     return space
 
 
+def environment_action(space: spaces.Space[Any], value: Any) -> Any:
+    """One action as environments expect it: integers as Python's own, boxes within their bounds.
+
+    Args:
+        space: The head's space.
+        value: [*space.shape] what a policy chose.
+    """
+    if isinstance(space, spaces.Discrete):
+        return int(value)
+    return np.clip(value, space.low, space.high) if isinstance(space, spaces.Box) else np.asarray(value)
+
+
 def mask_length(space: spaces.Space[Any], head: str) -> int:
     """Number of entries that a mask for this action head has.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import pytorch_lightning as pl
@@ -20,8 +20,8 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.modules.capture import GradientRecorder
-from maze_pl.modules.on_policy import Minibatch, flatten_minibatch
+from maze_pl.modules.capture import Described, Recorded, ReplayedLoss
+from maze_pl.modules.on_policy import Minibatch
 from maze_pl.modules.optimizer import FlatAdam, gradient_norm, set_flat_gradient
 from maze_pl.modules.options import check_at_least, check_positive, is_plain, is_scalar
 from maze_pl.modules.random_state import global_random_state, restore_global_random_state, seed_global_generators
@@ -30,12 +30,6 @@ from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
 
 CHECKPOINT_KEY = "maze_pl"
 CHECKPOINT_FORMAT = 1
-
-Recorded = tuple[str, Tensor | float, StepKey | None, float]
-"""Name, value, step key and count of a statistic."""
-
-Described = list[tuple[str, StepKey | None]]
-"""Names and step keys of statistics."""
 
 
 class ModelComposer(Protocol):
@@ -107,8 +101,7 @@ class AlgorithmModule(pl.LightningModule):
         self.epoch_statistics: dict[str, dict[str, Value]] = {}
         self._statistics = RunStatistics()
         self._records: list[Recorded] | None = None  # what is recorded while a loss is computed
-        self._recorder = GradientRecorder(self)
-        self._described: dict[Any, tuple[Described, list[float]]] = {}  # what a recorded loss records
+        self._replayed_loss = ReplayedLoss(self, self._recorded_loss)
         self._last_records: tuple[Described, Sequence[Tensor | float] | Tensor] = [], []
         self._capture_key: Any = None
         self._check_capture = False
@@ -151,6 +144,10 @@ class AlgorithmModule(pl.LightningModule):
     def spec(self) -> Spec:
         """What the agent sees and does."""
         return self.policy.spec
+
+    def act(self, observation: Mapping[str, Any], step_key: StepKey | None = None, **options: Any) -> dict[str, Any]:
+        """Action for one observation, as an environment's `step` takes it; see `TorchPolicy.act_on`."""
+        return self.policy.act_on(observation, step_key, **options)
 
     def configure_model(self) -> None:
         """Build the networks from the data module's specification, unless they exist."""
@@ -294,33 +291,22 @@ class AlgorithmModule(pl.LightningModule):
 
     def _replay(self, minibatch: Minibatch) -> Tensor | None:
         """The gradient of a minibatch from a record of the operations that it takes, None if there can be none."""
-        recorder = self._recorder
-        raw = self._chosen_optimizer(0).optimizer
-        if recorder.refused is not None or not isinstance(raw, FlatAdam) or self.device.type != "cpu":
+        replay, raw = self._replayed_loss, self._chosen_optimizer(0).optimizer
+        if replay.refused is not None or not isinstance(raw, FlatAdam) or self.device.type != "cpu":
             return None
-        tensors, rebuild, structure = flatten_minibatch(minibatch)
         if self._capture_key is None:
             plain = {name: value for name, value in vars(self).items() if name[0] != "_" and is_scalar(value)}
             plain.pop("env_steps")
             self._capture_key = (tuple(plain.items()), self.in_critic_burn_in, self.networks.training)
         self._set_learning_rates(raw)
-        key = (structure, self._capture_key)
-
-        def loss(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-            total, records = self._recorded_loss(rebuild(inputs))
-            self._described[key] = [(name, key) for name, _, key, _ in records], [count for *_, count in records]
-            return total, [torch.as_tensor(value) for _, value, *_ in records]
-
         check, self._check_capture = self._check_capture, False
-        replayed = recorder(key, loss, raw.active_parameters(), tensors, check)
+        replayed = replay(minibatch, raw.active_parameters(), self._capture_key, check)
         if replayed is None:
-            rank_zero_info(f"updates are computed by autograd, step by step: {recorder.refused}")
+            rank_zero_info(f"updates are computed by autograd, step by step: {replay.refused}")
             return None
-        gradient, values = replayed
-        described, counts = self._described[key]
-        self._statistics.record_all(self.topic, described, values, counts)
-        self._last_records = described, values
-        return raw.write_gradient(gradient)
+        self._statistics.record_all(self.topic, replayed.described, replayed.values, replayed.counts)
+        self._last_records = replayed.described, replayed.values
+        return raw.write_gradient(replayed.gradient)
 
     def _record_gradient_norms(self) -> None:
         critic, step_keys = self.critic, self.spec.step_keys

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,11 +20,20 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from maze_pl.core.actor_id import StepKey
+from maze_pl.modules.on_policy import Minibatch, flatten_minibatch
+
 MAX_RECORDS = 4
 _WARM_UP_RUNS = 3  # TorchScript optimises what it has run twice
 _aten = torch.ops.aten
 
 Function = Callable[..., tuple[Tensor, ...]]
+
+Recorded = tuple[str, Tensor | float, StepKey | None, float]
+"""Name, value, step key and count of a statistic."""
+
+Described = list[tuple[str, StepKey | None]]
+"""Names and step keys of statistics."""
 
 
 class GradientRecorder:
@@ -129,6 +139,69 @@ class GradientRecorder:
             torch.allclose(found, wanted.detach(), rtol=1e-3, atol=1e-5, equal_nan=True)
             for found, wanted in zip(replayed, expected, strict=True)
         )
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What replaying a loss gave.
+
+    Attributes:
+        gradient: The flat gradient.
+        described: What the loss recorded.
+        values: [number of them]
+        counts: How many things each of them is the sum of.
+    """
+
+    gradient: Tensor
+    described: Described
+    values: Tensor
+    counts: list[float]
+
+
+class ReplayedLoss:
+    """Replays the gradient of an algorithm's loss together with the statistics that the loss records.
+
+    Args:
+        module: The algorithm.
+        compute: Gives the loss of a minibatch and what it records.
+    """
+
+    def __init__(self, module: nn.Module, compute: Callable[[Minibatch], tuple[Tensor, Sequence[Recorded]]]) -> None:
+        self._recorder = GradientRecorder(module)
+        self._compute = compute
+        self._described: dict[Any, tuple[Described, list[float]]] = {}
+
+    @property
+    def refused(self) -> str | None:
+        """Why nothing is replayed any more, None if it is."""
+        return self._recorder.refused
+
+    def __call__(
+        self, minibatch: Minibatch, parameters: Sequence[Tensor], settings: Any, check: bool
+    ) -> Replayed | None:
+        """The gradient and statistics of a minibatch, None if they cannot be replayed.
+
+        Args:
+            minibatch: What the loss is computed from.
+            parameters: What to differentiate by.
+            settings: All else that the loss depends on.
+            check: Whether to compare with autograd.
+        """
+        tensors, rebuild, structure = flatten_minibatch(minibatch)
+        key = (structure, settings)
+
+        def loss(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+            total, records = self._compute(rebuild(inputs))
+            described = [(name, step_key) for name, _, step_key, _ in records]
+            self._described[key] = described, [count for *_, count in records]
+            return total, [torch.as_tensor(value) for _, value, *_ in records]
+
+        result = self._recorder(key, loss, parameters, tensors, check)
+        if result is None:
+            return None
+        gradient, values = result
+        described, counts = self._described[key]
+        return Replayed(gradient, described, values, counts)
 
 
 class _Owner(nn.Module):

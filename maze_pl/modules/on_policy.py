@@ -231,7 +231,7 @@ def learning_batch(
             else torch.zeros_like(part.agent_id, dtype=torch.float32)
             for key, part in chosen.items()
         }
-        give_credit = shared_credit if shared else step_credit
+        give_credit = shared_credit if shared or rollout.flat else step_credit  # the same where one actor acts per row
         credit = give_credit(rollout, values, final_values, gamma, gae_lambda)
         acts = {key: _acts(part, values[key], log_probs[key], credit[key]) for key, part in chosen.items()}
         if normalize_advantage:

@@ -292,3 +292,24 @@ def test_weights_travel_by_state_dict():
         other.act(batch, deterministic=True).action["steer"], policy.act(batch, deterministic=True).action["steer"]
     )
     assert len(policy.state_dict()) == len(list(policy.parameters()))
+
+
+def test_acting_on_one_observation_gives_what_an_environment_takes() -> None:
+    spec = Spec(
+        {
+            0: StepSpec(
+                spaces.Dict({"x": spaces.Box(-1, 1, (2,), np.float32)}),
+                spaces.Dict({"choice": spaces.Discrete(3), "force": spaces.Box(-0.1, 0.1, (2,), np.float32)}),
+            )
+        }
+    )
+    torch.manual_seed(0)
+    policy = TorchPolicy([FlattenConcatPolicyNet({"x": (2,)}, {"choice": (3,), "force": (4,)}, torch.nn.Tanh, [4])], spec)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(5):
+        action = policy.act_on({"x": [0.5, 0.5]}, deterministic=False, generator=generator)
+        assert type(action["choice"]) is int
+        assert np.abs(action["force"]).max() <= np.float32(0.1), "clipped to its box"
+        assert spec.steps[0].action_space.contains(action)
+    with pytest.raises(ValueError, match=r"also observes \['x'\]"):
+        policy.act_on({"y": [0.0]})

@@ -8,14 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
 
 import maze_pl
 from maze_pl.__main__ import main
-from maze_pl.core.policy import PolicyBatch
 from maze_pl.modules import A2C, PPO
 
 SMALL = ["--trainer.max_epochs", "1", "--data.epoch_length", "2", "--data.n_envs", "2", "--data.n_rollout_steps", "50"]
@@ -145,9 +143,9 @@ def test_load_gives_the_trained_module_and_its_environment_without_configuration
     assert isinstance(agent, PPO)
     assert not agent.training
     observation, _ = env.reset(seed=0)
-    batch = PolicyBatch(0, {name: value[None] for name, value in observation.items()}, np.zeros(1, np.int64))
-    action = agent.policy.act(batch, deterministic=True).action
-    _, reward, _, _, _ = env.step({name: value[0] for name, value in action.items()})
+    action = agent.act(observation)
+    assert type(action["action"]) is int
+    _, reward, _, _, _ = env.step(action)
     assert reward == 1.0
     assert isinstance(maze_pl.load(Path("here", "checkpoints", "last.ckpt")), PPO)
 

@@ -127,7 +127,7 @@ def test_ppo_learns_the_same_with_and_without_capture(kit: SimpleNamespace, opti
             numbers,
             Counting.calls,
         )
-        assert module._recorder.refused is None
+        assert module._replayed_loss.refused is None
     torch.testing.assert_close(results["auto"][0], results["off"][0], rtol=1e-3, atol=1e-5)
     assert results["auto"][1].keys() == results["off"][1].keys()
     for name, number in results["off"][1].items():
