@@ -51,7 +51,7 @@ def value_net(obs_shapes):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--algorithm", choices=["ppo", "a2c"], default="ppo")
-    parser.add_argument("--env_steps", type=int, default=100_000)
+    parser.add_argument("--env_steps", type=int, default=200_000)
     parser.add_argument("--n_rollout_steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

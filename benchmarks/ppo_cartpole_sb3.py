@@ -17,7 +17,7 @@ from stable_baselines3.common.env_util import make_vec_env
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--algorithm", choices=["ppo", "a2c"], default="ppo")
-    parser.add_argument("--env_steps", type=int, default=100_000)
+    parser.add_argument("--env_steps", type=int, default=200_000)
     parser.add_argument("--n_rollout_steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

@@ -36,8 +36,10 @@ def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, cli
     if clip_range < 0.0:
         raise ValueError(f"clip_range={clip_range} must not be negative")
     ratio = torch.exp(log_prob - old_log_prob)
-    clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range)
-    return -torch.minimum(ratio * advantage, clipped * advantage)
+    surrogate = ratio * advantage
+    # Where the clipped branch is smaller its gradient is 0, and `where` is cheaper to go back through than `min`.
+    clipped = ratio.detach().clamp(1.0 - clip_range, 1.0 + clip_range) * advantage
+    return -torch.where(surrogate <= clipped, surrogate, clipped)
 
 
 def value_loss(

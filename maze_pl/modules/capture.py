@@ -225,6 +225,9 @@ def _simplified(module: fx.GraphModule) -> fx.GraphModule:
         if node.target in (_aten.detach.default, _aten.alias.default):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+        elif node.target is _aten.t.default and node.args[0].target is _aten.t.default:
+            node.replace_all_uses_with(node.args[0].args[0])
+            graph.erase_node(node)
         elif node.target in (_aten.t.default, _aten.view.default, _aten.unsqueeze.default):
             key = (node.target, str(node.args))
             if key in seen:
