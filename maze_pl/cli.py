@@ -29,6 +29,7 @@ from maze_pl.callbacks import (
     CheckpointConfiguration,
     EarlyStopping,
     EpochTable,
+    FinalEvaluation,
     LastCheckpoint,
     MetricsFile,
     RolloutProgressBar,
@@ -36,8 +37,11 @@ from maze_pl.callbacks import (
     StopAtReturn,
 )
 from maze_pl.configuration import ConfigurationError, checkpoint_path
+from maze_pl.datamodules import RolloutDataModule
 from maze_pl.instantiation import with_factories
-from maze_pl.loading import warm_start
+from maze_pl.loading import read_checkpoint, warm_start
+from maze_pl.modules import PPO
+from maze_pl.modules.options import count_minibatches
 
 RUN_DIR_VARIABLE = "MAZE_PL_RUN_DIR"
 _DEFAULT_CALLBACKS = {
@@ -49,7 +53,7 @@ _DEFAULT_CALLBACKS = {
 _KNOWN_WARNINGS = (
     r".*isinstance\(treespec, LeafSpec\)",  # Lightning with torch 2.13
     "Be aware that when using `ckpt_path`, callbacks",  # those of training, when an agent is evaluated
-    ".*overridden `transfer_batch_to_device`",  # in the module on purpose: it knows what a rollout is
+    "Total length of `list` across ranks is zero",  # no evaluators, as asked for
 )
 _LIBRARIES = ("maze_pl", "pytorch_lightning", "lightning_fabric", "jsonargparse", "gymnasium", "torch")
 
@@ -212,7 +216,8 @@ class MazeCLI(LightningCLI):
         text = self._config_text
         config = yaml.safe_load(text)
         defaults = [self.config_init[self.subcommand][name] for name in _DEFAULT_CALLBACKS]
-        return [RunRecord(str(self._run_dir), text, self._command), CheckpointConfiguration(config), *defaults]
+        record = RunRecord(str(self._run_dir), text, self._command)
+        return [record, CheckpointConfiguration(config), *defaults, FinalEvaluation()]
 
     def _dump(self, options: Namespace) -> str:
         """The assembled configuration as it was asked for, without what concerns only this call."""
@@ -244,15 +249,27 @@ class MazeCLI(LightningCLI):
         return {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True}
 
     def before_fit(self) -> None:
-        """Take over weights and statistics, if asked to."""
+        """Refuse what does not fit together before anything is written; then take over what a warm start asks for."""
         options = self._options
+        if isinstance(self.model, PPO) and isinstance(self.datamodule, RolloutDataModule):
+            count_minibatches(self.model.batch_size, self.datamodule.n_envs, self.datamodule.n_rollout_steps)
+        if options.ckpt_path is not None and Path(options.ckpt_path).is_file():
+            name = type(self.datamodule).__qualname__
+            if isinstance(self.datamodule, RolloutDataModule) and name not in read_checkpoint(options.ckpt_path):
+                raise ConfigurationError(
+                    f"the checkpoint {options.ckpt_path} holds no state of a {name}: resume with the class of data "
+                    "module that wrote it, or take its weights into a new run by --warm-start"
+                )
         if options.warm_start is not None and options.ckpt_path is None:
             warm_start(options.warm_start, self.model, self.datamodule)
 
     def after_fit(self) -> None:
         """Fail if a return that had to be reached was not."""
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, StopAtReturn) and callback.missed:
+            if not isinstance(callback, StopAtReturn):
+                continue
+            callback.take(self.trainer)
+            if callback.missed:
                 self.status = 1
                 if self.trainer.is_global_zero:
                     message = f"{callback.monitor} reached {callback.best:.1f}, not {callback.threshold}"

@@ -2,6 +2,7 @@
 
 from maze_pl.callbacks.checkpoints import BestCheckpoint, CheckpointConfiguration, LastCheckpoint
 from maze_pl.callbacks.epoch_table import EpochTable
+from maze_pl.callbacks.final_evaluation import FinalEvaluation
 from maze_pl.callbacks.metrics_file import MetricsFile
 from maze_pl.callbacks.progress_bar import RolloutProgressBar
 from maze_pl.callbacks.run_record import RunRecord
@@ -12,6 +13,7 @@ __all__ = [
     "CheckpointConfiguration",
     "EarlyStopping",
     "EpochTable",
+    "FinalEvaluation",
     "LastCheckpoint",
     "MetricsFile",
     "RolloutProgressBar",

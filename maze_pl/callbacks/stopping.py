@@ -31,6 +31,11 @@ class EarlyStopping(callbacks.EarlyStopping):
             raise ValueError(f"patience={patience} must not be negative; 0 never ends training")
         super().__init__(monitor=monitor, mode=mode, min_delta=min_delta, patience=patience or sys.maxsize)
 
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Check, unless there are no evaluations that could have given what should improve."""
+        if self.monitor in trainer.callback_metrics or any(trainer.num_val_batches):
+            super().on_train_epoch_end(trainer, pl_module)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting; the patience itself is that of this run's configuration."""
         super().load_state_dict({**state_dict, "patience": self.patience})
@@ -65,8 +70,13 @@ class StopAtReturn(callbacks.Callback):
             raise ValueError(
                 f"StopAtReturn(monitor={self.monitor!r}): the evaluation gives no such value; it has {known}"
             )
-        self.best = max(self.best, float(trainer.callback_metrics[self.monitor]))
+        self.take(trainer)
         trainer.should_stop = trainer.should_stop or not self.missed
+
+    def take(self, trainer: pl.Trainer) -> None:
+        """Take in the last evaluation; in the process that spawned those that train, only after training."""
+        if self.monitor in trainer.callback_metrics:
+            self.best = max(self.best, float(trainer.callback_metrics[self.monitor]))
 
     def state_dict(self) -> dict[str, Any]:
         """The best value so far."""

@@ -175,3 +175,7 @@ class Evaluation:
 
     name: str
     summaries: list[EpisodeSummary]
+
+    def to(self, device: torch.device | str) -> Evaluation:
+        """The evaluation itself, which holds no tensors."""
+        return self

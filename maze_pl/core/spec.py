@@ -96,11 +96,18 @@ class Spec:
         names = [str(key) for key in env.observation_spaces_dict]
         if len(set(names)) != len(names):
             raise ValueError(f"sub-step keys {list(env.observation_spaces_dict)} are not distinct when written as text")
+        if unknown_keys := set(max_agents) - set(env.observation_spaces_dict):
+            declared = list(env.observation_spaces_dict)
+            raise ValueError(f"max_agents names {sorted(map(str, unknown_keys))}; the sub-steps are {declared}")
         for key, observation_space in env.observation_spaces_dict.items():
             observation_space = dict_space(observation_space, f"the observation space of sub-step {key!r}")
             action_space = dict_space(env.action_spaces_dict[key], f"the action space of sub-step {key!r}")
             n_agents = int(env.agent_counts_dict[key])
             n_slots = max_agents.get(key, n_agents)
+            if 0 < n_agents != n_slots:
+                raise ValueError(
+                    f"max_agents={n_slots} for sub-step {key!r}, which always has {n_agents} agents: leave it out"
+                )
             if n_slots < 1:
                 raise ValueError(
                     f"the number of agents of sub-step {key!r} changes during an episode (count {n_agents}); "

@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
 
+import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_info
-from torch import distributed
+from torch import distributed, nn
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.collect.serialization import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import Policy
 from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
-from maze_pl.envs.vector.sequential_vector_env import adapt, with_statistics, wrapper_stack
+from maze_pl.envs.vector.sequential_vector_env import wrapper_stack
+from maze_pl.envs.vector.wrapped import make_wrapped
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
 Env = gymnasium.Env[Any, Any]
 
 
-def make_wrapped(env: Callable[[], Env], wrappers: list[Callable[..., Env]]) -> LogStatsWrapper:
-    """An environment with its wrappers, the first of them innermost, and statistics around them."""
-    built: Env = adapt(env())
-    for wrapper in wrappers:
-        built = wrapper(built)
-    return with_statistics(built)
+@contextlib.contextmanager
+def _evaluation_mode(policy: Policy) -> Iterator[None]:
+    """Have networks act without dropout and the like, whatever mode they are in."""
+    if not isinstance(policy, nn.Module):
+        yield
+        return
+    was_training = policy.training
+    policy.eval()
+    try:
+        yield
+    finally:
+        policy.train(was_training)
 
 
 class RolloutSource:
@@ -82,7 +92,7 @@ class RolloutDataModule(pl.LightningDataModule):
         n_rollout_steps: Environment steps of each environment in a rollout.
         vectorization: Whether environments live in this process or in processes of their own.
         epoch_length: Rollouts of an epoch, which is followed by evaluation.
-        evaluators: Evaluators by name; the first is named `eval` if nothing else is given.
+        evaluators: Evaluators by name; a single one named `eval` if None, and none at all if empty.
         seed: Seed of the run; that of `seed_everything` if None.
         action_masks: Action head -> observation whose nonzero entries are allowed, beyond what the environment
             declares itself.
@@ -112,12 +122,19 @@ class RolloutDataModule(pl.LightningDataModule):
             ("n_envs", n_envs, 0),
             ("n_rollout_steps", n_rollout_steps, 1),
             ("epoch_length", epoch_length, 1),
+            ("n_normalization_samples", n_normalization_samples, 1),
         ):
             if value < least:
                 raise ValueError(f"{name}={value} must be at least {least}")
+        if vectorization not in ("sequential", "subprocess"):
+            raise ValueError(f"vectorization={vectorization!r} must be 'sequential' or 'subprocess'")
+        if on_nondeterminism not in ("restart", "refuse"):
+            raise ValueError(f"on_nondeterminism={on_nondeterminism!r} must be 'restart' or 'refuse'")
         self.n_envs = n_envs or len(os.sched_getaffinity(0))
         self.n_rollout_steps, self.vectorization, self.epoch_length = n_rollout_steps, vectorization, epoch_length
         self.evaluators = {"eval": RolloutEvaluator()} if evaluators is None else dict(evaluators)
+        if "train" in self.evaluators:
+            raise ValueError("no evaluator can be named 'train': that is what statistics of training are named")
         self.seed = seed if seed is not None else int(os.environ.get("PL_GLOBAL_SEED", "0"))
         self.n_normalization_samples, self.on_nondeterminism = n_normalization_samples, on_nondeterminism
         self._factory = partial(make_wrapped, env, list(wrappers or []))
@@ -158,6 +175,12 @@ class RolloutDataModule(pl.LightningDataModule):
 
     # ------------------------------------------------------------------------------------------------- hooks
 
+    def setup(self, stage: str) -> None:
+        """Forget the checkpoint of a former run; that of this one is restored after this hook."""
+        self._restored, self._has_loaded = None, False
+        if stage == "fit":
+            self._ended = None
+
     def train_dataloader(self) -> RolloutSource:
         """Rollouts, collected when asked for."""
         return RolloutSource(self._collect, self.epoch_length)
@@ -165,6 +188,9 @@ class RolloutDataModule(pl.LightningDataModule):
     def val_dataloader(self) -> list[EvaluationSource]:
         """For each evaluator, its episodes."""
         return [EvaluationSource(partial(self._evaluate, name)) for name in self.evaluators]
+
+    def _evaluate(self, name: str) -> Evaluation:
+        return self.evaluate(name, self._policy())
 
     def test_dataloader(self) -> list[EvaluationSource]:
         """As for validation."""
@@ -206,33 +232,34 @@ class RolloutDataModule(pl.LightningDataModule):
     def _collect(self) -> Rollout:
         if self._collector is None:
             self._collector = self._start()
+            restored, self._restored = self._restored, None
+            if restored is not None:
+                self._restore(self._collector, restored)
         policy = self._policy()
-        was_training = policy.training
-        policy.eval()
-        try:
+        with _evaluation_mode(policy):
             rollout = self._collector.collect(policy)
-        finally:
-            policy.train(was_training)
         self._merge()
         return rollout
 
     def _start(self) -> Collector:
-        """Make the environments and bring them to where a checkpoint left them."""
+        """Make the environments."""
+        self._refuse_foreign_checkpoint()
+        learned = self._learned()
+        vector = self._vector(self.n_envs, seed=self.seed, first_env_index=self._rank * self.n_envs)
+        vector.load_shared_states(learned)
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", self._rank))
+        return Collector(vector, self.n_rollout_steps, generator)
+
+    def _refuse_foreign_checkpoint(self) -> None:
+        """Lightning files a data module's state under the name of its class, and passes over one that is not there."""
         if self.trainer is not None and self.trainer.ckpt_path is not None and not self._has_loaded:
             raise RuntimeError(
                 f"the checkpoint {self.trainer.ckpt_path} holds no state of a {type(self).__qualname__}; resume with "
                 "the class of data module that wrote it, or start anew from its weights by --warm-start"
             )
-        vector = self._vector(self.n_envs, seed=self.seed, first_env_index=self._rank * self.n_envs)
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", self._rank))
-        collector = Collector(vector, self.n_rollout_steps, generator)
-        vector.load_shared_states(self._learned())
-        restored, self._restored = self._restored, None
-        if restored is not None:
-            self._restore(collector, restored)
-        return collector
 
     def _restore(self, collector: Collector, restored: dict[str, Any]) -> None:
+        """Bring the environments to where a checkpoint left them."""
         then, now = (restored["world_size"], restored["n_envs"]), (self._world_size(), self.n_envs)
         if then != now:
             rank_zero_info(
@@ -271,33 +298,46 @@ class RolloutDataModule(pl.LightningDataModule):
                 states = {name: state for name, wrapper in wrapper_stack(env) if (state := wrapper.shared_state())}
                 env.close()
             self._shared = self._broadcast(states)
+            if self._shared:
+                self._refuse_foreign_checkpoint()
         return self._shared
 
     # ---------------------------------------------------------------------------------------------- evaluation
 
-    def _evaluate(self, name: str) -> Evaluation:
+    def evaluate(self, name: str, policy: Policy, learned: dict[str, Any] | None = None) -> Evaluation:
+        """Play the episodes of an evaluator, always the same ones; every rank plays its share of them.
+
+        Args:
+            name: Which evaluator.
+            policy: Chooses the actions.
+            learned: What wrappers have learned, as `warm_start` takes it; what they know now if None.
+        """
         evaluator = self.evaluators[name]
-        world_size = self._world_size()
-        episodes = range(self._rank, evaluator.n_episodes, world_size)
+        episodes = range(self._rank, evaluator.n_episodes, self._world_size())
+        if learned is None:
+            learned = self._learned()
         if name not in self._evaluation_envs:
             n_envs = max(1, min(evaluator.n_envs or 8, len(episodes)))
             seed = derive_seed(self.seed, "evaluation", name)
             self._evaluation_envs[name] = self._vector(n_envs, seed=seed, autoreset=False, seed_by_env=False)
         vector = self._evaluation_envs[name]
-        vector.load_shared_states(self._learned(), freeze=True)
+        vector.load_shared_states(learned, freeze=True)
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "evaluation", name, self._rank))
-        summaries = play_episodes(
-            vector, self._policy(), episodes, deterministic=evaluator.deterministic, generator=generator
-        )
+        with _evaluation_mode(policy):
+            summaries = play_episodes(
+                vector, policy, episodes, deterministic=evaluator.deterministic, generator=generator
+            )
         return Evaluation(name, summaries)
 
     # -------------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
         """State of the environments of all ranks and of what wrappers have learned; every rank must call it."""
+        if self._collector is None and self._restored is not None:
+            return self._restored  # nothing has happened since
         collector = self._ended if self._collector is None else self._collector.state_dict()
         if collector is None:
-            return {} if self._shared is None else {"shared": to_tensors(self._shared)}
+            return {"shared": to_tensors(self._shared)}
         return {
             "shared": to_tensors(self._shared),
             "ranks": self._gather(collector),
@@ -307,13 +347,20 @@ class RolloutDataModule(pl.LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the next rollout where `state_dict` was taken."""
-        self.warm_start(from_tensors(state_dict["shared"]))
+        self._shared = from_tensors(state_dict["shared"])
         self._restored = state_dict if "ranks" in state_dict else None
         self._has_loaded = True
 
     def warm_start(self, shared: dict[str, Any]) -> None:
         """Take over what the wrappers of another run have learned, without the state of its environments."""
         self._shared = shared
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For processes that are spawned; factories of environments may be lambdas."""
+        return {**self.__dict__, "_factory": cloudpickle.dumps(self._factory)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _factory=cloudpickle.loads(state["_factory"]))
 
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer is not None else 1

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class RolloutEvaluator:
     """Plays whole episodes in environments of their own, with the same seeds every time.
 
+    Episodes are played to their end: put a `TimeLimitWrapper` around environments whose episodes may never end.
+
     Args:
         n_episodes: Number of episodes, over all ranks.
         deterministic: Whether the policy takes its most likely action instead of sampling.

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.core.optimizer import LightningOptimizer
+from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -24,7 +25,12 @@ from maze_pl.modules.capture import Described, Recorded, ReplayedLoss
 from maze_pl.modules.on_policy import Minibatch
 from maze_pl.modules.optimizer import FlatAdam, gradient_norm, set_flat_gradient
 from maze_pl.modules.options import check_at_least, check_positive, is_plain, is_scalar
-from maze_pl.modules.random_state import global_random_state, restore_global_random_state, seed_global_generators
+from maze_pl.modules.random_state import (
+    Generator,
+    global_random_state,
+    restore_global_random_state,
+    seed_global_generators,
+)
 from maze_pl.modules.ranks import gather_objects, leave_at_exit, mean_over_ranks, sum_over_ranks, world_size
 from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
 
@@ -96,7 +102,7 @@ class AlgorithmModule(pl.LightningModule):
         self.automatic_optimization = False
         self.lr, self.max_grad_norm, self.lr_schedule = lr, max_grad_norm, lr_schedule
         self.critic_burn_in_epochs = critic_burn_in_epochs
-        self.generator = torch.Generator()
+        self.generator = Generator()
         self.env_steps = 0
         self.epoch_statistics: dict[str, dict[str, Value]] = {}
         self._statistics = RunStatistics()
@@ -110,7 +116,7 @@ class AlgorithmModule(pl.LightningModule):
         self._restored: dict[str, Any] | None = None
         self._epoch_began = self._batch_began = time.perf_counter()
         self._save_plain_hyperparameters()
-        self._composer = networks
+        self._composer: ModelComposer | None = networks
         self.actor_critic: TorchActorCritic | None = None
         if actor_critic is not None:
             self._set_networks(actor_critic)
@@ -154,6 +160,11 @@ class AlgorithmModule(pl.LightningModule):
         if self.actor_critic is not None or self._trainer is None:
             return
         spec = getattr(getattr(self.trainer, "datamodule", None), "spec", None)
+        if isinstance(self.trainer.strategy.launcher, _MultiProcessingLauncher):
+            raise ValueError(
+                "networks built in a spawned process do not come back from it: give spec=... (data.spec of a data "
+                "module), so that they are built at once, or train with strategy=ddp"
+            )
         if not isinstance(spec, Spec):
             raise ValueError(
                 "networks are built from a specification: give one as spec=..., or pass a data module that has one"
@@ -163,6 +174,7 @@ class AlgorithmModule(pl.LightningModule):
     def _compose(self, spec: Spec) -> None:
         assert self._composer is not None
         self._set_networks(self._composer.compose(spec))
+        self._composer = None  # it may hold lambdas, which cannot be sent to a spawned process
 
     def _set_networks(self, actor_critic: TorchActorCritic) -> None:
         self.actor_critic = actor_critic

@@ -1,12 +1,29 @@
-"""The global random generators of a process as primitives and tensors, which checkpoints may hold."""
+"""Random generators that travel: to other processes, and, those of a process itself, into checkpoints."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+
+
+class Generator(torch.Generator):
+    """A generator on the CPU that can be sent to a process that is being spawned.
+
+    torch sends the state of its own as a tensor in shared memory, which is gone before the new process asks for it.
+    """
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Generator], tuple[bytes]]:  # type: ignore[override]
+        return _generator, (self.get_state().numpy().tobytes(),)
+
+
+def _generator(state: bytes) -> Generator:
+    generator = Generator()
+    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    return generator
 
 
 def global_random_state(device: torch.device) -> dict[str, Any]:

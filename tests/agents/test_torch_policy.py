@@ -304,7 +304,8 @@ def test_acting_on_one_observation_gives_what_an_environment_takes() -> None:
         }
     )
     torch.manual_seed(0)
-    policy = TorchPolicy([FlattenConcatPolicyNet({"x": (2,)}, {"choice": (3,), "force": (4,)}, torch.nn.Tanh, [4])], spec)
+    network = FlattenConcatPolicyNet({"x": (2,)}, {"choice": (3,), "force": (4,)}, torch.nn.Tanh, [4])
+    policy = TorchPolicy([network], spec)
     generator = torch.Generator().manual_seed(1)
     for _ in range(5):
         action = policy.act_on({"x": [0.5, 0.5]}, deterministic=False, generator=generator)

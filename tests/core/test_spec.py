@@ -87,3 +87,11 @@ def test_sub_step_keys_must_differ_when_written_as_text() -> None:
     space = env().observation_spaces_dict[0]
     with pytest.raises(ValueError, match="not distinct"):
         Spec.of(env(observation_spaces_dict={0: space, "0": space}))
+
+
+@pytest.mark.parametrize(
+    ("max_agents", "message"), [({1: 3}, r"max_agents names \['1'\]"), ({0: 3}, "always has 1 agents: leave it out")]
+)
+def test_limits_for_agents_that_do_not_change_are_refused(max_agents: dict[int | str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Spec.of(env(), max_agents=max_agents)

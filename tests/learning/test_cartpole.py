@@ -13,7 +13,7 @@ from maze_pl.modules import A2C, PPO
 from tests.learning.training import networks, train
 
 # Lightning warns about itself with torch 2.13, and about a hook that the module overrides on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:.*overridden `transfer_batch_to_device`")
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
 
 SEEDS = [0, 1, 2]
 ENV = partial(make_gym_maze_env, "CartPole-v1")

@@ -18,7 +18,7 @@ from tests.structured.catalogue import SIMULATIONS, every_environment, random_ro
 from tests.structured.planning import Plan
 
 # Lightning warns about itself with torch 2.13, and about a hook that the module overrides on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:.*overridden `transfer_batch_to_device`")
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
 
 SEED = 1
 every_critic = pytest.mark.parametrize("critic", ["shared", "step"])

@@ -20,6 +20,10 @@ from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.vector_env import Array, EnvFactory, History, Staging, StepExtras, VectorEnv
 
 _CONTEXT: Final = "forkserver"
+_NO_GUARD: Final = (
+    " before its environments were made. The likely cause: processes import the script that starts them, so what it "
+    'does must stand below `if __name__ == "__main__":`; otherwise see what the process wrote above'
+)
 
 
 def _as_array(memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -107,7 +111,7 @@ class SubprocVectorEnv(VectorEnv):
         self._slices = list(itertools.pairwise(bounds))
         self._connections: list[Connection] = []
         self._processes: list[Any] = []
-        self._closed = False
+        self._closed = self._is_ready = False
         context = multiprocessing.get_context(_CONTEXT)
         context.set_forkserver_preload([__name__])
         for start, stop in self._slices:
@@ -127,26 +131,32 @@ class SubprocVectorEnv(VectorEnv):
             self._processes.append(process)
         for worker in range(n_workers):
             self._receive(worker)
+        self._is_ready = True
 
     def _send(self, worker: int, method: str, *arguments: Any) -> None:
         try:
             self._connections[worker].send((method, arguments))
         except (BrokenPipeError, ConnectionResetError):
-            self._fail(worker, "its process died")
+            self._fail_dead(worker)
 
     def _receive(self, worker: int) -> Any:
         connection, process = self._connections[worker], self._processes[worker]
         while not connection.poll():
             if process.sentinel in wait([connection, process.sentinel]) and not connection.poll():
-                process.join(timeout=1)
-                self._fail(worker, f"its process died with exit code {process.exitcode}")
+                self._fail_dead(worker)
         try:
             succeeded, result = connection.recv()
         except (EOFError, ConnectionResetError):
-            self._fail(worker, "its process hung up")
+            self._fail_dead(worker)
         if not succeeded:
             self._fail(worker, result)
         return result
+
+    def _fail_dead(self, worker: int) -> None:
+        process = self._processes[worker]
+        process.join(timeout=1)
+        end = "hung up" if process.exitcode is None else f"died with exit code {process.exitcode}"
+        self._fail(worker, f"its process {end}{'' if self._is_ready else _NO_GUARD}")
 
     def _fail(self, worker: int, reason: str) -> None:
         start, stop = self._slices[worker]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,3 +115,18 @@ def test_lambdas_reach_workers() -> None:
 def test_a_factory_that_makes_no_environment_is_refused() -> None:
     with pytest.raises(TypeError, match="no gymnasium environment"):
         SequentialVectorEnv([lambda: "CartPole-v1"])
+
+
+def test_a_script_without_a_main_guard_is_told_what_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        "from maze_pl.envs import GymMazeEnv\n"
+        "from maze_pl.envs.vector import SubprocVectorEnv\n"
+        "SubprocVectorEnv([lambda: GymMazeEnv('CartPole-v1')], n_workers=1)\n",
+        encoding="utf-8",
+    )
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    message = result.stderr.strip().splitlines()[-1]
+    assert message.startswith("RuntimeError: environments 0 to 0 failed: its process died with exit code 1 before")
+    assert 'below `if __name__ == "__main__":`' in message

@@ -1,0 +1,77 @@
+"""The last word on a run: how its last and its best policy do."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+
+from maze_pl.callbacks.checkpoints import BestCheckpoint
+from maze_pl.callbacks.epoch_table import EpochTable
+from maze_pl.collect.serialization import from_tensors
+from maze_pl.core.rollout import Evaluation
+from maze_pl.datamodules import RolloutDataModule
+from maze_pl.loading import read_checkpoint
+from maze_pl.modules.algorithm import CHECKPOINT_KEY, AlgorithmModule
+from maze_pl.modules.ranks import gather_objects
+
+_NETWORKS = "actor_critic."
+
+
+class FinalEvaluation(Callback):
+    """When training has ended, evaluates the last policy and the one of `best.ckpt` once more, and prints both.
+
+    It needs a `BestCheckpoint`, and a `RolloutDataModule` with evaluators; otherwise it does nothing. The module, the
+    training environments and what is logged stay as they are.
+    """
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate, on all ranks, with the seeds that all evaluations have."""
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(data, RolloutDataModule) or not isinstance(pl_module, AlgorithmModule):
+            return
+        path = _best_path(trainer)
+        best: dict[str, Any] | None = None
+        if trainer.is_global_zero and path is not None and data.evaluators:
+            best = _read(path, type(data).__qualname__)
+        best = trainer.strategy.broadcast(best)  # there may be ranks that do not see the file
+        if best is None:
+            return
+        networks = copy.deepcopy(pl_module.networks)
+        networks.load_state_dict(best["networks"])
+        for name in data.evaluators:
+            best_return = _mean_return(data.evaluate(name, networks.policy, best["learned"]))
+            last_return = _mean_return(data.evaluate(name, pl_module.policy))
+            text = f"{name} return {best_return:.3f} after {best['env_steps']:,} env steps ({path})"
+            for callback in trainer.callbacks:  # type: ignore[attr-defined]
+                if isinstance(callback, EpochTable):
+                    callback.write(trainer, f"best: {text}; last: {last_return:.3f}")
+
+
+def _best_path(trainer: pl.Trainer) -> Path | None:
+    """The best checkpoint, None if there is none."""
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, BestCheckpoint) and Path(callback.best_model_path).is_file():
+            return Path(callback.best_model_path)
+    return None
+
+
+def _read(path: Path, data_class: str) -> dict[str, Any]:
+    """What of a checkpoint an evaluation needs."""
+    checkpoint = read_checkpoint(path)
+    weights = checkpoint["state_dict"]
+    return {
+        "networks": {name[len(_NETWORKS) :]: weights[name] for name in weights if name.startswith(_NETWORKS)},
+        "learned": from_tensors(checkpoint[data_class]["shared"]),
+        "env_steps": checkpoint[CHECKPOINT_KEY]["env_steps"],
+    }
+
+
+def _mean_return(evaluation: Evaluation) -> float:
+    """Mean over the episodes of all ranks."""
+    returns = [own for rank in gather_objects([summary.reward for summary in evaluation.summaries]) for own in rank]
+    return math.fsum(returns) / len(returns)

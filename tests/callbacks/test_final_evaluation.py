@@ -1,0 +1,183 @@
+"""What is said about the last and the best policy when training has ended."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from maze_pl.__main__ import main
+from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
+from maze_pl.envs import GymMazeEnv
+from maze_pl.modules import A2C
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+)
+
+LINE = re.compile(r"^best: (\w+) return ([\d.]+) after ([\d,]+) env steps \((\S+)\); last: ([\d.]+)$", re.MULTILINE)
+
+
+def policy_net(obs_shapes: Any, action_logits_shapes: Any) -> Any:
+    return FlattenConcatPolicyNet(obs_shapes, action_logits_shapes, torch.nn.Tanh, [8])
+
+
+def value_net(obs_shapes: Any) -> Any:
+    return FlattenConcatStateValueNet(obs_shapes, torch.nn.Tanh, [8])
+
+
+def cartpole() -> GymMazeEnv:
+    return GymMazeEnv("CartPole-v1")
+
+
+class History(pl.Callback):
+    """Keeps the result of each evaluation. Lets the policy be good in the second epoch and bad in all others."""
+
+    def __init__(self) -> None:
+        self.returns: list[float] = []
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: A2C) -> None:  # type: ignore[override]
+        with torch.no_grad():
+            first, _, last, bias = (parameter.zero_() for parameter in pl_module.policy.parameters())
+            bias[0] = 1e-6  # the pole is always pushed the same way
+            if trainer.current_epoch == 1:  # the pole is pushed where it falls
+                first[0] = torch.tensor([0.0, 0.0, 3.0, 1.0])
+                last[:, 0] = torch.tensor([-1.0, 1.0])
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.returns.append(float(trainer.callback_metrics["eval/return"]))
+
+
+def fit(folder: Path, callbacks: list[pl.Callback], evaluators: Any = None) -> tuple[History, pl.Trainer]:
+    pl.seed_everything(0, verbose=False)
+    evaluators = {"eval": RolloutEvaluator(4)} if evaluators is None else evaluators
+    data = RolloutDataModule(cartpole, n_envs=2, n_rollout_steps=25, epoch_length=2, evaluators=evaluators, seed=1)
+    networks = CustomModelComposer(
+        policy=ProbabilisticPolicyComposer([policy_net]), critic=SharedStateCriticComposer([value_net])
+    )
+    history = History()
+    trainer = pl.Trainer(
+        default_root_dir=folder,
+        max_epochs=4,
+        callbacks=[history, EpochTable(str(folder / "run.log")), *callbacks] if evaluators else callbacks,
+        logger=False,
+        accelerator="cpu",
+        devices=1,
+        enable_checkpointing=any(isinstance(callback, BestCheckpoint) for callback in callbacks),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(A2C(networks=networks, spec=data.spec, lr=1e-9), data)
+    trainer.save_checkpoint(folder / "end.ckpt")
+    return history, trainer
+
+
+def test_the_last_and_the_best_policy_are_evaluated_once_more(tmp_path: Path) -> None:
+    history, _ = fit(tmp_path, [BestCheckpoint(), LastCheckpoint(), FinalEvaluation()])
+    ((name, best, steps, path, last),) = LINE.findall((tmp_path / "run.log").read_text(encoding="utf-8"))
+    assert history.returns[1] > 50 > history.returns[-1]
+    assert name == "eval"
+    assert float(best) == pytest.approx(history.returns[1], abs=1e-3)
+    assert float(last) == pytest.approx(history.returns[-1], abs=1e-3)
+    assert steps == "200"
+    assert path == str(tmp_path / "checkpoints" / "best.ckpt")
+
+
+def test_it_leaves_what_was_trained_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    _, one = fit(tmp_path / "a", [BestCheckpoint(), LastCheckpoint()])
+    _, other = fit(tmp_path / "b", [BestCheckpoint(), LastCheckpoint(), FinalEvaluation()])
+    assert one.callback_metrics["eval/return"] == other.callback_metrics["eval/return"]
+    for name in ("end.ckpt", "checkpoints/last.ckpt"):
+        states = [torch.load(tmp_path / run / name, weights_only=True) for run in "ab"]
+        kept = ("state_dict", "optimizer_states", "RolloutDataModule", "epoch", "global_step")
+        assert all(str(states[0][key]) == str(states[1][key]) for key in kept)
+        assert states[0]["maze_pl"]["env_steps"] == states[1]["maze_pl"]["env_steps"] == 400
+
+
+def test_every_evaluator_has_its_line(tmp_path: Path) -> None:
+    evaluators = {"eval": RolloutEvaluator(2), "sampled": RolloutEvaluator(3, deterministic=False)}
+    fit(tmp_path, [BestCheckpoint(), FinalEvaluation()], evaluators)
+    lines = LINE.findall((tmp_path / "run.log").read_text(encoding="utf-8"))
+    assert [line[0] for line in lines] == ["eval", "sampled"]
+
+
+@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+def test_nothing_is_evaluated_without_evaluators_or_without_a_best_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[EpisodeSummary] = []
+    evaluate = RolloutDataModule.evaluate
+
+    def watch(self: RolloutDataModule, *args: Any) -> Any:
+        evaluation = evaluate(self, *args)
+        played.extend(evaluation.summaries)
+        return evaluation
+
+    monkeypatch.setattr(RolloutDataModule, "evaluate", watch)
+    fit(tmp_path, [FinalEvaluation(), EpochTable(str(tmp_path / "run.log"))], evaluators={})
+    assert played == []
+    fit(tmp_path, [FinalEvaluation()])
+    assert len(played) == 5 * 4  # Lightning's sanity check and four epochs
+    assert not LINE.search((tmp_path / "run.log").read_text(encoding="utf-8"))
+
+
+SMALL = ["--trainer.max_epochs", "1", "--data.epoch_length", "2", "--data.n_envs", "2", "--data.n_rollout_steps", "50"]
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize("evaluators", ['{"eval": {"n_episodes": 2}}', "{}"])
+def test_the_command_line_ends_with_it(capsys: pytest.CaptureFixture[str], evaluators: str) -> None:
+    options = [*SMALL, "--data.evaluators", evaluators, "--run_dir", "here"]
+    assert main(["fit", "--config", "ppo_cartpole", *options]) == 0
+    captured = capsys.readouterr()
+    lines = [LINE.findall(text) for text in (captured.out, Path("here", "run.log").read_text(encoding="utf-8"))]
+    if evaluators == "{}":
+        assert lines == [[], []]
+        assert "Total length" not in captured.err
+        return
+    assert lines[0] == lines[1]
+    ((_, best, steps, path, last),) = lines[0]
+    assert (best, steps, path) == (last, "200", str(Path("here", "checkpoints", "best.ckpt")))
+    assert Path("here", "metrics.csv").read_text(encoding="utf-8").count("\n") == 2
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_batch_size_that_does_not_fit_is_found_before_anything_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [*SMALL, "--model.batch_size", "48", "--run_dir", "here"]
+    assert main(["fit", "--config", "ppo_cartpole", *options]) == 2
+    assert "batch_size=48 does not divide n_envs * n_rollout_steps = 100" in capsys.readouterr().err
+    assert not Path("here").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("inside")
+def test_two_ranks_share_the_episodes_and_say_the_same_as_one() -> None:
+    evaluators = ["--data.evaluators", '{"eval": {"n_episodes": 5}}', "--trainer.devices", "2"]
+    options = [*SMALL, *evaluators, "--model.batch_size", "50", "--run_dir", "here"]
+    command = [sys.executable, "-m", "maze_pl", "fit", "--config", "ppo_cartpole", *options]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    ((_, best, _, _, last),) = LINE.findall(result.stdout)
+    assert best == last
+    with Path("here", "metrics.csv").open(encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert float(best) == pytest.approx(float(row["eval_BaseEnvEvents/reward/mean"]), abs=1e-3)

@@ -1,0 +1,310 @@
+"""The data module of on-policy algorithms: fresh rollouts, fair evaluation, statistics that are known everywhere."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from lightning_fabric.utilities import move_data_to_device
+
+from maze_pl.collect.serialization import from_tensors
+from maze_pl.core.rollout import Evaluation, Rollout
+from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormalizationRewardWrapper
+from maze_pl.envs.wrappers.return_normalization_reward_wrapper import Moments
+from tests.datamodules.drift import Drift, Log
+from tests.datamodules.probe import (
+    EVAL,
+    NORMALIZED,
+    SCALE,
+    WRAPPERS,
+    equal,
+    fit,
+    learned,
+    make_data,
+    validate,
+)
+
+# Lightning asks back where there are no evaluators.
+pytestmark = pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+
+
+# ---------------------------------------------------------------------------------------------------- collection
+
+
+def test_each_rollout_is_collected_by_the_newest_weights() -> None:
+    module = fit(make_data(evaluators=EVAL), max_epochs=3)
+    acted_by = [rollout.segments[0].action["action"].floor().unique().tolist() for rollout in module.rollouts]
+    assert acted_by == [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]
+    assert [len(evaluation.summaries) for evaluation in module.evaluations] == [7, 7, 7]
+
+
+def test_a_policy_acts_in_evaluation_mode_and_without_a_graph() -> None:
+    module = fit(make_data(evaluators=EVAL))
+    assert module.policy.modes == {False}
+    assert not module.rollouts[0].segments[0].observation["observation"].requires_grad
+
+
+def test_iterating_has_no_side_effects_before_a_rollout_is_asked_for() -> None:
+    log = Log()
+    data = make_data(log, epoch_length=5, evaluators=EVAL)
+    source, (evaluation,) = data.train_dataloader(), data.val_dataloader()
+    assert (len(source), len(evaluation)) == (5, 1)
+    first, second = iter(source), iter(source)
+    assert first is not second
+    iter(evaluation)
+    assert log.seeds == []
+    with pytest.raises(RuntimeError, match=r"rollouts need a policy: .*Trainer\.fit"):
+        next(first)
+
+
+class Restless(RolloutDataModule):
+    """Its source is asked for an iterator more often than there are epochs."""
+
+    def train_dataloader(self) -> Any:
+        source = super().train_dataloader()
+        iter(source)
+        iter(source)
+        return source
+
+
+def test_further_iterators_leave_training_alone() -> None:
+    assert equal(fit(make_data(data_class=Restless)).rollouts, fit(make_data()).rollouts)
+
+
+def test_the_specification_takes_one_environment_that_is_closed_and_needs_no_trainer() -> None:
+    log = Log()
+    data = make_data(log)
+    assert log.seeds == []
+    assert data.spec is data.spec
+    assert data.spec.steps[0].observation_shapes == {"observation": (2,)}
+    assert (len(log.seeds), log.closed) == (1, 1)
+    assert data.rollout_size == 14
+
+
+class Masked(Drift):
+    """Also shows which of three actions are allowed."""
+
+    def __init__(self, log: Log | None) -> None:
+        super().__init__(log)
+        self.observation_space = spaces.Dict({"place": self.observation_space, "allowed": spaces.MultiBinary(3)})
+        self.action_space = spaces.Discrete(3)
+
+
+class Crowd(GymMazeEnv):
+    """Says that its number of agents changes."""
+
+    def __init__(self, log: Log | None) -> None:
+        super().__init__(Drift(log))
+
+    @property
+    def agent_counts_dict(self) -> Mapping[int | str, int]:
+        return {0: -1}
+
+
+def test_masks_and_limits_on_agents_reach_the_specification() -> None:
+    assert make_data(env=Masked, action_masks={"action": "allowed"}).spec.steps[0].masks == {"action": "allowed"}
+    step = make_data(env=Crowd, max_agents={0: 4}).spec.steps[0]
+    assert (step.n_agents, step.n_slots) == (-1, 4)
+    with pytest.raises(ValueError, match=r"max_agents=\{0: "):
+        _ = make_data(env=Crowd).spec
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("n_envs", -1),
+        ("n_rollout_steps", 0),
+        ("epoch_length", 0),
+        ("n_normalization_samples", 0),
+        ("vectorization", "threads"),
+        ("on_nondeterminism", "ignore"),
+    ],
+)
+def test_what_is_out_of_range_is_refused_by_name(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{option}={value!r} must be"):
+        make_data(**{option: value})
+
+
+def test_evaluators_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="n_episodes=0"):
+        RolloutEvaluator(n_episodes=0)
+    with pytest.raises(ValueError, match="n_envs=-1"):
+        RolloutEvaluator(n_envs=-1)
+    with pytest.raises(ValueError, match="no evaluator can be named 'train'"):
+        make_data(evaluators={"train": RolloutEvaluator()})
+
+
+# ---------------------------------------------------------------------------------------------------- evaluation
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_an_evaluation_repeats_itself(deterministic: bool) -> None:
+    evaluators = {"eval": RolloutEvaluator(n_episodes=7, deterministic=deterministic)}
+    first, second = validate(make_data(evaluators=evaluators), times=2).returns()
+    assert first == second
+    assert len(set(first)) == 7
+
+
+def test_episodes_of_an_evaluation_depend_on_nothing_but_their_number() -> None:
+    seven = [validate(make_data(evaluators={"eval": RolloutEvaluator(7, n_envs=n)})) for n in (1, 3, 7, 20)]
+    more = validate(make_data(n_envs=1, evaluators={"eval": RolloutEvaluator(9)}))
+    first = seven[0].returns()
+    assert all(module.returns() == first for module in seven)
+    assert more.returns()[0][:7] == first[0]
+    for module in seven:
+        assert [summary.episode_index for summary in module.evaluations[0].summaries] == list(range(7))
+
+
+def test_several_evaluators_play_episodes_of_their_own() -> None:
+    evaluators = {
+        "eval": RolloutEvaluator(n_episodes=3),
+        "sampled": RolloutEvaluator(n_episodes=3, deterministic=False),
+        "many": RolloutEvaluator(n_episodes=12),
+    }
+    module = fit(make_data(evaluators=evaluators), max_epochs=2)
+    assert [(one.name, len(one.summaries)) for one in module.evaluations] == [
+        ("eval", 3),
+        ("sampled", 3),
+        ("many", 12),
+        ("eval", 3),
+        ("sampled", 3),
+        ("many", 12),
+    ]
+    assert not set(module.returns("eval")[0]) & set(module.returns("many")[0])
+
+
+def test_without_evaluators_nothing_is_evaluated() -> None:
+    assert fit(make_data(evaluators={})).evaluations == []
+    assert list(RolloutDataModule(Drift).evaluators) == ["eval"]
+
+
+def test_evaluation_has_environments_and_seeds_of_its_own() -> None:
+    log = Log()
+    data = make_data(log, evaluators=EVAL, **WRAPPERS)
+    _ = data.spec
+    evaluated = fit(data, max_epochs=2)
+    assert equal(evaluated.rollouts, fit(make_data(**WRAPPERS), max_epochs=2).rollouts)
+    _, *played = [set(seeds) for seeds in log.seeds]  # the first one only described itself
+    estimated, training, evaluation = played[0], played[1] | played[2], set.union(*played[3:])
+    assert len(played) == 1 + 2 + 7
+    assert len(evaluation) == 7
+    assert min(len(estimated), len(training)) > 3
+    assert not (estimated & training or training & evaluation or estimated & evaluation)
+    assert log.closed == len(log.seeds)
+
+
+def test_any_policy_can_be_evaluated() -> None:
+    data = make_data(evaluators=EVAL)
+    fitted = fit(data)
+    assert [one.reward for one in data.evaluate("eval", fitted.policy).summaries] == fitted.returns()[0]
+    data.teardown("validate")
+
+
+def test_an_evaluation_is_moved_to_a_device_without_a_copy() -> None:
+    evaluation = Evaluation("eval", [])
+    assert move_data_to_device(evaluation, torch.device("cpu")) is evaluation
+
+
+# ---------------------------------------------------------------------------------------------------- statistics
+
+
+def test_observation_statistics_are_estimated_once_and_hold_everywhere() -> None:
+    log = Log()
+    data = make_data(log, wrappers=[NORMALIZED], evaluators=EVAL, n_normalization_samples=200)
+    _ = data.spec
+    module = fit(data, max_epochs=2)
+    state = learned(data, ObservationNormalizationWrapper)
+    mean, std = (state["observation"][name].numpy() for name in ("mean", "std"))
+
+    def shown(seeds: list[int | None]) -> np.ndarray:
+        return (np.array([Drift().reset(seed=seed)[0] for seed in seeds]) - mean) / std
+
+    assert 0.3 < mean[0] < 0.7 and 1.5 < mean[1] < 2.5  # starts are uniform, episodes take 3 to 6 steps
+    alone = data.make_env().reset(seed=5)[0]["observation"]
+    assert len(log.seeds) == 1 + 1 + 2 + 7 + 1  # described, estimated, training, evaluation, and the one made last
+    np.testing.assert_allclose(alone, shown([5])[0], rtol=1e-5)
+    np.testing.assert_allclose(module.policy.seen[0], shown([seeds[0] for seeds in log.seeds[2:4]]), rtol=1e-5)
+    first_evaluation = next(seen for seen in module.policy.seen if len(seen) == 7)
+    np.testing.assert_allclose(first_evaluation, shown([seeds[0] for seeds in log.seeds[4:11]]), rtol=1e-5)
+    other = make_data(wrappers=[NORMALIZED], n_envs=3, n_normalization_samples=200)
+    fit(other)
+    assert str(learned(other, ObservationNormalizationWrapper)) == str(state)
+
+
+def test_return_statistics_are_merged_after_each_rollout_in_the_order_of_the_environments() -> None:
+    log = Log()
+    n_envs, n_steps, n_rollouts = 3, 7, 4
+    data = make_data(log, wrappers=[SCALE], n_envs=n_envs, n_rollout_steps=n_steps, evaluators=EVAL)
+    _ = data.spec
+    module = fit(data, max_epochs=2)
+    returns: list[list[float]] = []
+    for episodes in log.rewards[2 : 2 + n_envs]:
+        running: list[float] = []
+        for rewards in episodes:
+            now = 0.0
+            for reward in rewards:
+                now = reward + 0.9 * now
+                running.append(now)
+        assert len(running) == n_steps * n_rollouts
+        returns.append(running)
+    merged = Moments()
+    for rollout in range(n_rollouts):
+        for running in returns:
+            part = Moments()
+            for value in running[rollout * n_steps : (rollout + 1) * n_steps]:
+                part = part.add(value)
+            merged = merged.merge(part)
+    state = learned(data, ReturnNormalizationRewardWrapper)
+    assert (state["base"], state["delta"]) == (list(merged), [0, 0.0, 0.0])
+    everything = np.array(returns)
+    assert merged.n == everything.size
+    assert merged.mean == pytest.approx(everything.mean(), rel=1e-12)
+    assert merged.m2 == pytest.approx(everything.var() * everything.size, rel=1e-12)
+    env = data.make_env()
+    start = env.reset(seed=1)[0]["observation"][0]
+    _, reward, *_ = env.step({"action": np.ones(1, np.float32)})
+    assert reward == pytest.approx((start + 1) / everything.std(), rel=1e-6)
+    assert module.returns()[0][0] == sum(log.rewards[2 + n_envs][0])  # the environment's own, as it was given
+
+
+def test_evaluation_teaches_wrappers_nothing() -> None:
+    data = [make_data(wrappers=[SCALE], evaluators=evaluators) for evaluators in ({}, EVAL)]
+    for one in data:
+        fit(one, max_epochs=2)
+    without, with_evaluation = (learned(one, ReturnNormalizationRewardWrapper) for one in data)
+    assert without == with_evaluation
+
+
+def test_evaluation_environments_have_the_statistics_of_training_and_keep_them() -> None:
+    data = make_data(evaluators=EVAL, **WRAPPERS)
+    module = fit(data, max_epochs=2)
+    data.evaluate("eval", module.policy)
+    known = {name: str(from_tensors(state)) for name, state in data.state_dict()["shared"].items()}
+    assert len(known) == 2
+    for state in data._evaluation_envs["eval"].shared_states():
+        assert {name: str(part) for name, part in state.items()} == known
+    data.teardown("validate")
+
+
+def test_a_rollout_says_how_long_it_took_and_which_episodes_ended() -> None:
+    rollouts: list[Rollout] = fit(make_data()).rollouts
+    ended = [int((one.rows.terminated | one.rows.truncated).sum()) for one in rollouts]
+    assert [len(one.summaries) for one in rollouts] == ended
+    assert sum(ended) > 2
+    assert all(0 < one.seconds < 10 and math.isfinite(one.seconds) for one in rollouts)
+
+
+def test_processes_of_environments_import_nothing_heavy() -> None:
+    made_by = make_data()._factory.func.__module__
+    code = f"import sys, {made_by}; print([name for name in ('torch', 'pytorch_lightning') if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert result.stdout.strip() == "[]", result.stderr

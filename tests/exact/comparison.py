@@ -1,0 +1,38 @@
+"""What of two checkpoints must be equal bit for bit, and where they differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def differences(a: Any, b: Any, path: str = "") -> list[str]:
+    """Paths at which two nested states differ, bit for bit."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        same = a.shape == b.shape and a.dtype == b.dtype and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        return [] if same else [path]
+    if isinstance(a, dict) and isinstance(b, dict):
+        if a.keys() != b.keys():
+            return [f"{path} has keys {sorted(map(str, a.keys() ^ b.keys()))} on one side"]
+        return [found for key in a for found in differences(a[key], b[key], f"{path}/{key}")]
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        if len(a) != len(b):
+            return [f"{path} has lengths {len(a)} and {len(b)}"]
+        return [found for i, (x, y) in enumerate(zip(a, b, strict=True)) for found in differences(x, y, f"{path}/{i}")]
+    return [] if a == b or (a != a and b != b) else [f"{path}: {a!r} != {b!r}"]
+
+
+def comparable(path: Path) -> dict[str, Any]:
+    """What of a checkpoint must be equal: everything but times, callbacks and Lightning's loop bookkeeping."""
+    checkpoint = torch.load(path, weights_only=True)
+    kept = ("state_dict", "optimizer_states", "RolloutDataModule", "global_step", "epoch", "maze_pl")
+    return {key: checkpoint[key] for key in kept}
+
+
+def without_times(state: Any) -> Any:
+    """A nested state without what a clock has measured."""
+    if isinstance(state, dict):
+        return {key: without_times(value) for key, value in state.items() if "time_" not in str(key)}
+    return state
