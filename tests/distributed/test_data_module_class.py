@@ -1,0 +1,101 @@
+"""A checkpoint holds a data module's state under the name of its class: under another name it must not be lost."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+from torch import nn
+
+from maze_pl.__main__ import main
+from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper
+from maze_pl.modules import A2C
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+)
+
+
+class RenamedDataModule(RolloutDataModule):
+    """Another class, which would look for its state under its own name."""
+
+
+def make(kind: type[RolloutDataModule]) -> tuple[A2C, RolloutDataModule]:
+    data = kind(
+        partial(GymMazeEnv, "CartPole-v1"),
+        wrappers=[ObservationNormalizationWrapper],
+        n_envs=1,
+        n_rollout_steps=5,
+        epoch_length=1,
+        evaluators={"eval": RolloutEvaluator(n_episodes=1)},
+        n_normalization_samples=10,
+    )
+    networks = CustomModelComposer(
+        policy=ProbabilisticPolicyComposer([partial(FlattenConcatPolicyNet, non_lin=nn.Tanh, hidden_units=[4])]),
+        critic=SharedStateCriticComposer([partial(FlattenConcatStateValueNet, non_lin=nn.Tanh, hidden_units=[4])]),
+    )
+    return A2C(networks=networks, spec=data.spec), data
+
+
+def trainer(max_epochs: int) -> pl.Trainer:
+    return pl.Trainer(
+        max_epochs=max_epochs,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    first = trainer(1)
+    first.fit(*make(RolloutDataModule))
+    path = tmp_path_factory.mktemp("run") / "last.ckpt"
+    first.save_checkpoint(path)
+    return path
+
+
+@pytest.mark.parametrize("resume", ["fit", "validate"])
+def test_another_class_of_data_module_is_refused_by_name(checkpoint: Path, resume: str) -> None:
+    with pytest.raises(RuntimeError, match=r"last\.ckpt holds no state of a RenamedDataModule; resume with the class"):
+        getattr(trainer(2), resume)(*make(RenamedDataModule), ckpt_path=checkpoint, weights_only=True)
+
+
+@pytest.mark.parametrize("resume", ["fit", "validate"])
+def test_the_class_that_wrote_it_goes_on(checkpoint: Path, resume: str) -> None:
+    module, data = make(RolloutDataModule)
+    getattr(trainer(2), resume)(module, data, ckpt_path=checkpoint, weights_only=True)
+    assert module.env_steps == (10 if resume == "fit" else 5)
+
+
+def test_on_the_command_line_nothing_is_written_before_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "renamed.py").write_text(
+        "from maze_pl.datamodules import RolloutDataModule\n"
+        "class RenamedDataModule(RolloutDataModule):\n"
+        '    """Another class."""\n',
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    small = ["--trainer.max_epochs", "1", "--data.epoch_length", "1", "--data.n_envs", "1", "--data.evaluators", "{}"]
+    assert main(["fit", "--config", "a2c_cartpole", *small, "--run_dir", "here"]) == 0
+    before = {path: path.read_bytes() for path in Path("here").rglob("*") if path.is_file()}
+    capsys.readouterr()
+    options = ["--trainer.max_epochs", "2", "--data.class_path", "renamed.RenamedDataModule"]
+    assert main(["fit", "--resume", "here", *options]) == 2
+    assert "last.ckpt holds no state of a RenamedDataModule" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in Path("here").rglob("*") if path.is_file()}
+    assert main(["fit", "--resume", "here", "--trainer.max_epochs", "2"]) == 0
