@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from maze_pl.collect.history import Histories
 from maze_pl.collect.serialization import from_tensors, to_tensors
+from maze_pl.collect.slots import ActorSlots
 from maze_pl.collect.storage import Array, RolloutStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Policy, PolicyBatch
@@ -44,14 +45,7 @@ class Collector:
         self.histories = Histories(self.spec, self.n_envs)
         self.started = False
         self._keys: tuple[StepKey, ...] = self.spec.step_keys
-        self._slots_of = np.array([step.n_slots for step in self.spec.steps.values()])
-        self._offsets = np.concatenate([[0], np.cumsum(self._slots_of)])
-        self._dynamic = np.array([step.n_agents < 0 for step in self.spec.steps.values()])
-        n_actors = int(self._offsets[-1])
-        self._seen = np.zeros((self.n_envs, n_actors), np.bool_)  # has acted in the running episode
-        self._occupant = np.full((self.n_envs, n_actors), -1, np.int64)  # agent id that holds a dynamic slot
-        self._finished: list[set[tuple[int, int]]] = [set() for _ in range(self.n_envs)]  # (key, id) of dynamic agents
-        self._next_slot = np.zeros(self.n_envs, np.int64)
+        self.slots = ActorSlots(self.spec, self.n_envs)
         self._attributed: bool | None = None
 
     def collect(self, policy: Policy) -> Rollout:
@@ -129,10 +123,10 @@ class Collector:
         rows.first_key[:n_rows] = 0
         rows.next_key[:n_rows] = np.where(ends, -1, 0)
         rows.next_slot[:n_rows] = np.where(ends, -1, 0)
-        segment.is_first[0] = ~self._seen[:, 0]
+        segment.is_first[0] = ~self.slots.seen[:, 0]
         segment.is_first[1:n_rows] = ends[:-1]
         segment.agent_id[:n_rows] = staging.next_agent
-        self._seen[:, 0] = ~ends[-1]
+        self.slots.seen[:, 0] = ~ends[-1]
 
     # ------------------------------------------------------------------------------------------ any actors
 
@@ -140,19 +134,19 @@ class Collector:
         """Collect act by act from environments that may be at different actors."""
         staging, rows = self.vector.staging, self.storage.rows
         position = np.zeros(self.n_envs, np.int64)
-        acted = np.zeros(self._seen.shape, np.bool_)  # in the row
+        acted = np.zeros(self.slots.seen.shape, np.bool_)  # in the row
         pending: list[list[tuple[int, int, int]]] = [[] for _ in range(self.n_envs)]  # acts of the environment step
         envs = np.flatnonzero(completed < self.n_rollout_steps)
         while envs.size:
             if row[envs].max() >= self.storage.capacity:
                 self.storage.grow()
                 rows = self.storage.rows
-            keys, slots = staging.next_key[envs], self._next_slot[envs]
+            keys, slots = staging.next_key[envs], self.slots.next[envs]
             groups = [(int(key), envs[keys == key], slots[keys == key]) for key in np.unique(keys)]
             for key, group, group_slots in groups:
                 self._act(policy, key, group, group_slots, row, position, acted)
             for n, key, slot in zip(envs.tolist(), keys.tolist(), slots.tolist(), strict=True):
-                pending[n].append((key, int(row[n]), n * int(self._slots_of[key]) + slot))
+                pending[n].append((key, int(row[n]), n * int(self.slots.n_slots[key]) + slot))
                 if len(pending[n]) > MAX_ACTS_PER_ENV_STEP:
                     raise ValueError(
                         f"environment {n} has made {MAX_ACTS_PER_ENV_STEP} acts without environment time advancing; "
@@ -161,19 +155,21 @@ class Collector:
             extras = self.vector.step(envs.tolist())
             for key, group, group_slots in groups:
                 segment = self.storage.segments[self._keys[key]]
-                index = row[group], group * self._slots_of[key] + group_slots
+                index = row[group], group * self.slots.n_slots[key] + group_slots
                 segment.reward[index] = staging.reward[group]
                 segment.actor_done[index] = staging.actor_done[group]
             terminated, truncated = staging.terminated[envs], staging.truncated[envs]
             ended, advanced = terminated | truncated, staging.env_steps[envs]
             for n, step_key, agent, seen in extras.finals:
-                truncations.append((int(row[n]), n, step_key, agent, seen, self._held_slot(n, step_key, agent)))
+                truncations.append(
+                    (int(row[n]), n, step_key, agent, seen, self.slots.held(n, self._keys.index(step_key), agent))
+                )
             step_ends = (advanced > 0) | ended
             self._write_actor_rewards(extras, envs[step_ends].tolist(), pending)
-            self._release(envs, keys, slots, ended)
+            self.slots.release(envs, keys, slots, staging.actor_done[envs], ended)
             self._find_slots(envs)
-            next_key, next_slot = staging.next_key[envs], self._next_slot[envs]
-            row_ends = step_ends | acted[envs, self._offsets[next_key] + next_slot]
+            next_key, next_slot = staging.next_key[envs], self.slots.next[envs]
+            row_ends = step_ends | acted[envs, self.slots.offsets[next_key] + next_slot]
             closing, at = envs[row_ends], row[envs[row_ends]]
             rows.filled[at, closing] = True
             rows.terminated[at, closing] = terminated[row_ends]
@@ -187,6 +183,10 @@ class Collector:
             completed[envs] += step_ends
             envs = envs[completed[envs] < self.n_rollout_steps]
 
+    def _find_slots(self, envs: Array) -> None:
+        staging = self.vector.staging
+        self.slots.find(envs, staging.next_key[envs], staging.next_agent[envs])
+
     def _act(
         self, policy: Policy, key: int, envs: Array, slots: Array, row: Array, position: Array, acted: Array
     ) -> None:
@@ -195,9 +195,9 @@ class Collector:
         segment = self.storage.segments[step_key]
         agents = staging.next_agent[envs]
         observation = {name: array[envs] for name, array in staging.observation[step_key].items()}
-        index = row[envs], envs * self._slots_of[key] + slots
-        actor = self._offsets[key] + slots
-        is_first = ~self._seen[envs, actor]
+        index = row[envs], envs * self.slots.n_slots[key] + slots
+        actor = self.slots.offsets[key] + slots
+        is_first = ~self.slots.seen[envs, actor]
         step = policy.act(PolicyBatch(step_key, observation, agents, is_first=is_first), generator=self.generator)
         for name, values in observation.items():
             segment.observation[name][index] = values
@@ -211,7 +211,7 @@ class Collector:
         opens = position[envs] == 0
         self.storage.rows.first_key[index[0][opens], envs[opens]] = key
         self.storage.rows.first_slot[index[0][opens], envs[opens]] = slots[opens]
-        self._seen[envs, actor] = True
+        self.slots.seen[envs, actor] = True
         acted[envs, actor] = True
         position[envs] += 1
 
@@ -236,55 +236,6 @@ class Collector:
                 for (key, t, b), reward in zip(pending[n], rewards.tolist(), strict=True):
                     self.storage.segments[self._keys[key]].actor_reward[t, b] = reward
             pending[n].clear()
-
-    # ------------------------------------------------------------------------------------------------- slots
-
-    def _release(self, envs: Array, keys: Array, slots: Array, ended: Array) -> None:
-        """Free the slots of actors that are done and forget episodes that ended."""
-        staging = self.vector.staging
-        done = np.flatnonzero(staging.actor_done[envs] & self._dynamic[keys] & ~ended)
-        for i in done.tolist():
-            n, key, actor = int(envs[i]), int(keys[i]), int(self._offsets[keys[i]] + slots[i])
-            self._finished[n].add((key, int(self._occupant[n, actor])))
-            self._occupant[n, actor] = -1
-            self._seen[n, actor] = False
-        for n in envs[ended].tolist():
-            self._seen[n] = False
-            self._occupant[n] = -1
-            self._finished[n].clear()
-
-    def _find_slots(self, envs: Array) -> None:
-        """Give the next actor of each environment its slot."""
-        staging = self.vector.staging
-        keys, agents = staging.next_key[envs], staging.next_agent[envs]
-        if self.spec.is_flat:
-            return
-        outside = ~self._dynamic[keys] & ((agents < 0) | (agents >= self._slots_of[keys]))
-        if outside.any():
-            key, agent = self._keys[keys[outside][0]], int(agents[outside][0])
-            count = self.spec.steps[key].n_agents
-            raise ValueError(f"agent {agent} of sub-step {key!r} acts, but agent_counts_dict declares {count}")
-        self._next_slot[envs] = agents
-        for i in np.flatnonzero(self._dynamic[keys]).tolist():
-            self._next_slot[envs[i]] = self._dynamic_slot(int(envs[i]), int(keys[i]), int(agents[i]))
-
-    def _dynamic_slot(self, n: int, key: int, agent: int) -> int:
-        start, stop = self._offsets[key], self._offsets[key + 1]
-        occupants = self._occupant[n, start:stop]
-        holds = np.flatnonzero(occupants == agent)
-        if holds.size:
-            return int(holds[0])
-        step_key = self._keys[key]
-        if (key, agent) in self._finished[n]:
-            raise ValueError(f"agent {agent} of sub-step {step_key!r} acts after it was done; ids are not used again")
-        free = np.flatnonzero(occupants == -1)
-        if not free.size:
-            raise ValueError(
-                f"agent {agent} of sub-step {step_key!r} would be number {len(occupants) + 1} alive at once; "
-                f"max_agents allows {len(occupants)}"
-            )
-        occupants[free[0]] = agent
-        return int(free[0])
 
     # ------------------------------------------------------------------------------------------------- result
 
@@ -338,7 +289,7 @@ class Collector:
             envs = running[staging.next_key[running] == index]
             cut = [truncation for truncation in truncations if truncation[2] == key]
             numbers = np.array([(t, n, slot, agent) for t, n, _, agent, _, slot in cut], np.int64).reshape(-1, 4)
-            after = np.stack([last[envs], envs, self._next_slot[envs], staging.next_agent[envs]], axis=-1)
+            after = np.stack([last[envs], envs, self.slots.next[envs], staging.next_agent[envs]], axis=-1)
             columns = torch.from_numpy(np.concatenate([numbers, after]))
             observation = {}
             for name, array in staging.observation[key].items():
@@ -347,14 +298,6 @@ class Collector:
             after_row, env, slot, agent_id = columns.unbind(-1)
             finals[key] = Final(after_row, env, slot, agent_id, observation)
         return finals
-
-    def _held_slot(self, n: int, step_key: StepKey, agent: int) -> int:
-        """Slot of the actor that would have acted after a truncation, -1 if it has not acted in the episode."""
-        key = self._keys.index(step_key)
-        if not self._dynamic[key]:
-            return agent
-        held = np.flatnonzero(self._occupant[n, self._offsets[key] : self._offsets[key + 1]] == agent)
-        return int(held[0]) if held.size else -1
 
     # -------------------------------------------------------------------------------------------------- state
 
@@ -375,9 +318,7 @@ class Collector:
                 "histories": self.histories.state_dict(self.vector.episodes()),
                 "wrappers": to_tensors(self.vector.wrapper_states()),
                 "observation": to_tensors(observation),
-                "seen": torch.from_numpy(self._seen.copy()),
-                "occupant": torch.from_numpy(self._occupant.copy()),
-                "finished": [sorted(finished) for finished in self._finished],
+                "slots": self.slots.state_dict(),
             }
         return state
 
@@ -395,9 +336,7 @@ class Collector:
         histories = self.histories.load_state_dict(state["histories"])
         self.vector.replay(histories, from_tensors(state["wrappers"]))
         self.started = True
-        self._seen[...] = state["seen"].numpy()
-        self._occupant[...] = state["occupant"].numpy()
-        self._finished = [{(key, agent) for key, agent in finished} for finished in state["finished"]]
+        self.slots.load_state_dict(state["slots"])
         expected, strayed = from_tensors(state["observation"]), []
         staging = self.vector.staging
         for n in range(self.n_envs):
@@ -413,8 +352,6 @@ class Collector:
             self.vector.drain_summaries()
             for n in strayed:
                 self.histories.forget(n)
-                self._seen[n] = False
-                self._occupant[n] = -1
-                self._finished[n].clear()
+                self.slots.forget(n)
         self._find_slots(np.arange(self.n_envs))
         return strayed
