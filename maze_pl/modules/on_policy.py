@@ -7,8 +7,9 @@ follows from configuration alone and all ranks step equally often.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -146,6 +147,8 @@ class LearningBatch:
             n_minibatches: Their number, equal on all ranks.
             generator: Shuffles the rows; None leaves them in order.
         """
+        if self.row is None and world_size() == 1:
+            return self._equal_minibatches(n_minibatches, generator)
         device = next(iter(self.acts.values())).weight.device
         place = (torch.arange(self.n_rows) * n_minibatches).div_(self.n_rows, rounding_mode="floor")
         shuffled = None if generator is None else torch.randperm(self.n_rows, generator=generator)
@@ -162,6 +165,19 @@ class LearningBatch:
             gathered[key] = acts if order is None else acts.select(order)
             members.append(member)
         return self._normalised(gathered, members, n_minibatches)
+
+    def _equal_minibatches(self, n_minibatches: int, generator: torch.Generator | None) -> list[Minibatch]:
+        """The same where each row is one act that counts, and there are no other ranks to ask how many they have."""
+        ((key, acts),) = self.acts.items()
+        bounds = [self.n_rows * index // n_minibatches for index in range(n_minibatches + 1)]
+        sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
+        device = acts.weight.device
+        if generator is not None:
+            acts = acts.select(torch.randperm(self.n_rows, generator=generator).to(device))
+        repeats = torch.tensor(sizes, device=device)
+        weight = repeats.reciprocal().repeat_interleave(repeats, output_size=self.n_rows).to(acts.weight.dtype)
+        acts = replace(acts, weight=weight, value_weight=weight)
+        return [{key: part} for part in acts.split(sizes)]
 
     def _normalised(self, gathered: dict[StepKey, Acts], members: list[Tensor], n_minibatches: int) -> list[Minibatch]:
         """Split what was gathered, with weights divided by their sums over all ranks."""
