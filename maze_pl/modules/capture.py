@@ -40,7 +40,7 @@ class GradientRecorder:
     """Replays gradients of a loss, one record for each key.
 
     Args:
-        module: Owner of the parameters; its buffers must not change.
+        module: Owner of the parameters; a loss that changes its buffers is refused.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -114,6 +114,8 @@ class GradientRecorder:
         self, loss: Any, parameters: Sequence[Tensor], values: Sequence[Tensor], inputs: Sequence[Tensor]
     ) -> Function | None:
         random_state = torch.get_rng_state()
+        buffers = list(self._module.buffers())
+        former = [buffer.clone() for buffer in buffers]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # deprecations of what this file stands in front of
@@ -127,6 +129,12 @@ class GradientRecorder:
             return None
         finally:
             torch.set_rng_state(random_state)
+        if not all(torch.equal(*pair) for pair in zip(buffers, former, strict=True)):
+            with torch.no_grad():
+                for buffer, value in zip(buffers, former, strict=True):
+                    buffer.copy_(value)
+            self.refused = "computing the loss changes buffers, such as those of batch normalisation"
+            return None
         return record
 
     def _agrees(

@@ -90,6 +90,19 @@ def test_a_loss_that_changed_behind_the_record_is_found_out_by_the_check() -> No
     assert recorder.refused is not None and "other numbers" in recorder.refused
 
 
+def test_a_loss_that_changes_buffers_is_refused_and_they_are_left_alone() -> None:
+    net, norm = Net(), nn.BatchNorm1d(3)
+    net.batch_norm = norm
+    recorder = GradientRecorder(net)
+    arguments: Any = (list(net.parameters()), [torch.randn(4, 3)])
+    loss: Any = net.loss
+    assert recorder("unused", loss, *arguments, check=True) is not None, "constant buffers do no harm"
+    assert recorder("used", lambda inputs: net.loss([norm(inputs[0])]), *arguments, check=True) is None
+    assert recorder.refused is not None and "batch normalisation" in recorder.refused
+    assert int(norm.num_batches_tracked) == 0
+    assert torch.equal(norm.running_mean, torch.zeros(3))
+
+
 def test_too_many_shapes_are_refused() -> None:
     net = Net()
     recorder = GradientRecorder(net)
