@@ -124,15 +124,16 @@ class GradientRecorder:
                 with torch.no_grad():
                     for _ in range(_WARM_UP_RUNS):
                         record(*values, *inputs)
-        except Exception as error:
+        except Exception as error:  # whatever cannot be recorded is computed by autograd, where real errors show
             self.refused = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
             return None
         finally:
             torch.set_rng_state(random_state)
-        if not all(torch.equal(*pair) for pair in zip(buffers, former, strict=True)):
+            changed = [pair for pair in zip(buffers, former, strict=True) if not torch.equal(*pair)]
             with torch.no_grad():
-                for buffer, value in zip(buffers, former, strict=True):
+                for buffer, value in changed:
                     buffer.copy_(value)
+        if changed:
             self.refused = "computing the loss changes buffers, such as those of batch normalisation"
             return None
         return record

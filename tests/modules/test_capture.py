@@ -103,6 +103,19 @@ def test_a_loss_that_changes_buffers_is_refused_and_they_are_left_alone() -> Non
     assert torch.equal(norm.running_mean, torch.zeros(3))
 
 
+def test_buffers_are_also_left_alone_by_a_loss_that_cannot_be_recorded() -> None:
+    net, norm = Net(), nn.BatchNorm1d(3)
+    net.batch_norm = norm
+
+    def branching(inputs: Any) -> tuple[Tensor, list[Tensor]]:
+        total, scalars = net.loss([norm(inputs[0])])
+        return (total if total > 0 else -total), scalars
+
+    recorder = GradientRecorder(net)
+    assert recorder("key", branching, list(net.parameters()), [torch.randn(4, 3)], check=True) is None
+    assert int(norm.num_batches_tracked) == 0
+
+
 def test_too_many_shapes_are_refused() -> None:
     net = Net()
     recorder = GradientRecorder(net)
