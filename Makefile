@@ -6,11 +6,12 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCH := .venv-bench/bin
 BENCH_STAMP := .venv-bench/.installed
+PEERS := stable-baselines3 tianshou torchrl
 RUN_DIR ?= outputs/ppo_cartpole/$(shell date +%Y-%m-%d_%H-%M-%S)
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test slow check bench fix clean
+.PHONY: help setup train test slow check bench learn fix clean
 
 help:  ## Say what can be made.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -36,12 +37,15 @@ check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict maze_pl
 
-bench: $(BENCH_STAMP)  ## Measure our speed against stable-baselines3's, run by run in turn (5 minutes).
+bench: $(BENCH_STAMP)  ## Measure our speed against other libraries', in turn; writes docs/benchmarks.md (15 minutes).
 	$(BENCH)/python benchmarks/run.py
+
+learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes docs/results.md (half an hour).
+	$(BIN)/python benchmarks/learn.py
 
 $(BENCH_STAMP): pyproject.toml constraints.txt
 	test -x $(BENCH)/python || $(PYTHON) -m venv .venv-bench
-	$(BENCH)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . stable-baselines3
+	$(BENCH)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . $(PEERS)
 	touch $(BENCH_STAMP)
 
 fix: $(STAMP)  ## Repair what ruff can repair.

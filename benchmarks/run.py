@@ -1,43 +1,201 @@
-"""Runs the workloads of ours and of a peer in turn and prints medians and ratios.
+"""Runs our workloads and those of other libraries in turn, and writes medians and ratios to docs/benchmarks.md.
 
-The machine's speed changes from minute to minute: only ratios of runs that were made in turn mean anything.
+The machine's speed changes from minute to minute: only ratios of runs that were made in turn mean anything. Every run
+is a process of its own, with one thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.metadata
 import json
+import os
+import platform
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
-WORKLOADS = {
-    "W1 PPO CartPole-v1, 8 x 100": ["--algorithm", "ppo"],
-    "W2 A2C CartPole-v1, 8 x 100": ["--algorithm", "a2c"],
-}
+FOLDER = Path(__file__).resolve().parent
+REPORT = FOLDER.parent / "docs" / "benchmarks.md"
+PEERS = ("stable-baselines3", "tianshou", "torchrl")
+VERSIONS = ("maze-pl", *PEERS, "torch", "pytorch-lightning", "gymnasium", "numpy")
+EVENTS = ("recording an event", "statistics of a step with one event")
 
 
-def measure(script: str, arguments: list[str], seed: int) -> float:
-    """Environment steps per second of one run in a process of its own."""
-    command = [sys.executable, "-W", "ignore", str(FOLDER / script), *arguments, "--seed", str(seed)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(json.loads(output.strip().splitlines()[-1])["env_steps_per_second"])
+@dataclass(frozen=True)
+class Contender:
+    """Somebody's implementation of a workload."""
+
+    name: str
+    script: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The same work, done by several contenders."""
+
+    name: str
+    contenders: tuple[Contender, ...]
+    arguments: tuple[str, ...] = ()
+    env_steps: dict[str, int] = field(default_factory=dict)  # of contenders that get less to do than the others
+
+
+def _peers() -> tuple[Contender, ...]:
+    return tuple(Contender(name, f"{name.replace('-', '_')}_cartpole.py") for name in PEERS)
+
+
+OURS = "maze_pl_cartpole.py"
+REFERENCE = "stable-baselines3"
+SLOW = {"tianshou": 40_000, "torchrl": 40_000}
+WORKLOADS = (
+    Workload(
+        "W1: PPO, CartPole-v1, 8 environments x 100 steps, 4 epochs of minibatches of 100",
+        (
+            Contender("maze_pl", OURS),
+            Contender("maze_pl, native vector", OURS, ("--vectorization", "native")),
+            Contender("maze_pl, user's modules, capture off", OURS, ("--networks", "user", "--capture", "off")),
+            *_peers(),
+        ),
+        ("--algorithm", "ppo"),
+        SLOW,
+    ),
+    Workload(
+        "W2: A2C, CartPole-v1, 8 environments x 100 steps",
+        (Contender("maze_pl", OURS), Contender("maze_pl, user's modules", OURS, ("--networks", "user")), *_peers()),
+        ("--algorithm", "a2c"),
+        SLOW,
+    ),
+    Workload(
+        "W2: A2C, CartPole-v1, 8 environments x 5 steps",
+        (Contender("maze_pl", OURS), Contender("maze_pl, user's modules", OURS, ("--networks", "user")), *_peers()),
+        ("--algorithm", "a2c", "--n_rollout_steps", "5"),
+        {"tianshou": 10_000, "torchrl": 10_000},
+    ),
+)
+
+
+def measure(contender: Contender, workload: Workload, seed: int) -> dict[str, float]:
+    """What one run prints."""
+    command = [sys.executable, "-W", "ignore", str(FOLDER / contender.script), *workload.arguments]
+    command += [*contender.arguments, "--seed", str(seed)]
+    if contender.name in workload.env_steps:
+        command += ["--env_steps", str(workload.env_steps[contender.name])]
+    return last_line(command)
+
+
+def last_line(command: list[str]) -> dict[str, float]:
+    """The line of JSON with which a command ends."""
+    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if result.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{result.stderr[-2000:]}")
+    return dict(json.loads(result.stdout.strip().splitlines()[-1]))
+
+
+def first_training_step(networks: str) -> float:
+    """Seconds from the start of a `maze-pl fit` to the end of its first training step."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "maze_pl", "fit", "--config", networks, "--run_dir", f"{folder}/run"]
+        command += ["--trainer.callbacks+=first_step.FirstStep", "--trainer.max_epochs", "1"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(FOLDER)}
+        began = time.time()
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+        said = [line for line in result.stdout.splitlines() if line.startswith("first training step at ")]
+        if not said:
+            raise SystemExit(f"{' '.join(command)} failed:\n{result.stderr[-2000:]}")
+        return float(said[0].rpartition(" ")[2]) - began
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A table of markdown, readable as it is."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    lines = [header, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])], *rows]
+    text = []
+    for line in lines:
+        cells = [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
+        text.append("| " + " | ".join(cells) + " |")
+    return "\n".join(text)
+
+
+def training(repetitions: int) -> str:
+    """The sections on training, one for each workload."""
+    sections = []
+    for workload in WORKLOADS:
+        results: dict[str, list[dict[str, float]]] = {contender.name: [] for contender in workload.contenders}
+        for seed in range(repetitions):
+            for contender in workload.contenders:
+                progress(f"{workload.name}: {contender.name}, {seed + 1} of {repetitions}")
+                results[contender.name].append(measure(contender, workload, seed))
+        rows = []
+        for name, runs in results.items():
+            row = [name]
+            for key, form in (("env_steps_per_second", "{:,.0f}"), ("peak_megabytes", "{:.0f}")):
+                ratios = [run[key] / other[key] for run, other in zip(runs, results[REFERENCE], strict=True)]
+                row += [form.format(statistics.median(run[key] for run in runs)), f"{statistics.median(ratios):.2f}"]
+            rows.append(row)
+        header = ["", "env steps/s", "ratio", "peak memory in MB", "ratio"]
+        sections.append(f"## {workload.name}\n\n{table(header, rows)}")
+    return "\n\n".join(sections)
+
+
+def environments(repetitions: int) -> str:
+    """The section on environment steps."""
+    runs = []
+    for repetition in range(repetitions):
+        progress(f"W0: environment steps, {repetition + 1} of {repetitions}")
+        runs.append(last_line([sys.executable, "-W", "ignore", str(FOLDER / "env_step.py")]))
+    names = list(runs[0])
+    rows = []
+    for name in names:
+        microseconds = statistics.median(run[name] for run in runs)
+        ratio = statistics.median(run[name] / run[names[0]] for run in runs)
+        rows.append([name, f"{microseconds:.2f}", "" if name in EVENTS else f"{ratio:.2f}"])
+    header = ["", "microseconds", "ratio to bare"]
+    return f"## W0: one environment step, CartPole-v1\n\n{table(header, rows)}"
+
+
+def start(repetitions: int) -> str:
+    """The section on how long a command takes to start."""
+    progress("W10: from the command line to the first training step")
+    seconds = [first_training_step("ppo_cartpole") for _ in range(repetitions + 1)][1:]  # the first one reads the disk
+    return (
+        "## W10: from the command line to the end of the first training step\n\n"
+        f"`maze-pl fit --config ppo_cartpole`: {statistics.median(seconds):.1f} s"
+    )
+
+
+def progress(text: str) -> None:
+    """Say what is being done, where it does not get in the way."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=3)
     repetitions = parser.parse_args().repetitions
-    print(f"{'workload':<32}{'maze_pl':>12}{'SB3':>12}{'ratio':>8}   (env steps per second, medians, one thread)")
-    for name, arguments in WORKLOADS.items():
-        ours, theirs = [], []
-        for seed in range(repetitions):
-            ours.append(measure("ppo_cartpole.py", arguments, seed))
-            theirs.append(measure("ppo_cartpole_sb3.py", arguments, seed))
-        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-        print(f"{name:<32}{statistics.median(ours):>12,.0f}{statistics.median(theirs):>12,.0f}{ratio:>7.2f}x")
+    cores, python, today = os.cpu_count(), platform.python_version(), datetime.date.today()
+    installed = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS)
+    text = "\n\n".join(
+        [
+            "# Benchmarks",
+            f"Written by `make bench`. Medians of {repetitions} runs each, made in turn, one thread each; ratios to "
+            f"{REFERENCE} are medians over the turns. Ours run through the public API with all statistics on.",
+            f"{today}, {cores} virtual cores, Python {python}; {installed}.",
+            training(repetitions),
+            environments(repetitions),
+            start(repetitions),
+        ]
+    )
+    REPORT.parent.mkdir(exist_ok=True)
+    temporary = REPORT.with_suffix(".part")
+    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.replace(REPORT)
+    print(text)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ Importing this package is cheap: torch and Lightning are imported when something
 from __future__ import annotations
 
 from maze_pl.loading import load, load_env
+from maze_pl.tensorboard_log import tensorboard_to_pandas
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "load", "load_env"]
+__all__ = ["__version__", "load", "load_env", "tensorboard_to_pandas"]

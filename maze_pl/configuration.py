@@ -1,131 +1,56 @@
-"""Where configurations come from: names are looked up and commands rewritten before anything heavy is imported.
+"""Where configurations come from: commands are rewritten before anything heavy is imported.
 
 `maze-pl fit --config ppo_cartpole --data.env env/gym_env` speaks in names. This module turns them into paths (or into
-the YAML itself, where a file refers to others by name), and turns a *run directory* into the configuration that is
-kept in it. What comes out is a command line that jsonargparse understands as it is.
+the YAML itself, where files refer to others or to each other's values), and turns a *run directory* into the
+configuration that is kept in it. What comes out is a command line that jsonargparse understands as it is.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
-import os
 import re
-from collections.abc import Sequence
-from importlib import resources
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-SEARCH_PATH_VARIABLE = "MAZE_PL_CONFIG_PATH"
+from maze_pl.composition import Piece, from_file, interpolate, is_group_name, with_bases
+from maze_pl.search_path import (
+    SUFFIXES,
+    ConfigurationError,
+    find,
+    known_names,
+    project_folder,
+    resolve,
+    search_folders,
+    shipped_folder,
+    suggestion,
+)
+from maze_pl.yaml_text import parse
+
+__all__ = [
+    "ConfigurationError",
+    "checkpoint_path",
+    "find",
+    "known_names",
+    "prepare",
+    "project_folders",
+    "resolve",
+    "run_config",
+    "search_folders",
+    "shipped_folder",
+    "suggestion",
+]
+
 RUN_CONFIG = "config.yaml"
-_SUFFIXES = (".yaml", ".yml", ".json")
-_GROUP_NAME = re.compile(r"[\w-]+(/[\w.-]+)+")
 _CONFIG_OPTIONS = ("--config", "-c")
+_JOINED_OPTIONS = ("--print_config",)  # their value belongs to the same word
 _TRAINED_RUN_COMMANDS = ("validate", "test", "predict")
 
-
-class ConfigurationError(ValueError):
-    """Something that the user asked for does not exist or contradicts itself; the message says what and where."""
-
-
-def shipped_folder() -> Path:
-    """Folder of the configurations that come with maze_pl: `configs/` of a checkout, or the copy in the wheel."""
-    package = Path(str(resources.files("maze_pl")))
-    inside = package / "configs"
-    return inside if inside.is_dir() else package.parent / "configs"
-
-
-def search_folders() -> list[Path]:
-    """Folders in which names are looked up, the first one winning.
-
-    Returns:
-        `./configs`, the folders of the environment variable `MAZE_PL_CONFIG_PATH`, and the shipped ones.
-    """
-    own = [Path(folder) for folder in os.environ.get(SEARCH_PATH_VARIABLE, "").split(os.pathsep) if folder]
-    folders = [Path.cwd() / "configs", *own, shipped_folder()]
-    return list(dict.fromkeys(folder.resolve() for folder in folders))
-
-
-def find(name: str) -> Path | None:
-    """Path of the configuration of this name, without suffix, or None."""
-    for folder in search_folders():
-        for suffix in _SUFFIXES:
-            path = folder / f"{name}{suffix}"
-            if path.is_file():
-                return path
-    return None
-
-
-def known_names() -> list[str]:
-    """Every name that `find` would find, sorted."""
-    found = set()
-    for folder in search_folders():
-        for suffix in _SUFFIXES:
-            found |= {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob(f"*{suffix}")}
-    return sorted(found)
-
-
-def resolve(name: str) -> Path:
-    """Path of a configuration that the user named, by path or by name.
-
-    Raises:
-        ConfigurationError: There is no such file; says where it was looked for and which names are close.
-    """
-    if name.endswith(_SUFFIXES):
-        if Path(name).is_file():
-            return Path(name)
-        raise ConfigurationError(f"there is no file {name} in {Path.cwd()}")
-    found = find(name)
-    if found is not None:
-        return found
-    looked_in = ", ".join(str(folder) for folder in search_folders())
-    near = difflib.get_close_matches(name, known_names(), n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise ConfigurationError(f"there is no configuration named {name!r}; looked in {looked_in}{hint}")
-
-
-def load(path: Path) -> Any:
-    """Content of a YAML file in which every value that names another configuration is replaced by that one.
-
-    A value refers to another file by `group/name`, looked up as on the command line, or by a path with suffix relative
-    to this file.
-
-    Raises:
-        ConfigurationError: The file is not YAML, or refers to itself.
-    """
-    return _expand(_read(path), path, (path.resolve(),))
-
-
-def _read(path: Path) -> Any:
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
-
-
-def _expand(value: Any, source: Path, seen: tuple[Path, ...]) -> Any:
-    if isinstance(value, dict):
-        return {key: _expand(item, source, seen) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_expand(item, source, seen) for item in value]
-    referred = find(value) if isinstance(value, str) and _GROUP_NAME.fullmatch(value) else None
-    if referred is None:
-        return value
-    if referred.resolve() in seen:
-        raise ConfigurationError(f"{source} refers to {value}, which refers back to it")
-    return _expand(_read(referred), referred, (*seen, referred.resolve()))
-
-
-def _as_argument(path: Path) -> str:
-    """The file as an option's value: its path, or its content where names in it had to be resolved."""
-    content = load(path)
-    return str(path) if content == _read(path) else json.dumps(content)
+_Option = tuple[str | None, str | None]
 
 
 def prepare(arguments: Sequence[str]) -> list[str]:
-    """Rewrite a command so that it holds no names and no run directories any more.
+    """Rewrite a command so that it holds no names, no references and no run directories any more.
 
     Args:
         arguments: The command line behind `maze-pl`: a command and its options.
@@ -134,38 +59,80 @@ def prepare(arguments: Sequence[str]) -> list[str]:
         The command line that jsonargparse gets.
 
     Raises:
-        ConfigurationError: A configuration or run directory does not exist, or options contradict each other.
+        ConfigurationError: A configuration or run directory does not exist, a reference leads nowhere, or options
+            contradict each other.
     """
-    command, options = arguments[0], _split(arguments[1:])
-    options = _from_run_directory(command, options)
+    command, options = arguments[0], _from_run_directory(arguments[0], _split(arguments[1:]))
     experiment = None
+    for path in _config_files(options):
+        if path.name != RUN_CONFIG:
+            experiment = path.stem
     prepared: list[str] = []
-    for option, value in options:
-        if option in _CONFIG_OPTIONS and value is not None and not value.lstrip().startswith("{"):
-            path = resolve(value)
-            if path.name != RUN_CONFIG:
-                experiment = path.stem
-            value = _as_argument(path)
-        elif option is not None and value is not None and _is_group(option, value):
-            value = _as_argument(resolve(value))
-        prepared += [token for token in (option, value) if token is not None]
+    for piece in interpolate(_pieces(options)):
+        value = piece.argument
+        if piece.option in _JOINED_OPTIONS and value is not None:
+            prepared.append(f"{piece.option}={value}")
+        else:
+            prepared += [token for token in (piece.option, value) if token is not None]
     named = ["--experiment", experiment] if experiment is not None and command == "fit" else []
     return [command, *named, *prepared]
 
 
-def _is_group(option: str, value: str) -> bool:
-    """Whether the value of a model or data option names a group file: its folder is one of those searched."""
-    if not option.startswith(("--model", "--data", "--trainer")) or not _GROUP_NAME.fullmatch(value):
+def project_folders(arguments: Sequence[str]) -> list[str]:
+    """Folders from which a command may import what its configurations name, beside what is installed.
+
+    Returns:
+        The current folder and those of the projects that its configuration files belong to.
+    """
+    pieces = _pieces(_from_run_directory(arguments[0], _split(arguments[1:])))
+    found = [project_folder(piece.path) for piece in pieces if piece.path is not None]
+    return list(dict.fromkeys(str(folder) for folder in (Path.cwd(), *found) if folder is not None))
+
+
+def _config_files(options: Sequence[_Option]) -> Iterator[Path]:
+    """Files that options name as configurations of the whole command."""
+    for option, value in options:
+        if option in _CONFIG_OPTIONS and value is not None and not value.lstrip().startswith("{"):
+            yield resolve(value)
+
+
+def _pieces(options: Sequence[_Option]) -> list[Piece]:
+    """What each option brings, with what files name and are based on."""
+    beside = list(_config_files(options))
+    pieces: list[Piece] = []
+    for option, value in options:
+        if option is None or value is None:
+            pieces.append(Piece(option, value))
+        elif option in _CONFIG_OPTIONS and not value.lstrip().startswith("{"):
+            pieces += with_bases(option, resolve(value))
+        elif _is_group(option, value, beside):
+            pieces.append(from_file(option, resolve(value, beside)))
+        else:
+            pieces.append(Piece(option, value, _parsed(value)))
+    return pieces
+
+
+def _parsed(text: str) -> object:
+    """An option's value as YAML, or as text where it is none; jsonargparse says what is wrong with it."""
+    try:
+        return parse(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _is_group(option: str, value: str, beside: Sequence[Path]) -> bool:
+    """Whether the value of a model, data or trainer option names a group file: its folder is one of those searched."""
+    if not option.startswith(("--model", "--data", "--trainer")) or not is_group_name(value):
         return False
-    if value.endswith(_SUFFIXES) or Path(value).exists():
+    if value.endswith(SUFFIXES) or Path(value).exists():
         return False
     group = value.split("/", maxsplit=1)[0]
-    return any((folder / group).is_dir() for folder in search_folders())
+    return any((folder / group).is_dir() for folder in search_folders(beside))
 
 
-def _split(arguments: Sequence[str]) -> list[tuple[str | None, str | None]]:
+def _split(arguments: Sequence[str]) -> list[_Option]:
     """Options with their values; a value without an option has None before it."""
-    options: list[tuple[str | None, str | None]] = []
+    options: list[_Option] = []
     for argument in arguments:
         if argument.startswith("-") and not re.fullmatch(r"-[\d.].*", argument):
             name, equals, value = argument.partition("=")
@@ -177,9 +144,7 @@ def _split(arguments: Sequence[str]) -> list[tuple[str | None, str | None]]:
     return options
 
 
-def _from_run_directory(
-    command: str, options: list[tuple[str | None, str | None]]
-) -> list[tuple[str | None, str | None]]:
+def _from_run_directory(command: str, options: list[_Option]) -> list[_Option]:
     """Put the configuration that a run directory holds before the options that the user gave."""
     names = [option.replace("-", "_") for option, _ in options if option is not None]
     if command in _TRAINED_RUN_COMMANDS and options and options[0][0] is None:

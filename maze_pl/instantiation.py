@@ -56,8 +56,9 @@ class Factory:
         else:
             parser.add_function_arguments(target, "target", skip=given, sub_configs=True, fail_untyped=False)
         config = parser.parse_object({"target": configured} if configured else {})
-        arguments = parser.instantiate(with_factories(config), instantiate_groups=False).get("target") or {}
-        return target(*args, **{**vars(arguments), **self.dict_kwargs, **kwargs})
+        arguments = parser.instantiate(with_factories(config), instantiate_groups=False).get("target")
+        made = {} if arguments is None else vars(arguments)  # there is no group where there are no arguments
+        return target(*args, **{**made, **self.dict_kwargs, **kwargs})
 
 
 def with_factories(config: Namespace) -> Namespace:

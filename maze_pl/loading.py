@@ -6,17 +6,20 @@ so that neither the run's configuration file nor the data module is needed to re
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from maze_pl.configuration import ConfigurationError, checkpoint_path
 
 if TYPE_CHECKING:
+    from maze_pl.core.spec import Spec
     from maze_pl.datamodules import RolloutDataModule
     from maze_pl.envs.wrappers import LogStatsWrapper
     from maze_pl.modules import AlgorithmModule
 
 CHECKPOINT_KEY = "maze_pl_config"
+_MODULE_KEY = "maze_pl"  # under which algorithms keep what is theirs
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
@@ -26,10 +29,85 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
     Args:
         path: A checkpoint file, or a run directory.
+
+    Raises:
+        ConfigurationError: There is none, it is damaged, or another program or version of maze_pl has written it.
     """
     import torch
 
-    return cast(dict[str, Any], torch.load(checkpoint_path(path), map_location="cpu", weights_only=True))
+    from maze_pl.modules.algorithm import CHECKPOINT_FORMAT
+
+    file = checkpoint_path(path)
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever torch makes of a file that is none of its own
+        reason = error.strerror if isinstance(error, OSError) else _what_is_wrong(file)
+        raise ConfigurationError(f"the checkpoint {file} cannot be read: {reason}") from error
+    if not isinstance(content, dict) or "state_dict" not in content:
+        raise ConfigurationError(f"the checkpoint {file} was not written by maze_pl: it has no state_dict")
+    written = content.get(_MODULE_KEY, {})
+    if written.get("format", CHECKPOINT_FORMAT) != CHECKPOINT_FORMAT:
+        raise ConfigurationError(
+            f"the checkpoint {file} has format {written['format']} (maze_pl {written.get('version')}), this version "
+            f"reads format {CHECKPOINT_FORMAT}"
+        )
+    return cast(dict[str, Any], content)
+
+
+def _what_is_wrong(file: Path) -> str:
+    with file.open("rb") as stream:
+        is_archive = stream.read(2) == b"PK"
+    if not is_archive:
+        return "it was not written by maze_pl"
+    return "it holds more than tensors and plain values" if zipfile.is_zipfile(file) else "it is truncated"
+
+
+def check_fit(path: str | Path, module: AlgorithmModule, spec: Spec) -> None:
+    """Refuse a checkpoint from which this module cannot go on.
+
+    Args:
+        path: A checkpoint file, or a run directory.
+        module: Gets the weights, with its networks built.
+        spec: What its agent sees and does.
+
+    Raises:
+        ConfigurationError: The checkpoint cannot be read, or is one of other spaces, or of other networks.
+    """
+    checkpoint = read_checkpoint(path)
+    if _MODULE_KEY not in checkpoint:
+        raise ConfigurationError(f"the checkpoint {path} was not written by maze_pl: it does not say what it is of")
+    there, here = _spaces(checkpoint[_MODULE_KEY]["spec"]), _spaces(spec.to_dict())
+    for name in [name for name in {**there, **here} if there.get(name) != here.get(name)][:1]:
+        raise ConfigurationError(
+            f"the agent of {path} is one for other spaces: {name} is {there.get(name, 'missing')} there and "
+            f"{here.get(name, 'missing')} here; use the environment and the wrappers that it was trained with"
+        )
+    _check_weights(path, _weights(module.state_dict()), _weights(checkpoint["state_dict"]), "go on with")
+
+
+def _spaces(spec: dict[str, Any]) -> dict[str, str]:
+    """What networks depend on: for each observation and action its kind, shape and number of values."""
+    described = {}
+    for step in spec["steps"]:
+        for kind in ("observation", "action"):
+            for name, space in step[f"{kind}_space"]["spaces"].items():
+                size = [str(space[key]) for key in ("type", "shape", "n", "nvec") if key in space]
+                described[f"{kind} {name!r} of sub-step {step['key']!r}"] = " ".join(size)
+    return described
+
+
+def _check_weights(path: str | Path, own: dict[str, Any], other: dict[str, Any], purpose: str) -> None:
+    wrong = [name for name in own if name not in other or own[name].shape != other[name].shape]
+    wrong += [name for name in other if name not in own] if purpose == "go on with" else []
+    if wrong:
+        former, new = (
+            {name: tuple(state[name].shape) if name in state else "missing" for name in wrong[:3]}
+            for state in (other, own)
+        )
+        raise ConfigurationError(
+            f"the networks of {path} do not fit: {len(wrong)} parameters differ, such as {former} there, {new} here; "
+            f"to {purpose} them takes the networks of the former run (leave --model.networks as it is)"
+        )
 
 
 def load(path: str | Path) -> AlgorithmModule:
@@ -84,14 +162,7 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: RolloutDat
     """
     checkpoint = read_checkpoint(path)
     own, other = module.state_dict(), _weights(checkpoint["state_dict"])
-    wrong = [name for name in _weights(own) if name not in other or own[name].shape != other[name].shape]
-    if wrong:
-        former = {name: tuple(other[name].shape) if name in other else "missing" for name in wrong[:3]}
-        new = {name: tuple(own[name].shape) for name in wrong[:3]}
-        raise ConfigurationError(
-            f"the networks of {path} do not fit: {len(wrong)} parameters differ, such as {former} there, {new} here; "
-            "a warm start needs the networks of the former run (leave --model.networks as it is)"
-        )
+    _check_weights(path, _weights(own), other, "begin with")
     module.load_state_dict(own | {name: other[name] for name in _weights(own)})
     datamodule.warm_start(_learned(checkpoint, path))
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from maze_pl import configuration
 from maze_pl.configuration import ConfigurationError, prepare
+from maze_pl.yaml_text import parse
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_names_inside_a_file_are_replaced_by_what_they_name(folders: dict[str, P
     write(folders["second"] / "layout" / "small.yaml", "{width: 3}")
     write(folders["project"] / "mine.yaml", "data: {env: env/mine, path: some/where}")
     prepared = prepare(["fit", "--config", "mine"])
-    assert json.loads(prepared[-1]) == {
+    assert parse(prepared[-1]) == {
         "data": {"env": {"class_path": "my.Env", "init_args": {"inner": {"width": 3}}}, "path": "some/where"}
     }
 

@@ -23,6 +23,8 @@ def test_the_wheel_brings_configurations_command_types_and_licence(tmp_path: Pat
         entry_points = archive.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
     assert "maze-pl = maze_pl.__main__:main" in entry_points
     assert {"maze_pl/py.typed", "maze_pl/configs/ppo_cartpole.yaml", "maze_pl/configs/algorithm/ppo.yaml"} <= set(names)
+    template = {f"maze_pl/project_template/{name}.template" for name in ("README.md", ".gitignore", "package/stock.py")}
+    assert template <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith("tests/")]
     code = "from maze_pl.configuration import find; print(find('ppo_cartpole'))"
@@ -35,3 +37,8 @@ def test_the_wheel_brings_configurations_command_types_and_licence(tmp_path: Pat
         check=True,
     )
     assert found.stdout.strip() == str(tmp_path / "installed" / "maze_pl" / "configs" / "ppo_cartpole.yaml")
+    new = "import sys; from maze_pl.__main__ import main; sys.exit(main(['new', 'shop']))"
+    subprocess.run(
+        [sys.executable, "-c", new], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "installed")}, check=True
+    )
+    assert (tmp_path / "shop" / "configs" / "ppo_stock.yaml").is_file()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.agents.network_io import NetworkInput, networks_by_step
+from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler, numpy_views
 from maze_pl.agents.policy_output import PolicyOutput
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch, PolicyStep
@@ -34,6 +35,8 @@ class _Step:
     networks: tuple[nn.Module, ...]
     inputs: NetworkInput
     mapper: DistributionMapper
+    sampler: NumpySampler
+    plain: NumpyNetwork | None  # the network, where there is one for all agents
 
 
 class TorchPolicy(nn.Module):
@@ -76,7 +79,8 @@ class TorchPolicy(nn.Module):
             if len(nets) != expected:
                 what = "separate agent networks" if key in separate else "a network shared by its agents"
                 raise ValueError(f"sub-step {key!r} has {what}: expected {expected}, got {len(nets)}")
-            self._steps[key] = _Step(nets, NetworkInput(nets[0]), mappers[key])
+            plain = NumpyNetwork(nets[0]) if len(nets) == 1 else None
+            self._steps[key] = _Step(nets, NetworkInput(nets[0]), mappers[key], NumpySampler(mappers[key]), plain)
         self.networks = nn.ModuleList(nn.ModuleList(step.networks) for step in self._steps.values())
 
     @property
@@ -102,17 +106,27 @@ class TorchPolicy(nn.Module):
             generator: Source of all randomness of this call, on any device.
             with_log_prob: Also give the log-probabilities; learners recompute them once for a whole rollout instead.
         """
+        step, how = self._step(batch.step_key), (deterministic, temperature, generator)
+        if step.plain is not None and not with_log_prob:
+            outputs = step.plain.logits(batch.observation)
+            action = None if outputs is None else step.sampler.choose(outputs, batch.observation, how)
+            if action is not None:
+                return PolicyStep(action)
         with torch.inference_mode():
             observation = {name: _tensor(array) for name, array in batch.observation.items()}
-            step = self._step(batch.step_key)
             agent_id = None
             if len(step.networks) > 1:
                 _check_agents(batch, len(step.networks))
                 agent_id = torch.from_numpy(np.asarray(batch.agent_id))
-            distribution = self._output(step, batch.step_key, observation, agent_id, temperature).distribution
-            action = distribution.deterministic_sample() if deterministic else distribution.sample(generator)
-            log_prob = distribution.log_prob(action).cpu().numpy() if with_log_prob else None
-            return PolicyStep({head: value.cpu().numpy() for head, value in action.items()}, log_prob)
+            logits = self.action_logits(batch.step_key, observation, agent_id)
+            arrays = None if with_log_prob else numpy_views(logits)
+            action = None if arrays is None else step.sampler.choose(arrays, batch.observation, how)
+            if action is not None:
+                return PolicyStep(action)
+            distribution = self._distribution(step, logits, observation, temperature)
+            sampled = distribution.deterministic_sample() if deterministic else distribution.sample(generator)
+            log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
+            return PolicyStep({head: value.cpu().numpy() for head, value in sampled.items()}, log_prob)
 
     def act_on(
         self,
@@ -228,9 +242,15 @@ class TorchPolicy(nn.Module):
         temperature: float,
     ) -> PolicyOutput:
         logits = self.action_logits(step_key, observation, agent_id)
+        return PolicyOutput(step_key, logits, self._distribution(step, logits, observation, temperature))
+
+    @staticmethod
+    def _distribution(
+        step: _Step, logits: Mapping[str, Tensor], observation: Mapping[str, Tensor], temperature: float
+    ) -> DictProbabilityDistribution:
         device = step.inputs.device
         masks = {head: observation[name].to(device) for head, name in step.mapper.masks.items()}
-        return PolicyOutput(step_key, logits, step.mapper.logits_dict_to_distribution(logits, temperature, masks))
+        return step.mapper.logits_dict_to_distribution(logits, temperature, masks)
 
 
 def separate_agent_counts(spec: Spec, step_keys: Sequence[StepKey]) -> dict[StepKey, int]:

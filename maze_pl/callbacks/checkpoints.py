@@ -7,6 +7,7 @@ while it saves still has its former checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from pathlib import Path
@@ -15,17 +16,33 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
 
-from maze_pl.callbacks.epoch_table import EpochTable
+from maze_pl.callbacks.epoch_table import format_value, say
 from maze_pl.loading import CHECKPOINT_KEY
 
 
 def save_atomically(trainer: pl.Trainer, path: str | Path) -> None:
-    """Write a checkpoint so that its file is at every moment the former or the new one; all ranks must call it."""
+    """Write a checkpoint so that its file is at every moment the former or the new one; all ranks must call it.
+
+    Raises:
+        OSError: It cannot be written, for example because the disk is full.
+    """
     temporary = f"{path}.part"
-    trainer.save_checkpoint(temporary, weights_only=False)
+    try:
+        trainer.save_checkpoint(temporary, weights_only=False)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        kept = "its former version is kept" if Path(path).is_file() else "it was the first one"
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"the checkpoint {path} cannot be written: {reason}; {kept}") from error
     if trainer.is_global_zero:
         os.replace(temporary, path)
     trainer.strategy.barrier("maze_pl.save_atomically")
+
+
+def _make_folder(trainer: pl.Trainer, stage: str, folder: str | Path) -> None:
+    if stage == "fit" and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+        Path(folder).mkdir(parents=True, exist_ok=True)
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -53,6 +70,7 @@ class BestCheckpoint(ModelCheckpoint):
         """Find the folder; one that is not empty is nothing to be warned of, as it is so whenever a run is resumed."""
         if self.dirpath is None:
             self.dirpath = str(Path(trainer.default_root_dir, "checkpoints"))
+        _make_folder(trainer, stage, self.dirpath)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
             super().setup(trainer, pl_module, stage)
@@ -71,10 +89,7 @@ class BestCheckpoint(ModelCheckpoint):
         save_atomically(trainer, filepath)
         self._last_global_step_saved = trainer.global_step
         self._last_checkpoint_saved = filepath
-        for callback in trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, EpochTable):
-                score = trainer.callback_metrics[str(self.monitor)].item()
-                callback.write(trainer, f"-> new best {self.monitor} {score:.3f}!")
+        say(trainer, f"-> new best {self.monitor} {format_value(trainer.callback_metrics[str(self.monitor)].item())}!")
 
 
 class LastCheckpoint(Checkpoint):
@@ -91,16 +106,24 @@ class LastCheckpoint(Checkpoint):
             raise ValueError(f"every_n_epochs={every_n_epochs} must be at least 1")
         self.every_n_epochs, self.dirpath = every_n_epochs, dirpath
 
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Find out before training whether the folder can be made."""
+        _make_folder(trainer, stage, self._folder(trainer))
+
+    def _folder(self, trainer: pl.Trainer) -> Path:
+        return Path(self.dirpath or Path(trainer.default_root_dir, "checkpoints"))
+
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the checkpoint."""
-        if trainer.fast_dev_run:  # type: ignore[attr-defined]
-            return
         done = trainer.current_epoch + 1
         if done % self.every_n_epochs == 0 or trainer.should_stop or done == trainer.max_epochs:
-            folder = Path(self.dirpath or Path(trainer.default_root_dir, "checkpoints"))
-            if trainer.is_global_zero:
-                folder.mkdir(parents=True, exist_ok=True)
-            save_atomically(trainer, folder / "last.ckpt")
+            self.save(trainer)
+
+    def save(self, trainer: pl.Trainer) -> None:
+        """Write the checkpoint, whatever epoch it is; all ranks must call it."""
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        save_atomically(trainer, self._folder(trainer) / "last.ckpt")
 
 
 class CheckpointConfiguration(Callback):

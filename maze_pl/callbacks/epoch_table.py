@@ -2,100 +2,139 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 from tqdm import tqdm
 
+from maze_pl.events.histogram import Histogram
 from maze_pl.modules.algorithm import AlgorithmModule
+
+WIDTH = 100
+_STEP_WIDTH = 5
 
 
 class EpochTable(Callback):
-    """Prints the statistics of each epoch.
+    """Prints the statistics of each epoch."""
 
-    Args:
-        log_file: A file that gets the same text, or None.
-    """
-
-    def __init__(self, log_file: str | None = None) -> None:
-        self._log_file = log_file
+    def __init__(self) -> None:
         self._began = 0.0
+        self._evaluated = False
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the time."""
         self._began = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Print the table of the epoch."""
+        """Print the table of the epoch, with that of its evaluation if there was one."""
         seconds = time.perf_counter() - self._began
-        title = f"epoch {trainer.current_epoch + 1} | {_env_steps(pl_module):,} env steps | {seconds:.1f} s"
-        self.write(trainer, render(title, _statistics(pl_module)))
+        epoch = trainer.current_epoch + 1
+        title = f"epoch {epoch} | {_env_steps(pl_module):,} env steps | {seconds:.1f} s"
+        shown = {name: table for name, table in _statistics(pl_module).items() if self._evaluated or name == "train"}
+        self._evaluated = False
+        say(trainer, render(title, epoch, shown))
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the table of an evaluation outside of training."""
+        self._evaluated = not trainer.sanity_checking
         if not trainer.training and not trainer.sanity_checking and trainer.state.fn == "validate":
-            self.write(trainer, render("evaluation", _statistics(pl_module)))
+            self.on_test_end(trainer, pl_module)
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the table of a test, which is an evaluation too."""
-        self.write(trainer, render("evaluation", _statistics(pl_module)))
+        title = f"evaluation | {_env_steps(pl_module):,} env steps of training"
+        say(trainer, render(title, 1, _statistics(pl_module)))
 
-    def write(self, trainer: pl.Trainer, text: str) -> None:
-        """Show a text, and keep it in the log file.
 
-        Args:
-            trainer: Only its first rank writes.
-            text: One or several lines.
-        """
-        if not trainer.is_global_zero:
-            return
-        tqdm.write(text, file=sys.stdout)  # beside a progress bar, should there be one
+def say(trainer: pl.Trainer, text: str) -> None:
+    """Show a text beside a progress bar, should there be one.
+
+    Args:
+        trainer: Only its first rank speaks, and only if it shows tables.
+        text: One or several lines.
+    """
+    if trainer.is_global_zero and any(isinstance(callback, EpochTable) for callback in _callbacks(trainer)):
+        tqdm.write(text, file=sys.stdout)
         sys.stdout.flush()
-        if self._log_file is not None:
-            with Path(self._log_file).open("a", encoding="utf-8") as file:
-                file.write(text + "\n")
 
 
-def render(title: str, statistics: Mapping[str, Mapping[str, Any]]) -> str:
-    """Statistics as text.
+def render(title: str, step: int, statistics: Mapping[str, Mapping[str, Any]]) -> str:
+    """Statistics as a table `step|path|value`, at most 100 columns wide; names that are too long are shortened.
 
     Args:
         title: What they are of.
+        step: Epoch that they are of.
         statistics: Stage, such as `train` or `eval` -> `<Topic>/<event>/<statistic>` -> value.
     """
-    rows: list[tuple[str, str, str]] = []
+    rows = []
     for stage, values in statistics.items():
-        group = None
-        for key in sorted(values, key=_topic):
-            topic, _, rest = key.partition("/")
-            rows.append((f"{stage} {topic}" if topic != group else "", rest, format_value(values[key])))
-            group = topic
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-    rule = "-" * max(len(title), sum(widths) + 4)
-    table = [f"{group:{widths[0]}}  {name:{widths[1]}}  {value:>{widths[2]}}" for group, name, value in rows]
-    return "\n".join([rule, title, rule, *table])
+        for key in sorted(values):
+            topic, _, name = key.partition("/")
+            event, _, rest = name.partition("/")
+            is_count = rest in ("episode_count", "total_step_count", "total_episode_count")
+            value = format_value(int(values[key]) if is_count else values[key])
+            rows.append((f"{stage} {topic}", event, rest, value))
+    value_width = max(len("value"), *(len(row[3]) for row in rows)) if rows else 0
+    paths = _fit([list(row[:3]) for row in rows], WIDTH - _STEP_WIDTH - value_width - 3)
+    width = max([len(path) for path in paths], default=0)
+    values_shown = [f"{row[3]:>{value_width}}" for row in rows]
+    lines = [f"{step:>{_STEP_WIDTH}}|{path}| {value}" for path, value in zip(paths, values_shown, strict=True)]
+    if lines:
+        head = f"{'step':>{_STEP_WIDTH}}|{'path':{width}}| {'value':>{value_width}}"
+        lines = [head, f"{'=' * _STEP_WIDTH}|{'=' * width}|{'=' * (value_width + 1)}", *lines]
+    return "\n".join(["", title, *lines])
 
 
-def _topic(key: str) -> str:
-    return key.partition("/")[0]
+def _fit(rows: list[list[str]], width: int) -> list[str]:
+    """Rows of three names as aligned lines of at most a width; they stay different from each other."""
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[""], [""], [""]]
+    widths = [max(len(name) for name in column) for column in columns]
+    while sum(widths) + 2 * (len(widths) - 1) > width:
+        widths[widths.index(max(widths))] -= 1
+    short = [shortened(column, limit) for column, limit in zip(columns, widths, strict=True)]
+    return ["  ".join(f"{short[i][name]:{widths[i]}}" for i, name in enumerate(row)) for row in rows]
+
+
+def shortened(names: Iterable[str], width: int) -> dict[str, str]:
+    """Each name in at most so many characters, with `..` for what is left out; different names stay different."""
+    result: dict[str, str] = {}
+    taken = {name for name in names if len(name) <= width}
+    for name in dict.fromkeys(names):
+        if len(name) > width:
+            tails = [*range(width // 2, width - 3), *range(width // 2)]
+            cuts = (f"{name[: width - 2 - tail]}..{name[len(name) - tail :]}" for tail in tails)
+            numbered = (f"{name[: width - 2 - len(str(n))]}..{n}" for n in range(2, len(taken) + 3))
+            result[name] = next(cut for cut in (*cuts, *numbered) if cut not in taken)
+            taken.add(result[name])
+        else:
+            result[name] = name
+    return result
 
 
 def format_value(value: Any) -> str:
     """A value for reading: integers in groups of three digits, small numbers with enough digits not to be zero."""
+    if isinstance(value, Histogram):
+        mean = f"{value.mean:.1f}" if abs(value.mean) >= 0.1 or value.mean == 0 else f"{value.mean:.3g}"
+        return f"[len:{value.count}, μ:{mean}]"
     if isinstance(value, bool | int):
         return f"{value:,}"
     try:
         number = float(value)
     except (TypeError, ValueError):
         return str(value)
-    if number.is_integer() and abs(number) >= 1000:
-        return f"{number:,.0f}"
-    return f"{number:.3f}" if abs(number) >= 0.1 or number == 0 else f"{number:.3g}"
+    if not math.isfinite(number) or abs(number) >= 1e12 or 0 < abs(number) < 0.1:
+        return f"{number:.3g}"
+    return f"{number:,.0f}" if number.is_integer() and abs(number) >= 1000 else f"{number:,.3f}"
+
+
+def _callbacks(trainer: pl.Trainer) -> list[Callback]:
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return callbacks
 
 
 def _statistics(module: pl.LightningModule) -> Mapping[str, Mapping[str, Any]]:

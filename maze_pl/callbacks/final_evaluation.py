@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
 from maze_pl.callbacks.checkpoints import BestCheckpoint
-from maze_pl.callbacks.epoch_table import EpochTable
+from maze_pl.callbacks.epoch_table import format_value, say
 from maze_pl.collect.serialization import from_tensors
 from maze_pl.core.rollout import Evaluation
 from maze_pl.datamodules import RolloutDataModule
@@ -44,12 +44,10 @@ class FinalEvaluation(Callback):
         networks = copy.deepcopy(pl_module.networks)
         networks.load_state_dict(best["networks"])
         for name in data.evaluators:
-            best_return = _mean_return(data.evaluate(name, networks.policy, best["learned"]))
-            last_return = _mean_return(data.evaluate(name, pl_module.policy))
-            text = f"{name} return {best_return:.3f} after {best['env_steps']:,} env steps ({path})"
-            for callback in trainer.callbacks:  # type: ignore[attr-defined]
-                if isinstance(callback, EpochTable):
-                    callback.write(trainer, f"best: {text}; last: {last_return:.3f}")
+            best_means = _means(data.evaluate(name, networks.policy, best["learned"]))
+            last_means = _means(data.evaluate(name, pl_module.policy))
+            say(trainer, f"best: {name} {best_means} after {best['env_steps']:,} env steps (best.ckpt)")
+            say(trainer, f"last: {name} {last_means} after {pl_module.env_steps:,} env steps")
 
 
 def _best_path(trainer: pl.Trainer) -> Path | None:
@@ -71,7 +69,11 @@ def _read(path: Path, data_class: str) -> dict[str, Any]:
     }
 
 
-def _mean_return(evaluation: Evaluation) -> float:
-    """Mean over the episodes of all ranks."""
-    returns = [own for rank in gather_objects([summary.reward for summary in evaluation.summaries]) for own in rank]
-    return math.fsum(returns) / len(returns)
+def _means(evaluation: Evaluation) -> str:
+    """Return and KPIs as text, means over the episodes of all ranks."""
+    own = [(summary.reward, summary.kpis) for summary in evaluation.summaries]
+    values: dict[str, list[float]] = {}
+    for reward, kpis in (episode for rank in gather_objects(own) for episode in rank):
+        for name, value in {"return": reward, **{f"kpi/{kpi}": value for kpi, value in kpis.items()}}.items():
+            values.setdefault(name, []).append(value)
+    return ", ".join(f"{name} {format_value(math.fsum(found) / len(found))}" for name, found in values.items())

@@ -77,12 +77,16 @@ class MetricsFile(Logger):
         if added:
             self._columns = [*self._columns, *added]
             self._rewrite(self._columns, last=not same)
-        with self._path.open("r+", newline="", encoding="utf-8") as file:
-            if not same or added:
-                self._offset = file.seek(0, os.SEEK_END)
-            file.seek(self._offset)
-            csv.DictWriter(file, self._columns, restval="").writerow(row)
-            file.truncate()
+        if not same or added:
+            self._offset = self._path.stat().st_size
+        try:
+            with self._path.open("r+", newline="", encoding="utf-8") as file:
+                file.seek(self._offset)
+                csv.DictWriter(file, self._columns, restval="").writerow(row)
+                file.truncate()
+        except OSError as error:  # the disk is full, for example
+            os.truncate(self._path, self._offset)  # no half row
+            raise OSError(error.errno, f"{self._path} cannot be written: {error.strerror}") from error
         self._row = row
 
     def _start(self, step: int | None) -> list[str]:

@@ -1,13 +1,15 @@
-"""The progress bar of a run: how fast environments are stepped, and how good the policy is."""
+"""The progress of a run: how fast environments are stepped, and how good the policy is."""
 
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import TQDMProgressBar
+from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 
+from maze_pl.callbacks.epoch_table import say
 from maze_pl.modules.algorithm import AlgorithmModule
 
 
@@ -27,6 +29,7 @@ class RolloutProgressBar(TQDMProgressBar):
     def on_train_epoch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Count from here: the time that evaluation takes is not that of environment steps."""
         super().on_train_epoch_start(trainer, *args)
+        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")  # Lightning counts from 0
         self._began_at, self._began_with = time.perf_counter(), _env_steps(trainer.lightning_module)
 
     def get_metrics(
@@ -42,6 +45,40 @@ class RolloutProgressBar(TQDMProgressBar):
         if self._monitor in trainer.callback_metrics:
             metrics["return"] = f"{float(trainer.callback_metrics[self._monitor]):.1f}"
         return metrics
+
+
+class ProgressLines(Callback):
+    """Where there is no terminal for a bar: says now and then how far an epoch is, and how long the run will take.
+
+    Args:
+        interval: Seconds between two lines.
+    """
+
+    def __init__(self, interval: float = 30.0) -> None:
+        self.interval = interval
+        self._began_at = self._said_at = 0.0
+        self._began_with = self._batches = 0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Count from here."""
+        self._began_at = self._said_at = time.perf_counter()
+        self._began_with, self._batches = _env_steps(pl_module), 0
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Say it, if the last time is long ago; an epoch's end is said by its table."""
+        self._batches += 1
+        now, n_batches = time.perf_counter(), int(trainer.num_training_batches)
+        if trainer.is_last_batch or now - self._said_at < self.interval:
+            return
+        self._said_at, elapsed, steps = now, now - self._began_at, _env_steps(pl_module)
+        text = f"epoch {trainer.current_epoch + 1}: {batch_idx + 1} of {n_batches} rollouts | {steps:,} env steps"
+        text += f" | {(steps - self._began_with) / elapsed:,.0f} env steps/s"
+        if trainer.max_epochs is not None and trainer.max_epochs > 0:
+            left = (trainer.max_epochs - trainer.current_epoch) * n_batches - batch_idx - 1
+            text += f" | {timedelta(seconds=round(left * elapsed / self._batches))} left"
+        say(trainer, text)
 
 
 def _env_steps(module: pl.LightningModule) -> int:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 
+from maze_pl.collect.checks import check_acts, check_now
 from maze_pl.collect.history import Histories
 from maze_pl.collect.serialization import from_tensors, to_tensors
 from maze_pl.collect.slots import ActorSlots
-from maze_pl.collect.storage import Array, RolloutStorage
+from maze_pl.collect.storage import Array, RolloutStorage, tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Policy, PolicyBatch
 from maze_pl.core.rollout import Final, Rollout
@@ -20,6 +20,7 @@ from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 
 MAX_ACTS_PER_ENV_STEP = 10_000
 
+Trees = dict[StepKey, dict[str, Array]]
 Truncation = tuple[int, int, StepKey, int, dict[str, Array], int]
 """Row, environment, step key, agent id, observation and slot (-1 if the agent holds none) after a truncated row."""
 
@@ -45,6 +46,7 @@ class Collector:
         self.histories = Histories(self.spec, self.n_envs)
         self.started = False
         self._keys: tuple[StepKey, ...] = self.spec.step_keys
+        self._flat = self.spec.is_flat
         self.slots = ActorSlots(self.spec, self.n_envs)
         self._attributed: bool | None = None
 
@@ -67,22 +69,27 @@ class Collector:
         row = np.zeros(self.n_envs, np.int64)
         completed = np.zeros(self.n_envs, np.int64)
         truncations: list[Truncation] = []
-        if self.spec.is_flat:
+        last_seen = self.vector.staging.observation
+        if self.vector.resetting is not None:
+            last_seen = self._collect_around_resets(policy, self.vector.resetting, row, truncations)
+            completed[:] = row
+        elif self._flat:
             self._collect_in_lockstep(policy, row, completed, truncations)
         lockstep = bool((completed == self.n_rollout_steps).all())
         if not lockstep:
             self._collect_acts(policy, row, completed, truncations)
         n_rows = int(row.max())
-        self._check(n_rows)
-        rollout = self._rollout(n_rows, row, truncations, self.spec.is_flat and lockstep)
-        self.histories.extend(self.storage, row)
+        check_acts(self.spec, self.storage.segments, n_rows, self.vector.first_env_index)
+        rollout = self._rollout(n_rows, row, truncations, last_seen, self._flat and lockstep)
+        if self.vector.can_replay:
+            self.histories.extend(self.storage, row)
         rollout.summaries = self.vector.drain_summaries()
         rollout.seconds = time.perf_counter() - began
         return rollout
 
-    def start(self) -> None:
-        """Start the first episode of every environment."""
-        self.vector.reset()
+    def start(self, episode: int = 0) -> None:
+        """Start every environment with the episode of this index."""
+        self.vector.reset(episodes=[episode] * self.n_envs)
         self._find_slots(np.arange(self.n_envs))
         self.started = True
 
@@ -92,41 +99,98 @@ class Collector:
         """Collect from flat environments for as long as every act completes an environment step."""
         key, staging, rows = self._keys[0], self.vector.staging, self.storage.rows
         segment = self.storage.segments[key]
-        observed, seen = staging.observation[key], segment.observation
+        observed = [(name, array, segment.observation[name]) for name, array in staging.observation[key].items()]
         staged, acted = staging.action[key], segment.action
         batch = PolicyBatch(key, {}, staging.next_agent)
-        generator, step_vector = self.generator, self.vector.step
+        act, generator, step_vector = policy.act, self.generator, self.vector.step
+        advances, env_steps = self.vector.always_advances, staging.env_steps
+        rewards, terminated, truncated = rows.reward, rows.terminated, rows.truncated
         for t in range(self.n_rollout_steps):
             views = {}
-            for name, array in observed.items():
-                view = views[name] = seen[name][t]
+            for name, array, seen in observed:
+                view = views[name] = seen[t]
                 view[...] = array
             batch.observation = views
-            action = policy.act(batch, generator=generator).action
-            for head, values in action.items():
-                acted[head][t] = values
-                staged[head][...] = values
+            for head, values in act(batch, generator=generator).action.items():
+                acted[head][t] = staged[head][...] = values
             extras = step_vector()
-            rows.reward[t] = staging.reward
-            rows.terminated[t] = staging.terminated
-            rows.truncated[t] = staging.truncated
-            rows.env_steps[t] = staging.env_steps
+            rewards[t] = staging.reward
+            terminated[t] = staging.terminated
+            truncated[t] = staging.truncated
             if extras.finals:
                 truncations += [(t, *final, 0) for final in extras.finals]
-            if not staging.env_steps.all() and not (staging.env_steps.astype(bool) | rows.ends(t)).all():
-                break
-        n_rows = t + 1
-        row[:] = n_rows
-        ends = rows.terminated[:n_rows] | rows.truncated[:n_rows]
-        completed[:] = ((rows.env_steps[:n_rows] > 0) | ends).sum(0)
+            if not advances:
+                rows.env_steps[t] = env_steps
+                if np.count_nonzero(env_steps) < self.n_envs and not (env_steps.astype(bool) | rows.ends(t)).all():
+                    break
+        if advances:
+            rows.env_steps[: t + 1] = 1
+        row[:] = t + 1
+        ends = self._complete_rows(t + 1, ~self.slots.seen[:, 0])
+        completed[:] = ((rows.env_steps[: t + 1] > 0) | ends).sum(0)
+        self.slots.seen[:, 0] = ~ends[-1]
+
+    def _complete_rows(self, n_rows: int, is_first: Array) -> Array:
+        """Write into rows of flat environments what follows from where episodes ended.
+
+        Args:
+            n_rows: Rows of each environment, T.
+            is_first: [N] whether the first row begins an episode.
+
+        Returns:
+            [T, N] whether an episode ended.
+        """
+        rows, segment = self.storage.rows, self.storage.segments[self._keys[0]]
+        ends: Array = rows.terminated[:n_rows] | rows.truncated[:n_rows]
         rows.filled[:n_rows] = True
         rows.first_key[:n_rows] = 0
         rows.next_key[:n_rows] = np.where(ends, -1, 0)
         rows.next_slot[:n_rows] = np.where(ends, -1, 0)
-        segment.is_first[0] = ~self.slots.seen[:, 0]
+        segment.is_first[0] = is_first
         segment.is_first[1:n_rows] = ends[:-1]
-        segment.agent_id[:n_rows] = staging.next_agent
-        self.slots.seen[:, 0] = ~ends[-1]
+        segment.agent_id[:n_rows] = self.vector.staging.next_agent
+        return ends
+
+    def _collect_around_resets(
+        self, policy: Policy, resetting: Array, row: Array, truncations: list[Truncation]
+    ) -> Trees:
+        """Collect from flat environments of which each step may only reset some.
+
+        Those that lose no step to resets are ahead of the others. They go on until the last one is done, but what they
+        do beyond the rollout belongs to none, so that all rollouts are full and made by one policy.
+
+        Returns:
+            What each environment showed after its last row.
+        """
+        (key,) = self._keys
+        staging, n_rows = self.vector.staging, self.n_rollout_steps
+        rows, segment = self.storage.rows, self.storage.segments[key]
+        batch, seen = PolicyBatch(key, {}, staging.next_agent), self.slots.seen[:, 0]
+        is_first = ~seen
+        last_seen = {name: array.copy() for name, array in staging.observation[key].items()}
+        while (row < n_rows).any():
+            acting = ~resetting
+            envs = np.flatnonzero(acting & (row < n_rows))
+            at = row[envs]
+            batch.observation = {name: array.copy() for name, array in staging.observation[key].items()}
+            for name, array in batch.observation.items():
+                segment.observation[name][at, envs] = array[envs]
+            for head, values in policy.act(batch, generator=self.generator).action.items():
+                segment.action[head][at, envs] = values[envs]
+                staging.action[key][head][...] = values
+            extras = self.vector.step()
+            rows.reward[at, envs] = staging.reward[envs]
+            rows.terminated[at, envs] = staging.terminated[envs]
+            rows.truncated[at, envs] = staging.truncated[envs]
+            truncations += [(int(row[final[0]]), *final, 0) for final in extras.finals if row[final[0]] < n_rows]
+            seen[acting] = ~(staging.terminated | staging.truncated)[acting]
+            row[envs] += 1
+            done = envs[row[envs] == n_rows]
+            for name, array in last_seen.items():
+                array[done] = staging.observation[key][name][done]
+        rows.env_steps[:n_rows] = 1
+        self._complete_rows(n_rows, is_first)
+        return {key: last_seen}
 
     # ------------------------------------------------------------------------------------------ any actors
 
@@ -239,30 +303,9 @@ class Collector:
 
     # ------------------------------------------------------------------------------------------------- result
 
-    def _check(self, n_rows: int) -> None:
-        """Refuse observations that are not numbers and masks that allow nothing."""
-        for key, segment in self.storage.segments.items():
-            active = segment.active[:n_rows]
-            for name, array in segment.observation.items():
-                if array.dtype.kind == "f" and not np.isfinite(array[:n_rows]).all():
-                    bad = ~np.isfinite(array[:n_rows]).reshape(*active.shape, -1).all(-1) & active
-                    if bad.any():
-                        n = int(np.argwhere(bad)[0, 1]) // self.spec.steps[key].n_slots
-                        raise ValueError(f"observation {name!r} of environment {n}, sub-step {key!r}, is not finite")
-            for head, name in self.spec.steps[key].masks.items():
-                space = self.spec.steps[key].action_space.spaces[head]
-                if isinstance(space, spaces.MultiBinary):
-                    continue
-                mask = segment.observation[name][:n_rows] != 0
-                parts = [mask]
-                if isinstance(space, spaces.MultiDiscrete):
-                    parts = np.split(mask, np.cumsum(space.nvec)[:-1], axis=-1)
-                if any((~part.any(-1) & active).any() for part in parts):
-                    raise ValueError(f"mask {name!r} of sub-step {key!r} allows no action for head {head!r}")
-
-    def _rollout(self, n_rows: int, row: Array, truncations: list[Truncation], flat: bool) -> Rollout:
+    def _rollout(self, n_rows: int, row: Array, truncations: list[Truncation], last_seen: Trees, flat: bool) -> Rollout:
         storage = self.storage
-        if not self.spec.is_flat:
+        if not self._flat:
             shape = n_rows, self.n_envs, -1
             totals = [part.reward[:n_rows].reshape(shape).sum(-1) for part in storage.segments.values()]
             storage.rows.reward[:n_rows] = np.sum(totals, axis=0)
@@ -273,12 +316,12 @@ class Collector:
         return Rollout(
             rows=storage.rows.rows(n_rows),
             segments={key: segment.segment(n_rows, attributed) for key, segment in storage.segments.items()},
-            finals=self._finals(row, truncations),
+            finals=self._finals(row, truncations, last_seen),
             n_rollout_steps=self.n_rollout_steps,
             flat=flat,
         )
 
-    def _finals(self, row: Array, truncations: list[Truncation]) -> dict[StepKey, Final]:
+    def _finals(self, row: Array, truncations: list[Truncation], last_seen: Trees) -> dict[StepKey, Final]:
         """Observations after truncated rows and after each environment's last row, unless its episode ended there."""
         staging, rows = self.vector.staging, self.storage.rows
         all_envs = np.arange(self.n_envs)
@@ -286,17 +329,20 @@ class Collector:
         running = all_envs[~(rows.terminated[last, all_envs] | rows.truncated[last, all_envs])]
         finals = {}
         for index, key in enumerate(self._keys):
-            envs = running[staging.next_key[running] == index]
+            envs = running if self._flat else running[staging.next_key[running] == index]
             cut = [truncation for truncation in truncations if truncation[2] == key]
-            numbers = np.array([(t, n, slot, agent) for t, n, _, agent, _, slot in cut], np.int64).reshape(-1, 4)
-            after = np.stack([last[envs], envs, self.slots.next[envs], staging.next_agent[envs]], axis=-1)
-            columns = torch.from_numpy(np.concatenate([numbers, after]))
-            observation = {}
-            for name, array in staging.observation[key].items():
-                cut_arrays = [np.asarray(truncation[4][name], array.dtype)[None] for truncation in cut]
-                observation[name] = torch.from_numpy(np.concatenate([*cut_arrays, array[envs]]))
-            after_row, env, slot, agent_id = columns.unbind(-1)
-            finals[key] = Final(after_row, env, slot, agent_id, observation)
+            numbers = [last[envs], envs, self.slots.next[envs], staging.next_agent[envs]]
+            observation = {name: array[envs] for name, array in last_seen[key].items()}
+            if cut:
+                before = zip(*((t, n, slot, agent) for t, n, _, agent, _, slot in cut), strict=True)
+                numbers = [np.concatenate([b, after]) for b, after in zip(before, numbers, strict=True)]
+                for name, after in observation.items():
+                    arrays = [np.asarray(truncation[4][name], after.dtype)[None] for truncation in cut]
+                    observation[name] = np.concatenate([*arrays, after])
+            seen = {f"observation {name!r}": array for name, array in observation.items()}
+            check_now(seen, numbers[1], numbers[0] + 1, "the rollout", self.vector.first_env_index)
+            after_row, env, slot, agent_id = map(torch.from_numpy, numbers)
+            finals[key] = Final(after_row, env, slot, agent_id, tensors(observation))
         return finals
 
     # -------------------------------------------------------------------------------------------------- state
@@ -313,7 +359,9 @@ class Collector:
             "started": self.started,
             "attributed": self._attributed,
         }
-        if self.started:
+        if self.started and not self.vector.can_replay:
+            state["episodes"] = self.vector.episodes()
+        elif self.started:
             state |= {
                 "histories": self.histories.state_dict(self.vector.episodes()),
                 "wrappers": to_tensors(self.vector.wrapper_states()),
@@ -326,13 +374,19 @@ class Collector:
         """Continue where `state_dict` was taken, by playing the running episodes again.
 
         Returns:
-            The environments that did not come out where they were, because they are not deterministic; they have
-            started their next episode.
+            The environments that did not come out where they were, because they are not deterministic or cannot be
+            played again; they have started their next episode.
         """
         self.generator.set_state(state["generator"])
         self._attributed = state["attributed"]
         if not state["started"]:
             return []
+        if not self.vector.can_replay or "histories" not in state:
+            episodes = state.get("episodes") or [history["episode"] for history in state["histories"]]
+            self.vector.reset(None, [episode + 1 for episode in episodes])
+            self._find_slots(np.arange(self.n_envs))
+            self.started = True
+            return list(range(self.n_envs))
         histories = self.histories.load_state_dict(state["histories"])
         self.vector.replay(histories, from_tensors(state["wrappers"]))
         self.started = True

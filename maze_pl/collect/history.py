@@ -26,6 +26,7 @@ class Histories:
 
     def __init__(self, spec: Spec, n_envs: int) -> None:
         self.spec, self.n_envs = spec, n_envs
+        self._flat = spec.is_flat
         self._chunks: list[list[Chunk]] = [[] for _ in range(n_envs)]
 
     def forget(self, n: int) -> None:
@@ -39,18 +40,20 @@ class Histories:
             storage: The rollout.
             n_rows: [N] rows of each environment.
         """
-        ends = storage.rows.terminated | storage.rows.truncated
-        for n in range(self.n_envs):
-            stop = int(n_rows[n])
-            ended = np.flatnonzero(ends[:stop, n])
-            start = int(ended[-1]) + 1 if ended.size else 0
-            if ended.size:
+        n_most = int(n_rows.max())
+        ends: Array = storage.rows.terminated[:n_most] | storage.rows.truncated[:n_most]
+        has_ended: list[bool] = np.any(ends, axis=0).tolist()
+        starts: list[int] = (n_most - ends[::-1].argmax(0)).tolist()  # the row after the last end
+        for n, stop in enumerate(n_rows.tolist()):
+            start = 0
+            if has_ended[n]:
                 self._chunks[n] = []
+                start = starts[n]
             if start < stop:
                 self._chunks[n].append(self._chunk(storage, n, start, stop))
 
     def _chunk(self, storage: RolloutStorage, n: int, start: int, stop: int) -> Chunk:
-        if self.spec.is_flat:
+        if self._flat:
             key, segment = next(iter(storage.segments.items()))
             actions = {head: array[start:stop, n].copy() for head, array in segment.action.items()}
             return np.zeros(stop - start, np.int64), {key: actions}

@@ -16,8 +16,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Tree = dict[str, Array]
 
 
-def tensors(tree: Tree, n_rows: int) -> dict[str, torch.Tensor]:
-    """Tensors on the first rows of a tree's arrays."""
+def tensors(tree: Tree, n_rows: int | None = None) -> dict[str, torch.Tensor]:
+    """Tensors on the first rows of a tree's arrays, on all of them if None."""
     return {name: torch.from_numpy(array[:n_rows]) for name, array in tree.items()}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from torch import nn
 
 from maze_pl.core.actor_id import StepKey
 
@@ -71,6 +73,35 @@ class Policy(Protocol):
             generator: Source of all randomness of this call.
         """
         ...
+
+
+@contextlib.contextmanager
+def evaluation_mode(policy: object) -> Iterator[None]:
+    """Have networks act without dropout and the like; afterwards every module is in the mode that it was in before.
+
+    Args:
+        policy: A module, or anything else, which is left alone. A module with a part that overrides `train` is switched
+            by its own `eval` and `train`.
+    """
+    if not isinstance(policy, nn.Module):
+        yield
+        return
+    modules: list[nn.Module] = [policy]
+    for module in modules:  # grows while it is walked; `Module.modules` and `Module.train` cost ten times as much
+        modules += [child for child in module._modules.values() if child is not None]
+    plain = all(type(m).train is nn.Module.train and type(m).__setattr__ is nn.Module.__setattr__ for m in modules)
+    was_training, training = policy.training, [module for module in modules if plain and module.training]
+    if not plain:
+        policy.eval()
+    for module in training:
+        object.__setattr__(module, "training", False)
+    try:
+        yield
+    finally:
+        if not plain:
+            policy.train(was_training)
+        for module in training:
+            object.__setattr__(module, "training", True)
 
 
 class RandomPolicy:

@@ -149,7 +149,9 @@ class Rollout:
         return int(self.segments[step_key].active.shape[1]) // self.n_envs
 
     def to(self, device: torch.device | str) -> Rollout:
-        """The rollout on another device."""
+        """The rollout on a device; itself where it is there."""
+        if self.rows.filled.device == torch.device(device):
+            return self
         return replace(
             self,
             rows=_move(self.rows, device),

@@ -21,4 +21,5 @@ def derive_seed(*path: int | str) -> int:
         True
     """
     entropy = [zlib.crc32(part.encode()) if isinstance(part, str) else part & 0xFFFFFFFF for part in path]
-    return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+    words = np.array(entropy, np.uint32)  # as an array, because lists take twice as long
+    return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,37 +12,25 @@ import gymnasium
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_info
-from torch import distributed, nn
+from torch import distributed
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.collect.serialization import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.policy import Policy
+from maze_pl.core.policy import Policy, evaluation_mode
 from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
-from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.envs.gym_env import GymMazeEnv
+from maze_pl.envs.vector import NativeVectorEnv, SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.vector.sequential_vector_env import wrapper_stack
 from maze_pl.envs.vector.wrapped import make_wrapped
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
 Env = gymnasium.Env[Any, Any]
-
-
-@contextlib.contextmanager
-def _evaluation_mode(policy: Policy) -> Iterator[None]:
-    """Have networks act without dropout and the like, whatever mode they are in."""
-    if not isinstance(policy, nn.Module):
-        yield
-        return
-    was_training = policy.training
-    policy.eval()
-    try:
-        yield
-    finally:
-        policy.train(was_training)
 
 
 class RolloutSource:
@@ -63,6 +50,13 @@ class RolloutSource:
     def __iter__(self) -> Iterator[Rollout]:
         for _ in range(self._length):
             yield self._collect()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Empty: the data module keeps where its environments are. Lightning asks for it, to resume within an epoch."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Nothing: see `state_dict`."""
 
 
 class EvaluationSource:
@@ -90,7 +84,9 @@ class RolloutDataModule(pl.LightningDataModule):
         wrappers: Wrap it, the first one innermost.
         n_envs: Environments of each rank that play at the same time; 0 means one for each core.
         n_rollout_steps: Environment steps of each environment in a rollout.
-        vectorization: Whether environments live in this process or in processes of their own.
+        vectorization: Whether environments live in this process (`sequential`), in processes of their own
+            (`subprocess`), or in gymnasium's own vector implementation of them (`native`), which is for environments
+            that gymnasium makes by name and that nothing is wrapped around; see `NativeVectorEnv`.
         epoch_length: Rollouts of an epoch, which is followed by evaluation.
         evaluators: Evaluators by name; a single one named `eval` if None, and none at all if empty.
         seed: Seed of the run; that of `seed_everything` if None.
@@ -108,7 +104,7 @@ class RolloutDataModule(pl.LightningDataModule):
         wrappers: list[Callable[[Env], Env]] | None = None,
         n_envs: int = 0,
         n_rollout_steps: int = 100,
-        vectorization: Literal["sequential", "subprocess"] = "sequential",
+        vectorization: Literal["sequential", "subprocess", "native"] = "sequential",
         epoch_length: int = 25,
         evaluators: dict[str, RolloutEvaluator] | None = None,
         seed: int | None = None,
@@ -124,10 +120,17 @@ class RolloutDataModule(pl.LightningDataModule):
             ("epoch_length", epoch_length, 1),
             ("n_normalization_samples", n_normalization_samples, 1),
         ):
-            if value < least:
-                raise ValueError(f"{name}={value} must be at least {least}")
-        if vectorization not in ("sequential", "subprocess"):
-            raise ValueError(f"vectorization={vectorization!r} must be 'sequential' or 'subprocess'")
+            require_count(name, value, least)
+        if not callable(env) or not all(map(callable, wrappers or [])):
+            raise TypeError(
+                f"env={env!r} and wrappers={wrappers!r} must be callables that make and wrap an environment; "
+                "write env=lambda: GymMazeEnv('CartPole-v1'), for example"
+            )
+        for name, evaluator in (evaluators or {}).items():
+            if not isinstance(evaluator, RolloutEvaluator):
+                raise TypeError(f"evaluators[{name!r}]={evaluator!r} must be a RolloutEvaluator")
+        if vectorization not in ("sequential", "subprocess", "native"):
+            raise ValueError(f"vectorization={vectorization!r} must be 'sequential', 'subprocess' or 'native'")
         if on_nondeterminism not in ("restart", "refuse"):
             raise ValueError(f"on_nondeterminism={on_nondeterminism!r} must be 'restart' or 'refuse'")
         self.n_envs = n_envs or len(os.sched_getaffinity(0))
@@ -224,6 +227,23 @@ class RolloutDataModule(pl.LightningDataModule):
         kind = SubprocVectorEnv if self.vectorization == "subprocess" else SequentialVectorEnv
         return kind([self._factory] * n_envs, spec=self.spec, **options)
 
+    def _native_vector(self, n_envs: int, **options: Any) -> VectorEnv:
+        """Gymnasium's own vector implementation, if nothing speaks against it."""
+        env = self._factory()
+        instead = "; use vectorization=sequential or subprocess"
+        inner = env.env
+        if type(env) is not LogStatsWrapper or isinstance(inner, Wrapper):
+            names = [type(wrapper).__name__ for wrapper in wrappers_of(env) if type(wrapper) is not LogStatsWrapper]
+            raise ValueError(f"vectorization=native cannot wrap single environments, but there are {names}{instead}")
+        if type(inner) is not GymMazeEnv or inner.made_by is None:
+            raise ValueError(
+                f"vectorization=native needs an environment that is given by its name in gymnasium, such as "
+                f"GymMazeEnv('CartPole-v1'), not {type(inner).__name__}{instead}"
+            )
+        env.close()
+        name, kwargs = inner.made_by
+        return NativeVectorEnv(name, n_envs, spec=self.spec, **options, **kwargs)
+
     def _policy(self) -> Any:
         if self.trainer is None or self.trainer.lightning_module is None:
             raise RuntimeError("rollouts need a policy: use this data module in Trainer.fit or Trainer.validate")
@@ -236,7 +256,7 @@ class RolloutDataModule(pl.LightningDataModule):
             if restored is not None:
                 self._restore(self._collector, restored)
         policy = self._policy()
-        with _evaluation_mode(policy):
+        with evaluation_mode(policy):
             rollout = self._collector.collect(policy)
         self._merge()
         return rollout
@@ -245,7 +265,8 @@ class RolloutDataModule(pl.LightningDataModule):
         """Make the environments."""
         self._refuse_foreign_checkpoint()
         learned = self._learned()
-        vector = self._vector(self.n_envs, seed=self.seed, first_env_index=self._rank * self.n_envs)
+        make = self._native_vector if self.vectorization == "native" else self._vector
+        vector = make(self.n_envs, seed=self.seed, first_env_index=self._rank * self.n_envs)
         vector.load_shared_states(learned)
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", self._rank))
         return Collector(vector, self.n_rollout_steps, generator)
@@ -266,13 +287,19 @@ class RolloutDataModule(pl.LightningDataModule):
                 f"environments start new episodes: the checkpoint was written by {then[0]} ranks with {then[1]} "
                 f"environments each, this run has {now[0]} ranks with {now[1]}"
             )
+            begun = [history["episode"] for rank in restored["ranks"] for history in rank.get("histories", [])]
+            begun += [episode for rank in restored["ranks"] for episode in rank.get("episodes", [])]
+            collector.start(max(begun, default=-1) + 1)  # none that was played before
             return
         strayed = collector.load_state_dict(restored["ranks"][self._rank])
         if strayed:
-            message = (
-                f"environments {strayed} of rank {self._rank} are not deterministic: their episodes did not come out "
-                "where the checkpoint left them when they were played again"
+            reason = (
+                "are not deterministic: their episodes did not come out where the checkpoint left them when they were "
+                "played again"
+                if collector.vector.can_replay
+                else "cannot be brought back to where they were, since they are native vector environments"
             )
+            message = f"environments {strayed} of rank {self._rank} {reason}"
             if self.on_nondeterminism == "refuse":
                 raise RuntimeError(message + "; on_nondeterminism=restart starts new episodes instead")
             rank_zero_info(message + "; they start new episodes")
@@ -323,7 +350,7 @@ class RolloutDataModule(pl.LightningDataModule):
         vector = self._evaluation_envs[name]
         vector.load_shared_states(learned, freeze=True)
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "evaluation", name, self._rank))
-        with _evaluation_mode(policy):
+        with evaluation_mode(policy):
             summaries = play_episodes(
                 vector, policy, episodes, deterministic=evaluator.deterministic, generator=generator
             )

@@ -5,6 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+def require_count(name: str, value: int, least: int, whose: str = "") -> None:
+    """Refuse a number of things that is no integer, or too small.
+
+    Raises:
+        TypeError: It is no integer.
+        ValueError: It is too small.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name}={value!r}{whose} must be an integer, not {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name}={value}{whose} must be at least {least}")
+
+
 @dataclass(frozen=True)
 class RolloutEvaluator:
     """Plays whole episodes in environments of their own, with the same seeds every time.
@@ -22,7 +35,5 @@ class RolloutEvaluator:
     n_envs: int = 0
 
     def __post_init__(self) -> None:
-        if self.n_episodes < 1:
-            raise ValueError(f"n_episodes={self.n_episodes} of an evaluator must be at least 1")
-        if self.n_envs < 0:
-            raise ValueError(f"n_envs={self.n_envs} of an evaluator must not be negative")
+        require_count("n_episodes", self.n_episodes, 1, " of an evaluator")
+        require_count("n_envs", self.n_envs, 0, " of an evaluator")

@@ -74,6 +74,11 @@ class DistributionMapper:
                 raise ValueError(f"action head {head!r} has a {self._heads[head][0].__name__}, which cannot be masked")
 
     @property
+    def heads(self) -> dict[str, tuple[type[ProbabilityDistribution], spaces.Space[Any]]]:
+        """Head -> class of its distribution, and its space."""
+        return dict(self._heads)
+
+    @property
     def logits_shapes(self) -> dict[str, tuple[int, ...]]:
         """Head -> shape of its logits, without batch dimensions."""
         return dict(self._shapes)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional
 
-from maze_pl.distributions.categorical import entropy_of, gather_last, kl_of, sample_index
+from maze_pl.distributions.categorical import entropy_of, gather_last, kl_of, log_prob_and_entropy_of, sample_index
 from maze_pl.distributions.probability_distribution import (
     ProbabilityDistribution,
     check_logits,
@@ -58,19 +58,28 @@ class MultiCategoricalProbabilityDistribution(ProbabilityDistribution):
 
     def log_prob(self, action: Tensor) -> Tensor:
         """[...] sum of the log-probabilities of all choices in `action` [..., *nvec.shape]."""
-        leading = action.shape[: action.dim() - len(self._shape)]
-        columns = action.reshape((*leading, len(self._parts))).unbind(dim=-1)
-        terms = [gather_last(part, column) for part, column in zip(self.log_probs, columns, strict=True)]
+        terms = [gather_last(*pair) for pair in zip(self.log_probs, self._columns(action), strict=True)]
         return torch.stack(terms).sum(dim=0)
 
     def entropy(self) -> Tensor:
         """[...] sum of the entropies of all choices in nats."""
         return torch.stack([entropy_of(part) for part in self.log_probs]).sum(dim=0)
 
+    def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """`log_prob(action)` and `entropy()`, whose gradients are computed together."""
+        terms = [log_prob_and_entropy_of(*pair) for pair in zip(self._parts, self._columns(action), strict=True)]
+        log_probs, entropies = zip(*terms, strict=True)
+        return torch.stack(log_probs).sum(dim=0), torch.stack(entropies).sum(dim=0)
+
     def kl(self, other: Self) -> Tensor:
         """[...] KL(self || other) in nats, summed over the choices."""
         terms = [kl_of(ours, theirs) for ours, theirs in zip(self.log_probs, other.log_probs, strict=True)]
         return torch.stack(terms).sum(dim=0)
+
+    def _columns(self, action: Tensor) -> tuple[Tensor, ...]:
+        """[...] the options of each choice in `action` [..., *nvec.shape]."""
+        leading = action.shape[: action.dim() - len(self._shape)]
+        return action.reshape((*leading, len(self._parts))).unbind(dim=-1)
 
     def _stack(self, columns: list[Tensor]) -> Tensor:
         action = torch.stack(columns, dim=-1)  # [..., n_choices]

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import get_env_id, parse_env_id
+from gymnasium.error import DependencyNotInstalled, UnregisteredEnv
 
 from maze_pl.core.spaces import LEAF_SPACES
+from maze_pl.envs.contract import check_observation, check_reset, check_spaces, explain_step, name_of
 from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
 from maze_pl.envs.core_env import CoreEnv
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.structured_env import Action, Observation
 
 SEPARATOR = "/"
+_OUR_EXTRAS = ("box2d",)
 
 
 class GymCoreEnv(CoreEnv):
@@ -39,19 +45,39 @@ class GymCoreEnv(CoreEnv):
         self.reset_info: dict[str, Any] = {}
         self._maze_state: Any = None
         self._seed: int | None = None
+        self._is_known = False  # whether a first observation has been looked at
 
     def step(self, maze_action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step the gymnasium environment."""
-        result = self.env.step(maze_action)
-        self._maze_state = result[0]
-        return result  # type: ignore[return-value]
+        """Step the gymnasium environment.
+
+        Raises:
+            EnvContractError: It returned something else than five values.
+        """
+        result: Any = ...
+        try:
+            result = self.env.step(maze_action)
+            self._maze_state = result[0]
+        except Exception as error:
+            explain_step(error, result, self.env)
+            raise
+        return result  # type: ignore[no-any-return]
 
     def reset(self) -> Any:
-        """Reset the gymnasium environment, with the seed that was set since the last time, if any."""
+        """Reset the gymnasium environment, with the seed that was set since the last time, if any.
+
+        Raises:
+            EnvContractError: It returned something else than an observation of its space and a dict.
+        """
         seed, self._seed = self._seed, None
         if seed is not None:
             self.env.action_space.seed(seed)  # some environments act at random themselves
-        self._maze_state, self.reset_info = self.env.reset(seed=seed, options=self.reset_options)
+        result = self.env.reset(seed=seed, options=self.reset_options)
+        check_reset(result, self.env)
+        self._maze_state, self.reset_info = result
+        if not self._is_known:
+            name = f"the observation that reset of {name_of(self.env)} returned"
+            check_observation(self._maze_state, self.env.observation_space, name)
+            self._is_known = True
         return self._maze_state
 
     def seed(self, seed: int) -> None:
@@ -80,6 +106,7 @@ class GymObservationConversion(ObservationConversionInterface):
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
+        self._original = space
         parts = named_parts(space, "observation")
         self._space = spaces.Dict({name: copy.deepcopy(part) for name, (_, part) in parts.items()})
         self._parts = [(name, path, np.dtype(part.dtype or np.float32)) for name, (path, part) in parts.items()]
@@ -91,15 +118,19 @@ class GymObservationConversion(ObservationConversionInterface):
 
     def maze_to_space(self, maze_state: Any) -> Observation:
         """The observation under its name, or its parts under theirs."""
-        if self._dtype is not None:
-            return {"observation": np.array(maze_state, self._dtype)}
-        return {name: np.array(_at(maze_state, path), dtype) for name, path, dtype in self._parts}
+        try:
+            if self._dtype is not None:
+                return {"observation": np.array(maze_state, self._dtype)}
+            return {name: np.array(_at(maze_state, path), dtype) for name, path, dtype in self._parts}
+        except (IndexError, KeyError, TypeError, ValueError):
+            check_observation(maze_state, self._original, "the observation that the environment returned")
+            raise
 
     def space_to_maze(self, observation: Observation) -> Any:
         """What the gymnasium environment returned."""
         if self._dtype is not None:
             return observation["observation"]
-        return _nested([(path, observation[name]) for name, path, _ in self._parts])
+        return nested([(path, observation[name]) for name, path, _ in self._parts])
 
 
 class GymActionConversion(ActionConversionInterface):
@@ -128,7 +159,7 @@ class GymActionConversion(ActionConversionInterface):
         """The action as the gymnasium environment expects it."""
         if self._value is not None:
             return self._value(action["action"])
-        return _nested([(path, value(action[name])) for name, path, value in self._parts])
+        return nested([(path, value(action[name])) for name, path, value in self._parts])
 
     def maze_to_space(self, maze_action: Any) -> Action:
         """The gymnasium environment's action under its name, or its parts under theirs."""
@@ -147,21 +178,31 @@ class GymMazeEnv(MazeEnv):
 
     Raises:
         TypeError: An instance was given together with keyword arguments, or a space is not supported.
+        ValueError: Gymnasium knows no environment of this name.
+        ImportError: A package that the environment needs is not installed.
+        EnvContractError: The environment declares no spaces.
 
     Example:
         >>> env = GymMazeEnv("CartPole-v1")
         >>> observation, info = env.reset(seed=1)
         >>> observation["observation"].shape
         (4,)
+
+    Attributes:
+        made_by: Name under which gymnasium made the environment, and the keyword arguments; None if it was given.
     """
 
     core_env: GymCoreEnv
 
     def __init__(self, env: str | gymnasium.Env[Any, Any], **kwargs: Any) -> None:
+        self.made_by: tuple[str, dict[str, Any]] | None = None
         if isinstance(env, str):
-            env = gymnasium.make(_current_id(env), **{"disable_env_checker": True, **kwargs})
+            name = _current_id(env)
+            self.made_by = name, kwargs
+            env = _make(name, {"disable_env_checker": True, **kwargs})
         elif kwargs:
             raise TypeError(f"{sorted(kwargs)} are arguments for making an environment by name, but {env} was given")
+        check_spaces(env)
         super().__init__(
             GymCoreEnv(env),
             action_conversion_dict={0: GymActionConversion(env.action_space)},
@@ -228,7 +269,8 @@ def _at(tree: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return value
 
 
-def _nested(items: list[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
+def nested(items: list[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
+    """The nested dict that has these values at these paths."""
     tree: dict[str, Any] = {}
     for path, value in items:
         branch = tree
@@ -245,6 +287,27 @@ def _value_of(space: spaces.Space[Any]) -> Callable[[Any], Any]:
 
 def _unchanged(value: Any) -> Any:
     return value
+
+
+def _make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """Have gymnasium make an environment, without its layer that refuses steps before a reset, as `MazeEnv` does."""
+    spec = gymnasium.registry.get(name)
+    try:
+        return gymnasium.make(name if spec is None else replace(spec, order_enforce=False), **kwargs)
+    except UnregisteredEnv as error:
+        folded = {known.lower(): known for known in gymnasium.registry}
+        near = [folded[match] for match in get_close_matches(name.lower(), folded, n=3)]
+        hint = f"did you mean {' or '.join(near)}?" if near else "names of other packages are written module:Name"
+        raise ValueError(f"gymnasium knows no environment {name!r}; {hint}") from error
+    except (DependencyNotInstalled, ImportError) as error:
+        if spec is None or not str(spec.entry_point).startswith("gymnasium."):
+            raise
+        extra = re.search(r"gymnasium\[([\w-]+)\]", str(error))
+        missing = getattr(error, "name", None) if extra is None else f'"gymnasium[{extra[1]}]"'
+        if extra is not None and extra[1] in _OUR_EXTRAS:
+            missing = f'"maze-pl[{extra[1]}]"'
+        hint = f"pip install {missing}" if missing else str(error)
+        raise ImportError(f"{name} needs a package that is not installed: {hint}") from error
 
 
 def _current_id(name: str) -> str:

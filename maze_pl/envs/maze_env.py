@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import seeding
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.spaces import dict_space
+from maze_pl.envs.contract import check_step, name_of
 from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
 from maze_pl.envs.core_env import CoreEnv
 from maze_pl.envs.structured_env import Action, Array, EnvMeta, Observation, StructuredEnv
@@ -63,8 +67,9 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         self._action_masks = {key: self._checked_masks(key) for key in keys}
         self._base_events = self.pubsub.create_event_topic(BaseEnvEvents)
         self._is_flat = len(keys) == 1 and core_env.agent_counts_dict[keys[0]] == 1
-        self._step_key = keys[0]  # of the actor that acts next
+        self._step_key: StepKey | None = None  # of the actor that acts next
         self._space_seed: int | None = None  # which the action spaces are yet to be seeded with
+        self._generator: np.random.Generator | None = None
         self._maze_state: Any = None
         self._maze_action: Any = None
 
@@ -80,17 +85,29 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
     # ---------------------------------------------------------------------------------------------- interaction
 
     def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Perform the act of the current actor; see `StructuredEnv.step`."""
+        """Perform the act of the current actor; see `StructuredEnv.step`.
+
+        Raises:
+            ResetNeeded: No episode was started.
+            EnvContractError: The simulation returned something else than a state, a reward, two flags and a dict.
+        """
         core_env, context, key = self.core_env, self.context, self._step_key
+        if key is None:
+            raise ResetNeeded(f"step of {name_of(self)} was called before reset; start an episode first")
         if context.env_step_incremented:  # the last act completed an environment step: another one begins
             self.pubsub.clear()
             context.env_step_incremented = False
         maze_action = self._maze_action = self.action_conversion_dict[key].space_to_maze(action, self._maze_state)
-        maze_state, reward, terminated, truncated, info = core_env.step(maze_action)
-        reward = float(reward)
+        result: Any = core_env.step(maze_action)
+        try:
+            maze_state, reward, terminated, truncated, info = result
+            reward = float(reward)
+        except (TypeError, ValueError):
+            check_step(result, self)
+            raise
         self._base_events.reward(value=reward)
         if not self._is_flat:
-            key = self._step_key = core_env.actor_id().step_key
+            self._step_key = key = core_env.actor_id().step_key
         elif not context.env_step_incremented:
             context.increment_env_step()
         self._maze_state = maze_state
@@ -106,7 +123,8 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         """
         if options:
             raise ValueError(f"{type(self).__name__} takes no options at reset, but {sorted(options)} were given")
-        super().reset(seed=seed)
+        if seed is not None:
+            self._generator, self._np_random_seed = None, seed
         self.context.reset_episode(seed)
         self.pubsub.clear()
         if seed is not None:
@@ -114,8 +132,19 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
             self._space_seed = seed
         self._maze_action = None
         self._maze_state = self.core_env.reset()
-        self._step_key = self.core_env.actor_id().step_key
-        return self.observation_conversion_dict[self._step_key].maze_to_space(self._maze_state), {}
+        self._step_key = key = self.core_env.actor_id().step_key
+        return self.observation_conversion_dict[key].maze_to_space(self._maze_state), {}
+
+    @property
+    def _np_random(self) -> np.random.Generator | None:
+        """Gymnasium's generator of this object, which few ever use: made when somebody asks for it."""
+        if self._generator is None and self._np_random_seed is not None:
+            self._generator, _ = seeding.np_random(self._np_random_seed)
+        return self._generator
+
+    @_np_random.setter
+    def _np_random(self, value: np.random.Generator | None) -> None:
+        self._generator = value
 
     def close(self) -> None:
         """Close the simulation."""

@@ -11,16 +11,24 @@ class EnvironmentContext:
     Environment time counts environment steps, not the acts (sub-steps) that they consist of.
 
     Attributes:
-        episode_id: UUID of the running episode; the same seed gives the same id.
         env_time: Environment steps completed in the running episode.
         env_step_incremented: Whether the latest act completed an environment step. Whoever steps the environment sets
             it to False before each act.
     """
 
     def __init__(self) -> None:
-        self.episode_id = str(uuid.uuid4())
+        self._episode_id: str | None = None
+        self._seed: int | None = None
         self.env_time = 0
         self.env_step_incremented = False
+
+    @property
+    def episode_id(self) -> str:
+        """UUID of the running episode; the same seed gives the same id. Made when it is first asked for."""
+        if self._episode_id is None:
+            seed = self._seed
+            self._episode_id = str(uuid.uuid4() if seed is None else uuid.uuid5(uuid.NAMESPACE_OID, f"maze_pl/{seed}"))
+        return self._episode_id
 
     def increment_env_step(self) -> None:
         """Complete an environment step: called in the act that finishes it."""
@@ -33,6 +41,6 @@ class EnvironmentContext:
         Args:
             seed: Seed that the episode is reset with; None gives an id that is not reproducible.
         """
-        self.episode_id = str(uuid.uuid4() if seed is None else uuid.uuid5(uuid.NAMESPACE_OID, f"maze_pl/{seed}"))
+        self._episode_id, self._seed = None, seed
         self.env_time = 0
         self.env_step_incremented = False

@@ -7,7 +7,9 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
 from maze_pl.events.declaration import (
     ZERO_OF_NOTHING,
@@ -20,7 +22,7 @@ from maze_pl.events.declaration import (
 from maze_pl.events.decorators import Statistic
 from maze_pl.events.histogram import number_array
 from maze_pl.events.pubsub import EventRecord
-from maze_pl.events.topics import BaseEnvEvents
+from maze_pl.events.topics import BaseEnvEvents, ContinuousActionEvents, DiscreteActionEvents
 
 
 class EpisodeStatistics:
@@ -32,6 +34,7 @@ class EpisodeStatistics:
 
     def __init__(self) -> None:
         self._plans: dict[Any, _EventPlan] = {}
+        self._latest: dict[Any, _EventPlan] = {}  # by the event alone, of the topic that fired it last
         self._n_steps = 0
 
     def declare(self, *topics: type) -> None:
@@ -44,11 +47,10 @@ class EpisodeStatistics:
 
     def receive(self, record: EventRecord) -> None:
         """Add an event to the current environment step."""
-        plan = self._plans.get(record[:2])
-        if plan is None:
-            self.declare(record[0])
-            plan = self._plans[record[:2]]
-        attributes = record[2]
+        topic, event, attributes, _ = record
+        plan = self._latest.get(event)
+        if plan is None or plan.topic is not topic:
+            plan = self._plan(topic, event)
         series = plan.series
         if plan.group_of is not None:
             group = plan.group_of(attributes)
@@ -57,7 +59,14 @@ class EpisodeStatistics:
         for name, column in series.columns:
             value = attributes if name is None else attributes[name]
             kind = type(value)
-            column.append(value if kind is float or kind is int else _detached(value))
+            column.append(value if kind is float or kind is int else detached(value))
+
+    def _plan(self, topic: type, event: Any) -> _EventPlan:
+        """The plan for an event of a topic; topics that inherit from each other share functions."""
+        if (topic, event) not in self._plans:
+            self.declare(topic)
+        plan = self._latest[event] = self._plans[topic, event]
+        return plan
 
     def end_step(self) -> None:
         """Complete an environment step (not a sub-step)."""
@@ -76,7 +85,7 @@ class EpisodeStatistics:
         reward = 0.0
         all_kpis: dict[str, float] = {}
         for plan in self._plans.values():
-            topic, event = topic_name(plan.declaration.topic), plan.declaration.name
+            topic, event = plan.topic_name, plan.declaration.name
             for groups, series in plan.series_by_label.items():
                 columns = dict(series.columns)
                 values = episode_values(plan.declaration, series.steps, columns, n_steps)
@@ -113,15 +122,21 @@ class _EventPlan:
 
     def __init__(self, declaration: EventDeclaration) -> None:
         self.declaration = declaration
+        self.topic, self.topic_name = declaration.topic, topic_name(declaration.topic)
         # counting needs no values
         self.inputs = tuple(dict.fromkeys(s.input_name for s in declaration.step if s.reduce is not len))
         self.group_of = itemgetter(*declaration.grouping) if declaration.grouping else None
-        self.reset()
+        self.series_by_value: dict[Any, _Series] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.series = _Series(self.inputs)
+        self.series_by_label: dict[tuple[str, ...], _Series] = {} if self.group_of else {(): self.series}
 
     def reset(self) -> None:
-        self.series = _Series(self.inputs)
-        self.series_by_value: dict[Any, _Series] = {}
-        self.series_by_label: dict[tuple[str, ...], _Series] = {} if self.group_of else {(): self.series}
+        if self.series_by_value or self.series.steps:
+            self.series_by_value = {}
+            self._begin()
 
     def add_group(self, group: Any) -> _Series:
         grouping = self.declaration.grouping
@@ -134,6 +149,33 @@ class _EventPlan:
     @property
     def last_step(self) -> int:
         return max((series.steps[-1] for series in self.series_by_label.values() if series.steps), default=-1)
+
+
+def action_keys(step_key: StepKey, space: spaces.Dict) -> dict[str, StatKey]:
+    """Head -> the statistic that the values of its actions are, in the order in which they were taken."""
+    return {
+        head: (
+            topic_name(ContinuousActionEvents if isinstance(part, spaces.Box) else DiscreteActionEvents),
+            DiscreteActionEvents.action.__name__,
+            None,
+            (group_label("step_key", step_key), head),
+        )
+        for head, part in space.spaces.items()
+    }
+
+
+def flat_summary(
+    keys: Mapping[str, StatKey], actions: Mapping[str, Sequence[Any]], rewards: Sequence[float]
+) -> EpisodeSummary:
+    """The summary of an episode of which nothing is known but its actions and rewards, one of each for every step.
+
+    Args:
+        keys: Result of `action_keys`.
+        actions: Head -> [L] what was chosen.
+        rewards: [L] what came of it.
+    """
+    statistics = {keys[head]: number_array(values) for head, values in actions.items()}
+    return EpisodeSummary(dict(statistics), len(rewards), float(sum(rewards)))
 
 
 def episode_values(
@@ -198,7 +240,7 @@ def as_number(value: Any) -> float | np.ndarray:
     return float(value)
 
 
-def _detached(value: Any) -> Any:
+def detached(value: Any) -> Any:
     """A value that nobody can change any more, and numbers as Python has them (float32 sums lose digits)."""
     if isinstance(value, np.generic):
         return value.item()

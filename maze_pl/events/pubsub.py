@@ -102,6 +102,11 @@ class Pubsub:
         """Topics created so far."""
         return tuple(self._topics)
 
+    @property
+    def subscribers(self) -> tuple[Subscriber, ...]:
+        """Subscribers registered so far."""
+        return tuple(self._subscribers)
+
     def create_event_topic(self, topic: type[Topic]) -> Topic:
         """Make the object through which events of a topic are fired; the same one each time.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from maze_pl.functional.shapes import check_same_shape
 
@@ -36,10 +37,11 @@ def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, cli
     if clip_range < 0.0:
         raise ValueError(f"clip_range={clip_range} must not be negative")
     ratio = torch.exp(log_prob - old_log_prob)
-    surrogate = ratio * advantage
-    # Where the clipped branch is smaller its gradient is 0, and `where` is cheaper to go back through than `min`.
-    clipped = ratio.detach().clamp(1.0 - clip_range, 1.0 + clip_range) * advantage
-    return -torch.where(surrogate <= clipped, surrogate, clipped)
+    disadvantage = -advantage  # so that nothing has to be negated on the way back
+    surrogate = ratio * disadvantage
+    # Where the clipped branch counts its gradient is 0, and `where` is cheaper to go back through than `max`.
+    clipped = ratio.detach().clamp(1.0 - clip_range, 1.0 + clip_range) * disadvantage
+    return torch.where(surrogate >= clipped, surrogate, clipped)
 
 
 def value_loss(
@@ -69,7 +71,7 @@ def value_loss(
         [2.25]
     """
     check_same_shape(value=value, target=target)
-    error = (value - target).square()
+    error = functional.mse_loss(value, target, reduction="none")
     if clip_range is None:
         return error
     if clip_range < 0.0 or old_value is None:

@@ -57,9 +57,9 @@ def gae(
     check_time_major(reward, gamma, value=value, next_value=next_value, terminated=terminated, truncated=truncated)
     check_fraction("gae_lambda", gae_lambda)
     terminated = terminated.bool()
-    delta = reward + gamma * _where_not(terminated, next_value) - value
-    decay = (~(terminated | truncated.bool())).to(delta.dtype) * (gamma * gae_lambda)
-    return discounted_sum(delta, decay)
+    delta = reward + gamma * next_value.masked_fill(terminated, 0.0) - value
+    decay = torch.as_tensor(gamma * gae_lambda, dtype=delta.dtype, device=delta.device).expand(delta.shape)
+    return discounted_sum(delta, decay.masked_fill(terminated | truncated.bool(), 0.0))
 
 
 def lambda_return(
@@ -101,7 +101,7 @@ def lambda_return(
     check_time_major(reward, gamma, next_value=next_value, terminated=terminated, truncated=truncated)
     check_fraction("lambda_", lambda_)
     terminated = terminated.bool()
-    bootstrap = _where_not(terminated, next_value)
+    bootstrap = next_value.masked_fill(terminated, 0.0)
     cut = _with_last_row(terminated | truncated.bool())
     immediate = reward + gamma * torch.where(cut, bootstrap, (1.0 - lambda_) * bootstrap)
     decay = (~cut).to(immediate.dtype) * (gamma * lambda_)
@@ -150,7 +150,7 @@ def n_step_return(
     if n >= reward.shape[0]:
         return lambda_return(reward, next_value, terminated, truncated, gamma, 1.0)
     terminated = terminated.bool()
-    bootstrap = _where_not(terminated, next_value)
+    bootstrap = next_value.masked_fill(terminated, 0.0)
     cut = _with_last_row(terminated | truncated.bool())
     result = reward + gamma * bootstrap
     for _ in range(n - 1):
@@ -183,11 +183,6 @@ def discounted_sum(x: Tensor, decay: Tensor) -> Tensor:
             decay = decay[: n_steps - 2 * span] * decay[span : n_steps - span]
         span *= 2
     return x
-
-
-def _where_not(condition: Tensor, value: Tensor) -> Tensor:
-    """`value` where the condition does not hold, else 0: selected, as a product would let infinities through."""
-    return torch.where(condition, torch.zeros((), dtype=value.dtype, device=value.device), value)
 
 
 def _with_last_row(done: Tensor) -> Tensor:

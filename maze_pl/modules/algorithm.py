@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
-from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from maze_pl import __version__
-from maze_pl.agents import StateCritic, TorchActorCritic, TorchPolicy, TorchStepStateCritic
+from maze_pl.agents import StateCritic, TorchActorCritic, TorchPolicy
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.modules.capture import Described, Recorded, ReplayedLoss
 from maze_pl.modules.on_policy import Minibatch
-from maze_pl.modules.optimizer import FlatAdam, gradient_norm, set_flat_gradient
-from maze_pl.modules.options import check_at_least, check_positive, is_plain, is_scalar
+from maze_pl.modules.optimizer import FlatAdam
+from maze_pl.modules.options import check_at_least, check_positive, is_plain
 from maze_pl.modules.random_state import (
     Generator,
     global_random_state,
     restore_global_random_state,
     seed_global_generators,
 )
-from maze_pl.modules.ranks import gather_objects, leave_at_exit, mean_over_ranks, sum_over_ranks, world_size
+from maze_pl.modules.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
 from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
+from maze_pl.modules.update import Updates
 
 CHECKPOINT_KEY = "maze_pl"
 CHECKPOINT_FORMAT = 1
@@ -106,13 +105,8 @@ class AlgorithmModule(pl.LightningModule):
         self.env_steps = 0
         self.epoch_statistics: dict[str, dict[str, Value]] = {}
         self._statistics = RunStatistics()
-        self._records: list[Recorded] | None = None  # what is recorded while a loss is computed
-        self._replayed_loss = ReplayedLoss(self, self._recorded_loss)
-        self._last_records: tuple[Described, Sequence[Tensor | float] | Tensor] = [], []
-        self._capture_key: Any = None
-        self._check_capture = False
+        self._updates = Updates(self)
         self._unfinished_batches = 0
-        self._current_lr = lr
         self._restored: dict[str, Any] | None = None
         self._epoch_began = self._batch_began = time.perf_counter()
         self._save_plain_hyperparameters()
@@ -226,37 +220,7 @@ class AlgorithmModule(pl.LightningModule):
             optimizer: Which one of `configure_optimizers`.
             record_norms: Also record the norms of the gradients of policies and critics.
         """
-        raw = self._chosen_optimizer(optimizer).optimizer
-        if isinstance(raw, FlatAdam):
-            self._set_learning_rates(raw)
-            parameters = raw.active_parameters()
-        else:
-            parameters = [parameter for group in raw.param_groups for parameter in group["params"]]
-        if loss.requires_grad:
-            gradients: Sequence[Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
-        else:
-            gradients = [None] * len(parameters)
-        flat = raw.set_gradient(gradients) if isinstance(raw, FlatAdam) else set_flat_gradient(parameters, gradients)
-        self._follow(flat, optimizer=optimizer, record_norms=record_norms)
-
-    def _chosen_optimizer(self, optimizer: int) -> LightningOptimizer:
-        chosen = self.optimizers()
-        return chosen[optimizer] if isinstance(chosen, list) else chosen
-
-    def _set_learning_rates(self, optimizer: FlatAdam) -> None:
-        for group in optimizer.param_groups:
-            frozen = group.get("name") == "policy" and self.in_critic_burn_in
-            group["lr"] = 0.0 if frozen else self._current_lr
-
-    def _follow(self, flat: Tensor, *, optimizer: int = 0, record_norms: bool = False) -> None:
-        """Average the gradient over ranks, limit its norm, and step."""
-        mean_over_ranks(flat)
-        if record_norms:
-            self._record_gradient_norms()
-        if self.max_grad_norm > 0.0:
-            norm = torch.linalg.vector_norm(flat)
-            flat.mul_((self.max_grad_norm / (norm + 1e-6)).clamp_(max=1.0))
-        self._chosen_optimizer(optimizer).step()
+        self._updates.optimize(loss, optimizer, record_norms)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
         """Loss of a set of acts, for algorithms that call `descend`; they override this.
@@ -274,60 +238,11 @@ class AlgorithmModule(pl.LightningModule):
             even: Whether all minibatches have the same shapes, so that recording pays.
             record_norms: Also record the norms of the gradients of policies and critics.
         """
-        flat = self._replay(minibatch) if even and self.capture == "auto" else None
-        if flat is not None:
-            self._follow(flat, record_norms=record_norms)
-            return
-        loss, records = self._recorded_loss(minibatch)
-        self._last_records = [(name, step_key) for name, _, step_key, _ in records], [value for _, value, *_ in records]
-        for name, value, step_key, count in records:
-            self.record(name, value, step_key, count=count)
-        self.optimize(loss, record_norms=record_norms)
+        self._updates.descend(minibatch, even, record_norms)
 
     def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
         """By step key, what the loss recorded under a name when `descend` was last called."""
-        described, values = self._last_records
-        return {
-            step_key: torch.as_tensor(values[index])
-            for index, (recorded, step_key) in enumerate(described)
-            if recorded == name and step_key is not None
-        }
-
-    def _recorded_loss(self, minibatch: Minibatch) -> tuple[Tensor, list[Recorded]]:
-        """The loss, and what it recorded instead of adding it to the statistics."""
-        records = self._records = []
-        try:
-            return self.loss(minibatch), records
-        finally:
-            self._records = None
-
-    def _replay(self, minibatch: Minibatch) -> Tensor | None:
-        """The gradient of a minibatch from a record of the operations that it takes, None if there can be none."""
-        replay, raw = self._replayed_loss, self._chosen_optimizer(0).optimizer
-        if replay.refused is not None or not isinstance(raw, FlatAdam) or self.device.type != "cpu":
-            return None
-        if self._capture_key is None:
-            plain = {name: value for name, value in vars(self).items() if name[0] != "_" and is_scalar(value)}
-            plain.pop("env_steps")
-            self._capture_key = (tuple(plain.items()), self.in_critic_burn_in, self.networks.training)
-        self._set_learning_rates(raw)
-        check, self._check_capture = self._check_capture, False
-        replayed = replay(minibatch, raw.active_parameters(), self._capture_key, check)
-        if replayed is None:
-            rank_zero_info(f"updates are computed by autograd, step by step: {replay.refused}")
-            return None
-        self._statistics.record_all(self.topic, replayed.described, replayed.values, replayed.counts)
-        self._last_records = replayed.described, replayed.values
-        return raw.write_gradient(replayed.gradient)
-
-    def _record_gradient_norms(self) -> None:
-        critic, step_keys = self.critic, self.spec.step_keys
-        for step_key, network in zip(step_keys, self.policy.networks, strict=True):
-            self.record("policy_grad_norm", gradient_norm(network), step_key)
-        if critic is not None:
-            parts = list(critic.networks) if isinstance(critic, TorchStepStateCritic) else [critic]
-            for step_key, part in zip(step_keys, parts, strict=False):
-                self.record("critic_grad_norm", gradient_norm(part), step_key)
+        return self._updates.last_recorded(name)
 
     def setup(self, stage: str) -> None:
         """Leave the other ranks in good order at the end."""
@@ -359,33 +274,43 @@ class AlgorithmModule(pl.LightningModule):
             step_key: The step key that it belongs to.
             count: How many numbers were summed; need not be whole.
         """
-        if self._records is None:
+        records = self._updates.records
+        if records is None:
             self._statistics.record(f"{self.topic}/{name}", value, step_key, count)
         else:
-            self._records.append((name, value, step_key, count))
+            records.append((name, value, step_key, count))
 
     def on_train_epoch_start(self) -> None:
         """Start the clock of the epoch."""
         self._epoch_began = time.perf_counter()
-        self._check_capture = True
+        self._updates.start_epoch()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Count environment steps and episodes, and set the learning rate."""
         self._batch_began = time.perf_counter()
         self._unfinished_batches += 1
-        self._current_lr = self._learning_rate()
-        self._capture_key = None
-        self.record("learning_rate", self._current_lr)
+        learning_rate = self._learning_rate()
+        self._updates.start_batch(learning_rate)
+        self.record("learning_rate", learning_rate)
         if isinstance(batch, Rollout):
-            self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))
+            n_steps = batch.env_steps
+            if world_size() > 1:
+                n_steps = int(sum_over_ranks(torch.tensor(n_steps, device=self.device)))
+            self.env_steps += n_steps
             self._statistics.add_episodes("train", batch.summaries)
             self.record("time_rollout", batch.seconds)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Finish the epoch's statistics after its last batch, before evaluation and before any callback needs them."""
+        self._finish_updates()
         self.record("time_update", time.perf_counter() - self._batch_began)
         if self.trainer.is_last_batch:
             self._finish_training(on_step=True)
+
+    def _finish_updates(self, *, alone: bool = False) -> None:
+        """Take over what the losses recorded, and raise ValueError if they were not finite."""
+        for name, step_key, total, count in self._updates.finish(alone=alone):
+            self.record(name, total, step_key, count=count)
 
     def on_train_epoch_end(self) -> None:
         """Finish the statistics of an epoch that was ended early."""
@@ -452,16 +377,29 @@ class AlgorithmModule(pl.LightningModule):
         if world_size() > 1:
             seed_global_generators(derive_seed(seed, "rank", self.env_steps, self.global_rank))
 
+    def get_extra_state(self) -> Tensor:
+        """Count of environment steps; what Lightning returns from processes that were spawned is the module's state."""
+        return torch.tensor(self.env_steps)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take over what `get_extra_state` gave."""
+        self.env_steps = int(state)
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the state of all ranks; Lightning calls it on each of them."""
+        """Add the state of all ranks; Lightning calls it on each of them.
+
+        Raises:
+            ValueError: The last losses or gradients were not finite.
+        """
+        # After an exception the other ranks may not be there to answer.
+        alone = self._trainer is not None and self.trainer.interrupted
+        self._finish_updates(alone=alone)
         own = {
             "generator": self.generator.get_state(),
             "random": global_random_state(self.device),
             "statistics": self._statistics.rank_state_dict(),
             "unfinished_batches": self._unfinished_batches,
         }
-        # After an exception the other ranks may not be there to answer.
-        alone = self._trainer is not None and self.trainer.interrupted
         checkpoint[CHECKPOINT_KEY] = {
             "format": CHECKPOINT_FORMAT,
             "version": __version__,

@@ -1,9 +1,9 @@
 """The gradient of a loss, recorded once as a flat list of tensor operations and replayed without autograd.
 
 For small networks most of an update is the work of finding out what to compute, which is the same for every minibatch.
-Recording it (`make_fx`) and running the record in TorchScript roughly halves the time. Everything that is not a tensor
-is baked into the record: it is kept for one combination of shapes and plain attributes of the algorithm, is checked
-against autograd when it is made and once in every epoch, and is given up with a message where it does not agree.
+Recording it (`make_fx`) and running the record in TorchScript takes less than half of the time. Everything that is not
+a tensor is baked into the record: it is kept for one combination of shapes and plain attributes of the algorithm,
+checked against autograd when it is made and once in every epoch, and given up with a message where it does not agree.
 
 `torch.jit` is deprecated; nothing outside this file knows of it.
 """
@@ -11,29 +11,43 @@ against autograd when it is made and once in every epoch, and is given up with a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.modules.graph import simplified
 from maze_pl.modules.on_policy import Minibatch, flatten_minibatch
+from maze_pl.modules.optimizer import limit_norm
 
 MAX_RECORDS = 4
-_WARM_UP_RUNS = 3  # TorchScript optimises what it has run twice
-_aten = torch.ops.aten
 
-Function = Callable[..., tuple[Tensor, ...]]
+Function = Callable[..., tuple[Tensor, Tensor]]
 
 Recorded = tuple[str, Tensor | float, StepKey | None, float]
 """Name, value, step key and count of a statistic."""
 
 Described = list[tuple[str, StepKey | None]]
 """Names and step keys of statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is done with a gradient.
+
+    Attributes:
+        gradient: What the flat gradient is written into.
+        max_norm: Largest L2 norm of the gradient; 0 means without limit. Where there is one, the norm that the gradient
+            had comes before the scalars of the loss.
+    """
+
+    gradient: Tensor
+    max_norm: float = 0.0
 
 
 class GradientRecorder:
@@ -55,75 +69,91 @@ class GradientRecorder:
         parameters: Sequence[Tensor],
         inputs: Sequence[Tensor],
         check: bool,
+        target: Target,
     ) -> tuple[Tensor, Tensor] | None:
         """The gradient and what else the loss gives.
 
         Args:
-            key: All that the loss depends on beside parameters and inputs.
+            key: All that the loss and the target depend on beside tensors.
             loss: Gives a scalar, and further scalars, from the inputs.
             parameters: What to differentiate by.
             inputs: The tensors of a minibatch.
             check: Whether to compare with autograd.
+            target: What to do with the gradient.
 
         Returns:
-            The flat gradient by `parameters` and the further scalars, or None if this cannot be recorded.
+            The flat gradient by `parameters` and the scalars, or None if this cannot be recorded; then the target has
+            not changed.
         """
+        record = self.record(key, loss, parameters, inputs, check, target)
+        if record is None:
+            return None
+        return replay(record, [*(parameter.detach() for parameter in parameters), *inputs, target.gradient])
+
+    def record(
+        self,
+        key: Any,
+        loss: Callable[[Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]],
+        parameters: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        check: bool,
+        target: Target,
+    ) -> Function | None:
+        """What gives all that a call gives, from parameters, inputs and what the gradient is written into."""
         if self.refused is not None:
             return None
-        shapes = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
-        full_key = (key, shapes)
+        full_key = (key, shapes_of(inputs))
         record = self._records.get(full_key)
-        values = [parameter.detach() for parameter in parameters]
         if record is None:
             if len(self._records) == MAX_RECORDS:
                 self.refused = f"minibatches have more than {MAX_RECORDS} different shapes or settings"
                 return None
-            record = self._record(loss, parameters, values, inputs)
+            record = self._make(loss, parameters, inputs, target)
             if record is None:
                 return None
             self._records[full_key] = record
             check = True
-        with torch.no_grad():
-            gradient, scalars = record(*values, *inputs)
-        if check and not self._agrees(loss, parameters, inputs, (gradient, scalars)):
+        if check and not self._agrees(record, loss, parameters, inputs, target):
             self.refused = "the recorded update gave other numbers than autograd"
             return None
-        return gradient, scalars
+        return record
 
-    def _function(self, loss: Any, parameters: Sequence[Tensor]) -> Function:
-        """The gradient as a function of tensors only."""
+    def _function(self, loss: Any, parameters: Sequence[Tensor], max_norm: float) -> Function:
+        """All that is done, as a function of tensors only."""
         owned = {id(parameter): name for name, parameter in self._module.named_parameters()}
         names = [f"module.{owned[id(parameter)]}" for parameter in parameters]
         owner = _Owner(self._module, loss)
 
-        def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        def function(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+            inputs, written = tensors[len(names) : -1], tensors[-1]
             with torch.enable_grad():
                 leaves = [tensor.detach().requires_grad_() for tensor in tensors[: len(names)]]
-                replaced = dict(zip(names, leaves, strict=True))
-                total, scalars = functional_call(owner, replaced, (tensors[len(names) :],))
+                total, scalars = functional_call(owner, dict(zip(names, leaves, strict=True)), (inputs,))
                 gradients = torch.autograd.grad(total, leaves, allow_unused=True)
             parts = [
                 torch.zeros_like(leaf).reshape(-1) if gradient is None else gradient.reshape(-1)
                 for leaf, gradient in zip(leaves, gradients, strict=True)
             ]
-            return torch.cat(parts), torch.stack([scalar.detach() for scalar in scalars])
+            with torch.no_grad():
+                flat = torch.cat(parts, out=written)
+                norms = [limit_norm(flat, max_norm)] if max_norm > 0.0 else []
+            return flat, torch.stack([*norms, *(scalar.detach() for scalar in scalars)])
 
         return function
 
-    def _record(
-        self, loss: Any, parameters: Sequence[Tensor], values: Sequence[Tensor], inputs: Sequence[Tensor]
+    def _make(
+        self, loss: Any, parameters: Sequence[Tensor], inputs: Sequence[Tensor], target: Target
     ) -> Function | None:
         random_state = torch.get_rng_state()
         buffers = list(self._module.buffers())
         former = [buffer.clone() for buffer in buffers]
+        arguments = [*(parameter.detach() for parameter in parameters), *inputs, torch.empty_like(target.gradient)]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # deprecations of what this file stands in front of
-                graph = make_fx(self._function(loss, parameters))(*values, *inputs)
-                record: Function = torch.jit.script(_simplified(graph))
-                with torch.no_grad():
-                    for _ in range(_WARM_UP_RUNS):
-                        record(*values, *inputs)
+                graph = make_fx(self._function(loss, parameters, target.max_norm))(*arguments)
+                record: Function = torch.jit.script(simplified(graph, arguments)).forward
+                replay(record, arguments)
         except Exception as error:  # whatever cannot be recorded is computed by autograd, where real errors show
             self.refused = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
             return None
@@ -139,15 +169,30 @@ class GradientRecorder:
         return record
 
     def _agrees(
-        self, loss: Any, parameters: Sequence[Tensor], inputs: Sequence[Tensor], replayed: Iterable[Tensor]
+        self, record: Function, loss: Any, parameters: Sequence[Tensor], inputs: Sequence[Tensor], target: Target
     ) -> bool:
+        """Whether the record gives what autograd gives."""
+        arguments = [*(parameter.detach() for parameter in parameters), *inputs]
         random_state = torch.get_rng_state()
-        expected = self._function(loss, parameters)(*[parameter.detach() for parameter in parameters], *inputs)
+        found = replay(record, [*arguments, torch.empty_like(target.gradient)])
+        torch.set_rng_state(random_state)
+        wanted = self._function(loss, parameters, target.max_norm)(*arguments, torch.empty_like(target.gradient))
         torch.set_rng_state(random_state)
         return all(
-            torch.allclose(found, wanted.detach(), rtol=1e-3, atol=1e-5, equal_nan=True)
-            for found, wanted in zip(replayed, expected, strict=True)
+            torch.allclose(ours, autograds, rtol=1e-3, atol=1e-5, equal_nan=True)
+            for ours, autograds in zip(found, wanted, strict=True)
         )
+
+
+def replay(record: Function, arguments: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Run a record as it is: it leaves TorchScript nothing to improve, and trying takes longer than a few updates."""
+    with torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
+        return record(*arguments)
+
+
+def shapes_of(tensors: Sequence[Tensor]) -> tuple[tuple[torch.Size, torch.dtype], ...]:
+    """Shapes and types."""
+    return tuple((tensor.shape, tensor.dtype) for tensor in tensors)
 
 
 @dataclass(slots=True)
@@ -157,13 +202,25 @@ class Replayed:
     Attributes:
         gradient: The flat gradient.
         described: What the loss recorded.
-        values: [number of them]
-        counts: How many things each of them is the sum of.
+        values: The norm of the gradient, where that is limited, the loss, and what the loss recorded.
+        counts: How many things each of the recorded values is the sum of.
     """
 
     gradient: Tensor
     described: Described
     values: Tensor
+    counts: list[float]
+
+
+@dataclass(slots=True)
+class _Latest:
+    """The record that was replayed last, and for what."""
+
+    settings: Any
+    structure: Any
+    shapes: Any
+    record: Function
+    described: Described
     counts: list[float]
 
 
@@ -179,6 +236,7 @@ class ReplayedLoss:
         self._recorder = GradientRecorder(module)
         self._compute = compute
         self._described: dict[Any, tuple[Described, list[float]]] = {}
+        self._latest: _Latest | None = None
 
     @property
     def refused(self) -> str | None:
@@ -186,31 +244,48 @@ class ReplayedLoss:
         return self._recorder.refused
 
     def __call__(
-        self, minibatch: Minibatch, parameters: Sequence[Tensor], settings: Any, check: bool
+        self,
+        minibatch: Minibatch,
+        parameters: Sequence[Tensor],
+        leaves: Sequence[Tensor],
+        settings: Any,
+        check: bool,
+        target: Target,
     ) -> Replayed | None:
         """The gradient and statistics of a minibatch, None if they cannot be replayed.
 
         Args:
             minibatch: What the loss is computed from.
             parameters: What to differentiate by.
-            settings: All else that the loss depends on.
+            leaves: The same, detached.
+            settings: All else that the loss and the target depend on.
             check: Whether to compare with autograd.
+            target: What to do with the gradient.
         """
         tensors, rebuild, structure = flatten_minibatch(minibatch)
-        key = (structure, settings)
+        shapes, latest = shapes_of(tensors), self._latest
+        # Comparing with the record before is cheaper than looking for one; settings are the same object for a while.
+        if (
+            check
+            or latest is None
+            or latest.settings is not settings
+            or latest.structure != structure
+            or latest.shapes != shapes
+        ):
+            key = (structure, settings)
 
-        def loss(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-            total, records = self._compute(rebuild(inputs))
-            described = [(name, step_key) for name, _, step_key, _ in records]
-            self._described[key] = described, [count for *_, count in records]
-            return total, [torch.as_tensor(value) for _, value, *_ in records]
+            def loss(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+                total, records = self._compute(rebuild(inputs))
+                described = [(name, step_key) for name, _, step_key, _ in records]
+                self._described[key] = described, [count for *_, count in records]
+                return total, [total, *(torch.as_tensor(value) for _, value, *_ in records)]
 
-        result = self._recorder(key, loss, parameters, tensors, check)
-        if result is None:
-            return None
-        gradient, values = result
-        described, counts = self._described[key]
-        return Replayed(gradient, described, values, counts)
+            record = self._recorder.record(key, loss, parameters, tensors, check, target)
+            if record is None:
+                return None
+            latest = self._latest = _Latest(settings, structure, shapes, record, *self._described[key])
+        gradient, values = replay(latest.record, [*leaves, *tensors, target.gradient])
+        return Replayed(gradient, latest.described, values, latest.counts)
 
 
 class _Owner(nn.Module):
@@ -224,38 +299,3 @@ class _Owner(nn.Module):
     def forward(self, inputs: Sequence[Tensor]) -> Any:
         """The loss of these inputs."""
         return self._loss(inputs)
-
-
-def _simplified(module: fx.GraphModule) -> fx.GraphModule:
-    """Without operations that do nothing, with views computed once, in the form that TorchScript takes."""
-    graph = module.graph
-    seen: dict[Any, fx.Node] = {}
-    for node in list(graph.nodes):
-        if node.target in (_aten.detach.default, _aten.alias.default):
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
-        elif node.target is _aten.t.default and node.args[0].target is _aten.t.default:
-            node.replace_all_uses_with(node.args[0].args[0])
-            graph.erase_node(node)
-        elif node.target in (_aten.t.default, _aten.view.default, _aten.unsqueeze.default):
-            key = (node.target, str(node.args))
-            if key in seen:
-                node.replace_all_uses_with(seen[key])
-                graph.erase_node(node)
-            else:
-                seen[key] = node
-    graph.eliminate_dead_code()
-    for node in graph.nodes:
-        if node.op != "call_function":
-            continue
-        if node.target is _aten._to_copy.default:
-            node.target, node.args = _aten.to.dtype, (node.args[0], node.kwargs["dtype"])
-            node.kwargs = {}
-        node.kwargs = {name: value for name, value in node.kwargs.items() if name not in _PLACEMENT}
-        if isinstance(node.target, torch._ops.OpOverload):
-            node.target = node.target.overloadpacket
-    module.recompile()
-    return module
-
-
-_PLACEMENT = ("device", "pin_memory", "layout")  # all on the CPU, where this is used

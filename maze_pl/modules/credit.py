@@ -103,18 +103,26 @@ def shared_credit(
         gae_lambda: Trade-off between bias (0) and variance (1); lambda counts once per row.
     """
     rows = rollout.rows
-    value = torch.zeros(rows.filled.shape, dtype=torch.float64, device=rows.filled.device)
     slots = {key: rollout.n_slots(key) for key in rollout.segments}
-    for index, (key, n_slots) in enumerate(slots.items()):
-        t, n = torch.nonzero(rows.first_key == index, as_tuple=True)
-        value[t, n] = values[key][t, n * n_slots + rows.first_slot[t, n]].double()
+    if rollout.flat:
+        value = next(iter(values.values())).double()
+        cut = rows.truncated.clone()
+        cut[-1] = True
+    else:
+        value = torch.zeros(rows.filled.shape, dtype=torch.float64, device=rows.filled.device)
+        for index, (key, n_slots) in enumerate(slots.items()):
+            t, n = torch.nonzero(rows.first_key == index, as_tuple=True)
+            value[t, n] = values[key][t, n * n_slots + rows.first_slot[t, n]].double()
+        is_last = rows.filled & ~torch.cat([rows.filled[1:], torch.zeros_like(rows.filled[:1])])
+        cut = rows.truncated | is_last | ~rows.filled
     next_value = torch.cat([value[1:], torch.zeros_like(value[:1])])
     for key, final in rollout.finals.items():
         next_value[final.row, final.env] = final_values[key].double()
-    is_last = rows.filled & ~torch.cat([rows.filled[1:], torch.zeros_like(rows.filled[:1])])
-    cut = rows.truncated | is_last | ~rows.filled
     discount = gamma ** rows.env_steps.double()
     advantage = gae(rows.reward, value, next_value, rows.terminated, cut, discount, gae_lambda)
+    if rollout.flat:
+        weight = torch.ones_like(value)
+        return {key: Credit(advantage, advantage + value, weight, weight) for key in slots}
     credit = {}
     for key, n_slots in slots.items():
         segment = rollout.segments[key]

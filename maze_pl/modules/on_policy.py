@@ -16,6 +16,7 @@ from torch import Tensor
 
 from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.rollout import Rollout, Segment, Tree
 from maze_pl.modules.credit import Credit, shared_credit, step_credit
 from maze_pl.modules.ranks import sum_over_ranks, world_size
@@ -171,10 +172,12 @@ class LearningBatch:
         ((key, acts),) = self.acts.items()
         bounds = [self.n_rows * index // n_minibatches for index in range(n_minibatches + 1)]
         sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
-        device = acts.weight.device
         if generator is not None:
-            acts = acts.select(torch.randperm(self.n_rows, generator=generator).to(device))
-        repeats = torch.tensor(sizes, device=device)
+            acts = acts.select(torch.randperm(self.n_rows, generator=generator).to(acts.weight.device))
+        if n_minibatches == 1:
+            weight = torch.full_like(acts.weight, 1.0 / self.n_rows)
+            return [{key: replace(acts, weight=weight, value_weight=weight)}]
+        repeats = torch.tensor(sizes, device=acts.weight.device)
         weight = repeats.reciprocal().repeat_interleave(repeats, output_size=self.n_rows).to(acts.weight.dtype)
         acts = replace(acts, weight=weight, value_weight=weight)
         return [{key: part} for part in acts.split(sizes)]
@@ -232,15 +235,16 @@ def learning_batch(
     if critic is None:
         raise ValueError("this algorithm needs a critic, but the networks have none; name one in the composer")
     shared = critic.kind == "shared"
-    was_training = actor_critic.training
-    actor_critic.eval()
-    with torch.no_grad():
+    with evaluation_mode(actor_critic), torch.no_grad():
         chosen = {key: _chosen(segment, rollout.flat) for key, segment in rollout.segments.items()}
-        values = {key: _values(critic, key, part, shared) for key, part in chosen.items()}
-        final_values = {
-            key: critic.value(key, final.observation, final.agent_id) if len(final.row) else torch.zeros(0)
-            for key, final in rollout.finals.items()
-        }
+        if rollout.flat:
+            values, final_values = _flat_values(critic, rollout, chosen)
+        else:
+            values = {key: _values(critic, key, part, shared) for key, part in chosen.items()}
+            final_values = {
+                key: critic.value(key, final.observation, final.agent_id) if len(final.row) else torch.zeros(0)
+                for key, final in rollout.finals.items()
+            }
         log_probs = {
             key: _log_prob(actor_critic, key, part)
             if with_log_prob
@@ -252,11 +256,11 @@ def learning_batch(
         acts = {key: _acts(part, values[key], log_probs[key], credit[key]) for key, part in chosen.items()}
         if normalize_advantage:
             normalize_advantages(acts)
-    actor_critic.train(was_training)
     n_valid = {key: len(part.weight) for key, part in acts.items()}
     open_share = {key: (len(part.agent_id) - n_valid[key], len(part.agent_id)) for key, part in chosen.items()}
     rows = None if rollout.flat else _rows(rollout, chosen, credit)
-    return LearningBatch(acts, rows, int(rollout.rows.filled.sum()), shared, open_share)
+    filled = rollout.rows.filled
+    return LearningBatch(acts, rows, filled.numel() if rollout.flat else int(filled.sum()), shared, open_share)
 
 
 def normalize_advantages(acts: dict[StepKey, Acts]) -> None:
@@ -301,9 +305,8 @@ def _chosen(segment: Segment, flat: bool) -> _Chosen:
 
 def _values(critic: StateCritic, key: StepKey, chosen: _Chosen, shared: bool) -> Tensor:
     """[T, B] values, 0 where they are not needed."""
+    assert chosen.index is not None
     shape = chosen.segment.active.shape
-    if chosen.index is None:
-        return critic.value(key, chosen.observation, chosen.agent_id).view(shape)
     index, observation, agent_id = chosen.index, chosen.observation, chosen.agent_id
     if shared:
         first = (chosen.take(chosen.segment.position) == 0).nonzero().squeeze(1)
@@ -313,6 +316,18 @@ def _values(critic: StateCritic, key: StepKey, chosen: _Chosen, shared: bool) ->
         return torch.zeros(shape, device=index.device)
     value = critic.value(key, observation, agent_id)
     return value.new_zeros(shape.numel()).index_copy_(0, index, value).view(shape)
+
+
+def _flat_values(
+    critic: StateCritic, rollout: Rollout, chosen: dict[StepKey, _Chosen]
+) -> tuple[dict[StepKey, Tensor], dict[StepKey, Tensor]]:
+    """[T, N] values and [F] those of the final observations, where every row is one act; evaluated together."""
+    ((key, part),) = chosen.items()
+    final = rollout.finals[key]
+    observation = {name: torch.cat([tensor, final.observation[name]]) for name, tensor in part.observation.items()}
+    value = critic.value(key, observation, torch.cat([part.agent_id, final.agent_id]))
+    n_acts = len(part.agent_id)
+    return {key: value[:n_acts].view(part.segment.active.shape)}, {key: value[n_acts:]}
 
 
 def _log_prob(actor_critic: TorchActorCritic, key: StepKey, chosen: _Chosen) -> Tensor:

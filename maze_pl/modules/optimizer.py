@@ -7,14 +7,54 @@ operation each.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Adam
 
-_HYPERPARAMETERS = ("lr", "betas", "eps", "weight_decay")
+Arguments = tuple[float, tuple[float, float], float, float]
+"""Learning rate, decay of the moments, epsilon and weight decay."""
+
+
+@dataclass(slots=True)
+class FlatState:
+    """What one call of Adam changes, a tensor for each group of parameters: views of the optimiser's buffers."""
+
+    parameters: list[Tensor]
+    gradients: list[Tensor]
+    first_moments: list[Tensor]
+    second_moments: list[Tensor]
+    steps: list[Tensor]
+
+    def step(self, lr: float, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
+        """One step of Adam."""
+        torch._foreach_add_(self.steps, 1.0)
+        torch._fused_adam_(
+            self.parameters,
+            self.gradients,
+            self.first_moments,
+            self.second_moments,
+            [],
+            self.steps,
+            amsgrad=False,
+            lr=lr,
+            beta1=betas[0],
+            beta2=betas[1],
+            weight_decay=weight_decay,
+            eps=eps,
+            maximize=False,
+        )
+
+
+def limit_norm(gradient: Tensor, largest: float) -> Tensor:
+    """Scale a flat gradient in place so that its L2 norm is at most `largest`; returns the norm that it had."""
+    norm: Tensor = torch.linalg.vector_norm(gradient)
+    gradient.mul_((largest / (norm + 1e-6)).clamp(max=1.0))
+    return norm
 
 
 class FlatAdam(Adam):
@@ -40,6 +80,8 @@ class FlatAdam(Adam):
     """
 
     _bound = False
+    _calls: list[tuple[FlatState, Arguments]] | None = None
+    _called_with: Sequence[Arguments] = ()
 
     def __init__(
         self,
@@ -72,40 +114,14 @@ class FlatAdam(Adam):
             [number of parameters] the flat gradient, 0 for groups that are not active. Changing it changes `grad`.
         """
         self._repair()
-        start = 0
-        for group, (low, high) in zip(self.param_groups, self._bounds, strict=True):
-            if low == high:
-                continue
-            if group["lr"] == 0.0:
-                self._gradient[low:high].zero_()
-                continue
-            stop = start + len(group["params"])
-            parts = [
-                torch.zeros_like(parameter).view(-1) if gradient is None else gradient.reshape(-1)
-                for parameter, gradient in zip(group["params"], gradients[start:stop], strict=True)
-            ]
-            torch.cat(parts, out=self._gradient[low:high])
-            start = stop
-        return self._gradient
-
-    @torch.no_grad()
-    def write_gradient(self, flat: Tensor) -> Tensor:
-        """Write the gradient from one tensor.
-
-        Args:
-            flat: The gradients of all `active_parameters`, one after the other.
-
-        Returns:
-            As `set_gradient`.
-        """
-        self._repair()
-        start = 0
-        for group, (low, high) in zip(self.param_groups, self._bounds, strict=True):
-            if group["lr"] == 0.0:
-                self._gradient[low:high].zero_()
-                continue
-            self._gradient[low:high].copy_(flat[start : start + high - low])
-            start += high - low
+        rest = iter(gradients)
+        parts = []
+        for group in self.param_groups:
+            active = group["lr"] != 0.0
+            for parameter in group["params"]:
+                gradient = next(rest) if active else None
+                parts.append((torch.zeros_like(parameter) if gradient is None else gradient).reshape(-1))
+        torch.cat(parts, out=self._gradient)
         return self._gradient
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -149,35 +165,47 @@ class FlatAdam(Adam):
             with torch.enable_grad():
                 loss = closure()
         self._repair()
-        pending = [index for index, group in enumerate(self.param_groups) if group["lr"] != 0.0 and group["params"]]
-        while pending:
-            # Groups that agree in everything share one call.
-            group = self.param_groups[pending[0]]
-            together = [index for index in pending if _agree(group, self.param_groups[index])]
-            pending = [index for index in pending if index not in together]
-            steps = [self._steps[index] for index in together]
-            for count in steps:
-                count.add_(1.0)
-            parameters, gradients, first, second = (
-                [buffer[slice(*self._bounds[index])] for index in together]
-                for buffer in (self._parameters, self._gradient, self._first_moment, self._second_moment)
-            )
-            torch._fused_adam_(
-                parameters,
-                gradients,
-                first,
-                second,
-                [],
-                steps,
-                amsgrad=False,
-                lr=float(group["lr"]),
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                maximize=False,
-            )
+        self.apply()
         return loss
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """`step`, where neither parameters nor gradients were replaced since the last call."""
+        for state, arguments in self.calls():
+            state.step(*arguments)
+
+    def calls(self) -> list[tuple[FlatState, Arguments]]:
+        """What a step consists of: one call for all groups that agree in everything, none for inactive ones."""
+        every: list[Arguments] = [(g["lr"], tuple(g["betas"]), g["eps"], g["weight_decay"]) for g in self.param_groups]
+        if self._calls is None or every != self._called_with:
+            together: dict[Arguments, list[int]] = {}
+            for index, (arguments, (low, high)) in enumerate(zip(every, self._bounds, strict=True)):
+                if arguments[0] != 0.0 and low < high:
+                    together.setdefault(arguments, []).append(index)
+            self._calls = [(self._state_of(indices), arguments) for arguments, indices in together.items()]
+            self._called_with = every
+        return self._calls
+
+    def _state_of(self, indices: list[int]) -> FlatState:
+        """The parts of the buffers that belong to some groups."""
+        buffers = (self._parameters, self._gradient, self._first_moment, self._second_moment)
+        parameters, gradients, first, second = ([b[slice(*self._bounds[i])] for i in indices] for b in buffers)
+        return FlatState(parameters, gradients, first, second, [self._steps[index] for index in indices])
+
+    def active_gradient(self) -> Tensor | None:
+        """The gradients of all `active_parameters` as a part of `gradient`, None if they do not lie side by side.
+
+        The other gradients are set to zero.
+        """
+        self._repair()
+        groups = zip(self.param_groups, self._bounds, strict=True)
+        bounds = [(low, high) for group, (low, high) in groups if group["lr"] != 0.0 and low < high]
+        if not bounds or any(high != low for (_, high), (low, _) in itertools.pairwise(bounds)):
+            return None
+        low, high = bounds[0][0], bounds[-1][1]
+        self._gradient[:low].zero_()
+        self._gradient[high:].zero_()
+        return self._gradient[low:high]
 
     @torch.no_grad()
     def _bind(self) -> None:
@@ -189,6 +217,7 @@ class FlatAdam(Adam):
             raise ValueError("FlatAdam got a parameter that requires no gradient; leave it out")
         self._parameters = torch.cat([parameter.detach().reshape(-1) for parameter in everything])
         self._gradient, self._first_moment, self._second_moment = (torch.zeros_like(self._parameters) for _ in range(3))
+        self._calls = None
         self._bounds: list[tuple[int, int]] = []
         self._steps: list[Tensor] = []
         self._views: list[tuple[Tensor, int, Tensor]] = []
@@ -238,10 +267,6 @@ class FlatAdam(Adam):
                 parameter.grad = gradient
 
 
-def _agree(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    return all(first[name] == second[name] for name in _HYPERPARAMETERS)
-
-
 def set_flat_gradient(parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> Tensor:
     """Make the gradients of parameters views of one new tensor, which is returned.
 
@@ -257,10 +282,25 @@ def set_flat_gradient(parameters: Sequence[Tensor], gradients: Sequence[Tensor |
     return flat
 
 
-def gradient_norm(module: nn.Module) -> Tensor:
-    """L2 norm of the gradient of all parameters of a module."""
-    gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
+    """L2 norm of the gradient of parameters; one operation where the gradients lie side by side in a flat buffer."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if not gradients:
         return torch.zeros(())
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    if all(_adjoin(first, second) for first, second in itertools.pairwise(gradients)):
+        numbers = gradients[0].as_strided((sum(gradient.numel() for gradient in gradients),), (1,))
+    else:
+        numbers = torch.stack(torch._foreach_norm(gradients))
+    norm: Tensor = torch.linalg.vector_norm(numbers)
     return norm
+
+
+def _adjoin(first: Tensor, second: Tensor) -> bool:
+    """Whether one tensor begins where the other ends, in the same storage."""
+    distance = first.numel()
+    return (
+        second.storage_offset() - first.storage_offset() == distance
+        and second.data_ptr() - first.data_ptr() == distance * first.element_size()
+        and first.is_contiguous()
+        and second.is_contiguous()
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+_NEAR = 100_000  # how far from a batch size to look for one that fits
 
 
 def check_at_least(least: float, **values: float | None) -> None:
@@ -12,8 +15,8 @@ def check_at_least(least: float, **values: float | None) -> None:
         ValueError: One is smaller.
     """
     for name, value in values.items():
-        if value is not None and not value >= least:
-            raise ValueError(f"{name}={value} must be at least {least:g}")
+        if value is not None and not least <= value < math.inf:
+            raise ValueError(f"{name}={value} must be at least {least:g}" + (" and finite" if value > least else ""))
 
 
 def check_positive(**values: float | None) -> None:
@@ -23,8 +26,8 @@ def check_positive(**values: float | None) -> None:
         ValueError: One is not.
     """
     for name, value in values.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"{name}={value} must be greater than 0")
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name}={value} must be greater than 0" + (" and finite" if value > 0 else ""))
 
 
 def check_fraction(**values: float) -> None:
@@ -47,9 +50,9 @@ def count_minibatches(batch_size: int, n_envs: int, n_rollout_steps: int) -> int
     size = n_envs * n_rollout_steps
     if size % batch_size == 0:
         return size // batch_size
-    factors = [factor for factor in range(1, size + 1) if size % factor == 0]
-    below = max(factor for factor in factors if factor < batch_size)
-    above = min((factor for factor in factors if factor > batch_size), default=below)
+    least, most = max(batch_size - _NEAR, 1), min(batch_size + _NEAR, size)
+    below = next((factor for factor in range(min(batch_size, size), least - 1, -1) if size % factor == 0), 1)
+    above = next((factor for factor in range(batch_size, most + 1) if size % factor == 0), below)
     remedy = f"use a factor such as {below} or {above}" if above != below else f"use a factor such as {below}"
     raise ValueError(f"batch_size={batch_size} does not divide n_envs * n_rollout_steps = {size}; {remedy}")
 

@@ -114,7 +114,7 @@ class PPO(AlgorithmModule):
                 log_prob, entropies = self.policy.evaluate(step_key, acts.observation, acts.action, acts.agent_id)
                 policy_loss = acts.weight @ ppo_clip_loss(log_prob, acts.old_log_prob, acts.advantage, self.clip_range)
                 entropy = acts.weight @ entropies
-                total = total + self.policy_loss_coef * policy_loss - self.entropy_coef * entropy
+                total = total.add(policy_loss, alpha=self.policy_loss_coef).sub(entropy, alpha=self.entropy_coef)
                 self.record("policy_loss", policy_loss, step_key, count=acts.share)
                 self.record("policy_entropy", entropy, step_key, count=acts.share)
                 if self.target_kl is not None:
@@ -124,7 +124,7 @@ class PPO(AlgorithmModule):
                 value = critic.value(step_key, acts.observation, acts.agent_id)
                 errors = value_loss(value, acts.return_, acts.old_value, self.value_clip_range)
                 critic_loss = acts.value_weight @ errors
-                total = total + self.value_loss_coef * critic_loss
+                total = total.add(critic_loss, alpha=self.value_loss_coef)
                 self.record("critic_value", acts.value_weight @ value.detach(), step_key, count=acts.value_share)
                 self.record("critic_value_loss", critic_loss, step_key, count=acts.value_share)
         return total

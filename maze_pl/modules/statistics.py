@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,7 +60,6 @@ class RunStatistics:
 
     def __init__(self) -> None:
         self._recorded: dict[str, _Recorded] = {}
-        self._stacked: list[tuple[str, Sequence[tuple[str, StepKey | None]], Tensor, Sequence[float]]] = []
         self._pending: dict[str, list[EpisodeSummary]] = {}
         self._epochs: dict[str, EpochStatistics] = {}
 
@@ -76,25 +75,7 @@ class RunStatistics:
             recorded.numbers.append(float(value))
         recorded.counts.append(count)
 
-    def record_all(
-        self, topic: str, described: Sequence[tuple[str, StepKey | None]], values: Tensor, counts: Sequence[float]
-    ) -> None:
-        """Add several numbers at once; the tensor is not looked at before the epoch ends.
-
-        Args:
-            topic: Their topic.
-            described: Name and step key of each.
-            values: [number of them] sums over `counts` things.
-            counts: How many things each of them is the sum of.
-        """
-        self._stacked.append((topic, described, values, counts))
-
     def _settle(self) -> None:
-        """Take apart what was recorded at once."""
-        stacked, self._stacked = self._stacked, []
-        for topic, described, values, counts in stacked:
-            for (name, step_key), value, count in zip(described, values.double().tolist(), counts, strict=True):
-                self.record(f"{topic}/{name}", value, step_key, count)
         for entry in self._recorded.values():
             entry.settle()
 

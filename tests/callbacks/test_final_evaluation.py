@@ -14,8 +14,10 @@ import pytorch_lightning as pl
 import torch
 
 from maze_pl.__main__ import main
-from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint
+from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint, RunLog
+from maze_pl.callbacks.final_evaluation import _means
 from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.rollout import Evaluation
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
 from maze_pl.modules import A2C
@@ -27,7 +29,11 @@ from maze_pl.perception import (
     SharedStateCriticComposer,
 )
 
-LINE = re.compile(r"^best: (\w+) return ([\d.]+) after ([\d,]+) env steps \((\S+)\); last: ([\d.]+)$", re.MULTILINE)
+LINE = re.compile(
+    r"^best: (\w+) return ([\d.]+) after ([\d,]+) env steps \(best.ckpt\)\n"
+    r"last: \w+ return ([\d.]+) after ([\d,]+) env steps$",
+    re.MULTILINE,
+)
 
 
 def policy_net(obs_shapes: Any, action_logits_shapes: Any) -> Any:
@@ -71,7 +77,7 @@ def fit(folder: Path, callbacks: list[pl.Callback], evaluators: Any = None) -> t
     trainer = pl.Trainer(
         default_root_dir=folder,
         max_epochs=4,
-        callbacks=[history, EpochTable(str(folder / "run.log")), *callbacks] if evaluators else callbacks,
+        callbacks=[RunLog(str(folder / "run.log")), history, EpochTable(), *callbacks] if evaluators else callbacks,
         logger=False,
         accelerator="cpu",
         devices=1,
@@ -86,13 +92,12 @@ def fit(folder: Path, callbacks: list[pl.Callback], evaluators: Any = None) -> t
 
 def test_the_last_and_the_best_policy_are_evaluated_once_more(tmp_path: Path) -> None:
     history, _ = fit(tmp_path, [BestCheckpoint(), LastCheckpoint(), FinalEvaluation()])
-    ((name, best, steps, path, last),) = LINE.findall((tmp_path / "run.log").read_text(encoding="utf-8"))
+    ((name, best, steps, last, last_steps),) = LINE.findall((tmp_path / "run.log").read_text(encoding="utf-8"))
     assert history.returns[1] > 50 > history.returns[-1]
     assert name == "eval"
     assert float(best) == pytest.approx(history.returns[1], abs=1e-3)
     assert float(last) == pytest.approx(history.returns[-1], abs=1e-3)
-    assert steps == "200"
-    assert path == str(tmp_path / "checkpoints" / "best.ckpt")
+    assert (steps, last_steps) == ("200", "400")
 
 
 def test_it_leaves_what_was_trained_as_it_is(tmp_path: Path) -> None:
@@ -128,7 +133,7 @@ def test_nothing_is_evaluated_without_evaluators_or_without_a_best_checkpoint(
         return evaluation
 
     monkeypatch.setattr(RolloutDataModule, "evaluate", watch)
-    fit(tmp_path, [FinalEvaluation(), EpochTable(str(tmp_path / "run.log"))], evaluators={})
+    fit(tmp_path, [FinalEvaluation(), RunLog(str(tmp_path / "run.log")), EpochTable()], evaluators={})
     assert played == []
     fit(tmp_path, [FinalEvaluation()])
     assert len(played) == 5 * 4  # Lightning's sanity check and four epochs
@@ -155,8 +160,8 @@ def test_the_command_line_ends_with_it(capsys: pytest.CaptureFixture[str], evalu
         assert "Total length" not in captured.err
         return
     assert lines[0] == lines[1]
-    ((_, best, steps, path, last),) = lines[0]
-    assert (best, steps, path) == (last, "200", str(Path("here", "checkpoints", "best.ckpt")))
+    ((_, best, steps, last, last_steps),) = lines[0]
+    assert (best, steps) == (last, last_steps) == (best, "200")
     assert Path("here", "metrics.csv").read_text(encoding="utf-8").count("\n") == 2
 
 
@@ -176,8 +181,14 @@ def test_two_ranks_share_the_episodes_and_say_the_same_as_one() -> None:
     command = [sys.executable, "-m", "maze_pl", "fit", "--config", "ppo_cartpole", *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
-    ((_, best, _, _, last),) = LINE.findall(result.stdout)
+    ((_, best, _, last, _),) = LINE.findall(result.stdout)
     assert best == last
     with Path("here", "metrics.csv").open(encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
     assert float(best) == pytest.approx(float(row["eval_BaseEnvEvents/reward/mean"]), abs=1e-3)
+
+
+def test_kpis_stand_beside_the_return_with_enough_digits() -> None:
+    kpis = ({"usage": 0.002, "waste": 4.0}, {"usage": 0.004})
+    summaries = [EpisodeSummary({}, 10, float(10 * index), one) for index, one in enumerate(kpis)]
+    assert _means(Evaluation("eval", summaries)) == "return 5.000, kpi/usage 0.003, kpi/waste 4.000"

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
-from maze_pl.callbacks import BestCheckpoint, EarlyStopping, EpochTable, LastCheckpoint, StopAtReturn
+from maze_pl.callbacks import BestCheckpoint, EarlyStopping, EpochTable, LastCheckpoint, RunLog, StopAtReturn
 
 
 class Scripted(pl.LightningModule):
@@ -154,7 +154,7 @@ def test_a_resumed_run_has_the_patience_that_it_is_given_now(tmp_path: Path) -> 
 
 def test_the_table_says_when_the_policy_is_the_best_so_far(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log_file = tmp_path / "run.log"
-    fit(tmp_path, [1.0, 5.0, 3.0], [EpochTable(str(log_file)), BestCheckpoint()])
+    fit(tmp_path, [1.0, 5.0, 3.0], [RunLog(str(log_file)), EpochTable(), BestCheckpoint()])
     best = [line for line in log_file.read_text(encoding="utf-8").splitlines() if line.startswith("->")]
     assert best == ["-> new best eval/return 1.000!", "-> new best eval/return 5.000!"]
     assert all(line in capsys.readouterr().out for line in ["-> new best eval/return 5.000!"])

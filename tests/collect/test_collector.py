@@ -201,7 +201,7 @@ def test_an_observation_that_is_not_a_number_is_refused_by_name() -> None:
     acts = tuple(Act(0, 0, 0.0, 0.0, 1) for _ in range(8))
     script = Script((1,), False, ((Episode(acts, False, (0, 0)),),))
     collector = collector_of([lambda: MazeEnv(ScriptedCoreEnv(script, 0), {0: Choose()}, {0: Spoiled()})], 6)
-    with pytest.raises(ValueError, match="observation 'id' of environment 0, sub-step 0, is not finite"):
+    with pytest.raises(ValueError, match=r"observation 'id' of environment 0, sub-step 0, is not finite .step 3 of"):
         collector.collect(ConstantPolicy())
 
 
@@ -230,7 +230,9 @@ def test_masks_hold_and_an_empty_mask_is_refused() -> None:
     collector = collector_of([lambda: MazeEnv(ScriptedCoreEnv(script, 0), {0: MaskedChoose()}, {0: ObserveMask()})], 6)
     rollout = collector.collect(random_policy(collector))
     assert rollout.segments[0].action["choice"].unique().tolist() == [1]
-    with pytest.raises(ValueError, match="mask 'mask' of sub-step 0 allows no action for head 'choice'"):
+    with pytest.raises(
+        ValueError, match="mask 'mask' of environment 0, sub-step 0, allows no action for head 'choice'"
+    ):
         collector.collect(random_policy(collector))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 
-from maze_pl.core.policy import PolicyBatch, RandomPolicy
+from maze_pl.core.policy import PolicyBatch, RandomPolicy, evaluation_mode
 
 ACTIONS = spaces.Dict(
     {
@@ -53,3 +55,45 @@ def test_the_same_generator_state_gives_the_same_actions() -> None:
     other = policy.act(batch(9), generator=torch.Generator().manual_seed(4)).action
     for head in one:
         np.testing.assert_array_equal(one[head], other[head])
+
+
+class Frozen(nn.Linear):
+    """Stays in evaluation mode, whatever its parents are told."""
+
+    def train(self, mode: bool = True) -> Frozen:
+        return super().train(False)
+
+
+def modes(module: nn.Module) -> list[bool]:
+    return [part.training for part in module.modules()]
+
+
+def test_every_module_gets_back_the_mode_that_it_was_in() -> None:
+    shared = nn.Dropout()
+    network = nn.Sequential(nn.Linear(1, 1), nn.Sequential(shared, nn.BatchNorm1d(1)), shared)
+    network[1][1].eval()
+    before = modes(network)
+    assert before.count(False) == 1
+    with pytest.raises(KeyError), evaluation_mode(network):
+        assert not any(modes(network))
+        raise KeyError
+    assert modes(network) == before
+    network.eval()
+    with evaluation_mode(network):
+        assert not any(modes(network))
+    assert not any(modes(network))
+
+
+def test_modules_that_override_their_switch_are_asked() -> None:
+    network = nn.Sequential(Frozen(1, 1), nn.Dropout()).train()
+    assert modes(network) == [True, False, True]
+    with evaluation_mode(network):
+        assert not any(modes(network))
+    assert modes(network) == [True, False, True]
+
+
+def test_policies_that_are_no_modules_are_left_alone() -> None:
+    policy = RandomPolicy({0: ACTIONS})
+    before = dict(vars(policy))
+    with evaluation_mode(policy):
+        assert vars(policy) == before

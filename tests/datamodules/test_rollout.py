@@ -134,7 +134,31 @@ def test_what_is_out_of_range_is_refused_by_name(option: str, value: Any) -> Non
         make_data(**{option: value})
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("n_envs", "8", "n_envs='8' must be an integer, not str"),
+        ("n_envs", 2.0, r"n_envs=2\.0 must be an integer, not float"),
+        ("n_envs", True, "n_envs=True must be an integer, not bool"),
+        ("n_rollout_steps", None, "n_rollout_steps=None must be an integer"),
+        ("epoch_length", [3], r"epoch_length=\[3\] must be an integer"),
+        ("wrappers", ["TimeLimitWrapper"], r"wrappers=\['TimeLimitWrapper'\] must be callables"),
+        ("evaluators", {"eval": 8}, r"evaluators\['eval'\]=8 must be a RolloutEvaluator"),
+    ],
+)
+def test_what_is_of_a_wrong_type_is_refused_by_name(option: str, value: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make_data(**{option: value})
+
+
+def test_an_environment_that_is_not_callable_is_refused_with_an_example() -> None:
+    with pytest.raises(TypeError, match=r"env='CartPole-v1' .* must be callables .*write env=lambda: GymMazeEnv"):
+        RolloutDataModule("CartPole-v1")  # type: ignore[arg-type]
+
+
 def test_evaluators_out_of_range_are_refused() -> None:
+    with pytest.raises(TypeError, match="n_episodes='8' of an evaluator must be an integer"):
+        RolloutEvaluator(n_episodes="8")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="n_episodes=0"):
         RolloutEvaluator(n_episodes=0)
     with pytest.raises(ValueError, match="n_envs=-1"):

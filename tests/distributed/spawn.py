@@ -40,7 +40,8 @@ def from_python(folder: Path) -> dict[str, Any]:
     before = weights(module)
     trainer = fit(module, data, folder)
     trained = torch.load(folder / "rank0.pt", weights_only=True)["state_dict"]
-    return compared(before, weights(module), trained) | {"return": float(trainer.callback_metrics["eval/return"])}
+    more = {"return": float(trainer.callback_metrics["eval/return"]), "env_steps": module.env_steps}
+    return compared(before, weights(module), trained) | more
 
 
 def networks_too_late(folder: Path) -> None:

@@ -15,7 +15,7 @@ from tests.exact.comparison import differences
 
 WORKER = str(Path(__file__).with_name("worker.py"))
 EVALUATIONS = ("one_episode", "three_episodes")
-TRAININGS = ("divergence", "sides_a2c", "sides_ppo")
+TRAININGS = ("fit", "validate_and_fit", "divergence", "sides_a2c", "sides_ppo")
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +71,12 @@ def test_parameters_optimisers_and_statistics_are_equal_and_data_is_not(two_rank
     assert not set(first["seen"]) & set(second["seen"])
     for name in ("state_dict", "optimizer", "statistics", "callback_metrics", "env_steps", "global_step"):
         assert differences(first[name], second[name]) == [], name
+
+
+def test_an_evaluation_before_it_changes_nothing_about_a_fit(two_ranks: Path) -> None:
+    for plain, validated in zip(reports(two_ranks / "fit"), reports(two_ranks / "validate_and_fit"), strict=True):
+        for name in ("state_dict", "optimizer", "callback_metrics", "seen", "env_steps"):
+            assert differences(plain[name], validated[name]) == [], name
 
 
 def test_a_kl_stop_ends_the_update_of_all_ranks_after_the_same_pass(two_ranks: Path) -> None:

@@ -32,6 +32,7 @@ def test_the_main_process_has_the_trained_weights(tmp_path: Path, case: str) -> 
     assert set(result["changed"]) == set(result["as_trained"]) == set(first["state_dict"])
     if case == "python":
         assert result["return"] == pytest.approx(float(first["callback_metrics"]["eval/return"]))
+        assert result["env_steps"] == first["env_steps"] > 0
     else:
         assert result["status"] == 0  # the return that had to be reached was
 

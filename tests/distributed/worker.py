@@ -84,6 +84,22 @@ def stop_by_divergence(case: str) -> None:
     trainer(case).fit(make(PPO, data, batch_size=10, n_optimization_epochs=4, target_kl=1e-12), data)
 
 
+def train(case: str, validate: bool) -> None:
+    """A2C, perhaps after an evaluation by the same trainer."""
+    data = RolloutDataModule(
+        partial(GymMazeEnv, "CartPole-v1"),
+        n_envs=2,
+        n_rollout_steps=20,
+        epoch_length=3,
+        evaluators={"eval": RolloutEvaluator(n_episodes=3)},
+        seed=5,
+    )
+    module, runner = make(A2C, data), trainer(case)
+    if validate:
+        runner.validate(module, data, verbose=False)
+    runner.fit(module, data)
+
+
 def one_side_each(case: str, algorithm: type[A2C] | type[PPO], **options: Any) -> None:
     """Each rank sees one of two policies act."""
     seed = sides.seed_with_a_side_for_each(2)
@@ -95,6 +111,8 @@ CASES: dict[str, Callable[[str], None]] = {
     "one_episode": partial(evaluate, n_episodes=1),
     "three_episodes": partial(evaluate, n_episodes=3),
     "divergence": stop_by_divergence,
+    "fit": partial(train, validate=False),
+    "validate_and_fit": partial(train, validate=True),
     "sides_a2c": partial(one_side_each, algorithm=A2C),
     "sides_ppo": partial(
         one_side_each,

@@ -107,3 +107,28 @@ def test_joint_samples_and_modes_have_every_head():
 def test_a_joint_distribution_without_heads_is_refused():
     with pytest.raises(ValueError, match="at least one head"):
         DictProbabilityDistribution({})
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_of_log_prob_and_entropy_together_are_those_of_their_definitions(masked):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(7, 5, generator=generator, dtype=torch.float64)
+    action = torch.stack([torch.randint(0, n, (7,), generator=generator) for n in (2, 3)], dim=-1)
+    mask = torch.ones(7, 5)
+    if masked:
+        mask[:, 4] = 0.0
+        mask[:, 2:4] = 1.0
+        action[:, 1] %= 2
+    # Below 1, because going back through the definitions of masked entries overflows beyond it.
+    weights = torch.rand(2, 7, generator=generator, dtype=torch.float64) - 0.5
+    gradients = []
+    for together in (True, False):
+        leaf = logits.clone().requires_grad_()
+        distribution = MultiCategoricalProbabilityDistribution(leaf, spaces.MultiDiscrete([2, 3]), mask=mask)
+        if together:
+            log_prob, entropy = distribution.log_prob_and_entropy(action)
+        else:
+            log_prob, entropy = distribution.log_prob(action), distribution.entropy()
+        gradients.append(torch.autograd.grad(weights[0] @ log_prob + weights[1] @ entropy, leaf)[0])
+    assert gradients[0].abs().max() > 0.1
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-12, atol=1e-12)

@@ -200,9 +200,53 @@ def test_versions_that_are_gone_are_replaced_with_a_warning() -> None:
     assert env.spec.id == "Pendulum-v1"
 
 
-def test_unknown_environments_are_refused_by_gymnasium() -> None:
-    with pytest.raises(gymnasium.error.Error):
-        make_gym_maze_env("NoSuchThing-v0")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("CartPool-v1", r"'CartPool-v1'; did you mean .*CartPole-v1"),
+        ("cartpole-v1", r"did you mean CartPole-v1"),
+        ("CartPole-v9", r"'CartPole-v9'; did you mean .*CartPole-v1"),
+        ("Nothing/OfTheKind-v0", r"'Nothing/OfTheKind-v0'; names of other packages are written module:Name"),
+    ],
+)
+def test_unknown_environments_are_refused_with_the_nearest_names(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_gym_maze_env(name)
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`', r'pip install "gymnasium\[mujoco\]"'),
+        ('Box2D is not installed, run `pip install "gymnasium[box2d]"`', r'pip install "maze-pl\[box2d\]"'),
+    ],
+)
+def test_a_missing_extra_is_named_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, message: str, remedy: str
+) -> None:
+    def missing(*arguments: Any, **kwargs: Any) -> Any:
+        raise gymnasium.error.DependencyNotInstalled(message)
+
+    monkeypatch.setattr("gymnasium.envs.registration.load_env_creator", missing)
+    with pytest.raises(ImportError, match=rf"LunarLander-v3 needs a package that is not installed: {remedy}"):
+        make_gym_maze_env("LunarLander-v3")
+
+
+def test_a_failing_import_of_somebody_elses_environment_passes_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> Any:
+        raise ModuleNotFoundError("No module named 'theirs'", name="theirs")
+
+    gymnasium.register("Theirs-v0", entry_point=make)
+    try:
+        with pytest.raises(ModuleNotFoundError, match="No module named 'theirs'"):
+            make_gym_maze_env("Theirs-v0")
+    finally:
+        del gymnasium.registry["Theirs-v0"]
+
+
+def test_a_step_before_a_reset_is_refused() -> None:
+    with pytest.raises(gymnasium.error.ResetNeeded, match="step of CartPole-v1 was called before reset"):
+        GymMazeEnv("CartPole-v1").step({"action": 0})
 
 
 def test_recorded_states_and_actions_are_converted() -> None:

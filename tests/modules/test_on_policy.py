@@ -173,3 +173,18 @@ def test_batch_size_must_divide_the_rollout() -> None:
         count_minibatches(48, 8, 100)
     with pytest.raises(ValueError, match=r"use a factor such as 800$"):
         count_minibatches(1000, 8, 100)
+
+
+def test_a_rollout_that_is_where_it_should_be_is_not_copied(kit: SimpleNamespace) -> None:
+    rollout = kit.make_flat_rollout()
+    assert rollout.to("cpu") is rollout
+    moved = rollout.to(torch.device("meta"))
+    assert moved.rows.filled.device.type == moved.segments[0].observation["observation"].device.type == "meta"
+
+
+def test_a_single_minibatch_is_the_whole_rollout_with_equal_weights(kit: SimpleNamespace) -> None:
+    batch = prepare(kit.make_actor_critic(), kit.make_flat_rollout(n_steps=10, n_envs=4))
+    (whole,) = batch.minibatches(1)
+    assert torch.equal(whole[0].advantage, batch.acts[0].advantage)
+    torch.testing.assert_close(whole[0].weight, torch.full((40,), 1 / 40))
+    torch.testing.assert_close(whole[0].value_weight, torch.full((40,), 1 / 40))

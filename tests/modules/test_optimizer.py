@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maze_pl.modules.optimizer import FlatAdam
+from maze_pl.modules.optimizer import FlatAdam, gradient_norm
 
 
 def make_network(seed: int = 0) -> nn.Sequential:
@@ -213,3 +213,17 @@ def test_what_cannot_be_flat_is_refused() -> None:
         FlatAdam([nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1, dtype=torch.float64))])
     with pytest.raises(ValueError, match="requires no gradient"):
         FlatAdam([nn.Parameter(torch.ones(1), requires_grad=False)])
+
+
+@pytest.mark.parametrize("chosen", [[0, 1, 2], [0, 2], [2, 0], [1]], ids=str)
+def test_the_norm_of_a_gradient_is_that_of_its_parts_wherever_they_lie(chosen: list[int]) -> None:
+    flat = torch.arange(20.0)
+    parameters = [nn.Parameter(torch.zeros(shape)) for shape in ((2, 3), (4,), (10,))]
+    for places in ([0, 6, 10], [14, 6, 1]):
+        for parameter, place in zip(parameters, places, strict=True):
+            parameter.grad = flat[place : place + parameter.numel()].view_as(parameter)
+        given = [parameters[index] for index in chosen]
+        expected = torch.cat([parameter.grad.flatten() for parameter in given if parameter.grad is not None]).norm()
+        torch.testing.assert_close(gradient_norm(given), expected)
+    parameters[0].grad = None
+    assert gradient_norm(parameters[:1]).item() == 0.0

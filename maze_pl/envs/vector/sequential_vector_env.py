@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
+from maze_pl.envs.contract import EnvContractError, check_observation, check_step, describe, explain_step
 from maze_pl.envs.gym_env import GymMazeEnv
 from maze_pl.envs.structured_env import StructuredEnv
+from maze_pl.envs.vector.plain_gym import PlainGymEnvs
 from maze_pl.envs.vector.vector_env import EnvFactory, History, Staging, StepExtras, VectorEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
@@ -24,7 +27,10 @@ def adapt(env: Any) -> Any:
     if isinstance(env, StructuredEnv):
         return env
     if not isinstance(env, gymnasium.Env):
-        raise TypeError(f"the environment factory returned {env!r}, which is no gymnasium environment")
+        raise TypeError(
+            f"the environment factory returned {describe(env)}, which is no gymnasium environment; "
+            "return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')"
+        )
     return GymMazeEnv(env)
 
 
@@ -80,6 +86,12 @@ class SequentialVectorEnv(VectorEnv):
         self._env_time = [0] * self.n_envs
         self._summaries: list[EpisodeSummary] = []
         self._all = range(self.n_envs)
+        self._is_new = True  # until the first step, everything is looked at closely
+        self._plain: PlainGymEnvs | None = None
+        if self._flat and PlainGymEnvs.are_plain(self.envs):
+            self._plain = PlainGymEnvs(self.envs)
+            self.staging.env_steps.fill(1)
+        self.always_advances = self._plain is not None
         self._heads = {
             key: [
                 (head, isinstance(space, spaces.Discrete), self._clip_bounds(space))
@@ -99,14 +111,42 @@ class SequentialVectorEnv(VectorEnv):
         """Start new episodes; see `VectorEnv.reset`."""
         for position, n in enumerate(self._all if envs is None else envs):
             self._episode[n] = episodes[position] if episodes is not None else 0
+            self._begin(n)
+
+    def _begin(self, n: int) -> None:
+        """Start an episode and stage what is seen first."""
+        try:
             self._observe(n, self._reset(n))
+        except Exception as error:
+            self._explain(n, error, ...)
+            raise
 
     def _reset(self, n: int) -> dict[str, Any]:
         index = self.first_env_index + n if self._seed_by_env else 0
         seed = derive_seed(self.seed, "env", index, self._episode[n])
         observation: dict[str, Any] = self.envs[n].reset(seed=seed)[0]
         self._env_time[n] = self.envs[n].get_env_time()
+        if self._plain is not None:
+            self._plain.begin(n)
         return observation
+
+    def _explain(self, n: int, error: Exception, result: Any) -> None:
+        """Raise what an exception comes from, with the environment's number, if the environment broke its contract.
+
+        Args:
+            n: The environment that was at turn.
+            error: The exception.
+            result: What its step returned, `...` if nothing.
+        """
+        try:
+            if isinstance(error, EnvContractError):
+                raise error
+            if self._plain is not None:
+                self._plain.explain(n, error, result)
+            else:
+                explain_step(error, result, self.envs[n])
+        except EnvContractError as told:
+            raise EnvContractError(f"environment {self.first_env_index + n}: {told}") from error
 
     def _observe(self, n: int, observation: dict[str, Any]) -> None:
         """Stage what the next actor of an environment sees."""
@@ -116,59 +156,115 @@ class SequentialVectorEnv(VectorEnv):
         else:
             key, agent_id = self.envs[n].actor_id()
             if key not in self._key_index:
-                raise ValueError(f"actor_id() names sub-step {key!r}; the environment declared {self.spec.step_keys}")
+                raise EnvContractError(
+                    f"actor_id() names sub-step {key!r}; the environment declared {self.spec.step_keys}"
+                )
             self._next_key[n] = key
             staging.next_key[n] = self._key_index[key]
             staging.next_agent[n] = agent_id
+        if self._is_new:
+            self._check(key, observation)
         try:
             for name, rows in staging.observation[key].items():
                 rows[n] = observation[name]
-        except KeyError as error:
-            raise ValueError(
-                f"the observation of sub-step {key!r} has {sorted(observation)}, "
-                f"its space has {sorted(staging.observation[key])}"
-            ) from error
+        except (KeyError, TypeError, ValueError):
+            self._check(key, observation)
+            raise
+
+    def _check(self, key: StepKey, observation: Any) -> None:
+        space = self.spec.steps[key].observation_space
+        check_observation(observation, space, f"the observation of sub-step {key!r}")
 
     def step(self, envs: Sequence[int] | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""
-        staging = self.staging
-        actions = {
-            key: [
-                (head, self._actions(staging.action[key][head], as_list, bounds))
-                for head, as_list, bounds in self._heads[key]
-            ]
-            for key in self._heads
-        }
         extras = StepExtras([], [])
-        rewards, terminations, truncations = staging.reward, staging.terminated, staging.truncated
-        for n in self._all if envs is None else envs:
-            env = self.envs[n]
-            action = {head: values[n] for head, values in actions[self._next_key[n]]}
-            observation, reward, terminated, truncated, _ = env.step(action)
-            rewards[n] = reward
-            terminations[n] = terminated
-            truncations[n] = truncated
-            env_time = env.get_env_time()
-            advanced = env_time - self._env_time[n]
-            self._env_time[n] = env_time
-            staging.env_steps[n] = advanced
-            if not self._flat:
-                staging.actor_done[n] = env.is_actor_done()
-                if advanced or terminated or truncated:
-                    actor_rewards = env.get_actor_rewards()
-                    if actor_rewards is not None:
-                        extras.actor_rewards.append((n, np.array(actor_rewards, dtype=np.float64)))
-            if terminated or truncated:
-                if truncated and not terminated:
-                    key, agent_id = env.actor_id()
-                    extras.finals.append((n, key, agent_id, observation))
-                self._finish(n)
-                if not self.autoreset:
-                    continue
-                self._episode[n] += 1
-                observation = self._reset(n)
-            self._observe(n, observation)
+        chosen = self._all if envs is None else envs
+        if self._plain is None:
+            self._step(chosen, extras)
+        else:
+            self._step_plain(self._plain, chosen, extras)
+        self._is_new = False
         return extras
+
+    def _step(self, chosen: Iterable[int], extras: StepExtras) -> None:
+        """Step environments of any kind."""
+        staging, envs, keys, times = self.staging, self.envs, self._next_key, self._env_time
+        rewards, terminations, truncations = staging.reward, staging.terminated, staging.truncated
+        env_steps, flat = staging.env_steps, self._flat
+        actions = {key: self._given(key) for key in self._heads}
+        n, result = 0, cast(Any, ...)
+        try:
+            for n in chosen:
+                env = envs[n]
+                result = env.step({head: values[n] for head, values in actions[keys[n]].items()})
+                observation, rewards[n], terminated, truncated, _ = result
+                if terminated or truncated or self._is_new:
+                    check_step(result, env)
+                terminations[n] = terminated
+                truncations[n] = truncated
+                env_time = env.get_env_time()
+                env_steps[n] = advanced = env_time - times[n]
+                times[n] = env_time
+                if not flat:
+                    staging.actor_done[n] = env.is_actor_done()
+                    if advanced or terminated or truncated:
+                        actor_rewards = env.get_actor_rewards()
+                        if actor_rewards is not None:
+                            extras.actor_rewards.append((n, np.array(actor_rewards, dtype=np.float64)))
+                if terminated or truncated:
+                    if truncated and not terminated:
+                        extras.finals.append((n, *env.actor_id(), observation))
+                    self._finish(n, env.drain_episode_summaries())
+                    if not self.autoreset:
+                        continue
+                    self._episode[n] += 1
+                    observation = self._reset(n)
+                self._observe(n, observation)
+        except Exception as error:
+            self._explain(n, error, result)
+            raise
+
+    def _step_plain(self, plain: PlainGymEnvs, chosen: Iterable[int], extras: StepExtras) -> None:
+        """Step gymnasium's environments themselves, past conversions and statistics, with the same results."""
+        staging, steps, all_rewards, all_taken = self.staging, plain.steps, plain.rewards, plain.taken
+        key, is_new = self._next_key[0], self._is_new
+        staged_reward = staging.reward
+        rows = staging.observation[key]["observation"] if plain.has_one_observation else None
+        actions, kept = plain.actions(self._given(key))
+        staging.terminated.fill(False)
+        staging.truncated.fill(False)
+        n, result = 0, cast(Any, ...)
+        try:
+            for n in chosen:
+                result = steps[n](actions[n])
+                observation, reward, terminated, truncated, _ = result
+                staged_reward[n] = reward = float(reward)
+                all_rewards[n].append(reward)
+                all_taken[n].append(kept[n])
+                if is_new:
+                    plain.check(n, result)
+                if terminated or truncated:
+                    if type(terminated) is not bool or type(truncated) is not bool:
+                        plain.check(n, result)
+                    staging.terminated[n], staging.truncated[n] = terminated, truncated
+                    if truncated and not terminated:
+                        extras.finals.append((n, key, 0, plain.observe(observation)))
+                    self._finish(n, [plain.summary(n)])
+                    if self.autoreset:
+                        self._episode[n] += 1
+                        self._observe(n, self._reset(n))
+                elif rows is not None:
+                    rows[n] = observation
+                else:
+                    self._observe(n, plain.observe(observation))
+        except Exception as error:
+            self._explain(n, error, result)
+            raise
+
+    def _given(self, key: StepKey) -> dict[str, Any]:
+        """Head -> [N, ...] staged actions of a sub-step, as environments expect them."""
+        staged = self.staging.action[key]
+        return {head: self._actions(staged[head], as_list, bounds) for head, as_list, bounds in self._heads[key]}
 
     @staticmethod
     def _actions(staged: Any, as_list: bool, bounds: tuple[Any, Any] | None) -> Any:
@@ -177,9 +273,9 @@ class SequentialVectorEnv(VectorEnv):
             return staged.tolist()
         return staged.copy() if bounds is None else np.clip(staged, *bounds)
 
-    def _finish(self, n: int) -> None:
+    def _finish(self, n: int, summaries: list[EpisodeSummary]) -> None:
         """Take over the statistics of an episode that ended."""
-        for summary in self.envs[n].drain_episode_summaries():
+        for summary in summaries:
             summary.env_index = self.first_env_index + n
             summary.episode_index = self._episode[n]
             self._summaries.append(summary)
@@ -235,21 +331,20 @@ class SequentialVectorEnv(VectorEnv):
         step_keys = self.spec.step_keys
         for n, (history, states) in enumerate(zip(histories, wrapper_states, strict=True)):
             self._episode[n] = history.episode
-            self._observe(n, self._reset(n))
+            self._begin(n)
             taken = dict.fromkeys(step_keys, 0)
+            autoreset, self.autoreset = self.autoreset, False
             for index in history.keys.tolist():
                 key = step_keys[index]
-                action = {}
-                for head, as_list, bounds in self._heads[key]:
-                    action[head] = self._actions(history.actions[key][head][taken[key]], as_list, bounds)
+                for head, values in history.actions[key].items():
+                    self.staging.action[key][head][n] = values[taken[key]]
                 taken[key] += 1
-                observation, _, terminated, truncated, _ = self.envs[n].step(action)
-                self._env_time[n] = self.envs[n].get_env_time()
-                if terminated or truncated:
-                    self.envs[n].drain_episode_summaries()
-                    self._observe(n, self._reset(n))
+                self.step([n])
+                if self.staging.terminated[n] or self.staging.truncated[n]:  # not as it was: the caller will notice
+                    self._summaries.clear()
+                    self._begin(n)
                     break
-                self._observe(n, observation)
+            self.autoreset = autoreset
             for name, wrapper in wrapper_stack(self.envs[n]):
                 if name in states:
                     wrapper.load_state_dict(states[name])

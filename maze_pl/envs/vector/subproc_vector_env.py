@@ -6,9 +6,13 @@ import itertools
 import multiprocessing
 import os
 import signal
+import time
 import traceback
 from collections.abc import Sequence
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.util import Finalize
+from threading import Thread
 from typing import Any, Final
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -16,10 +20,13 @@ import numpy as np
 
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.spec import Spec
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.vector_env import Array, EnvFactory, History, Staging, StepExtras, VectorEnv
 
 _CONTEXT: Final = "forkserver"
+_PASSED_OVER: Final = (signal.SIGINT, signal.SIGTERM)
+_SECONDS_TO_END: Final = 2.0
 _NO_GUARD: Final = (
     " before its environments were made. The likely cause: processes import the script that starts them, so what it "
     'does must stand below `if __name__ == "__main__":`; otherwise see what the process wrote above'
@@ -52,7 +59,10 @@ def _work(
     connection: Connection, pickled: bytes, blocks: list[Any], spec: dict[str, Any], n_envs: int, start: int, stop: int
 ) -> None:
     """Serve the environments `start` to `stop` until the other side hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _leave_signals_to_parent()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     vector = None
     try:
         factories, options = cloudpickle.loads(pickled)
@@ -65,12 +75,53 @@ def _work(
             connection.send((True, getattr(vector, method)(*arguments)))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
+    except EnvContractError as error:  # says all that there is to say
+        connection.send((False, error))
     except BaseException:
         connection.send((False, traceback.format_exc()))
     finally:
         if vector is not None:
             vector.close()
         connection.close()
+
+
+def _leave_signals_to_parent() -> None:
+    """Pass over INT and TERM, which whole groups of processes get: the parent will end this one when it is ready.
+
+    They are not ignored outright, since processes that an environment starts would then ignore them too.
+    """
+    for number in _PASSED_OVER:
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_OVER)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, even if an environment does not return."""
+    wait([parent])
+    time.sleep(_SECONDS_TO_END)  # in which it ends by itself, if it is not stuck
+    os._exit(1)
+
+
+def _start_server() -> None:
+    """Start the process that forks the others so that INT and TERM do not reach it, nor what it forks too early."""
+    resource_tracker.ensure_running()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_OVER)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _end_processes(connections: list[Connection], processes: list[Any]) -> None:
+    """End processes: politely first, then not."""
+    for connection in connections:
+        connection.close()
+    deadline = time.monotonic() + _SECONDS_TO_END
+    for process in processes:
+        process.join(timeout=max(0.0, deadline - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
 
 
 class SubprocVectorEnv(VectorEnv):
@@ -103,7 +154,7 @@ class SubprocVectorEnv(VectorEnv):
             probe = SequentialVectorEnv(env_factories[:1])
             spec = probe.spec
             probe.close()
-        self.spec, self.n_envs = spec, len(env_factories)
+        self.spec, self.n_envs, self.first_env_index = spec, len(env_factories), first_env_index
         n_workers = min(self.n_envs, n_workers or len(os.sched_getaffinity(0)))
         allocator = _SharedAllocator()
         self.staging = Staging.allocate(spec, self.n_envs, allocator)
@@ -111,9 +162,12 @@ class SubprocVectorEnv(VectorEnv):
         self._slices = list(itertools.pairwise(bounds))
         self._connections: list[Connection] = []
         self._processes: list[Any] = []
-        self._closed = self._is_ready = False
+        self._is_ready = False
+        # At exit, too: multiprocessing would ask the processes by TERM, and wait for them for ever.
+        self._end = Finalize(self, _end_processes, (self._connections, self._processes), exitpriority=10)
         context = multiprocessing.get_context(_CONTEXT)
         context.set_forkserver_preload([__name__])
+        _start_server()
         for start, stop in self._slices:
             options = {
                 "seed": seed,
@@ -148,6 +202,9 @@ class SubprocVectorEnv(VectorEnv):
             succeeded, result = connection.recv()
         except (EOFError, ConnectionResetError):
             self._fail_dead(worker)
+        if isinstance(result, EnvContractError):
+            self.close()
+            raise EnvContractError(str(result)) from result
         if not succeeded:
             self._fail(worker, result)
         return result
@@ -236,14 +293,5 @@ class SubprocVectorEnv(VectorEnv):
             self._receive(worker)
 
     def close(self) -> None:
-        """End the processes: politely first, then not."""
-        if self._closed:
-            return
-        self._closed = True
-        for connection in self._connections:
-            connection.close()
-        for process in self._processes:
-            process.join(timeout=2)
-            if process.is_alive():
-                process.kill()
-                process.join()
+        """End the processes; safe to call twice."""
+        self._end()

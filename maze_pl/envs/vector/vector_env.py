@@ -135,11 +135,19 @@ class VectorEnv(ABC):
         spec: What agents see and do.
         n_envs: Number of environments.
         staging: Where observations are read and actions are written.
+        first_env_index: Index of the first environment among those of all ranks.
+        always_advances: Whether every act is known to complete an environment step.
+        can_replay: Whether an episode can be played again from its seed and its actions.
+        resetting: [N] bool, environments that the next step only resets, whatever their action; None if it never does.
     """
 
     spec: Spec
     n_envs: int
     staging: Staging
+    first_env_index: int = 0
+    always_advances: bool = False
+    can_replay: bool = True
+    resetting: Array | None = None
 
     @abstractmethod
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
+from maze_pl.envs.contract import check_step
 from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
-from maze_pl.events.episode_statistics import EpisodeStatistics
+from maze_pl.events.episode_statistics import EpisodeStatistics, action_keys, detached
+from maze_pl.events.histogram import number_array
 from maze_pl.events.kpi import EpisodeEventLog
 from maze_pl.events.pubsub import Event, EventRecord
 from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents
-
-_new_record = tuple.__new__  # a third faster than EventRecord(...)
 
 
 class LogStatsWrapper(Wrapper):
@@ -40,24 +41,32 @@ class LogStatsWrapper(Wrapper):
         self._env_time = 0
         self._begun = False
         self._heads = {key: _action_events(space) for key, space in env.action_spaces_dict.items()}
+        # Actions go straight into columns, and become events only for whoever computes KPIs of them.
+        self._actions: dict[StepKey, list[tuple[str, list[Any]]]] = {
+            key: [(head, []) for head, _, _, _ in heads] for key, heads in self._heads.items()
+        }
+        self._keys = {key: action_keys(key, space) for key, space in env.action_spaces_dict.items()}
         counts = env.agent_counts_dict
         self._flat_key: StepKey | None = next(iter(counts)) if list(counts.values()) == [1] else None
 
     def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Step, and record what happened."""
-        env, env_time, receive = self.env, self._env_time, self._statistics.receive
+        env, env_time = self.env, self._env_time
         step_key = env.actor_id().step_key if self._flat_key is None else self._flat_key
-        result = env.step(action)
+        for head, values in self._actions[step_key]:
+            value = action[head]
+            values.append(value if type(value) is int else detached(value))
+        result: Any = env.step(action)
+        try:
+            _, _, terminated, truncated, _ = result
+        except (TypeError, ValueError):
+            check_step(result, env)
+            raise
         records = self._pubsub.drain()
-        for head, topic, event, num_actions in self._heads[step_key]:
-            attributes = {"step_key": step_key, "name": head, "value": action[head]}
-            if num_actions:
-                attributes["num_actions"] = num_actions
-            records.append(_new_record(EventRecord, (topic, event, attributes, env_time)))
         for record in records:
-            receive(record)
+            self._statistics.receive(record)
         if self._event_log is not None:
-            for record in records:
+            for record in (*records, *self._action_records(step_key, action)):
                 self._event_log.receive(record)
         self._begun = True
         now = env.get_env_time()
@@ -66,9 +75,17 @@ class LogStatsWrapper(Wrapper):
             self._statistics.end_step()
             if self._event_log is not None:
                 self._event_log.end_step()
-        if result[2] or result[3]:
+        if terminated or truncated:
             self.close_episode()
-        return result
+        return result  # type: ignore[no-any-return]
+
+    def _action_records(self, step_key: StepKey, action: Action) -> Iterator[EventRecord]:
+        """The action as events."""
+        for head, topic, event, num_actions in self._heads[step_key]:
+            attributes = {"step_key": step_key, "name": head, "value": action[head]}
+            if num_actions:
+                attributes["num_actions"] = num_actions
+            yield EventRecord(topic, event, attributes, self._env_time)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -78,6 +95,10 @@ class LogStatsWrapper(Wrapper):
         result = self.env.reset(seed=seed, options=options)
         self._env_time = self.env.get_env_time()
         return result
+
+    def get_env_time(self) -> int:
+        """Number of environment steps since the episode started."""
+        return self._env_time
 
     def close_episode(self) -> None:
         """Sum up the running episode as if it ended here; nothing happens if it has not begun."""
@@ -91,7 +112,11 @@ class LogStatsWrapper(Wrapper):
         calculator = self.env.get_kpi_calculator()
         if calculator is not None and self._event_log is not None:
             kpis = calculator.calculate_kpis(self._event_log, self.env.get_maze_state())
-        self._summaries.append(self._statistics.end_episode(kpis, env_steps=self._env_time))
+        summary = self._statistics.end_episode(kpis, env_steps=self._env_time)
+        for step_key, columns in self._actions.items():
+            keys = self._keys[step_key]
+            summary.statistics.update({keys[head]: number_array(values) for head, values in columns if values})
+        self._summaries.append(summary)
         self._drop_episode()
 
     def drain_episode_summaries(self) -> list[EpisodeSummary]:
@@ -109,6 +134,9 @@ class LogStatsWrapper(Wrapper):
     def _drop_episode(self) -> None:
         self._pubsub.drain()
         self._statistics.reset()
+        for columns in self._actions.values():
+            for _, values in columns:
+                values.clear()
         if self._event_log is not None:
             self._event_log.reset()
         self._begun = False

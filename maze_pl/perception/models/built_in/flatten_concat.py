@@ -53,8 +53,7 @@ class _FlattenConcatNet(nn.Module):
         flat = []
         for name, rank in self._ranks.items():
             value = in_dict[name].to(dtype)
-            leading = value.shape[: value.dim() - rank]
-            flat.append(value.reshape(*leading, math.prod(value.shape[value.dim() - rank :])))  # [..., size]
+            flat.append(value.flatten(-rank) if rank else value.unsqueeze(-1))  # [..., *shape] -> [..., size]
         return torch.cat(flat, dim=-1)
 
 

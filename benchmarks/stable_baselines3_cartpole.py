@@ -1,10 +1,11 @@
-"""The work of `ppo_cartpole.py` in stable-baselines3."""
+"""The work of `maze_pl_cartpole.py` in stable-baselines3."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import resource
 import time
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -42,7 +43,8 @@ def main() -> None:
     model.learn(arguments.env_steps, log_interval=25)
     seconds = time.perf_counter() - started
     speed = model.num_timesteps / seconds
-    print(json.dumps({"peer": "stable-baselines3", "algorithm": arguments.algorithm, "env_steps_per_second": speed}))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"env_steps_per_second": speed, "peak_megabytes": memory}))
 
 
 if __name__ == "__main__":

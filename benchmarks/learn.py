@@ -1,0 +1,207 @@
+"""Trains the shipped configurations with several seeds and writes what they reach to docs/results.md.
+
+A policy is judged by episodes that neither training nor the choice of best.ckpt has seen. Each run leaves a result in
+outputs/learn/<config>/<seed>/result.json and is not repeated unless its configuration or a version changes, so that
+an interrupted `make learn` goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import maze_pl
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS, DOCS = ROOT / "outputs" / "learn", ROOT / "docs"
+N_SEEDS, N_EPISODES, FIRST_EPISODE_SEED = 3, 20, 1000
+THRESHOLDS = {  # what the mean over the seeds must reach
+    "ppo_cartpole": 490,
+    "ppo_acrobot": -90,
+    "ppo_pendulum": -200,
+    "ppo_lunar_lander": 220,
+    "ppo_lunar_lander_continuous": 220,
+}
+CONFIGS = [*THRESHOLDS, *(name.replace("ppo", "a2c") for name in THRESHOLDS)]
+PACKAGES = ("maze-pl", "torch", "pytorch-lightning", "gymnasium", "numpy")
+Result = dict[str, Any]
+
+HEAD = """# What the shipped configurations reach
+
+Written by `make learn`, which trains each of them with the seeds {seeds} by
+
+    maze-pl fit --config NAME --seed_everything SEED
+
+and then plays {n_episodes} deterministic episodes, the same ones for all, with the policy of `best.ckpt` and that of \
+`last.ckpt`. Neither training nor the evaluations by which `best.ckpt` is chosen see these episodes. Numbers are \
+undiscounted returns of the environment itself, without the scaling of rewards that some configurations train with.
+
+**Best** is the mean over the seeds for `best.ckpt`, **last** the same for `last.ckpt`, with the mean of each seed \
+after it. **Required** is what **best** must reach. Environment steps per second are those of the whole command on \
+one core, from its start to its end with all evaluations, by processor time, as the median over the seeds.
+
+| configuration | env steps | best | seeds {seeds} | last | seeds {seeds} | required | env steps/s |
+|---|--:|--:|:--|--:|:--|--:|--:|
+"""
+
+
+def versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}}
+
+
+def episode_returns(checkpoint: Path) -> list[float]:
+    """Returns of the episodes by which a policy is judged."""
+    agent, env = maze_pl.load(checkpoint), maze_pl.load_env(checkpoint)
+    for episode in range(N_EPISODES):
+        observation, _ = env.reset(seed=FIRST_EPISODE_SEED + episode)
+        ended = False
+        while not ended:
+            observation, _, terminated, truncated, _ = env.step(agent.act(observation))
+            ended = terminated or truncated
+    env.close()
+    return [summary.reward for summary in env.drain_episode_summaries()]
+
+
+def curve(metrics: Path) -> list[tuple[int, float]]:
+    """Env steps and mean return of the evaluations during training."""
+    with metrics.open(encoding="utf-8") as file:
+        return [(int(row["step"]), float(row["eval_BaseEnvEvents/reward/mean"])) for row in csv.DictReader(file)]
+
+
+def write(path: Path, text: str) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
+def child_seconds() -> float:
+    """Processor time of all processes that were started and have ended; other work on the machine does not count."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def train(config: str, seed: int, again: bool) -> Result:
+    """The result of a run, which is made unless there is one."""
+    run_dir = RUNS / config / str(seed)
+    text = (ROOT / "configs" / f"{config}.yaml").read_text(encoding="utf-8")
+    settings = "".join(line.partition("#")[0].rstrip() + "\n" for line in text.splitlines())  # comments may change
+    made_with = {"settings": settings, "versions": versions()}
+    file = run_dir / "result.json"
+    if file.is_file() and not again:
+        result: Result = json.loads(file.read_text(encoding="utf-8"))
+        if all(result[key] == value for key, value in made_with.items()):
+            return result
+    shutil.rmtree(run_dir, ignore_errors=True)
+    run_dir.parent.mkdir(parents=True, exist_ok=True)
+    command = ["fit", "--config", config, "--seed_everything", str(seed), "--run_dir", str(run_dir)]
+    began = child_seconds()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = [sys.executable, "-m", "maze_pl", *command]
+    done = subprocess.run(process, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"maze-pl {' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")
+    seconds = child_seconds() - began
+    points = curve(run_dir / "metrics.csv")
+    checkpoints = run_dir / "checkpoints"
+    result = {
+        **made_with,
+        **{"date": date.today().isoformat(), "cpu_seconds": seconds, "env_steps": points[-1][0], "curve": points},
+        **{name: episode_returns(checkpoints / f"{name}.ckpt") for name in ("best", "last")},
+    }
+    write(file, json.dumps(result))
+    return result
+
+
+def mean(results: list[Result], kind: str) -> float:
+    return statistics.fmean(statistics.fmean(result[kind]) for result in results)
+
+
+def row(config: str, results: list[Result]) -> str:
+    cells = [f"`{config}`", f"{results[0]['env_steps']:,}"]
+    for kind in ("best", "last"):
+        seeds = ", ".join(f"{statistics.fmean(result[kind]):.1f}" for result in results)
+        cells += [f"{mean(results, kind):.1f}", seeds]
+    speed = statistics.median(result["env_steps"] / result["cpu_seconds"] for result in results)
+    return f"| {' | '.join([*cells, str(THRESHOLDS.get(config, '')), f'{speed:,.0f}'])} |"
+
+
+def draw(table: dict[str, list[Result]], path: Path) -> None:
+    """Small multiples: the evaluations of all seeds during training, by configuration."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, len(THRESHOLDS), figsize=(17, 5.2))
+    for axis, (config, results) in zip(axes.flat, table.items(), strict=True):
+        for seed, result in enumerate(results):
+            steps, returns = zip(*result["curve"], strict=True)
+            axis.plot([step / 1000 for step in steps], returns, linewidth=1.3, label=f"seed {seed}")
+        if config in THRESHOLDS:
+            axis.axhline(THRESHOLDS[config], color="black", linewidth=0.8, linestyle="--", label="required")
+        axis.set_title(config, fontsize=9)
+        axis.tick_params(labelsize=7)
+        axis.grid(alpha=0.3)
+    axes[0, 0].legend(fontsize=7)
+    figure.supxlabel("thousand env steps", fontsize=9)
+    figure.supylabel(f"return, mean of {N_EPISODES} evaluation episodes", fontsize=9)
+    figure.tight_layout()
+    part = path.with_name(path.name + ".part")
+    figure.savefig(part, format="png", dpi=110)
+    os.replace(part, path)
+
+
+def report(table: dict[str, list[Result]]) -> str:
+    seeds = ", ".join(str(seed) for seed in range(N_SEEDS))
+    rows = "\n".join(row(config, results) for config, results in table.items())
+    dates = sorted({result["date"] for results in table.values() for result in results})
+    used = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return (
+        HEAD.format(seeds=seeds, n_episodes=N_EPISODES)
+        + f"{rows}\n\nRun on {' to '.join(dict.fromkeys((dates[0], dates[-1])))} with {used}.\n\n"
+        + "The evaluations during training, by which `best.ckpt` is chosen:\n\n"
+        + "![Return over env steps, for each configuration and seed](results/curves.png)\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("configs", nargs="*", help="Train only these, and write nothing.")
+    parser.add_argument("--again", action="store_true", help="Repeat runs that have been made before.")
+    options = parser.parse_args()
+    if unknown := set(options.configs) - set(CONFIGS):
+        parser.error(f"no such configurations: {', '.join(sorted(unknown))}; there are {', '.join(CONFIGS)}")
+    torch.set_num_threads(1)
+    table: dict[str, list[Result]] = {}
+    for config in options.configs or CONFIGS:
+        for seed in range(N_SEEDS):
+            result = train(config, seed, options.again)
+            table.setdefault(config, []).append(result)
+            reached = ", ".join(f"{kind} {statistics.fmean(result[kind]):.1f}" for kind in ("best", "last"))
+            print(f"{config} seed {seed}: {reached} after {result['env_steps']:,} env steps", flush=True)
+    if not options.configs:
+        (DOCS / "results").mkdir(parents=True, exist_ok=True)
+        draw(table, DOCS / "results" / "curves.png")
+        write(DOCS / "results.md", report(table))
+        print(f"written: {DOCS / 'results.md'}")
+    missed = [name for name in table if name in THRESHOLDS and mean(table[name], "best") < THRESHOLDS[name]]
+    if missed:
+        raise SystemExit("not reached: " + ", ".join(missed))
+
+
+if __name__ == "__main__":
+    main()

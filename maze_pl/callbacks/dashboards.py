@@ -1,0 +1,113 @@
+"""What dashboards show beside numbers: the run's configuration, hyper-parameters, and distributions.
+
+Lightning's loggers take numbers. Ours take these, too, each in the way of its dashboard, over env steps.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import yaml
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.loggers.logger import Logger
+
+from maze_pl.events.histogram import Histogram
+from maze_pl.modules.algorithm import AlgorithmModule
+
+N_BINS = 64
+
+
+class Dashboard(Logger):
+    """A logger that takes more than numbers; everything happens on the first rank only."""
+
+    @property
+    @abstractmethod
+    def view_command(self) -> str:
+        """The command with which somebody gets to see the run; empty if there is nothing to see."""
+
+    @abstractmethod
+    def begin(self, config: str, command: str, env_steps: int) -> None:
+        """Begin, or go on with a run; points that were logged beyond are not shown any more, or not logged again.
+
+        Args:
+            config: The configuration, as YAML.
+            command: The command line.
+            env_steps: Where the run goes on.
+        """
+
+    @abstractmethod
+    def log_distributions(self, distributions: Mapping[str, Histogram], env_steps: int) -> None:
+        """Log distributions by name."""
+
+    @abstractmethod
+    def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
+        """Log pictures by name: matplotlib figures, or arrays `[height, width, 3]` of bytes or of numbers in 0 to 1."""
+
+
+class Distributions(Callback):
+    """Logs the statistics that are histograms, where a logger takes them, and has what was logged written to disk."""
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Log those of the evaluation."""
+        if not trainer.sanity_checking and isinstance(pl_module, AlgorithmModule):
+            self._log(trainer, pl_module, [name for name in pl_module.epoch_statistics if name != "train"])
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Log those of training."""
+        if isinstance(pl_module, AlgorithmModule):
+            self._log(trainer, pl_module, ["train"])
+
+    def _log(self, trainer: pl.Trainer, module: AlgorithmModule, sources: list[str]) -> None:
+        if not trainer.is_global_zero:
+            return
+        found: dict[str, Histogram] = {}
+        for source in sources:
+            for name, value in module.epoch_statistics.get(source, {}).items():
+                if isinstance(value, Histogram):
+                    found[f"{source}_{name}/histogram"] = value
+        for logger in dashboards(trainer):
+            logger.log_distributions(found, module.env_steps)
+            logger.save()
+
+
+def dashboards(trainer: pl.Trainer) -> list[Dashboard]:
+    """The trainer's loggers that are dashboards."""
+    return [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
+
+
+def bins(histogram: Histogram) -> tuple[np.ndarray, np.ndarray] | None:
+    """Counts `[n]` and edges `[n + 1]`: a bin for each of few whole numbers, else 64; None if no value is finite."""
+    finite = np.isfinite(histogram.values)
+    values, counts = histogram.values[finite].astype(np.float64), histogram.counts[finite]
+    if not len(values):
+        return None
+    low, high = values[0], values[-1]
+    edges: Any = N_BINS
+    if high - low < N_BINS and np.array_equal(values, np.round(values)):
+        edges = np.arange(low - 0.5, high + 1.0)
+    return np.histogram(values, edges, weights=counts)
+
+
+def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of data and model as a flat table: `model` is a class, `model.lr` a number; lists are texts."""
+    table: dict[str, Any] = {"seed_everything": config.get("seed_everything")}
+    for name in ("model", "data"):
+        _flatten(name, config.get(name), table)
+    return {name: value for name, value in table.items() if value is not None}
+
+
+def _flatten(name: str, value: Any, table: dict[str, Any]) -> None:
+    if isinstance(value, dict) and "class_path" in value:
+        table[name] = value["class_path"].rpartition(".")[2]
+        value = value.get("init_args") or {}
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _flatten(f"{name}.{key}", item, table)
+    elif isinstance(value, list):
+        table[name] = yaml.safe_dump(value, default_flow_style=True, width=10_000).strip()
+    else:
+        table[name] = value

@@ -1,0 +1,107 @@
+"""Ends training where it can be resumed from exactly, when INT or TERM has come.
+
+Lightning itself ends with status 0 after TERM and with a lost epoch after INT, and can wait for ever where there are
+several ranks, because its handler communicates.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning.callbacks import Checkpoint
+from torch import distributed
+
+from maze_pl.callbacks.checkpoints import LastCheckpoint
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.signals import StoppedBySignal, StopSignals
+
+
+class StopOnSignal(Checkpoint):  # so that Lightning calls it after the module and after all others that do not save
+    """After INT or TERM to any rank, ends training on all of them with a checkpoint, and raises `StoppedBySignal`.
+
+    The checkpoint is that of `LastCheckpoint`. It is written when the rollout that is being collected has been learned
+    from; during the last rollout of an epoch and its evaluation, after the epoch. A run that is resumed from it ends
+    where the run would have ended that was not stopped.
+
+    `maze-pl fit` always has this callback. A script that makes its own Trainer gets the same by adding it:
+    `Trainer(callbacks=[LastCheckpoint(), StopOnSignal()])`, behind all that save. Signals are then taken while
+    `Trainer.fit` runs.
+
+    Args:
+        signals: Takes the signals; a new one, which takes them while training, if None.
+        run_dir: Run directory that the user is told to resume.
+    """
+
+    def __init__(self, signals: StopSignals | None = None, run_dir: str | None = None) -> None:
+        super().__init__()
+        self._is_own = signals is None
+        self._signals = signals or StopSignals()
+        self._run_dir = run_dir
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Take the signals that were held while other ranks were started."""
+        if not self._is_own:
+            self._signals.take()
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Take the signals, TERM from a handler that Lightning has just put before all others."""
+        self._signals.deferred = True
+        self._signals.take()
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Take TERM from Lightning where there is no training."""
+        self.setup(trainer, pl_module, "validate")
+
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """As in `on_validation_start`."""
+        self.setup(trainer, pl_module, "test")
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Leave the signals as they were, if they were taken here."""
+        if self._is_own:
+            self._signals.release()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """As in `on_train_end`, which does not follow an exception."""
+        self.on_train_end(trainer, pl_module)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Stop after a rollout, unless an evaluation follows, which a resumed run would leave out."""
+        if not trainer.is_last_batch and (batch_idx + 1) % (trainer.val_check_batch or sys.maxsize):
+            self._stop_if_told(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop after an epoch and its evaluation."""
+        self._stop_if_told(trainer, pl_module)
+
+    def _stop_if_told(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        number = self._signals.received
+        if trainer.world_size > 1:
+            told = torch.tensor(number, device=trainer.strategy.root_device)
+            distributed.all_reduce(told, op=distributed.ReduceOp.MAX)
+            number = int(told)
+        if number:
+            self._stop(trainer, pl_module, number)
+
+    def _stop(self, trainer: pl.Trainer, pl_module: pl.LightningModule, number: int) -> None:
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, LastCheckpoint):
+                callback.save(trainer)
+        self._signals.received = number
+        if trainer.is_global_zero:
+            steps = f"{pl_module.env_steps:,} env steps" if isinstance(pl_module, AlgorithmModule) else "training"
+            hint = f"; go on by: maze-pl fit --resume {self._run_dir}" if self._run_dir is not None else ""
+            sys.stderr.write(f"maze-pl: stopped by {signal.Signals(number).name} after {steps}{hint}\n")
+        # Lightning kills all ranks if one that it launched ends with another status than 0.
+        is_launched = trainer.local_rank > 0 and isinstance(
+            trainer.strategy.cluster_environment,  # type: ignore[attr-defined]
+            LightningEnvironment,
+        )
+        raise StoppedBySignal(number, is_reported=is_launched)

@@ -1,0 +1,92 @@
+"""TensorBoard: a run's event files, which a resumed run goes on with."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import yaml
+from lightning_utilities.core.rank_zero import rank_zero_only
+from pytorch_lightning.loggers import TensorBoardLogger
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from torch.utils.tensorboard.summary import hparams
+
+from maze_pl.callbacks.dashboards import Dashboard, bins, hyperparameters
+from maze_pl.events.histogram import Histogram
+
+_COMPARED = ("eval_BaseEnvEvents/reward/mean", "train_BaseEnvEvents/reward/mean")
+
+
+class TensorBoardLog(TensorBoardLogger, Dashboard):
+    """Writes event files to one folder, with configuration, hyper-parameters and distributions.
+
+    Args:
+        save_dir: The run directory.
+        name: Folder of the event files in it.
+    """
+
+    def __init__(self, save_dir: str, name: str = "tensorboard") -> None:
+        super().__init__(save_dir, name="", version=name, default_hp_metric=False)
+
+    @property
+    def view_command(self) -> str:
+        """TensorBoard's own command."""
+        return f"tensorboard --logdir {shlex.quote(self.log_dir)}"
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+        """Nothing: `begin` logs those of the whole configuration, not only of the module."""
+
+    @rank_zero_only
+    def begin(self, config: str, command: str, env_steps: int) -> None:
+        """Log configuration and command as texts and, for a new run, what the HPARAMS tab compares runs by."""
+        writer = self.experiment._get_file_writer()
+        # TensorBoard drops everything that stands in earlier files at this step or later.
+        restart = SessionLog(status=SessionLog.START)
+        writer.add_event(Event(step=env_steps + 1, session_log=restart))
+        if env_steps == 0:
+            parameters = hyperparameters(yaml.safe_load(config))
+            experiment, start, _ = hparams(parameters, dict.fromkeys(_COMPARED, 0.0))  # type: ignore[no-untyped-call]
+            writer.add_summary(experiment)
+            writer.add_summary(start)
+        self.experiment.add_text("configuration", f"```yaml\n{config}\n```", env_steps)
+        self.experiment.add_text("command", f"`{command}`", env_steps)
+        self.save()
+
+    @rank_zero_only
+    def log_distributions(self, distributions: Mapping[str, Histogram], env_steps: int) -> None:
+        """Log histograms, for the tabs HISTOGRAMS and DISTRIBUTIONS."""
+        for name, histogram in distributions.items():
+            counted = bins(histogram)
+            if counted is None:
+                continue
+            counts, edges = counted
+            centres = (edges[1:] + edges[:-1]) / 2
+            self.experiment.add_histogram_raw(
+                name,
+                min=edges[0],
+                max=edges[-1],
+                num=int(counts.sum()),
+                sum=float(np.dot(counts, centres)),
+                sum_squares=float(np.dot(counts, centres**2)),
+                bucket_limits=edges[1:].tolist(),
+                bucket_counts=counts.tolist(),
+                global_step=env_steps,
+            )
+
+    @rank_zero_only
+    def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
+        """Log pictures, for the tab IMAGES."""
+        for name, image in images.items():
+            if isinstance(image, np.ndarray):
+                self.experiment.add_image(name, image, env_steps, dataformats="HWC")
+            else:
+                self.experiment.add_figure(name, image, env_steps, close=False)
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Write to disk; there is no file of hyper-parameters, as the run directory holds the configuration."""
+        self.experiment.flush()

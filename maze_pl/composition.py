@@ -1,0 +1,219 @@
+"""How files become one configuration: what they name, what they are based on, and values that they take from elsewhere.
+
+- A value `group/name`, or a path to a YAML file that describes a component, is replaced by what that file holds.
+- `base: ppo_cartpole` (or a list) at the top of a file: it says only what differs from those.
+- `${data.n_envs}` stands for another value of the assembled configuration, whichever file or option sets it;
+  `init_args` may be left out on the way. The section `variables` is for values that exist only to be referred to.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maze_pl.search_path import SUFFIXES, ConfigurationError, find, resolve, suggestion
+from maze_pl.yaml_text import dump, read
+
+BASE, VARIABLES = "base", "variables"
+_GROUP_NAME = re.compile(r"[\w-]+(/[\w.-]+)+")
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_COMPONENT_KEYS = {"class_path", "init_args", "dict_kwargs"}
+
+
+@dataclass
+class Piece:
+    """What one option of a command brings, or a file that such a file is based on.
+
+    Attributes:
+        option: `--config`, `--data.env` and the like; None for a value without option.
+        text: What jsonargparse gets as long as the content is that of the file or value itself.
+        content: The value, with what it names in place.
+        path: The file that it comes from, if any.
+        is_changed: Whether the content is no longer what `text` stands for.
+    """
+
+    option: str | None
+    text: str | None
+    content: Any = None
+    path: Path | None = None
+    is_changed: bool = False
+
+    @property
+    def argument(self) -> str | None:
+        """The option's value on the command line that jsonargparse gets."""
+        return dump(self.content) if self.is_changed else self.text
+
+
+def is_group_name(value: Any) -> bool:
+    """Whether a value looks like the name of a group file."""
+    return isinstance(value, str) and _GROUP_NAME.fullmatch(value) is not None
+
+
+def from_file(option: str, path: Path) -> Piece:
+    """The content of a file as an option's value."""
+    raw = read(path)
+    content = _expand(copy.deepcopy(raw), path, (path.resolve(),))
+    return Piece(option, str(path), content, path, content != raw)
+
+
+def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Piece]:
+    """A configuration, and before it those that it is based on.
+
+    Raises:
+        ConfigurationError: A base does not exist, or is based on this file itself.
+    """
+    if path.resolve() in seen:
+        raise ConfigurationError(f"{seen[-1]} is based on {path}, which is based on it in turn")
+    piece = from_file(option, path)
+    if not isinstance(piece.content, dict):
+        what = "is empty" if piece.content is None else f"holds a {type(piece.content).__name__}"
+        raise ConfigurationError(f"{path} {what}; expected options, such as `trainer: {{max_epochs: 10}}`")
+    if BASE not in piece.content:
+        return [piece]
+    bases = piece.content.pop(BASE)
+    piece.is_changed = True
+    pieces = []
+    for name in bases if isinstance(bases, list) else [bases]:
+        if not isinstance(name, str):
+            raise ConfigurationError(f"{path}: {BASE} names configurations, but {name!r} is not a name")
+        beside = path.parent / name
+        base = beside if name.endswith(SUFFIXES) and beside.is_file() else resolve(name, [path])
+        pieces += with_bases(option, base, (*seen, path.resolve()))
+    return [*pieces, piece]
+
+
+def _expand(value: Any, source: Path, seen: tuple[Path, ...], *, at_top: bool = True) -> Any:
+    """A value of the file `source` with everything that it names in place."""
+    if isinstance(value, dict):
+        return {
+            key: item if at_top and key == BASE else _expand(item, source, seen, at_top=False)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_expand(item, source, seen, at_top=False) for item in value]
+    if not isinstance(value, str):
+        return value
+    beside = source.parent / value
+    if value.endswith(SUFFIXES) and beside.is_file():
+        content = read(beside)
+        if not _is_component(content):  # for a constructor that reads files itself
+            return str(beside.resolve())
+        referred: Path | None = beside
+    else:
+        referred = find(value, [source]) if is_group_name(value) else None
+    if referred is None:
+        return value
+    if referred.resolve() in seen:
+        raise ConfigurationError(f"{source} refers to {value}, which refers back to it")
+    return _expand(read(referred), referred, (*seen, referred.resolve()), at_top=False)
+
+
+def _is_component(content: Any) -> bool:
+    if isinstance(content, list):
+        return bool(content) and all(map(_is_component, content))
+    return isinstance(content, dict) and bool(content) and set(content) <= _COMPONENT_KEYS
+
+
+# ------------------------------------------------------------------------------------------------------ references
+
+
+def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
+    """Put values in the place of references, and take out the variables.
+
+    Args:
+        pieces: In the order in which they take effect, later ones winning.
+
+    Raises:
+        ConfigurationError: A reference leads nowhere or in a circle, or an option sets a variable that no file has.
+    """
+    whole: dict[str, Any] = {}
+    kept = []
+    for piece in pieces:
+        keys = (piece.option or "").lstrip("-").split(".")
+        if keys in (["config"], ["c"]):
+            if isinstance(piece.content, dict):
+                _merge(whole, piece.content)
+                piece.is_changed |= piece.content.pop(VARIABLES, None) is not None
+        elif piece.option is not None and piece.text is not None and not piece.option.endswith("+"):
+            if keys[0] == VARIABLES:
+                _look_up(keys, whole, f"the option {piece.option}")
+            _put(whole, keys, piece.content)
+        if keys[0] != VARIABLES:
+            kept.append(piece)
+    for piece in kept:
+        if _has_reference(piece.content):
+            where = f"the option {piece.option}" if piece.path is None else str(piece.path)
+            piece.content, piece.is_changed = _filled(piece.content, whole, where, ()), True
+    return kept
+
+
+def _merge(into: dict[Any, Any], content: dict[Any, Any]) -> None:
+    for key, value in content.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = copy.deepcopy(value)
+
+
+def _put(whole: dict[Any, Any], keys: Sequence[str], value: Any) -> None:
+    """Set the value at a dotted key, on a way that is made where there is none."""
+    node = whole
+    for key in keys[:-1]:
+        node = _holder(node, key)
+        if not isinstance(node.get(key), dict):
+            node[key] = {}
+        node = node[key]
+    _merge(_holder(node, keys[-1]), {keys[-1]: value})
+
+
+def _holder(node: dict[Any, Any], key: str) -> dict[Any, Any]:
+    """The mapping that has, or is to have, a key: that of a component's arguments if it is one of them."""
+    arguments = node.get("init_args")
+    return arguments if isinstance(arguments, dict) and key not in _COMPONENT_KEYS else node
+
+
+def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
+    node: Any = whole
+    for index, key in enumerate(keys):
+        if isinstance(node, list) and key.isdigit() and int(key) < len(node):
+            node = node[int(key)]
+            continue
+        node = _holder(node, key) if isinstance(node, dict) else {}
+        if key not in node:
+            known = [".".join([*keys[:index], str(other)]) for other in node]
+            raise ConfigurationError(
+                f"{where} refers to {'.'.join(keys)}, which no configuration file and no option sets"
+                f"{suggestion('.'.join(keys[: index + 1]), known)}"
+            )
+        node = node[key]
+    return node
+
+
+def _has_reference(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_reference, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_reference, value))
+    return isinstance(value, str) and _REFERENCE.search(value) is not None
+
+
+def _filled(value: Any, whole: dict[str, Any], where: str, seen: tuple[str, ...]) -> Any:
+    """A value with references replaced; text that is nothing but one reference takes the type of what it refers to."""
+    if isinstance(value, dict):
+        return {key: _filled(item, whole, where, seen) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, whole, where, seen) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def referred(key: str) -> Any:
+        if key in seen:
+            raise ConfigurationError(f"{where}: {' refers to '.join([*seen, key])}")
+        return _filled(_look_up(key.split("."), whole, where), whole, where, (*seen, key))
+
+    single = _REFERENCE.fullmatch(value)
+    return referred(single[1]) if single else _REFERENCE.sub(lambda match: str(referred(match[1])), value)

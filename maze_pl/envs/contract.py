@@ -1,0 +1,129 @@
+"""What an environment must return, told in full once something did not fit.
+
+Nothing here runs in a step that went well: whoever steps environments comes here with the exception that a malformed
+result caused, or with the first results of an environment, which are looked at closely.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+_STEP = "(observation, reward, terminated, truncated, info)"
+_OLD_STEP = "; four values are gym's old interface, whose `done` is now terminated and truncated"
+
+
+class EnvContractError(ValueError):
+    """An environment returned what no environment may; says which one, what came and what was expected."""
+
+
+def name_of(env: Any) -> str:
+    """How an environment is called in messages: by its id, or by the name of its class, or of its simulation's."""
+    inner = getattr(env, "unwrapped", env)
+    simulation = getattr(inner, "core_env", inner)
+    inner = getattr(getattr(simulation, "env", simulation), "unwrapped", simulation)
+    spec = getattr(inner, "spec", None)
+    return type(inner).__name__ if spec is None else str(spec.id)
+
+
+def describe(value: Any) -> str:
+    """A value in few words: its type, and as much of it as helps."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and type {value.dtype}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)} values"
+    if isinstance(value, dict):
+        return f"a dict with {sorted(map(str, value))}"
+    return "None" if value is None else f"{str(value)[:40]!r} of type {type(value).__name__}"
+
+
+def check_reset(result: Any, env: Any) -> None:
+    """Refuse what `reset` may not return."""
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
+        hint = "; the observation alone is gym's old interface" if isinstance(result, np.ndarray) else ""
+        if isinstance(result, tuple) and len(result) == 2:
+            hint = f" with {describe(result[1])} in the place of info"
+        raise EnvContractError(
+            f"reset of {name_of(env)} returned {describe(result)}{hint}; expected (observation, info dict)"
+        )
+
+
+def check_step(result: Any, env: Any) -> None:
+    """Refuse what `step` may not return, apart from its observation."""
+    came, expected = describe(result), f"{_STEP}{_OLD_STEP if isinstance(result, tuple) and len(result) == 4 else ''}"
+    if isinstance(result, tuple | list) and len(result) == 5:
+        _, reward, terminated, truncated, info = result
+        if not _is_number(reward, "biuf"):
+            came, expected = f"the reward {describe(reward)}", "one number"
+        elif not _is_number(terminated, "biu"):
+            came, expected = f"terminated={describe(terminated)}", "True or False"
+        elif not _is_number(truncated, "biu"):
+            came, expected = f"truncated={describe(truncated)}", "True or False"
+        elif not isinstance(info, dict):
+            came, expected = f"the info {describe(info)}", "a dict"
+        else:
+            return
+    raise EnvContractError(f"step of {name_of(env)} returned {came}; expected {expected}")
+
+
+def _is_number(value: Any, kinds: str) -> bool:
+    """Whether a value is one number of Python or NumPy, of some kinds of types as NumPy names them."""
+    return (
+        isinstance(value, bool | int | float | np.generic | np.ndarray)
+        and np.ndim(value) == 0
+        and np.asarray(value).dtype.kind in kinds
+    )
+
+
+def check_spaces(env: Any) -> None:
+    """Refuse a gymnasium environment that does not say what it shows and takes."""
+    for what in ("observation_space", "action_space"):
+        space = getattr(env, what, None)
+        if not isinstance(space, spaces.Space):
+            raise EnvContractError(f"{name_of(env)} has {what} {describe(space)}; set it to a gymnasium space")
+
+
+def check_observation(observation: Any, space: spaces.Space[Any], what: str) -> None:
+    """Refuse an observation that does not fit its space: its keys, its shape, and whether its values are numbers.
+
+    Values outside their bounds and numbers of another type are let pass, as gymnasium's environments have both.
+
+    Args:
+        observation: What the environment returned.
+        space: The space that it declared.
+        what: What this is and whose, for the message.
+    """
+    if isinstance(space, spaces.Dict):
+        if not isinstance(observation, dict) or set(observation) != set(space.spaces):
+            raise EnvContractError(f"{what} is {describe(observation)}; its space has {sorted(map(str, space.spaces))}")
+        for key, child in space.spaces.items():
+            check_observation(observation[key], child, f"entry {key!r} of {what}")
+        return
+    try:
+        array = np.asarray(observation)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise EnvContractError(f"{what} is {describe(observation)}; its space expects {space.dtype}")
+    if array.shape != space.shape:
+        raise EnvContractError(f"{what} has shape {array.shape}; its space has {space.shape}")
+
+
+def explain_step(error: Exception, result: Any, env: Any) -> None:
+    """Raise the contract's message if an exception was caused by what `step` returned, and not inside of it.
+
+    Args:
+        error: The exception, caught in the frame that called `step`.
+        result: What it returned, or what another environment did before; `...` if nothing was returned yet.
+        env: The environment, for the message.
+    """
+    frame = list(traceback.walk_tb(error.__traceback__))[-1][0]
+    if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+        if result is not ...:
+            check_step(result, env)
+    elif "unpack" in str(error) and str(frame.f_globals.get("__name__")).startswith("gymnasium.wrappers"):
+        hint = _OLD_STEP if "got 4" in str(error) else ""
+        raise EnvContractError(f"step of {name_of(env)} did not return five values ({error}); expected {_STEP}{hint}")

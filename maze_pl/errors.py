@@ -1,0 +1,202 @@
+"""What the user is told when a command fails: one message where something was asked for that cannot be had.
+
+Whatever is broken instead, in code of the user or here, keeps its trace. The two are told apart by where an exception
+comes from: it is a message if maze_pl or a library that it is built on refused on purpose, and if no code of the user
+was running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import importlib
+import inspect
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from types import FrameType, TracebackType
+from typing import Any, Final
+
+from maze_pl.search_path import ConfigurationError, suggestion
+
+_LIGHTNING: Final = {"pytorch_lightning", "lightning_fabric", "lightning_utilities"}
+_LIBRARIES: Final = {
+    *("maze_pl", "jsonargparse", "yaml", "gymnasium", "numpy", "torch", "torchmetrics"),
+    *("tensorboard", "wandb", "fsspec", "cloudpickle", "typeshed_client", "docstring_parser", "Box2D", "mujoco"),
+    *_LIGHTNING,
+    *sys.stdlib_module_names,
+} - {"antigravity", "this"}
+_PUBLIC: Final = (
+    *("pytorch_lightning.callbacks", "pytorch_lightning.loggers", "maze_pl.callbacks", "maze_pl.perception"),
+    *("maze_pl.envs", "maze_pl.envs.wrappers", "maze_pl.datamodules", "maze_pl.modules"),
+)
+_MOST_LINES: Final = 10
+_MOST_LETTERS: Final = 400
+
+
+def message_of(error: BaseException) -> str | None:
+    """What to tell the user about an exception that ended a command; None if only its trace says what is wrong.
+
+    While a configuration is read and its objects are made, whatever goes wrong outside of the user's code is due to
+    what it says. Later only what is refused on purpose is.
+    """
+    if isinstance(error, ConfigurationError):
+        return str(error)
+    if isinstance(error, RecursionError):
+        return "the configuration refers to itself, or is nested too deeply"
+    root = error
+    while root.__cause__ is not None and _package(_steps(root)[-1][0]) == "jsonargparse":
+        root = root.__cause__  # what a constructor said, without what jsonargparse makes of it
+    steps = [*_steps(error), *_steps(root)]
+    frame, instruction = steps[-1]
+    package, is_refusal = _package(frame), dis.opname[frame.f_code.co_code[instruction]] == "RAISE_VARARGS"
+    if not (package == "maze_pl" and is_refusal) and any(_package(frame) not in _LIBRARIES for frame, _ in steps):
+        return None
+    if isinstance(root, OSError) and root.strerror:
+        return f"{root.filename}: {root.strerror}" if root.filename else root.strerror
+    text = shortened(explain(str(root)) if package == "jsonargparse" else str(root))
+    if isinstance(root, MemoryError | OverflowError):
+        return f"this takes more memory than there is: {text}"
+    if not any(frame.f_code.co_name == "_run_subcommand" for frame, _ in steps):
+        is_refusal = is_refusal and not isinstance(root, AssertionError | LookupError | AttributeError)
+        return text if is_refusal else f"{type(root).__name__}: {text}\n`--debug` shows where that comes from"
+    kinds = (ValueError, TypeError, ImportError, OSError) if package == "maze_pl" else (Exception,)
+    return text if is_refusal and package in {"maze_pl", *_LIGHTNING} and isinstance(root, kinds) else None
+
+
+@contextlib.contextmanager
+def writers_told() -> Iterator[None]:
+    """Say in a line that TensorBoard's thread cannot write, without its trace; the thread that trains fails next."""
+    former = threading.excepthook
+
+    def tell(arguments: threading.ExceptHookArgs) -> None:
+        if isinstance(arguments.exc_value, OSError) and type(arguments.thread).__module__.startswith("tensorboard"):
+            sys.stderr.write(f"maze-pl: TensorBoard's events cannot be written: {arguments.exc_value.strerror}\n")
+        else:
+            former(arguments)
+
+    threading.excepthook = tell
+    try:
+        yield
+    finally:
+        threading.excepthook = former
+
+
+def _steps(error: BaseException) -> list[tuple[FrameType, int]]:
+    """Frames that an exception came through, the innermost last, with the instruction that each was at."""
+    steps, trace = [], error.__traceback__
+    while isinstance(trace, TracebackType):
+        steps.append((trace.tb_frame, trace.tb_lasti))
+        trace = trace.tb_next
+    return steps or [(sys._getframe(), 0)]
+
+
+def _package(frame: FrameType) -> str:
+    name = str(frame.f_globals.get("__name__", ""))
+    return (str(frame.f_globals.get("__package__") or name) if name == "__main__" else name).partition(".")[0]
+
+
+def shortened(text: str) -> str:
+    """A message of some library as far as somebody will read it."""
+    lines = [line if len(line) <= _MOST_LETTERS else f"{line[:_MOST_LETTERS]} ..." for line in text.splitlines()]
+    return "\n".join(lines if len(lines) <= _MOST_LINES else [*lines[: _MOST_LINES - 1], "..."])
+
+
+# ------------------------------------------------------------------------------------------- jsonargparse's messages
+
+_NOISE: Final = (
+    *("Does not validate against", "Subtypes:", "Errors:", "Given value", "Expected a <class 'NoneType'>"),
+    "Expected a path but",
+    *("a dict without class_path", "a dict with parameters accepted", "Subclass types expect one of"),
+)
+_UNKNOWN_OPTION: Final = re.compile(
+    r"Option '(?P<a>[^']+)' is not accepted|does not accept option '(?P<b>[^']+)'|unrecognized arguments: --(?P<c>\S+)"
+)
+_UNKNOWN_CLASS: Final = re.compile(
+    r"Expected a dot import path string: (?P<a>\S+)|No module named"
+    r"|module '(?P<b>[\w.]+)' has no attribute '(?P<c>\w+)'"
+)
+_REPLACED: Final = (
+    (re.compile(r"Type \S.*? expects a function or a callable class: "), ""),
+    (re.compile(r"Expected a <class '(?:\w+\.)*(\w+)'>"), r"expected \1"),
+    (re.compile(r"Expected a typing\.Literal\[(.*)\]"), r"expected one of \1"),
+    (re.compile(r"\.* Got value: Namespace\(.*"), ""),
+    (re.compile(r"Expected a dot import path string: .*"), "expected the path of a class, such as package.module.Name"),
+    (re.compile(r"\.\. Got value"), ". Got value"),
+    (re.compile(r"'(\w+)' object has no attribute '\w+'"), r"expected options by name, not a \1"),
+    (re.compile(r"unhashable type: '(\w+)'|argument of type '(\w+)' is not iterable"), r"expected text, not a \1\2"),
+)
+
+
+def explain(message: str, options: Iterable[str] = ()) -> str:
+    """Say in few words what jsonargparse says in many: where, what is wrong there, what came, and what is near.
+
+    Args:
+        message: Its message.
+        options: The names of all options of the command.
+    """
+    location: list[str] = []
+    owner, details = "", list[str]()
+    for line in message.splitlines():
+        text = line.strip().removeprefix("- ")
+        if key := re.match(r'Parser key "([^"]*)":\s*(.*)', text):
+            location += [key[1]] * (not details)
+            text = key[2]
+        if node := re.match(r"Problem with given class_path '(.*)':", text):
+            owner = owner if details else node[1]
+        elif text and not text.startswith(_NOISE) and text not in details:
+            details.append(text)
+    whole = "\n".join(details)
+    if made := re.search(r"Option .* is not accepted.*class_path='([^']+)'", whole):
+        owner = made[1]
+    hint = _nearest(whole, owner, options)
+    got = ""
+    if (came := re.search(r"Given value: (.{1,80})$", message, re.MULTILINE)) and "Got value" not in whole:
+        nested = re.match(r"NestedArg\(key='(.*)', val=(.*)\)", came[1])
+        location += [nested[1]] if nested and "Option" not in whole and nested[1] not in location else []
+        given = nested[2] if nested else came[1]
+        got = "" if given.startswith("Namespace(") else f"; got {given}"
+    if _UNKNOWN_CLASS.search(whole):
+        details = [text for text in details if not text.startswith("Expected a <class")]
+    for pattern, replacement in _REPLACED:
+        details = [pattern.sub(replacement, text) for text in details]
+    where = ".".join(location) + (f" ({owner})" if owner else "")
+    details = list(dict.fromkeys(details)) or message.splitlines()[-1:]
+    if where and len(details) > 1:
+        return shortened("\n".join([f"{where}{got}{hint}", *(f"  - {text}" for text in details)]))
+    whole = "\n".join(details)
+    return shortened(f"{where}: {whole}{got}{hint}".removeprefix(": "))
+
+
+def _nearest(text: str, owner: str, options: Iterable[str]) -> str:
+    """Which names are close to the unknown one that a message is about."""
+    if option := _UNKNOWN_OPTION.search(text):
+        name = (option["a"] or option["b"] or option["c"]).partition("=")[0]
+        known = list(dict.fromkeys(_parameters(owner) if owner else options))
+        name = name.lower()
+        return suggestion(name, known) or suggestion(name.partition(".")[0], known)
+    if unknown := _UNKNOWN_CLASS.search(text):
+        name = unknown["a"] or owner or f"{unknown['b']}.{unknown['c']}"
+        paths = list(_public_paths())
+        short = {path.rpartition(".")[2]: path for path in paths}
+        near = suggestion(name.rpartition(".")[2], short)
+        return re.sub(r"\w+(?= or |\?$)", lambda match: short[match[0]], near) or suggestion(name, paths)
+    return ""
+
+
+def _parameters(path: str) -> Iterator[str]:
+    """Arguments of the class or function at a path, also those that it passes on to its base classes."""
+    module, _, name = path.rpartition(".")
+    target = getattr(importlib.import_module(module), name)
+    for kind in getattr(target, "__mro__", (target,)):
+        function: Any = vars(kind).get("__init__") if isinstance(kind, type) else kind
+        if inspect.isfunction(function):
+            yield from (one for one in inspect.signature(function).parameters if one not in ("self", "args", "kwargs"))
+
+
+def _public_paths() -> Iterator[str]:
+    """Paths of the classes and functions that configurations usually name."""
+    for path in _PUBLIC:
+        module = importlib.import_module(path)
+        yield from (f"{path}.{public}" for public in getattr(module, "__all__", ()))

@@ -1,0 +1,323 @@
+"""How an algorithm steps down the gradient of its loss, and what is noticed on the way.
+
+A step is: the gradient by autograd or from a record, its mean over ranks, its norm limited, the optimiser called. For
+small networks what stands around the arithmetic costs as much as the arithmetic itself, so whatever is the same for all
+steps of a rollout is found out once (`_Plan`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.core.optimizer import LightningOptimizer
+from pytorch_lightning.plugins import MixedPrecision, Precision
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
+from pytorch_lightning.utilities import rank_zero_info
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch import Tensor
+from torch.nn import Parameter
+from torch.optim import Optimizer
+from torch.optim import optimizer as torch_optimizer
+
+from maze_pl.agents import TorchStepStateCritic
+from maze_pl.core.actor_id import StepKey
+from maze_pl.modules.capture import Described, Recorded, ReplayedLoss, Target
+from maze_pl.modules.on_policy import Minibatch
+from maze_pl.modules.optimizer import FlatAdam, gradient_norm, limit_norm, set_flat_gradient
+from maze_pl.modules.options import is_scalar
+from maze_pl.modules.ranks import mean_over_ranks, sum_over_ranks, world_size
+
+if TYPE_CHECKING:
+    from maze_pl.modules.algorithm import AlgorithmModule
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is the same for all steps of an optimiser while a batch is learned from.
+
+    Attributes:
+        wrapper: The optimiser as Lightning has it.
+        optimizer: The optimiser itself.
+        parameters: What to differentiate by.
+        direct: Whether nothing asks to be told of a step but what the wrapper counts.
+        alone: Whether there are no other ranks.
+        leaves: The parameters, detached.
+        settings: All but tensors that the loss and what follows depend on.
+        target: What a record does with the gradient, None if nothing can be recorded.
+    """
+
+    wrapper: LightningOptimizer
+    optimizer: Optimizer
+    parameters: list[Tensor]
+    direct: bool
+    alone: bool
+    leaves: Sequence[Tensor] = ()
+    settings: Any = None
+    target: Target | None = None
+
+
+@dataclass(slots=True)
+class _Step:
+    """What is known of one step.
+
+    Attributes:
+        described: What its loss recorded.
+        counts: How many things each of these is the sum of.
+        values: The norm of the gradient, where that is limited, the loss, and what the loss recorded.
+    """
+
+    described: Described
+    counts: Sequence[float]
+    values: Tensor | list[Tensor | float]
+
+
+class Updates:
+    """Carries out the optimisation steps of an algorithm.
+
+    Args:
+        module: The algorithm.
+
+    Attributes:
+        records: What the loss that is being computed has recorded, None while none is.
+    """
+
+    def __init__(self, module: AlgorithmModule) -> None:
+        self._module = module
+        self.replayed_loss = ReplayedLoss(module, self.compute)
+        self.records: list[Recorded] | None = None
+        self._plans: dict[int, _Plan] = {}
+        self._check = False
+        self._parts: list[tuple[str, StepKey, list[Parameter]]] | None = None  # whose norms are recorded
+        self._learning_rate = 0.0
+        self._steps: list[_Step] = []
+        self._gradient: Tensor | None = None
+
+    def __reduce__(self) -> Any:
+        return Updates, (self._module,)  # records cannot be copied or sent to another process
+
+    def start_epoch(self) -> None:
+        """Compare the next replayed gradient with autograd, and look anew at what the networks consist of."""
+        self._check, self._parts = True, None
+
+    def start_batch(self, learning_rate: float) -> None:
+        """Find out anew what is the same for all steps."""
+        self._learning_rate, self._plans = learning_rate, {}
+
+    def optimize(self, loss: Tensor, index: int, record_norms: bool) -> None:
+        """See `AlgorithmModule.optimize`."""
+        self._by_autograd(self._plan(index), loss, [], record_norms)
+
+    def descend(self, minibatch: Minibatch, even: bool, record_norms: bool) -> None:
+        """See `AlgorithmModule.descend`."""
+        plan = self._plan(0)
+        if not (even and plan.target is not None and self._by_replay(plan, plan.target, minibatch, record_norms)):
+            loss, records = self.compute(minibatch)
+            self._by_autograd(plan, loss, records, record_norms)
+
+    def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
+        """See `AlgorithmModule.last_recorded`."""
+        last = self._steps[-1]
+        first = len(last.values) - len(last.described)
+        return {
+            step_key: torch.as_tensor(last.values[first + index])
+            for index, (recorded, step_key) in enumerate(last.described)
+            if recorded == name and step_key is not None
+        }
+
+    def compute(self, minibatch: Minibatch) -> tuple[Tensor, list[Recorded]]:
+        """The loss, and what it recorded instead of adding it to the statistics."""
+        records = self.records = []
+        try:
+            return self._module.loss(minibatch), records
+        finally:
+            self.records = None
+
+    # ------------------------------------------------------------------------------------------------------ steps
+
+    def _by_autograd(self, plan: _Plan, loss: Tensor, records: Sequence[Recorded], record_norms: bool) -> None:
+        parameters, optimizer = plan.parameters, plan.optimizer
+        if loss.requires_grad:
+            gradients: Sequence[Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
+        else:
+            gradients = [None] * len(parameters)
+        if isinstance(optimizer, FlatAdam):
+            flat = optimizer.set_gradient(gradients)
+        else:
+            flat = set_flat_gradient(parameters, gradients)
+        described = [(name, step_key) for name, _, step_key, _ in records]
+        recorded = [value.detach() if isinstance(value, Tensor) else value for _, value, *_ in records]
+        step = _Step(described, [count for *_, count in records], [loss.detach(), *recorded])
+        self._follow(plan, flat, step, record_norms)
+
+    def _by_replay(self, plan: _Plan, target: Target, minibatch: Minibatch, record_norms: bool) -> bool:
+        if self.replayed_loss.refused is not None:
+            return False
+        check, self._check = self._check, False
+        replayed = self.replayed_loss(minibatch, plan.parameters, plan.leaves, plan.settings, check, target)
+        if replayed is None:
+            rank_zero_info(f"updates are computed by autograd, step by step: {self.replayed_loss.refused}")
+            return False
+        step = _Step(replayed.described, replayed.counts, replayed.values)
+        if plan.alone:
+            self._step(plan, replayed.gradient, step, record_norms)
+        else:
+            self._follow(plan, replayed.gradient, step, record_norms)
+        return True
+
+    def _follow(self, plan: _Plan, flat: Tensor, step: _Step, record_norms: bool) -> None:
+        """Average the gradient over ranks, limit its norm, and step."""
+        if not plan.alone:
+            mean_over_ranks(flat)
+        if self._module.max_grad_norm > 0.0:
+            step.values = [limit_norm(flat, self._module.max_grad_norm), *step.values]
+        self._step(plan, flat, step, record_norms)
+
+    def _step(self, plan: _Plan, flat: Tensor, step: _Step, record_norms: bool) -> None:
+        if plan.direct and isinstance(plan.optimizer, FlatAdam):
+            plan.wrapper._on_before_step()
+            plan.optimizer.apply()
+            plan.wrapper._on_after_step()
+        else:
+            plan.wrapper.step()
+        self._gradient = flat
+        self._steps.append(step)
+        if record_norms:
+            limited = len(step.values) - len(step.described) == 2
+            self._record_gradient_norms(step.values[0] if limited else None)
+
+    def _record_gradient_norms(self, norm: Tensor | float | None) -> None:
+        """Record the norms of the gradients of policies and critics as they were before the whole was limited."""
+        module = self._module
+        factor = 1.0 if norm is None else torch.as_tensor((norm + 1e-6) / module.max_grad_norm).clamp(min=1.0)
+        if self._parts is None:
+            step_keys, critic = module.spec.step_keys, module.critic
+            parts = list(critic.networks) if isinstance(critic, TorchStepStateCritic) else [critic] if critic else []
+            self._parts = [
+                (name, step_key, list(network.parameters()))
+                for name, networks in (("policy_grad_norm", module.policy.networks), ("critic_grad_norm", parts))
+                for step_key, network in zip(step_keys, networks, strict=False)
+            ]
+        for name, step_key, parameters in self._parts:
+            module.record(name, gradient_norm(parameters) * factor, step_key)
+
+    # ------------------------------------------------------------------------------------------------ preparation
+
+    def _plan(self, index: int) -> _Plan:
+        if index not in self._plans:
+            self._plans[index] = self._make_plan(index)
+        return self._plans[index]
+
+    def _make_plan(self, index: int) -> _Plan:
+        module = self._module
+        chosen = module.optimizers()
+        wrapper = chosen[index] if isinstance(chosen, list) else chosen
+        optimizer = wrapper.optimizer
+        if not isinstance(optimizer, FlatAdam):
+            parameters = [item for group in optimizer.param_groups for item in group["params"]]
+            return _Plan(wrapper, optimizer, parameters, direct=False, alone=world_size() == 1)
+        for group in optimizer.param_groups:
+            frozen = group.get("name") == "policy" and module.in_critic_burn_in
+            group["lr"] = 0.0 if frozen else self._learning_rate
+        direct, alone = _unobserved(module, wrapper), world_size() == 1
+        plan = _Plan(wrapper, optimizer, optimizer.active_parameters(), direct, alone)
+        if index == 0 and module.capture == "auto" and module.device.type == "cpu" and plan.parameters:
+            self._prepare_record(plan, optimizer)
+        return plan
+
+    def _prepare_record(self, plan: _Plan, optimizer: FlatAdam) -> None:
+        module, gradient = self._module, optimizer.active_gradient()
+        if gradient is None:
+            return
+        # With several ranks the mean over them comes between the gradient and its limit.
+        plan.target = Target(gradient, module.max_grad_norm if plan.alone else 0.0)
+        plan.leaves = [parameter.detach() for parameter in plan.parameters]
+        plain = {name: value for name, value in vars(module).items() if name[0] != "_" and is_scalar(value)}
+        del plain["env_steps"]
+        plan.settings = tuple(plain.items()), module.in_critic_burn_in, module.networks.training
+
+    # ----------------------------------------------------------------------------------------------------- the end
+
+    def finish(self, *, alone: bool = False) -> list[tuple[str, StepKey | None, float, float]]:
+        """Sums of what was recorded since the last call: name, step key, sum and count. All ranks must call it.
+
+        Args:
+            alone: Ask no other rank.
+
+        Raises:
+            ValueError: A loss, what it recorded, or a gradient was not finite.
+        """
+        steps, self._steps, self._plans = self._steps, [], {}
+        if not steps:
+            return []
+        sums: dict[tuple[str, StepKey | None], tuple[float, float]] = {}
+        failed: list[str] = []
+        for index, (step, numbers) in enumerate(zip(steps, _numbers(steps), strict=True)):
+            first = len(numbers) - len(step.described)
+            if not failed and not math.isfinite(sum(numbers)):
+                names = ["gradient", "loss"][2 - first :] + [_with_key(*described) for described in step.described]
+                failed = [name for name, number in zip(names, numbers, strict=True) if not math.isfinite(number)]
+                failed.append(f"optimisation step {index + 1} of {len(steps)}")
+            for described, number, count in zip(step.described, numbers[first:], step.counts, strict=True):
+                total, total_count = sums.get(described, (0.0, 0.0))
+                sums[described] = total + number, total_count + count
+        assert self._gradient is not None
+        if not failed and not math.isfinite(float(torch.linalg.vector_norm(self._gradient))):
+            failed = ["gradient", "the last optimisation step"]
+        self._raise_if(failed, alone)
+        return [(name, step_key, total, count) for (name, step_key), (total, count) in sums.items()]
+
+    def _raise_if(self, failed: list[str], alone: bool) -> None:
+        module = self._module
+        if world_size() > 1 and not alone:
+            n_failed = int(sum_over_ranks(torch.tensor(float(bool(failed)), device=module.device)))
+            if n_failed and not failed:
+                failed = ["a loss", "another rank"]
+        if not failed:
+            return
+        *names, where = failed
+        raise ValueError(
+            f"{', '.join(names)} became NaN or infinite in epoch {module.current_epoch}, at env step "
+            f"{module.env_steps} ({where}): look for rewards and observations that are not finite or very large, lower "
+            f"lr={module.lr:g}, and limit the gradient with max_grad_norm (it is {module.max_grad_norm:g})"
+        )
+
+
+def _unobserved(module: AlgorithmModule, wrapper: LightningOptimizer) -> bool:
+    """Whether a step of this optimiser does no more than step and count: telling nobody costs less."""
+    optimizer, trainer = wrapper.optimizer, module.trainer
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    hooks = (
+        optimizer._optimizer_step_pre_hooks,
+        optimizer._optimizer_step_post_hooks,
+        torch_optimizer._global_optimizer_pre_hooks,
+        torch_optimizer._global_optimizer_post_hooks,
+    )
+    return (
+        not any(hooks)
+        and "step" not in vars(optimizer)  # learning rate schedulers of torch put one there
+        and type(trainer.precision_plugin) in (Precision, MixedPrecision)
+        and type(trainer.strategy) in (SingleDeviceStrategy, DDPStrategy)
+        and not is_overridden("on_before_optimizer_step", module)
+        and not any(is_overridden("on_before_optimizer_step", item, pl.Callback) for item in callbacks)
+    )
+
+
+def _numbers(steps: Sequence[_Step]) -> Iterator[list[float]]:
+    """The values of each step as numbers, moved with one transfer where they were not together before."""
+    apart = [value for step in steps if isinstance(step.values, list) for value in step.values]
+    tensors = [value for value in apart if isinstance(value, Tensor)]
+    moved = iter(torch.stack(tensors).double().tolist() if tensors else [])
+    for step in steps:
+        if isinstance(step.values, Tensor):
+            yield step.values.tolist()
+        else:
+            yield [next(moved) if isinstance(value, Tensor) else float(value) for value in step.values]
+
+
+def _with_key(name: str, step_key: StepKey | None) -> str:
+    return name if step_key is None else f"{name} of step key {step_key!r}"

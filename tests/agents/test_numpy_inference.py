@@ -1,0 +1,344 @@
+"""Acting in NumPy gives what acting in torch gives, for networks as they are now, and is left to torch otherwise."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler
+from maze_pl.core.policy import PolicyBatch
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.distributions.distribution_mapper import DistributionMapper
+from maze_pl.modules.optimizer import FlatAdam
+from maze_pl.perception import FlattenConcatPolicyNet
+
+ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU, nn.Sigmoid, nn.SiLU, nn.LeakyReLU, nn.Identity]
+HEADS: dict[str, tuple[spaces.Space[Any], int]] = {
+    "one": (spaces.Discrete(4, start=-1), 4),
+    "several": (spaces.MultiDiscrete([[2, 3], [4, 2]]), 11),
+    "bits": (spaces.MultiBinary([2, 3]), 6),
+    "steer": (spaces.Box(-1.0, 1.0, (3,)), 6),
+    "matrix": (spaces.Box(-1.0, 1.0, (3, 4)), 24),
+}
+OBSERVATION = {"x": (4,), "grid": (2, 3), "number": ()}
+
+
+def tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[TorchPolicy, dict[str, np.ndarray], float, int]:
+    """A policy in double precision, where rounding decides nothing, with observations, temperature and seed."""
+    heads = draw(st.lists(st.sampled_from(sorted(HEADS)), min_size=1, max_size=3, unique=True))
+    masked = [head for head in heads if head in ("one", "several", "bits") and draw(st.booleans())]
+    names = draw(st.lists(st.sampled_from(sorted(OBSERVATION)), min_size=1, max_size=3, unique=True))
+    hidden = draw(st.lists(st.integers(1, 9), max_size=2))
+    seed, n = draw(st.integers(0, 2**31)), draw(st.integers(1, 9))
+    torch.manual_seed(seed)
+    network = FlattenConcatPolicyNet(
+        {name: OBSERVATION[name] for name in names},
+        {head: (HEADS[head][1],) for head in heads},
+        draw(st.sampled_from(ACTIVATIONS)),
+        hidden,
+    )
+    for parameter in network.parameters():
+        nn.init.normal_(parameter)
+    rng = np.random.default_rng(seed)
+    number = spaces.Discrete(5)
+    box = {name: spaces.Box(-9.0, 9.0, OBSERVATION[name]) if name != "number" else number for name in names}
+    observation = {name: rng.standard_normal((n, *OBSERVATION[name])) for name in names}
+    if "number" in names:
+        observation["number"] = rng.integers(0, 5, n)
+    for head in masked:
+        box[head] = spaces.MultiBinary(HEADS[head][1])
+        observation[head] = rng.integers(0, 2, (n, HEADS[head][1])).astype(np.int8)
+    actions = spaces.Dict({head: HEADS[head][0] for head in heads})
+    spec = Spec({0: StepSpec(spaces.Dict(box), actions, masks={head: head for head in masked})})
+    return TorchPolicy([network], spec).double().eval(), observation, draw(st.floats(0.1, 10.0)), seed
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.booleans())
+def test_actions_are_those_of_the_distributions_for_the_same_random_numbers(case, deterministic) -> None:
+    policy, observation, temperature, seed = case
+    assert NumpyNetwork(policy.networks[0][0]).logits(observation) is not None
+    own, reference = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed)
+    batch = PolicyBatch(0, observation, np.zeros(1))
+    with torch.no_grad():
+        distribution = policy.distribution(0, tensors(observation), temperature=temperature)
+        for _ in range(2):
+            expected = distribution.deterministic_sample() if deterministic else distribution.sample(reference)
+            action = policy.act(batch, deterministic=deterministic, temperature=temperature, generator=own).action
+            assert list(action) == list(expected)
+            for head, array in action.items():
+                assert array.dtype == expected[head].numpy().dtype
+                np.testing.assert_allclose(array, expected[head].numpy(), rtol=1e-9, atol=1e-9)
+            step = policy.act(
+                batch, deterministic=True, temperature=temperature, generator=own, with_log_prob=True
+            )  # draws nothing
+            np.testing.assert_allclose(step.log_prob, distribution.log_prob(tensors(step.action)), rtol=1e-5)
+    assert torch.equal(own.get_state(), reference.get_state())
+
+
+def sample(logits: np.ndarray, space: spaces.Space[Any], mask: np.ndarray | None, temperature: float) -> np.ndarray:
+    sampler = NumpySampler(
+        DistributionMapper(spaces.Dict({"a": space}), masks={"a": "m"} if mask is not None else None)
+    )
+    observation = {} if mask is None else {"m": mask}
+    action = sampler.choose({"a": logits}, observation, (False, temperature, torch.Generator().manual_seed(0)))
+    assert action is not None
+    return action["a"]
+
+
+def test_single_precision_differs_from_torch_at_ties_only() -> None:
+    torch.manual_seed(0)
+    spec = Spec({0: StepSpec(spaces.Dict({"x": spaces.Box(-1, 1, (4,))}), spaces.Dict({"a": spaces.Discrete(5)}))})
+    policy = TorchPolicy([FlattenConcatPolicyNet({"x": (4,)}, {"a": (5,)}, nn.Tanh, [64, 64])], spec).eval()
+    observation = {"x": np.random.default_rng(0).standard_normal((20_000, 4), dtype=np.float32)}
+    own, reference = torch.Generator().manual_seed(1), torch.Generator().manual_seed(1)
+    action = policy.act(PolicyBatch(0, observation, np.zeros(1)), generator=own).action["a"]
+    expected = policy.distribution(0, tensors(observation)).sample(reference)["a"].numpy()
+    assert np.mean(action != expected) < 1e-3
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
+@pytest.mark.parametrize("mask", [None, [1, 0, 1, 1], [0, 0, 0, 0]])
+def test_options_come_as_often_as_their_probabilities_say(mask, temperature) -> None:
+    n, logits = 100_000, np.array([0.5, 2.0, -1.0, 0.0], np.float32)
+    rows = None if mask is None else np.tile(np.array(mask, np.int8), (n, 1))
+    action = sample(np.tile(logits, (n, 1)), spaces.Discrete(4), rows, temperature)
+    allowed = np.ones(4, bool) if mask is None or not any(mask) else np.array(mask, bool)
+    weight = np.exp(logits / temperature) * allowed if mask is None or any(mask) else np.ones(4)
+    probability = weight / weight.sum()
+    frequency = np.bincount(action, minlength=4) / n
+    assert (frequency[~allowed] == 0).all()
+    assert (np.abs(frequency - probability) < 5 * np.sqrt(probability * (1 - probability) / n) + 1e-9).all()
+
+
+def test_bits_and_normal_numbers_have_their_moments() -> None:
+    n, logits = 100_000, np.array([0.0, 2.0, -2.0], np.float32)
+    mask = np.tile(np.array([1, 1, 0], np.int8), (n, 1))
+    bits = sample(np.tile(logits, (n, 1)), spaces.MultiBinary(3), mask, 1.0)
+    np.testing.assert_allclose(bits.mean(0), [0.5, 1 / (1 + np.exp(-2.0)), 0.0], atol=0.01)
+    parameters = np.array([3.0, -1.0, np.log(0.5), np.log(2.0)], np.float32)
+    normal = sample(np.tile(parameters, (n, 1)), spaces.Box(-1, 1, (2,)), None, 4.0)
+    np.testing.assert_allclose(normal.mean(0), [3.0, -1.0], atol=0.06)
+    np.testing.assert_allclose(normal.std(0), [1.0, 4.0], rtol=0.02)
+
+
+def test_extreme_outputs_give_no_warnings() -> None:
+    logits = np.array([[np.inf, -np.inf, 1e30], [-3e38, 3e38, 0.0], [np.nan, 0.0, 0.0]], np.float32)
+    for space in (spaces.Discrete(3), spaces.MultiBinary(3)):
+        assert sample(logits, space, np.ones((3, 3), np.int8), 0.1).shape[0] == 3
+    assert sample(100 * np.ones((2, 4), np.float32), spaces.Box(-1, 1, (2,)), None, 1.0).shape == (2, 2)
+
+
+# -------------------------------------------------------------------------------------------- which networks, and when
+
+
+class Network(nn.Module):
+    """A user's network; `extra` acts on what comes out of its layers."""
+
+    scale: Any
+
+    def __init__(self, *layers: nn.Module, extra: Callable[[Network, Tensor], Tensor] = lambda self, x: x) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 8), *layers)
+        self.head = nn.Linear(8, 3)
+        self.extra = extra
+        self.settings = {"depth": [1, 2], "activation": torch.tanh}
+
+    def forward(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
+        latent = torch.cat([observation[name] for name in sorted(observation)], dim=-1)
+        return {"a": self.head(self.extra(self, torch.tanh(self.body(latent))))}
+
+
+X = {"x": np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)}
+
+
+def expected(network: nn.Module) -> np.ndarray:
+    with torch.no_grad():
+        return network(tensors(X))["a"].numpy()
+
+
+def traced(network: nn.Module) -> NumpyNetwork:
+    plain = NumpyNetwork(network)
+    logits = plain.logits(X)
+    assert logits is not None
+    np.testing.assert_allclose(logits["a"], expected(network), rtol=1e-5, atol=1e-6)
+    return plain
+
+
+def test_networks_of_users_are_recognised() -> None:
+    traced(Network(nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 8)).eval())
+    traced(Network(nn.Sequential(nn.Linear(8, 5), nn.ELU(), nn.Linear(5, 8)), extra=lambda self, x: x.relu()).eval())
+
+
+class OwnLinear(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + 1.0
+
+
+class Counting(nn.Linear):
+    pass
+
+
+def with_hook(network: Network) -> Network:
+    network.head.register_forward_hook(lambda module, inputs, output: 2 * output)
+    return network
+
+
+def with_attribute(value: object) -> Network:
+    network = Network()
+    network.scale = value
+    return network
+
+
+def with_forward(network: Network) -> Network:
+    network.forward = lambda observation: {"a": observation["x"][:, :3]}  # type: ignore[method-assign]
+    return network
+
+
+REFUSED: dict[str, Callable[[], nn.Module]] = {
+    "statistics of batches": lambda: Network(nn.BatchNorm1d(8)),
+    "normalisation": lambda: Network(nn.LayerNorm(8)),
+    "a layer of the user": lambda: Network(OwnLinear(8, 8)),
+    "a subclass of a layer": lambda: Network(Counting(8, 8)),
+    "a parametrized layer": lambda: Network(parametrizations.weight_norm(nn.Linear(8, 8))),
+    "a layer without bias": lambda: Network(nn.Linear(8, 8, bias=False)),
+    "values that decide": lambda: Network(extra=lambda self, x: x if x.sum() > 0 else -x),
+    "random numbers": lambda: Network(extra=lambda self, x: x + torch.randn(8)),
+    "arithmetic": lambda: Network(extra=lambda self, x: 2 * x),
+    "parameters of its own": lambda: Network(extra=lambda self, x: x * self.head.weight[0]),
+    "a hook": lambda: with_hook(Network()),
+    "an object": lambda: with_attribute(object()),
+    "a tensor": lambda: with_attribute(torch.zeros(2)),
+    "another function": lambda: with_forward(Network()),
+}
+
+
+@pytest.mark.parametrize("build", REFUSED.values(), ids=list(REFUSED))
+def test_networks_that_are_not_plain_are_left_to_torch(build) -> None:
+    torch.manual_seed(0)
+    network = build().eval()
+    expected(network)
+    before = torch.get_rng_state()
+    plain = NumpyNetwork(network)
+    assert plain.logits(X) is None
+    assert plain.logits(X) is None
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_weights_are_never_stale() -> None:
+    torch.manual_seed(0)
+    network = Network(nn.Tanh(), nn.Linear(8, 8)).eval()
+    plain = traced(network)
+
+    def agrees() -> bool:
+        logits = plain.logits(X)
+        assert logits is not None
+        return bool(np.allclose(logits["a"], expected(network), rtol=1e-4, atol=1e-4))
+
+    before = expected(network)
+    with torch.no_grad():
+        network.head.weight.add_(1.0)
+    assert agrees()
+    optimizer = FlatAdam(network.parameters(), lr=0.1)
+    assert agrees()
+    network(tensors(X))["a"].square().sum().backward()
+    optimizer.step()
+    assert agrees()
+    network.body[0].bias.data = torch.ones(8)
+    assert agrees()
+    network.load_state_dict({name: 2 * value for name, value in network.state_dict().items()})
+    assert agrees()
+    network.load_state_dict({name: 2 * value for name, value in network.state_dict().items()}, assign=True)
+    assert agrees()
+    network.head.weight = nn.Parameter(torch.ones(3, 8))
+    assert agrees()
+    network.share_memory()
+    assert agrees()
+    assert not np.allclose(before, expected(network))
+    network.double()
+    assert plain.logits(X) is None
+    network.float()
+    assert agrees()
+
+
+def replace_layer(network: Any) -> None:
+    network.body[1] = nn.ReLU()
+
+
+def replace_head(network: Any) -> None:
+    network.head = nn.Linear(8, 3)
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "training mode": lambda network: network.train(),
+    "training mode of a part": lambda network: network.body[2].train(),
+    "a hook": lambda network: network.body[0].register_forward_hook(lambda module, inputs, output: -output),
+    "a hook before": lambda network: network.head.register_forward_pre_hook(lambda module, inputs: None),
+    "a layer": replace_layer,
+    "the last layer": replace_head,
+    "an attribute": lambda network: setattr(network, "extra", lambda self, x: -x),
+    "an attribute that is a tensor": lambda network: setattr(network, "settings", torch.zeros(2)),
+    "a setting": lambda network: network.settings["depth"].append(3),
+    "another attribute": lambda network: setattr(network, "scale", 2.0),
+    "a parametrization": lambda network: parametrizations.weight_norm(network.head),
+    "a layer's shape": lambda network: setattr(network.head, "weight", nn.Parameter(torch.zeros(5, 8))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_a_network_that_was_changed_is_left_to_torch(change) -> None:
+    network = Network(nn.Tanh(), nn.Dropout(0.5)).eval()
+    plain = traced(network)
+    change(network)
+    assert plain.logits(X) is None
+
+
+def test_evaluation_mode_and_hooks_that_come_and_go() -> None:
+    network = Network(nn.Tanh(), nn.Dropout(0.5))
+    plain = NumpyNetwork(network)
+    assert plain.logits(X) is None
+    network.eval()
+    np.testing.assert_allclose(plain.logits(X)["a"], expected(network), rtol=1e-5, atol=1e-6)
+    handle = network.register_forward_hook(lambda module, inputs, output: None)
+    assert plain.logits(X) is None
+    handle.remove()
+    network.train()
+    assert plain.logits(X) is None
+    network.eval()
+    assert plain.logits(X) is not None
+
+
+def test_observations_may_change_their_type() -> None:
+    network = Network().eval()
+    plain = traced(network)
+    wide = plain.logits({"x": X["x"].astype(np.float64)})
+    assert wide is not None
+    assert wide["a"].dtype == np.float32
+    assert plain.logits({"x": np.ones((8, 4), np.int64)}) is None
+
+
+def test_copies_use_their_own_weights() -> None:
+    network = Network().eval()
+    plain = traced(network)
+    other = copy.deepcopy(plain)
+    before = expected(network)
+    with torch.no_grad():
+        network.head.weight.zero_()
+    np.testing.assert_allclose(other.logits(X)["a"], before, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(plain.logits(X)["a"], before)

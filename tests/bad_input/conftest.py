@@ -1,0 +1,96 @@
+"""A folder with a finished run and with all that can be wrong about files, in which commands are refused."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maze_pl.__main__ import main
+
+SMALL = [
+    *("--trainer.max_epochs", "1", "--data.epoch_length", "1", "--data.n_envs", "2", "--data.n_rollout_steps", "50"),
+    *("--data.evaluators", '{"eval": {"n_episodes": 1}}', "--model.capture", "off"),
+]
+FIT = ["fit", "--config", "ppo_cartpole", *SMALL, "--run_dir", "new"]
+
+
+class Code:
+    """What a pickle with code in it would do."""
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ("touch pwned",)
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """All that a folder holds."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+        if "__pycache__" not in path.parts
+    }
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder that each test gets a copy of."""
+    folder = tmp_path_factory.mktemp("files")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("MAZE_PL_RUN_DIR", raising=False)
+        assert main([*FIT[:-2], "--run_dir", "run"]) == 0
+    shutil.copy(Path(__file__).with_name("broken_environments.py"), folder)
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "binary.yaml").write_bytes(bytes(range(128, 256)))
+    (folder / "folder.yaml").mkdir()
+    (folder / "full").mkdir()
+    (folder / "full" / "precious.txt").write_text("mine", encoding="utf-8")
+    write_checkpoints(folder, torch.load(folder / "run" / "checkpoints" / "last.ckpt", weights_only=True))
+    yield folder
+
+
+TEXTS = {
+    "file": "hello\n",
+    "tabs.yaml": "model:\n\tlr: 1\n",
+    "twice.yaml": "trainer:\n  max_epochs: 1\n  max_epochs: 2\n",
+    "list.yaml": "- 1\n- 2\n",
+    "empty.yaml": "",
+    "itself.yaml": "a: &a [*a]\n",
+    "deep.yaml": "{a: " * 1500 + "1" + "}" * 1500,
+    "number.yaml": "model: 3\n",
+    "section.yaml": "modle: {init_args: {lr: 1}}\n",
+    "option.yaml": "trainer: {max_epoch: 1}\n",
+    "null.yaml": "trainer: null\n",
+    "code.yaml": 'model: !!python/object/apply:os.system ["touch pwned"]\n',
+    "documents.yaml": "a: 1\n---\nb: 2\n",
+    "brackets.json": '{"a": 1',
+    "text.ckpt": "weights\n",
+}
+
+
+def write_checkpoints(folder: Path, whole: dict[str, Any]) -> None:
+    """Checkpoints that are none, or none that can be gone on from."""
+    content = (folder / "run" / "checkpoints" / "last.ckpt").read_bytes()
+    (folder / "truncated.ckpt").write_bytes(content[: len(content) // 2])
+    (folder / "pickle.ckpt").write_bytes(pickle.dumps({"state_dict": Code()}))
+    torch.save({"state_dict": Code()}, folder / "code.ckpt")
+    torch.save([1, 2], folder / "list.ckpt")
+    torch.save({"state_dict": {}, "epoch": 3}, folder / "foreign.ckpt")
+    torch.save({**whole, "maze_pl": {**whole["maze_pl"], "format": 99, "version": "9.9"}}, folder / "newer.ckpt")
+
+
+@pytest.fixture
+def project(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with all these files."""
+    folder = tmp_path / "project"
+    shutil.copytree(files, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    return folder

@@ -1,0 +1,228 @@
+"""What the user can get wrong, each ending in one message that says it, with nothing left behind or changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from maze_pl.__main__ import main
+from tests.bad_input.conftest import FIT, tree
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
+
+POLICY_NETS = "--model.networks.init_args.policy.init_args.networks"
+CRITIC_NETS = "--model.networks.init_args.critic.init_args.networks"
+MASKED = ["--data.action_masks", '{"action": "mask"}']
+RESUME = ["fit", "--resume", "run", "--trainer.max_epochs", "2"]
+WARM = ["fit", "--warm-start", "run", "--run_dir", "new"]
+
+
+def node(class_path: str, **init_args: object) -> str:
+    return str([{"class_path": class_path, "init_args": init_args}])
+
+
+NAMES: list[tuple[list[str], list[str]]] = [
+    (["fitt"], ["there is no command 'fitt'", "did you mean fit"]),
+    (["--foo"], ["'--foo'"]),
+    (["fit"], ["model", "required"]),
+    (["fit", "--config", "ppo_cartpol"], ["'ppo_cartpol'", "did you mean ppo_cartpole"]),
+    (["fit", "--config", "nowhere.yaml"], ["there is no file nowhere.yaml"]),
+    (["fit", "--config"], ["--config", "expected one argument"]),
+    ([*FIT, "--model", "algorithm/ppoo"], ["'algorithm/ppoo'", "did you mean algorithm/ppo"]),
+    ([*FIT, "--model.lrr", "1"], ["'lrr'", "maze_pl.modules.PPO", "did you mean lr"]),
+    ([*FIT, "--model.networks.polisy", "null"], ["'polisy'", "did you mean policy"]),
+    ([*FIT, "--data.n_env", "1"], ["'n_env'", "did you mean n_envs"]),
+    ([*FIT, "--data.env.nam", "x"], ["'nam'", "did you mean name"]),
+    ([*FIT, "--trainer.max_epoch", "1"], ["trainer.max_epoch ", "did you mean trainer.max_epochs"]),
+    ([*FIT, "--early_stoping.patience", "1"], ["early_stoping.patience", "did you mean early_stopping.patience"]),
+    ([*FIT, "--data.evaluators", '{"eval": {"n_episode": 1}}'], ["'n_episode'", "did you mean n_episodes"]),
+    ([*FIT, "--model", "PPP"], ["got PPP", "did you mean maze_pl.modules.PPO"]),
+    ([*FIT, "--model", "maze_pl.modules.PPPO"], ["has no attribute 'PPPO'", "did you mean maze_pl.modules.PPO"]),
+    ([*FIT, "--model", "maze_pl.module.PPO"], ["maze_pl.module", "did you mean maze_pl.modules.PPO"]),
+    ([*FIT, "--model", "torch.nn.Linear"], ["torch.nn.Linear", "subclass of LightningModule"]),
+    ([*FIT, "--model", "os.system"], ["os.system", "subclass of LightningModule"]),
+    ([*FIT, "--data.env", "os.system"], ["os.system", "function that returns"]),
+    ([*FIT, "--data.env", "gymnasium.make"], ["required positional argument: 'id'"]),
+    (
+        [*FIT, "--data.wrappers", node("maze_pl.envs.wrappers.TimeLimitWraper")],
+        ["did you mean maze_pl.envs.wrappers.TimeLimitWrapper"],
+    ),
+    ([*FIT, "--data.wrappers", node("maze_pl.envs.wrappers.TimeLimitWrapper")], ["required: max_episode_steps"]),
+    ([*FIT, "--trainer.callbacks", "EarlyStoping"], ["got EarlyStoping", "EarlyStopping"]),
+    ([*FIT, "--data.env.name", "CartPol-v1"], ["CartPol", "CartPole"]),
+    ([*FIT, "--data.env.name", "CartPole-v9"], ["CartPole-v9", "CartPole-v1"]),
+    ([*FIT, "--data.env.name", "Ant-v5"], ["gymnasium[mujoco]"]),
+    ([*FIT, "--data.env.name", "ALE/Pong-v5"], ["ALE"]),
+    ([*FIT, "--data.env.gravity", "3"], ["'gravity'", "make_gym_maze_env"]),
+    ([*FIT, "stray"], ["unrecognized arguments: stray"]),
+    ([*FIT, "--model.lr"], ["--model", "expected one argument"]),
+]
+
+VALUES: list[tuple[list[str], list[str]]] = [
+    ([*FIT, "--model.lr", "fast"], ["model.lr", "expected float", "fast"]),
+    ([*FIT, "--model.lr", "-1"], ["lr=-1.0 must be greater than 0"]),
+    ([*FIT, "--model.lr", "nan"], ["lr", "nan"]),
+    ([*FIT, "--model.lr", "1e999"], ["lr", "inf"]),
+    ([*FIT, "--model.gamma", "1.7"], ["gamma=1.7 must lie between 0 and 1"]),
+    ([*FIT, "--model.gae_lambda", "-0.1"], ["gae_lambda=-0.1"]),
+    ([*FIT, "--model.clip_range", "0"], ["clip_range=0.0 must be greater than 0"]),
+    ([*FIT, "--model.batch_size", "48"], ["batch_size=48 does not divide", "100", "25 or 50"]),
+    ([*FIT, "--model.batch_size", "0"], ["batch_size=0 must be at least 1"]),
+    ([*FIT, "--model.capture", "maybe"], ["model.capture", "'auto', 'off'", "maybe"]),
+    ([*FIT, "--model.networks", "null"], ["networks"]),
+    ([*FIT, "--data.n_envs", "-1"], ["n_envs=-1 must be at least"]),
+    ([*FIT, "--data.n_envs", "two"], ["data.n_envs", "expected int", "two"]),
+    ([*FIT, "--data.n_rollout_steps", "0"], ["n_rollout_steps=0 must be at least 1"]),
+    ([*FIT, "--data.n_rollout_steps", "10000000000000"], ["memory"]),
+    ([*FIT, "--data.epoch_length", "0"], ["epoch_length=0 must be at least 1"]),
+    ([*FIT, "--data.vectorization", "threads"], ["'sequential', 'subprocess'", "threads"]),
+    ([*FIT, "--data.evaluators", "3"], ["data.evaluators", "expected dict", "3"]),
+    ([*FIT, "--data.evaluators", '{"eval": {"n_episodes": 0}}'], ["n_episodes=0"]),
+    ([*FIT, "--data.evaluators", '{"train": {}}'], ["'train'"]),
+    ([*FIT, "--data.evaluators", '{"evil": {}}'], ["eval/return", "'evil'", "data.evaluators"]),
+    ([*FIT, "--best_checkpoint.monitor", "evil/return"], ["evil/return", "did you mean eval"]),
+    ([*FIT, "--best_checkpoint.mode", "most"], ["most"]),
+    ([*FIT, "--early_stopping.patience", "-1"], ["patience=-1"]),
+    ([*FIT, "--last_checkpoint.every_n_epochs", "0"], ["every_n_epochs=0 must be at least 1"]),
+    ([*FIT, "--stop_at_return.threshold", "x"], ["stop_at_return.threshold", "expected float", "x"]),
+    ([*FIT, "--trainer.max_epochs", "-5"], ["max_epochs", "-5"]),
+    ([*FIT, "--trainer.max_epochs", "x"], ["trainer.max_epochs", "expected int", "x"]),
+    ([*FIT, "--trainer.accelerator", "gpus"], ["gpus", "Available names"]),
+    ([*FIT, "--trainer.accelerator", "tpu"], ["torch_xla"]),
+    ([*FIT, "--trainer.devices", "0"], ["devices", "0"]),
+    ([*FIT, "--trainer.devices", "x"], ["devices", "'x'"]),
+    ([*FIT, "--trainer.num_nodes", "0"], ["num_nodes", "0"]),
+    ([*FIT, "--trainer.strategy", "foo"], ["strategy", "foo"]),
+    ([*FIT, "--trainer.precision", "99"], ["trainer.precision", "got 99"]),
+    ([*FIT, "--trainer.check_val_every_n_epoch", "0"], ["check_val_every_n_epoch=0"]),
+    ([*FIT, "--trainer.val_check_interval", "7"], ["val_check_interval", "7"]),
+    ([*FIT, "--trainer.gradient_clip_val", "1"], ["gradient_clip_val=1.0"]),
+    ([*FIT, "--trainer.limit_train_batches", "-1"], ["limit_train_batches", "-1"]),
+    ([*FIT, "--seed_everything", "-1"], ["-1"]),
+    ([*FIT, POLICY_NETS, "[]"], ["got 0 networks for the 1 sub-steps"]),
+    ([*FIT, POLICY_NETS, "[torch.nn.Linear]"], ["in_features"]),
+    ([*FIT, POLICY_NETS, "[broken_environments.WrongNames]"], ["['actions']", "['action']"]),
+    ([*FIT, POLICY_NETS, node("maze_pl.perception.FlattenConcatPolicyNet", hidden_units=[-3])], ["negative", "-3"]),
+    ([*FIT, POLICY_NETS, node("maze_pl.perception.FlattenConcatPolicyNet", non_lin="torch.nn.Tan")], ["torch.nn.Tan"]),
+    ([*FIT, POLICY_NETS, node("maze_pl.perception.FlattenConcatPolicyNet", non_lin="os.system")], ["os.system"]),
+]
+
+ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
+    ([*FIT, "--data.env", f"broken_environments.{name}", *more], parts)
+    for name, more, parts in [
+        ("OldReset", [], ["environment 0", "reset of OldReset", "(observation, info"]),
+        ("OldStep", [], ["environment 0", "step of OldStep", "4 values", "truncated"]),
+        ("NoObservation", [], ["reset of NoObservation", "None"]),
+        ("WrongShape", [], ["reset of WrongShape", "(4,)", "(3,)"]),
+        ("LaterWrongShape", [], ["step of LaterWrongShape", "(4,)", "(3,)"]),
+        ("MissingPart", [], ["reset of MissingPart", "'speed'"]),
+        ("NotANumber", [], ["'observation' of environment 0", "not finite", "step 3"]),
+        ("NotANumber", ["--data.vectorization", "subprocess"], ["'observation' of environment 0", "step 3"]),
+        ("OldStep", ["--data.vectorization", "subprocess"], ["step of OldStep", "4 values"]),
+        ("InfiniteReward", [], ["reward of environment 0", "not finite", "step 3"]),
+        ("RewardNotANumber", [], ["reward of environment 0", "not finite", "step 0"]),
+        ("NoReward", [], ["step of NoReward", "None"]),
+        ("TerminatedText", [], ["step of TerminatedText", "terminated='no'"]),
+        ("NoSpace", [], ["NoSpace", "observation_space"]),
+        ("TextAction", [], ["action space", "Text", "not supported"]),
+        ("TupleAction", [], ["action space", "Tuple", "not supported"]),
+        ("GraphObservation", [], ["observation space", "Graph", "not supported"]),
+        ("AllForbidden", MASKED, ["'mask' of environment 0", "allows no action", "'action'", "step 3"]),
+        ("Sound", ["--data.action_masks", '{"action": "observation"}'], ["'observation'", "(3,)", "(2,)"]),
+        ("Sound", MASKED, ["'action'", "does not exist"]),
+        ("make_nothing", [], ["None"]),
+        ("make_text", [], ["make_text", "function that returns"]),
+        ("Missing", [], ["Missing"]),
+    ]
+] + [
+    ([*FIT, POLICY_NETS, "[broken_environments.PolicyNetNotANumber]"], ["NaN", "policy_loss", "env step 100"]),
+    ([*FIT, CRITIC_NETS, "[broken_environments.CriticNotANumber]"], ["NaN", "critic_value_loss", "env step 100"]),
+]
+
+FILES: list[tuple[list[str], list[str]]] = [
+    *(
+        [[*FIT, "--config", f"{name}"], [name, *parts]]
+        for name, parts in [  # type: ignore[list-item]
+            ("tabs.yaml", ["cannot be read", "line 2"]),
+            ("twice.yaml", ["'max_epochs'", "twice"]),
+            ("list.yaml", ["holds a list"]),
+            ("empty.yaml", ["is empty"]),
+            ("binary.yaml", ["cannot be read"]),
+            ("folder.yaml", ["there is no file"]),
+            ("code.yaml", ["cannot be read", "os.system"]),
+            ("documents.yaml", ["another document"]),
+            ("brackets.json", ["cannot be read"]),
+        ]
+    ),
+    ([*FIT, "--config", "itself.yaml"], ["refers to itself"]),
+    ([*FIT, "--config", "deep.yaml"], ["nested too deeply"]),
+    ([*FIT, "--config", "number.yaml"], ["model", "got 3"]),
+    ([*FIT, "--config", "section.yaml"], ["'modle.init_args.lr'", "did you mean model"]),
+    ([*FIT, "--config", "option.yaml"], ["'trainer.max_epoch'", "did you mean trainer.max_epochs"]),
+    ([*FIT, "--config", "null.yaml"], ["trainer: null"]),
+    ([*FIT, "--config", "{"], ["config"]),
+    ([*FIT[:-1], "file"], ["run directory file cannot be written"]),
+    ([*FIT[:-1], "file/below"], ["run directory file/below cannot be written", "Not a directory"]),
+    ([*FIT[:-1], "run"], ["run directory run already holds something", "--resume run"]),
+    ([*FIT[:-1], "full"], ["run directory full already holds something"]),
+    ([*FIT, "--best_checkpoint.dirpath", "file/below"], ["file/below", "Not a directory"]),
+    ([*FIT, "--trainer.default_root_dir", "file"], ["file"]),
+]
+
+RUNS: list[tuple[list[str], list[str]]] = [
+    (["validate"], ["required"]),
+    (["validate", "nowhere"], ["nowhere is not a run directory"]),
+    (["validate", "full"], ["full is not a run directory"]),
+    (["fit", "--resume", "file"], ["file is not a run directory"]),
+    (["fit", "--resume"], ["run directory"]),
+    (["fit", "--resume", "run", "--warm-start", "run"], ["--resume", "--warm-start"]),
+    (["fit", "--resume", "run", "--run_dir", "new"], ["--resume", "--run_dir"]),
+    *(
+        [["validate", "run", "--ckpt_path", f"{name}.ckpt"], [f"{name}.ckpt", *parts]]
+        for name, parts in [  # type: ignore[list-item]
+            ("nowhere", ["there is no checkpoint"]),
+            ("text", ["was not written by maze_pl"]),
+            ("pickle", ["was not written by maze_pl"]),
+            ("truncated", ["is truncated"]),
+            ("code", ["more than tensors and plain values"]),
+            ("list", ["was not written by maze_pl"]),
+            ("foreign", ["was not written by maze_pl"]),
+            ("newer", ["format 99 (maze_pl 9.9)", "reads format 1"]),
+        ]
+    ),
+    ([*RESUME, "--ckpt_path", "truncated.ckpt"], ["is truncated"]),
+    ([*RESUME, "--ckpt_path", "foreign.ckpt"], ["was not written by maze_pl"]),
+    ([*RESUME, "--data.env.name", "Acrobot-v1"], ["other spaces", "'observation'", "[4]", "[6]"]),
+    ([*RESUME, "--model.networks", "model/flatten_concat"], ["the networks of", "do not fit", "(64, 4)", "(256, 4)"]),
+    ([*RESUME, "--model.gamma", "7"], ["gamma=7.0"]),
+    (["validate", "run", "--data.env.name", "Acrobot-v1"], ["other spaces", "'observation'", "[4]", "[6]"]),
+    (["validate", "run", "--model.networks", "model/flatten_concat"], ["do not fit"]),
+    ([*WARM, "--data.env.name", "Acrobot-v1"], ["the networks of run do not fit"]),
+    ([*WARM, "--model.networks", "model/flatten_concat"], ["the networks of run do not fit"]),
+    (["fit", "--warm-start", "full", "--run_dir", "new"], ["full is not a run directory"]),
+]
+
+TABLE = [*NAMES, *VALUES, *ENVIRONMENTS, *FILES, *RUNS]
+
+
+@pytest.mark.parametrize(("arguments", "parts"), TABLE, ids=[" ".join(row[0][-2:])[-60:] for row in TABLE])
+def test_what_cannot_be_done_is_said_in_one_message_and_leaves_everything_as_it_was(
+    project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
+) -> None:
+    before = tree(project)
+    status = main(arguments)
+    error = capsys.readouterr().err
+    assert status == 2, error
+    assert "Traceback" not in error
+    assert error.count("maze-pl: error: ") == 1
+    message = error.partition("maze-pl: error: ")[2]
+    for part in parts:
+        assert part in message
+    assert len(message.splitlines()) <= 12
+    assert "Namespace(" not in message
+    assert tree(project) == before
+
+
+def test_the_table_is_long() -> None:
+    assert len({str(row) for row in TABLE}) == len(TABLE) >= 60

@@ -1,0 +1,91 @@
+"""What is kept of what the console said."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+from tqdm import tqdm
+
+from maze_pl.callbacks.run_log import ConsoleLog
+from maze_pl.configuration import ConfigurationError
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_everything_that_is_said_is_kept_from_before_there_was_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("pytorch_lightning")
+    handler = logging.StreamHandler()  # holds on to the standard error of now, as Lightning's does
+    logger.addHandler(handler)
+    try:
+        with ConsoleLog() as log:
+            print("before")
+            log.open(tmp_path / "run.log")
+            print("after", file=sys.stderr)
+            logger.warning("from Lightning")
+            sys.stdout.writelines(["a\n", "b\n"])
+        print("outside")
+    finally:
+        logger.removeHandler(handler)
+    text = read(tmp_path / "run.log")
+    assert text.startswith("before\nafter\n")
+    assert text.endswith("from Lightning\na\nb\n")
+    shown = capsys.readouterr()
+    assert shown.out == "before\na\nb\noutside\n"
+    assert "from Lightning" in shown.err
+    assert not isinstance(sys.stdout, ConsoleLog)
+
+
+def test_progress_bars_and_colours_are_left_out(tmp_path: Path) -> None:
+    with ConsoleLog() as log:
+        log.open(tmp_path / "run.log")
+        for position in (0, 1):
+            for _ in tqdm(range(3), file=sys.stdout, position=position, mininterval=0):
+                tqdm.write("a line", file=sys.stdout)
+        print("\x1b[31mred\x1b[0m and \x1b[1;4mbold\x1b[0m")
+    lines = [line for line in read(tmp_path / "run.log").split("\n") if line]
+    assert lines == ["a line"] * 6 + ["red and bold"]
+    assert not set(read(tmp_path / "run.log")) & {"\r", "\x1b", "█"}
+
+
+def test_a_later_run_adds_to_the_file(tmp_path: Path) -> None:
+    for word in ("first", "second"):
+        with ConsoleLog() as log:
+            log.open(tmp_path / "run.log")
+            print(word)
+    assert read(tmp_path / "run.log") == "first\nsecond\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "last"),
+    [
+        (ValueError("a bug"), "ValueError: a bug"),
+        (ConfigurationError("no such file"), "maze-pl: error: no such file"),
+        (SystemExit(130), "stopped"),
+    ],
+)
+def test_how_a_run_failed_is_kept_though_it_is_shown_later(tmp_path: Path, error: BaseException, last: str) -> None:
+    with pytest.raises(type(error)), ConsoleLog() as log:
+        log.open(tmp_path / "run.log")
+        print("stopped")
+        raise error
+    lines = read(tmp_path / "run.log").splitlines()
+    assert lines[-1] == last
+    assert ("Traceback (most recent call last):" in lines) == (type(error) is ValueError)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_log_that_cannot_be_written_does_not_end_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with ConsoleLog() as log:
+        log.open("/dev/full")
+        print("one")
+        print("two")
+    captured = capsys.readouterr()
+    assert captured.out == "one\ntwo\n"
+    assert captured.err.count("run.log ends here") == 1

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from maze_pl.callbacks import WandbLog
+from maze_pl.callbacks.weights_and_biases import is_logged_in
+from maze_pl.configuration import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def logged_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WANDB_API_KEY", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def test_nobody_is_logged_in_without_a_key() -> None:
+    assert not is_logged_in()
+
+
+def test_a_key_in_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    assert is_logged_in()
+
+
+def test_a_login_counts_for_its_own_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / ".netrc"
+    netrc.write_text("machine example.com\n  login user\n  password secret\n", encoding="utf-8")
+    netrc.chmod(0o600)
+    assert not is_logged_in()
+    monkeypatch.setenv("WANDB_BASE_URL", "https://example.com")
+    assert is_logged_in()
+    monkeypatch.delenv("WANDB_BASE_URL")
+    netrc.write_text("machine api.wandb.ai\n  login user\n  password secret\n", encoding="utf-8")
+    assert is_logged_in()
+
+
+def test_a_missing_package_is_said_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match="pip install wandb"):
+        WandbLog(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []

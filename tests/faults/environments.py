@@ -1,0 +1,35 @@
+"""An environment that fails when it has made a number of steps."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium
+
+
+class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """CartPole that raises, or does not return any more.
+
+    Args:
+        after: Steps that go well.
+        how: What happens then; before it hangs it leaves a file named `hangs` in the working directory.
+    """
+
+    def __init__(self, after: int = 50, how: Literal["raise", "hang"] = "raise") -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self._left, self._how = after, how
+
+    def step(self, action: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            self.fail()
+        return super().step(action)
+
+    def fail(self) -> None:
+        if self._how == "raise":
+            raise ZeroDivisionError("a mistake of the user")
+        Path("hangs").touch()
+        while True:
+            time.sleep(0.1)

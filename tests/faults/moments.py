@@ -1,0 +1,70 @@
+"""A signal or an error at a certain moment of training."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytorch_lightning as pl
+
+
+class SignalAt(pl.Callback):
+    """Sends a signal to this process when a hook is called.
+
+    Args:
+        hook: Name of the hook.
+        count: How many calls of it come before.
+        number: The signal.
+    """
+
+    def __init__(self, hook: str, count: int = 0, number: int = 15) -> None:
+        self._hook, self._left, self._number = hook, count, number
+
+    def _at(self, hook: str) -> None:
+        if hook == self._hook:
+            self._left -= 1
+            if self._left == -1:
+                self._act()
+
+    def _act(self) -> None:
+        os.kill(os.getpid(), self._number)
+
+    def setup(self, *_: Any, **__: Any) -> None:
+        self._at("setup")
+
+    def on_train_start(self, *_: Any) -> None:
+        self._at("train_start")
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        self._at("epoch_start")
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        self._at("batch_start")
+
+    def on_before_optimizer_step(self, *_: Any) -> None:
+        self._at("optimizer_step")
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self._at("batch_end")
+
+    def on_validation_start(self, *_: Any) -> None:
+        self._at("validation_start")
+
+    def on_validation_end(self, *_: Any) -> None:
+        self._at("validation_end")
+
+    def on_save_checkpoint(self, *_: Any) -> None:
+        self._at("save")
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        self._at("epoch_end")
+
+    def on_train_end(self, *_: Any) -> None:
+        self._at("train_end")
+
+
+class FailAt(SignalAt):
+    """Raises an error instead."""
+
+    def _act(self) -> None:
+        raise ZeroDivisionError("a mistake in a callback")

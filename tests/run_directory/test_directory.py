@@ -1,0 +1,138 @@
+"""Where a run goes, and what it says at its end."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from maze_pl import cli
+from maze_pl.__main__ import main
+from tests.run_directory import wandb_file
+from tests.run_directory.conftest import SMALL, TWO_EPISODES, maze_pl
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    return tmp_path
+
+
+def fit(*options: str) -> int:
+    return main(["fit", "--config", "ppo_cartpole", *SMALL, *TWO_EPISODES, "--trainer.max_epochs", "1", *options])
+
+
+class OneMoment(datetime):
+    @classmethod
+    def now(cls, tz: object = None) -> OneMoment:
+        return cls(2026, 11, 21, 12, 0, 0)
+
+
+def test_runs_that_begin_in_the_same_second_have_directories_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "datetime", OneMoment)
+    for _ in range(3):
+        assert fit("--experiment", "mine") == 0
+    found = sorted(Path("outputs", "mine").iterdir())
+    assert [path.name for path in found] == ["2026-11-21_12-00-00", "2026-11-21_12-00-00-2", "2026-11-21_12-00-00-3"]
+    for path in found:
+        assert len((path / "metrics.csv").read_text(encoding="utf-8").splitlines()) == 2
+        assert (path / "run.log").read_text(encoding="utf-8").count("epoch 1 |") == 1
+
+
+def test_a_run_that_fails_before_it_begins_leaves_no_empty_directory(project: Path) -> None:
+    assert fit("--model.batch_size", "7") == 2
+    assert list(project.iterdir()) == []
+
+
+def test_the_flag_for_wandb_stands_anywhere_and_the_mode_of_the_environment_holds() -> None:
+    for index, options in enumerate((["--wandb"], ["--wandb.project", "mine"], ["--wandb", "false"])):
+        assert fit(*options, "--run_dir", f"run{index}") == 0
+        assert not list(Path(f"run{index}").glob("wandb/offline-run-*"))
+        assert Path(f"run{index}", "wandb").exists() == (index < 2)
+    assert fit("--run_dir", "last", "--wandb") == 0
+    assert Path("last", "wandb").exists()
+    assert "tensorboard --logdir" in Path("last", "run.log").read_text(encoding="utf-8").splitlines()[-1]
+
+
+def test_an_option_of_wandb_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fit("--wandb.projct", "mine") == 2
+    assert "projct" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "goes_on"),
+    [
+        ([], "max_epochs=1 reached", "--trainer.max_epochs 2"),
+        (
+            ["--trainer.max_epochs", "9", "--early_stopping.patience", "1", "--model.lr", "1e-30"],
+            "eval/return has not improved for 1 evaluations",
+            "--early_stopping.patience 2",
+        ),
+        (
+            ["--trainer.max_epochs", "3", "--stop_at_return.threshold", "1"],
+            "eval/return has reached 1.0",
+            "--stop_at_return.threshold null",
+        ),
+    ],
+)
+def test_the_commands_that_come_next_work(
+    capsys: pytest.CaptureFixture[str], options: list[str], reason: str, goes_on: str
+) -> None:
+    assert fit("--run_dir", "a run", *options) == 0
+    log = Path("a run", "run.log")
+    text = log.read_text(encoding="utf-8")
+    end = text.split("\nended: ")[1].splitlines()
+    n_epochs = text.count("\nepoch ")
+    assert end[0] == reason
+    assert end[1].startswith(f"{200 * n_epochs:,} env steps in 0:00:")
+    assert end[2:4] == ["run directory: a run", "next:"]
+    validate, resume, tensorboard = (shlex.split(line) for line in end[4:7])
+    assert all(line.startswith("  ") for line in end[4:7])
+    assert tensorboard[:2] == ["tensorboard", "--logdir"]
+    assert any(Path(tensorboard[2]).glob("events.*"))
+    capsys.readouterr()
+    assert main(validate[1:]) == 0
+    assert "eval BaseEnvEvents" in capsys.readouterr().out
+    assert shlex.join(resume).endswith(goes_on)
+    assert main(resume[1:]) == 0
+    assert log.read_text(encoding="utf-8").count("\nepoch ") > n_epochs
+
+
+@pytest.mark.slow
+def test_wandb_is_not_imported_unless_it_is_asked_for(project: Path) -> None:
+    (project / "watch.py").write_text(
+        "import sys\nimport pytorch_lightning as pl\n"
+        "class Watch(pl.Callback):\n"
+        "    def teardown(self, trainer, pl_module, stage):\n"
+        "        print('imported:', [name for name in ('wandb', 'pandas') if name in sys.modules])\n"
+    )
+    options = ["--trainer.callbacks+", "watch.Watch", "--trainer.max_epochs", "1", *SMALL, *TWO_EPISODES]
+    result = maze_pl(["fit", "--config", "ppo_cartpole", *options], project, PYTHONPATH=str(project))
+    assert result.returncode == 0, result.stderr
+    assert "imported: []" in result.stdout
+
+
+@pytest.mark.slow
+def test_warnings_and_the_trace_of_an_error_are_in_the_log(project: Path) -> None:
+    (project / "broken.py").write_text(
+        "import warnings\nimport pytorch_lightning as pl\n"
+        "class Broken(pl.Callback):\n"
+        "    def on_train_epoch_end(self, trainer, pl_module):\n"
+        "        warnings.warn('watch out')\n"
+        "        print('a print of the user')\n"
+        "        raise RuntimeError('a bug of the user')\n"
+    )
+    options = ["--trainer.callbacks+", "broken.Broken", "--trainer.max_epochs", "1", *SMALL, *TWO_EPISODES]
+    options += ["--run_dir", "here", "--wandb"]
+    result = maze_pl(["fit", "--config", "ppo_cartpole", *options], project, PYTHONPATH=str(project))
+    assert result.returncode == 1
+    log = Path("here", "run.log").read_text(encoding="utf-8")
+    for text in ("UserWarning: watch out", "a print of the user", "Traceback", "RuntimeError: a bug of the user"):
+        assert text in log
+    assert log.count("RuntimeError: a bug of the user") == 1
+    assert len(Path("here", "metrics.csv").read_text(encoding="utf-8").splitlines()) == 2
+    (file,) = Path("here").glob("wandb/offline-run-*/*.wandb")
+    assert wandb_file.read(file).exit_code == 1

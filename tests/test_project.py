@@ -1,0 +1,150 @@
+"""`maze-pl new`: the project that it writes runs, learns, and passes its own tests and ours."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maze_pl.__main__ import main
+
+SCRIPTS = Path(sys.executable).parent
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("new") / "My-Shop 2"
+    assert main(["new", str(directory)]) == 0
+    return directory
+
+
+def run(project: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_it_has_an_environment_configurations_a_test_and_no_placeholder_left(project: Path) -> None:
+    files = {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
+    assert files == {
+        *("README.md", "pyproject.toml", ".gitignore", "my_shop_2/__init__.py", "my_shop_2/stock.py"),
+        *("configs/ppo_stock.yaml", "configs/env/stock.yaml", "configs/experiment/slow_delivery.yaml"),
+        "tests/test_stock.py",
+    }
+    assert not [name for name in files if "{{" in (project / name).read_text(encoding="utf-8")]
+    assert "my_shop_2.stock.make_env" in (project / "configs" / "env" / "stock.yaml").read_text(encoding="utf-8")
+
+
+def test_it_says_what_to_do_next(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "shop"]) == 0
+    assert "cd shop\n  maze-pl fit --config ppo_stock\n" in capsys.readouterr().out
+
+
+def test_an_empty_folder_is_filled(folder: Path) -> None:
+    (folder / "shop").mkdir()
+    assert main(["new", "shop"]) == 0
+    assert (folder / "shop" / "shop" / "stock.py").is_file()
+
+
+def test_its_code_is_in_order(project: Path) -> None:
+    for command in (
+        ["ruff", "check", "--isolated", "--line-length", "120", "."],
+        ["ruff", "format", "--isolated", "--check", "--line-length", "120", "."],
+    ):
+        result = run(project, str(SCRIPTS / command[0]), *command[1:])
+        assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.slow
+def test_its_types_are_in_order(project: Path) -> None:
+    result = run(project, str(SCRIPTS / "mypy"), "--strict", "my_shop_2")
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.slow
+def test_its_tests_pass(project: Path) -> None:
+    result = run(project, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.slow
+def test_it_learns_to_order(project: Path) -> None:
+    result = run(project, str(SCRIPTS / "maze-pl"), "fit", "--config", "ppo_stock", "--run_dir", "outputs/here")
+    assert result.returncode == 0, result.stderr
+    with (project / "outputs" / "here" / "metrics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert float(rows[-1]["eval_BaseEnvEvents/reward/mean"]) >= 180  # orders at random make 27, the best rule 197
+    assert float(rows[-1]["eval_BaseEnvEvents/kpi/mean/service_level"]) >= 0.8
+    assert float(rows[-1]["train_StockEvents/sold/mean_episode_total"]) > 0
+    assert run(project, str(SCRIPTS / "maze-pl"), "validate", "outputs/here").returncode == 0
+
+
+@pytest.mark.slow
+def test_its_experiment_changes_the_delivery(project: Path) -> None:
+    options = ["--trainer.max_epochs", "1", "--data.epoch_length", "1", "--run_dir", "outputs/slow"]
+    result = run(project, str(SCRIPTS / "maze-pl"), "fit", "--config", "experiment/slow_delivery", *options)
+    assert result.returncode == 0, result.stderr
+    assert "delivery_days: 5" in (project / "outputs" / "slow" / "config.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("full", "already holds something"),
+        ("a_file", "is a file"),
+        ("2shops", "cannot be one: use letters"),
+        ("class", "cannot be one: use letters"),
+        ("my.shop", "cannot be one: use letters"),
+        ("torch", "already installed"),
+        ("json", "already installed"),
+        ("sys", "already installed"),
+        ("tests", "another folder of the project"),
+        ("a_file/shop", "cannot be written"),
+    ],
+)
+def test_what_cannot_become_a_project_is_refused_and_nothing_is_written(
+    name: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "full").mkdir()
+    (folder / "full" / "mine.txt").write_text("precious", encoding="utf-8")
+    (folder / "a_file").write_text("precious", encoding="utf-8")
+    before = sorted(folder.rglob("*"))
+    assert main(["new", name]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--force", "a"]])
+def test_it_takes_exactly_one_folder(arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", *arguments]) == 2
+    assert "maze-pl new DIR" in capsys.readouterr().err
+    assert not list(folder.iterdir())
+
+
+def test_a_disk_that_fails_in_the_middle_leaves_nothing_behind(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "empty").mkdir()
+    write = Path.write_text
+
+    def fail(path: Path, *arguments: str, **options: str) -> int:
+        if path.name == "stock.py":
+            raise OSError(28, "No space left on device")
+        return write(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    for name in ("empty", "fresh"):
+        assert main(["new", name]) == 2
+        assert "No space left on device" in capsys.readouterr().err
+    assert [path.name for path in folder.rglob("*")] == ["empty"]
