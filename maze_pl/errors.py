@@ -177,7 +177,8 @@ def _nearest(text: str, owner: str, options: Iterable[str]) -> str:
         name = name.lower()
         return suggestion(name, known) or suggestion(name.partition(".")[0], known)
     if unknown := _UNKNOWN_CLASS.search(text):
-        name = unknown["a"] or owner or f"{unknown['b']}.{unknown['c']}"
+        found = f"{unknown['b']}.{unknown['c']}" if unknown["b"] else owner
+        name = unknown["a"] or (owner if owner.startswith(found) else found)
         paths = list(_public_paths())
         short = {path.rpartition(".")[2]: path for path in paths}
         near = suggestion(name.rpartition(".")[2], short)

@@ -174,13 +174,11 @@ class LearningBatch:
         sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
         if generator is not None:
             acts = acts.select(torch.randperm(self.n_rows, generator=generator).to(acts.weight.device))
-        if n_minibatches == 1:
-            weight = torch.full_like(acts.weight, 1.0 / self.n_rows)
-            return [{key: replace(acts, weight=weight, value_weight=weight)}]
-        repeats = torch.tensor(sizes, device=acts.weight.device)
-        weight = repeats.reciprocal().repeat_interleave(repeats, output_size=self.n_rows).to(acts.weight.dtype)
-        acts = replace(acts, weight=weight, value_weight=weight)
-        return [{key: part} for part in acts.split(sizes)]
+        parts = [replace(acts)] if n_minibatches == 1 else acts.split(sizes)
+        weights = {size: torch.full_like(acts.weight[:size], 1.0 / size) for size in set(sizes)}
+        for part, size in zip(parts, sizes, strict=True):
+            part.weight = part.value_weight = weights[size]
+        return [{key: part} for part in parts]
 
     def _normalised(self, gathered: dict[StepKey, Acts], members: list[Tensor], n_minibatches: int) -> list[Minibatch]:
         """Split what was gathered, with weights divided by their sums over all ranks."""

@@ -124,6 +124,22 @@ class FlatAdam(Adam):
         torch.cat(parts, out=self._gradient)
         return self._gradient
 
+    def take_gradient(self, loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+        """Write the gradient of a loss straight into the buffer, without the detour of `set_gradient`.
+
+        Args:
+            loss: A scalar.
+            parameters: `active_parameters()`; those on which the loss does not depend get 0.
+
+        Returns:
+            As `set_gradient`.
+        """
+        self._repair()
+        self._gradient.zero_()
+        if loss.requires_grad:
+            torch.autograd.backward(loss, inputs=parameters)
+        return self._gradient
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Set all gradients to zero; they are never set to None."""
         self._repair()

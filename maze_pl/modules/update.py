@@ -141,14 +141,17 @@ class Updates:
 
     def _by_autograd(self, plan: _Plan, loss: Tensor, records: Sequence[Recorded], record_norms: bool) -> None:
         parameters, optimizer = plan.parameters, plan.optimizer
-        if loss.requires_grad:
-            gradients: Sequence[Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
-        else:
-            gradients = [None] * len(parameters)
-        if isinstance(optimizer, FlatAdam):
-            flat = optimizer.set_gradient(gradients)
-        else:
-            flat = set_flat_gradient(parameters, gradients)
+        if plan.alone and isinstance(optimizer, FlatAdam):
+            flat = optimizer.take_gradient(loss, parameters)
+        else:  # without the hooks that strategies have put where gradients are accumulated
+            gradients: Sequence[Tensor | None] = [None] * len(parameters)
+            if loss.requires_grad:
+                gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            flat = (
+                optimizer.set_gradient(gradients)
+                if isinstance(optimizer, FlatAdam)
+                else set_flat_gradient(parameters, gradients)
+            )
         described = [(name, step_key) for name, _, step_key, _ in records]
         recorded = [value.detach() if isinstance(value, Tensor) else value for _, value, *_ in records]
         step = _Step(described, [count for *_, count in records], [loss.detach(), *recorded])

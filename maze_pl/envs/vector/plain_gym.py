@@ -68,15 +68,19 @@ class PlainGymEnvs:
         self.steps[n] = self._envs[n].step
         self.rewards[n], self.taken[n] = [], []
 
-    def actions(self, given: dict[str, Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def actions(self, given: dict[str, Any], staged: dict[str, Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """Actions of all environments, as they expect them and as they are kept.
 
         Args:
             given: Head -> [N, ...] list or array that is used for nothing else.
+            staged: Head -> [N, ...] what they were made from.
         """
         if self._has_one_head:
             (values,) = given.values()
-            return values, values if isinstance(values, list) else values.copy()  # theirs to change
+            if isinstance(values, list):
+                (numbers,) = staged.values()
+                return list(numbers), values  # NumPy's integers, as in gymnasium's vectors, which are checked faster
+            return values, values.copy()  # theirs to change
         rows = [dict(zip(given, row, strict=True)) for row in zip(*given.values(), strict=True)]
         kept = zip(*(values if isinstance(values, list) else values.copy() for values in given.values()), strict=True)
         return [self._convert(row, None) for row in rows], list(kept)

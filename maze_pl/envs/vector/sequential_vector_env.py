@@ -230,7 +230,7 @@ class SequentialVectorEnv(VectorEnv):
         key, is_new = self._next_key[0], self._is_new
         staged_reward = staging.reward
         rows = staging.observation[key]["observation"] if plain.has_one_observation else None
-        actions, kept = plain.actions(self._given(key))
+        actions, kept = plain.actions(self._given(key), staging.action[key])
         staging.terminated.fill(False)
         staging.truncated.fill(False)
         n, result = 0, cast(Any, ...)
