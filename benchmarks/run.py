@@ -62,20 +62,20 @@ WORKLOADS = (
             Contender("maze_pl, user's modules, capture off", OURS, ("--networks", "user", "--capture", "off")),
             *_peers(),
         ),
-        ("--algorithm", "ppo"),
-        SLOW,
+        ("--algorithm", "ppo", "--env_steps", "400000"),
+        {"stable-baselines3": 100_000, **SLOW},
     ),
     Workload(
         "W2: A2C, CartPole-v1, 8 environments x 100 steps",
         (Contender("maze_pl", OURS), Contender("maze_pl, user's modules", OURS, ("--networks", "user")), *_peers()),
-        ("--algorithm", "a2c"),
-        SLOW,
+        ("--algorithm", "a2c", "--env_steps", "400000"),
+        {"stable-baselines3": 200_000, **SLOW},
     ),
     Workload(
         "W2: A2C, CartPole-v1, 8 environments x 5 steps",
         (Contender("maze_pl", OURS), Contender("maze_pl, user's modules", OURS, ("--networks", "user")), *_peers()),
-        ("--algorithm", "a2c", "--n_rollout_steps", "5"),
-        {"tianshou": 10_000, "torchrl": 10_000},
+        ("--algorithm", "a2c", "--n_rollout_steps", "5", "--env_steps", "200000"),
+        {"stable-baselines3": 100_000, "tianshou": 10_000, "torchrl": 10_000},
     ),
 )
 

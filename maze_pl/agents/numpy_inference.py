@@ -108,6 +108,19 @@ class NumpyNetwork:
             self._refused = self._plan is None
         return None if self._plan is None else self._plan.evaluate(observation)
 
+    def outputs(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+        """The network's outputs by name where no gradient is wanted, or None where torch must evaluate it.
+
+        Args:
+            observation: Name -> [B, ...], as the network takes them.
+        """
+        if self._refused or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+            return None
+        if any(tensor.device.type != "cpu" or tensor.dtype == torch.bfloat16 for tensor in observation.values()):
+            return None
+        arrays = self.logits({name: tensor.numpy() for name, tensor in observation.items()})
+        return None if arrays is None else {name: torch.from_numpy(array) for name, array in arrays.items()}
+
 
 class _Unsupported(Exception):
     """A network does something that is not computed here."""

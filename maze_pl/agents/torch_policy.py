@@ -180,8 +180,9 @@ class TorchPolicy(nn.Module):
         """
         step = self._step(step_key)
         inputs = step.inputs(observation)
-        if len(step.networks) == 1:
-            logits: dict[str, Tensor] = step.networks[0](inputs)
+        if step.plain is not None:
+            outputs = step.plain.outputs(inputs)
+            logits: dict[str, Tensor] = step.networks[0](inputs) if outputs is None else outputs
             return logits
         if agent_id is None:
             raise ValueError(f"the agents of sub-step {step_key!r} have separate networks: agent_id is needed")

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from maze_pl.agents.network_io import NetworkInput, networks_by_step, torch_dtype
+from maze_pl.agents.numpy_inference import NumpyNetwork
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 
@@ -65,13 +66,16 @@ class TorchSharedStateCritic(StateCritic):
             raise ValueError(f"a shared critic has one network for all sub-steps, got {len(given)}")
         self.network = given[0]
         self._inputs = NetworkInput(self.network)
+        self._plain = NumpyNetwork(self.network)
         self._index = {key: index for index, key in enumerate(spec.step_keys)}
         self._spaces = shared_observation_space(spec).spaces
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
 
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
         """[B] values; see `StateCritic.value`."""
-        return _value(self.network(self._inputs(self._complete(step_key, observation))))
+        inputs = self._inputs(self._complete(step_key, observation))
+        outputs = self._plain.outputs(inputs)
+        return _value(self.network(inputs) if outputs is None else outputs)
 
     def _complete(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The observations of all sub-steps, and which one it is."""

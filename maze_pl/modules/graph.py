@@ -26,6 +26,8 @@ def simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphM
         elif node.target is _aten.t.default and node.args[0].target is _aten.t.default:
             node.replace_all_uses_with(node.args[0].args[0])
             graph.erase_node(node)
+        elif node.target is _aten.view.default and node.args[0].target is _aten.view.default:
+            node.args = (node.args[0].args[0], *node.args[1:])
     _fold_constants(module, arguments)
     seen: dict[Any, fx.Node] = {}
     for node in list(graph.nodes):

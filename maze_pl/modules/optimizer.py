@@ -53,7 +53,7 @@ class FlatState:
 def limit_norm(gradient: Tensor, largest: float) -> Tensor:
     """Scale a flat gradient in place so that its L2 norm is at most `largest`; returns the norm that it had."""
     norm: Tensor = torch.linalg.vector_norm(gradient)
-    gradient.mul_((largest / (norm + 1e-6)).clamp(max=1.0))
+    gradient.div_((norm / largest).clamp(min=1.0))
     return norm
 
 

@@ -196,7 +196,7 @@ class Updates:
     def _record_gradient_norms(self, norm: Tensor | float | None) -> None:
         """Record the norms of the gradients of policies and critics as they were before the whole was limited."""
         module = self._module
-        factor = 1.0 if norm is None else torch.as_tensor((norm + 1e-6) / module.max_grad_norm).clamp(min=1.0)
+        factor = 1.0 if norm is None else torch.as_tensor(norm / module.max_grad_norm).clamp(min=1.0)
         if self._parts is None:
             step_keys, critic = module.spec.step_keys, module.critic
             parts = list(critic.networks) if isinstance(critic, TorchStepStateCritic) else [critic] if critic else []

@@ -342,3 +342,26 @@ def test_copies_use_their_own_weights() -> None:
         network.head.weight.zero_()
     np.testing.assert_allclose(other.logits(X)["a"], before, rtol=1e-5, atol=1e-6)
     assert not np.allclose(plain.logits(X)["a"], before)
+
+
+def test_a_network_goes_through_numpy_only_where_no_gradient_is_wanted() -> None:
+    network = nn.Linear(3, 2)
+    owner = _DictNetwork(network)
+    plain = NumpyNetwork(owner.eval())
+    observation = {"observation": torch.randn(5, 3)}
+    assert plain.outputs(observation) is None
+    with torch.no_grad():
+        outputs = plain.outputs(observation)
+        assert outputs is not None
+        torch.testing.assert_close(outputs["logits"], network(observation["observation"]))
+        with torch.autocast("cpu", torch.bfloat16):
+            assert plain.outputs(observation) is None
+
+
+class _DictNetwork(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, observation: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"logits": self.layer(observation["observation"])}
