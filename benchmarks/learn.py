@@ -146,7 +146,7 @@ def draw(table: dict[str, list[Result]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, len(THRESHOLDS), figsize=(17, 5.2))
+    figure, axes = pyplot.subplots(2, len(THRESHOLDS), figsize=(17, 5.2), layout="constrained")
     for axis, (config, results) in zip(axes.flat, table.items(), strict=True):
         for seed, result in enumerate(results):
             steps, returns = zip(*result["curve"], strict=True)
@@ -159,7 +159,6 @@ def draw(table: dict[str, list[Result]], path: Path) -> None:
     axes[0, 0].legend(fontsize=7)
     figure.supxlabel("thousand env steps", fontsize=9)
     figure.supylabel(f"return, mean of {N_EPISODES} evaluation episodes", fontsize=9)
-    figure.tight_layout()
     part = path.with_name(path.name + ".part")
     figure.savefig(part, format="png", dpi=110)
     os.replace(part, path)

@@ -44,14 +44,20 @@ class StopOnSignal(Checkpoint):  # so that Lightning calls it after the module a
         self._run_dir = run_dir
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Take the signals that were held while other ranks were started."""
-        if not self._is_own:
+        """Take the signals that were held while other ranks were started; before training they are held on.
+
+        Lightning is about to put a handler before ours, and stops by itself once that has been called.
+        """
+        if not self._is_own and stage == "fit":
+            self._signals.hold()
+        elif not self._is_own:
             self._signals.take()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the signals, TERM from a handler that Lightning has just put before all others."""
         self._signals.deferred = True
         self._signals.take()
+        trainer._signal_connector.received_sigterm = False  # should it have come in between by way of another thread
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take TERM from Lightning where there is no training."""
