@@ -20,7 +20,7 @@ from typing import Any, TextIO
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
-from maze_pl.configuration import ConfigurationError
+from maze_pl.errors import message_of
 
 _ESCAPE_CODE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _REDRAW = ("\r", "\x1b[A")
@@ -49,10 +49,10 @@ class ConsoleLog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, ConfigurationError):
-            self.write(f"maze-pl: error: {error}\n")
-        elif error is not None and not isinstance(error, SystemExit):
-            self.write("".join(traceback.format_exception(error)))
+        if error is not None and not isinstance(error, SystemExit):
+            message = message_of(error)
+            text = "".join(traceback.format_exception(error))
+            self.write(text if message is None else f"maze-pl: error: {message}\n")
         for handler, stream in self._handlers:
             if stream is not None:
                 handler.setStream(stream)

@@ -274,7 +274,7 @@ class RolloutDataModule(pl.LightningDataModule):
     def _refuse_foreign_checkpoint(self) -> None:
         """Lightning files a data module's state under the name of its class, and passes over one that is not there."""
         if self.trainer is not None and self.trainer.ckpt_path is not None and not self._has_loaded:
-            raise RuntimeError(
+            raise ValueError(
                 f"the checkpoint {self.trainer.ckpt_path} holds no state of a {type(self).__qualname__}; resume with "
                 "the class of data module that wrote it, or start anew from its weights by --warm-start"
             )
@@ -301,7 +301,7 @@ class RolloutDataModule(pl.LightningDataModule):
             )
             message = f"environments {strayed} of rank {self._rank} {reason}"
             if self.on_nondeterminism == "refuse":
-                raise RuntimeError(message + "; on_nondeterminism=restart starts new episodes instead")
+                raise ValueError(message + "; on_nondeterminism=restart starts new episodes instead")
             rank_zero_info(message + "; they start new episodes")
 
     def _merge(self) -> None:

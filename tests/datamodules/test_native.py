@@ -99,7 +99,7 @@ def test_a_resumed_run_says_that_it_starts_new_episodes(
     data = make_data(on_nondeterminism=on_nondeterminism)
     message = r"environments \[0, 1, 2, 3\] of rank 0 cannot be brought back .* they are native vector environments"
     if on_nondeterminism == "refuse":
-        with pytest.raises(RuntimeError, match=message):
+        with pytest.raises(ValueError, match=message):
             fit(data, tmp_path, 2, tmp_path / "run.ckpt")
         return
     with caplog.at_level("INFO"):

@@ -103,10 +103,10 @@ class Renamed(RolloutDataModule):
 
 def test_a_checkpoint_of_another_data_module_is_refused(tmp_path: Path) -> None:
     path, _ = checkpoint_after(make_data(**WRAPPERS), tmp_path)
-    with pytest.raises(RuntimeError, match="holds no state of a Renamed"):
+    with pytest.raises(ValueError, match="holds no state of a Renamed"):
         fit(make_data(data_class=Renamed, **WRAPPERS), max_epochs=3, ckpt_path=path)
     renamed = make_data(data_class=Renamed, evaluators=EVAL, **WRAPPERS)
-    with pytest.raises(RuntimeError, match="holds no state of a Renamed"):  # it would evaluate with other statistics
+    with pytest.raises(ValueError, match="holds no state of a Renamed"):  # it would evaluate with other statistics
         validate(renamed, ckpt_path=path, weights_only=True)
 
 
@@ -119,7 +119,7 @@ def test_environments_that_cannot_be_brought_back_restart_or_are_refused(
     assert "environments [0, 1] of rank 0 are not deterministic" in caplog.text
     assert resumed.rollouts[0].segments[0].is_first[0].all()
     data = make_data(env=Moody, on_nondeterminism="refuse", vectorization="subprocess")
-    with pytest.raises(RuntimeError, match="on_nondeterminism=restart starts new episodes instead"):
+    with pytest.raises(ValueError, match="on_nondeterminism=restart starts new episodes instead"):
         fit(data, max_epochs=3, ckpt_path=path)
     assert workers() == []
 

@@ -68,7 +68,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("resume", ["fit", "validate"])
 def test_another_class_of_data_module_is_refused_by_name(checkpoint: Path, resume: str) -> None:
-    with pytest.raises(RuntimeError, match=r"last\.ckpt holds no state of a RenamedDataModule; resume with the class"):
+    with pytest.raises(ValueError, match=r"last\.ckpt holds no state of a RenamedDataModule; resume with the class"):
         getattr(trainer(2), resume)(*make(RenamedDataModule), ckpt_path=checkpoint, weights_only=True)
 
 
