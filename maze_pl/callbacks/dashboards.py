@@ -5,6 +5,7 @@ Lightning's loggers take numbers. Ours take these, too, each in the way of its d
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -49,7 +50,7 @@ class Dashboard(Logger):
 
 
 class Distributions(Callback):
-    """Logs the statistics that are histograms, where a logger takes them, and has what was logged written to disk."""
+    """Logs histograms and the plots of events, where a logger takes them, and has what was logged written to disk."""
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log those of the evaluation."""
@@ -69,9 +70,18 @@ class Distributions(Callback):
             for name, value in module.epoch_statistics.get(source, {}).items():
                 if isinstance(value, Histogram):
                     found[f"{source}_{name}/histogram"] = value
+        images = {
+            f"{source}_{name}": image
+            for source in sources
+            for name, image in module.epoch_plots.get(source, {}).items()
+        }
         for logger in dashboards(trainer):
             logger.log_distributions(found, module.env_steps)
+            logger.log_images(images, module.env_steps)
             logger.save()
+        for image in images.values():
+            if "matplotlib.pyplot" in sys.modules and not isinstance(image, np.ndarray):
+                sys.modules["matplotlib.pyplot"].close(image)  # which would keep all figures that it has made
 
 
 def dashboards(trainer: pl.Trainer) -> list[Dashboard]:

@@ -86,9 +86,10 @@ class EpochStatistics:
         figures: dict[str, Any] = {}
         for (topic, event, input_name, groups), column in self._columns().items():
             declaration = self._declaration(topic, event)
-            values = _join(self._with_zeros(declaration, input_name, column))
-            for plot in declaration.plots:
-                if plot.input_name == input_name and len(values):
+            wanted = [plot for plot in declaration.plots if plot.input_name == input_name]
+            values = _join(self._with_zeros(declaration, input_name, column)) if wanted else ()
+            for plot in wanted:
+                if len(values):
                     figures[event_path(topic, event, input_name, groups)] = plot.function(list(values), groups)
         return dict(sorted(figures.items()))
 

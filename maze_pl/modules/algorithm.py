@@ -73,6 +73,7 @@ class AlgorithmModule(pl.LightningModule):
         generator: This rank's source of randomness, restored with checkpoints.
         env_steps: Environment steps that were learned from, over all ranks and the whole run.
         epoch_statistics: By source ("train" or an evaluator's name) the latest table of "<Topic>/<event>/<statistic>".
+        epoch_plots: By source, the figures of events that declare plots, by the same names.
     """
 
     topic = "ActorCriticEvents"
@@ -104,6 +105,7 @@ class AlgorithmModule(pl.LightningModule):
         self.generator = Generator()
         self.env_steps = 0
         self.epoch_statistics: dict[str, dict[str, Value]] = {}
+        self.epoch_plots: dict[str, dict[str, Any]] = {}
         self._statistics = RunStatistics()
         self._updates = Updates(self)
         self._unfinished_batches = 0
@@ -350,7 +352,7 @@ class AlgorithmModule(pl.LightningModule):
         self.on_validation_epoch_end()
 
     def _publish(self, source: str, table: EpochTable) -> None:
-        self.epoch_statistics[source] = table.values
+        self.epoch_statistics[source], self.epoch_plots[source] = table.values, table.plots
         for logger in self.loggers:
             logger.log_metrics(table.scalars(source), step=self.env_steps)
 

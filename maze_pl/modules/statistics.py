@@ -27,10 +27,12 @@ class EpochTable:
     Attributes:
         values: "<Topic>/<event>/<statistic>" -> value.
         metrics: Short names for callbacks, such as "return" and "kpi/<name>".
+        plots: Figures that events declare, by names as those of the values.
     """
 
     values: dict[str, Value]
     metrics: dict[str, float]
+    plots: dict[str, Any] = field(default_factory=dict)
 
     def scalars(self, prefix: str) -> dict[str, float]:
         """The values for loggers, under "<prefix>_<Topic>/..."; of distributions their mean."""
@@ -150,4 +152,5 @@ class RunStatistics:
         for name in dict.fromkeys(name for summary in summaries for name in summary.kpis):
             numbers = [summary.kpis[name] for summary in summaries if name in summary.kpis]
             metrics[f"kpi/{name}"] = math.fsum(numbers) / len(numbers)
-        return EpochTable(dict(epoch.compute()), metrics)
+        plots = epoch.compute_plots()
+        return EpochTable(dict(epoch.compute()), metrics, plots)

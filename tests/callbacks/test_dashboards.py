@@ -1,12 +1,31 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import yaml
+from matplotlib import pyplot
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from maze_pl.callbacks import Distributions, TensorBoardLog
 from maze_pl.callbacks.dashboards import bins, hyperparameters
 from maze_pl.callbacks.run_record import readable
+from maze_pl.datamodules import RolloutDataModule
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.wrapper import Wrapper
+from maze_pl.events import define_episode_stats, define_epoch_stats, define_plot, define_step_stats
 from maze_pl.events.histogram import Histogram
+from maze_pl.modules import A2C
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+)
 
 CONFIG = """
 seed_everything: 3
@@ -70,3 +89,72 @@ def test_the_console_shows_what_differs_from_the_defaults() -> None:
     assert "null" not in text
     assert shown["model"]["init_args"]["networks"]["init_args"] == {"hidden": [64, 64], "options": {}}
     assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def as_curve(values: list[float], groups: tuple[str, ...]) -> Any:
+    figure, axes = pyplot.subplots(figsize=(3, 2))
+    axes.plot(values)
+    return figure
+
+
+def as_pixels(values: list[float], groups: tuple[str, ...]) -> np.ndarray:
+    return np.full((4, 6, 3), min(len(values), 255), np.uint8)
+
+
+class PoleEvents:
+    @define_epoch_stats(max, input_name="highest", output_name="highest")
+    @define_plot(as_curve, input_name="highest")
+    @define_plot(as_pixels, input_name="lowest")
+    @define_episode_stats(max, input_name="angle", output_name="highest")
+    @define_episode_stats(min, input_name="angle", output_name="lowest")
+    @define_step_stats(max, input_name="value", output_name="angle")
+    def angle(self, value: float) -> None:
+        """Where the pole is."""
+
+
+class PoleWrapper(Wrapper):
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._events = env.pubsub.create_event_topic(PoleEvents)
+
+    def step(self, action: Any) -> Any:
+        result = self.env.step(action)
+        self._events.angle(float(result[0]["observation"][2]))
+        return result
+
+
+def test_plots_that_events_declare_are_shown_as_pictures_over_env_steps(tmp_path: Path) -> None:
+    data = RolloutDataModule(
+        lambda: GymMazeEnv("CartPole-v1"), [PoleWrapper], n_envs=2, n_rollout_steps=40, epoch_length=2, seed=1
+    )
+    networks = CustomModelComposer(
+        policy=ProbabilisticPolicyComposer(
+            [
+                lambda obs_shapes, action_logits_shapes: FlattenConcatPolicyNet(
+                    obs_shapes, action_logits_shapes, hidden_units=[8]
+                )
+            ]
+        ),
+        critic=SharedStateCriticComposer([lambda obs_shapes: FlattenConcatStateValueNet(obs_shapes, hidden_units=[8])]),
+    )
+    trainer = pl.Trainer(
+        default_root_dir=str(tmp_path),
+        logger=TensorBoardLog(str(tmp_path)),
+        callbacks=[Distributions()],
+        max_epochs=2,
+        accelerator="cpu",
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        log_every_n_steps=1,
+    )
+    trainer.fit(A2C(spec=data.spec, networks=networks), data)
+    log = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"images": 0}).Reload()
+    for stage in ("train", "eval"):
+        curves, pixels = (log.Images(f"{stage}_PoleEvents/angle/{name}") for name in ("highest", "lowest"))
+        assert [image.step for image in curves] == [image.step for image in pixels] == [160, 320]
+        assert (pixels[0].width, pixels[0].height) == (6, 4)
+        assert (curves[0].width, curves[0].height) == (300, 200)
+        assert log.Scalars(f"{stage}_PoleEvents/angle/highest")[-1].step == 320
+    assert pyplot.get_fignums() == []
