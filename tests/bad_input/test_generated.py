@@ -311,7 +311,7 @@ def generated(count: int) -> Any:
 
 
 @given(INPUTS)
-@generated(80)
+@generated(40)
 def test_no_generated_input_shows_a_trace(command: tuple[list[str], str]) -> None:
     check(command)
 
