@@ -14,11 +14,21 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.trainer.connectors.signal_connector import _SignalConnector
 from torch import distributed
 
 from maze_pl.callbacks.checkpoints import LastCheckpoint
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.signals import StoppedBySignal, StopSignals
+
+
+class _WithoutTerm(_SignalConnector):
+    """Lightning's signal handlers but that for TERM, which communicates with other ranks wherever they are."""
+
+    @staticmethod
+    def _register_signal(signum: Any, handlers: Any) -> None:
+        if signum != signal.SIGTERM:
+            _SignalConnector._register_signal(signum, handlers)
 
 
 class StopOnSignal(Checkpoint):  # so that Lightning calls it after the module and after all others that do not save
@@ -44,20 +54,15 @@ class StopOnSignal(Checkpoint):  # so that Lightning calls it after the module a
         self._run_dir = run_dir
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Take the signals that were held while other ranks were started; before training they are held on.
-
-        Lightning is about to put a handler before ours, and stops by itself once that has been called.
-        """
-        if not self._is_own and stage == "fit":
-            self._signals.hold()
-        elif not self._is_own:
+        """Take the signals that were held while other ranks were started."""
+        trainer._signal_connector = _WithoutTerm(trainer)
+        if not self._is_own:
             self._signals.take()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Take the signals, TERM from a handler that Lightning has just put before all others."""
+        """Take the signals."""
         self._signals.deferred = True
         self._signals.take()
-        trainer._signal_connector.received_sigterm = False  # should it have come in between by way of another thread
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take TERM from Lightning where there is no training."""
