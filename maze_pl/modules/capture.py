@@ -62,7 +62,7 @@ class GradientRecorder:
         self._records: dict[Any, Function] = {}
         self.refused: str | None = None  # why nothing is recorded any more
 
-    def __call__(
+    def record(
         self,
         key: Any,
         loss: Callable[[Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]],
@@ -70,8 +70,8 @@ class GradientRecorder:
         inputs: Sequence[Tensor],
         check: bool,
         target: Target,
-    ) -> tuple[Tensor, Tensor] | None:
-        """The gradient and what else the loss gives.
+    ) -> Function | None:
+        """What `replay` computes the gradient with.
 
         Args:
             key: All that the loss and the target depend on beside tensors.
@@ -82,24 +82,9 @@ class GradientRecorder:
             target: What to do with the gradient.
 
         Returns:
-            The flat gradient by `parameters` and the scalars, or None if this cannot be recorded; then the target has
-            not changed.
+            A function of parameters, inputs and the target's tensor, which gives the flat gradient by `parameters` and
+            the scalars; None if this cannot be recorded, then the target has not changed.
         """
-        record = self.record(key, loss, parameters, inputs, check, target)
-        if record is None:
-            return None
-        return replay(record, [*(parameter.detach() for parameter in parameters), *inputs, target.gradient])
-
-    def record(
-        self,
-        key: Any,
-        loss: Callable[[Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]],
-        parameters: Sequence[Tensor],
-        inputs: Sequence[Tensor],
-        check: bool,
-        target: Target,
-    ) -> Function | None:
-        """What gives all that a call gives, from parameters, inputs and what the gradient is written into."""
         if self.refused is not None:
             return None
         full_key = (key, shapes_of(inputs))

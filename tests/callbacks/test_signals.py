@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytorch_lightning as pl
@@ -51,6 +52,19 @@ def test_a_script_is_stopped_and_resumed(
     assert [signal.getsignal(one) for one in NUMBERS] == before
     assert fit(tmp_path, ckpt_path=tmp_path / "last.ckpt").env_steps == 2 * 3 * 5
     assert [signal.getsignal(one) for one in NUMBERS] == before
+
+
+class HandlerOfTerm(pl.Callback):
+    handler: Any = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:  # before ours is put there
+        self.handler = signal.getsignal(signal.SIGTERM)
+
+
+def test_lightnings_own_handler_for_term_is_never_there(tmp_path: Path) -> None:
+    before, seen = signal.getsignal(signal.SIGTERM), HandlerOfTerm()
+    fit(tmp_path, seen)
+    assert seen.handler == before
 
 
 def test_signals_are_left_as_they_were_after_an_error(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.modules import A2C, PPO
-from maze_pl.modules.capture import MAX_RECORDS, GradientRecorder, Target
+from maze_pl.modules.capture import MAX_RECORDS, GradientRecorder, Target, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")
 
@@ -43,13 +43,22 @@ def into(net: Net, max_norm: float = 0.0) -> Target:
     return Target(torch.empty(sum(parameter.numel() for parameter in net.parameters())), max_norm)
 
 
+def gradient(
+    recorder: GradientRecorder, key: Any, loss: Any, parameters: Any, inputs: Any, *, check: bool, target: Target
+) -> Any:
+    record = recorder.record(key, loss, parameters, inputs, check, target)
+    if record is None:
+        return None
+    return replay(record, [*(parameter.detach() for parameter in parameters), *inputs, target.gradient])
+
+
 def test_a_replayed_gradient_is_autograds_for_other_inputs_and_parameters() -> None:
     torch.manual_seed(0)
     net = Net()
     recorder = GradientRecorder(net)
     for step in range(5):
         x = torch.randn(6, 3)
-        result = recorder("key", net.loss, list(net.parameters()), [x], check=False, target=into(net))
+        result = gradient(recorder, "key", net.loss, list(net.parameters()), [x], check=False, target=into(net))
         assert result is not None, recorder.refused
         torch.testing.assert_close(result[0], expected(net, x), rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(result[1], torch.stack([value.detach() for value in net.loss([x])[1]]))
@@ -62,7 +71,9 @@ def test_a_replayed_gradient_is_autograds_for_other_inputs_and_parameters() -> N
 def test_the_random_state_is_left_alone() -> None:
     net = Net()
     before = torch.get_rng_state()
-    GradientRecorder(net)("key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net))
+    gradient(
+        GradientRecorder(net), "key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net)
+    )
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -74,9 +85,15 @@ def test_a_branch_on_data_is_refused_with_its_reason() -> None:
         return (total if total > 0 else -total), scalars
 
     recorder = GradientRecorder(net)
-    assert recorder("key", branching, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net)) is None
+    assert (
+        gradient(recorder, "key", branching, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net))
+        is None
+    )
     assert recorder.refused
-    assert recorder("key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net)) is None
+    assert (
+        gradient(recorder, "key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net))
+        is None
+    )
 
 
 def test_a_loss_that_changed_behind_the_record_is_found_out_by_the_check() -> None:
@@ -88,9 +105,9 @@ def test_a_loss_that_changed_behind_the_record_is_found_out_by_the_check() -> No
 
     recorder = GradientRecorder(net)
     arguments: Any = ("key", drifting, list(net.parameters()), [torch.ones(2, 3)])
-    assert recorder(*arguments, check=True, target=into(net)) is not None
+    assert gradient(recorder, *arguments, check=True, target=into(net)) is not None
     factor[0] = 3.0
-    assert recorder(*arguments, check=True, target=into(net)) is None
+    assert gradient(recorder, *arguments, check=True, target=into(net)) is None
     assert recorder.refused is not None and "other numbers" in recorder.refused
 
 
@@ -100,9 +117,12 @@ def test_a_loss_that_changes_buffers_is_refused_and_they_are_left_alone() -> Non
     recorder = GradientRecorder(net)
     arguments: Any = (list(net.parameters()), [torch.randn(4, 3)])
     loss: Any = net.loss
-    assert recorder("unused", loss, *arguments, check=True, target=into(net)) is not None, "constant buffers do no harm"
+    assert gradient(recorder, "unused", loss, *arguments, check=True, target=into(net)) is not None, (
+        "constant buffers do no harm"
+    )
     assert (
-        recorder("used", lambda inputs: net.loss([norm(inputs[0])]), *arguments, check=True, target=into(net)) is None
+        gradient(recorder, "used", lambda inputs: net.loss([norm(inputs[0])]), *arguments, check=True, target=into(net))
+        is None
     )
     assert recorder.refused is not None and "batch normalisation" in recorder.refused
     assert int(norm.num_batches_tracked) == 0
@@ -118,7 +138,10 @@ def test_buffers_are_also_left_alone_by_a_loss_that_cannot_be_recorded() -> None
         return (total if total > 0 else -total), scalars
 
     recorder = GradientRecorder(net)
-    assert recorder("key", branching, list(net.parameters()), [torch.randn(4, 3)], check=True, target=into(net)) is None
+    assert (
+        gradient(recorder, "key", branching, list(net.parameters()), [torch.randn(4, 3)], check=True, target=into(net))
+        is None
+    )
     assert int(norm.num_batches_tracked) == 0
 
 
@@ -127,8 +150,11 @@ def test_too_many_shapes_are_refused() -> None:
     recorder = GradientRecorder(net)
     parameters = list(net.parameters())
     for n in range(MAX_RECORDS):
-        assert recorder("key", net.loss, parameters, [torch.ones(n + 1, 3)], check=False, target=into(net)) is not None
-    assert recorder("key", net.loss, parameters, [torch.ones(9, 3)], check=False, target=into(net)) is None
+        assert (
+            gradient(recorder, "key", net.loss, parameters, [torch.ones(n + 1, 3)], check=False, target=into(net))
+            is not None
+        )
+    assert gradient(recorder, "key", net.loss, parameters, [torch.ones(9, 3)], check=False, target=into(net)) is None
     assert recorder.refused is not None and "different shapes" in recorder.refused
 
 
