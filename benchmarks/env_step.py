@@ -19,10 +19,6 @@ from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.vector.native_vector_env import NativeVectorEnv
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.wrappers import LogStatsWrapper
-from maze_pl.events.context import EnvironmentContext
-from maze_pl.events.episode_statistics import EpisodeStatistics
-from maze_pl.events.pubsub import Pubsub
-from maze_pl.events.topics import BaseEnvEvents
 
 CHUNK = 4_000
 ROUNDS = 25
@@ -100,33 +96,6 @@ def stable_baselines3_vector():
     return run
 
 
-def one_event():
-    pubsub = Pubsub(EnvironmentContext())
-    events = pubsub.create_event_topic(BaseEnvEvents)
-
-    def run(actions):
-        for _ in actions:
-            events.reward(1.0)
-        pubsub.drain()
-
-    return run
-
-
-def one_event_with_statistics():
-    pubsub, kept = Pubsub(EnvironmentContext()), EpisodeStatistics()
-    events = pubsub.create_event_topic(BaseEnvEvents)
-
-    def run(actions):
-        for _ in actions:
-            events.reward(1.0)
-            for record in pubsub.drain():
-                kept.receive(record)
-            kept.end_step()
-        kept.end_episode()
-
-    return run
-
-
 MEASURED = {
     "gymnasium, bare": bare,
     "GymMazeEnv with log-stats": with_statistics,
@@ -135,8 +104,6 @@ MEASURED = {
     "SequentialVectorEnv of 8, with statistics": sequential,
     "NativeVectorEnv of 8, with statistics": native(8),
     "NativeVectorEnv of 64, with statistics": native(64),
-    "recording an event": one_event,
-    "statistics of a step with one event": one_event_with_statistics,
 }
 
 

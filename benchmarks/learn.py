@@ -17,6 +17,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -94,11 +95,31 @@ def child_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def train(config: str, seed: int, again: bool) -> Result:
-    """The result of a run, which is made unless there is one."""
-    run_dir = RUNS / config / str(seed)
+def judge_returns(run_dir: Path) -> Result:
+    """Returns of the policies that a run has kept."""
+    return {name: episode_returns(run_dir / "checkpoints" / f"{name}.ckpt") for name in ("best", "last")}
+
+
+def train(
+    config: str,
+    seed: int,
+    again: bool,
+    options: Sequence[str] = (),
+    judge: Callable[[Path], Result] = judge_returns,
+) -> Result:
+    """The result of a run, which is made unless there is one.
+
+    Args:
+        config: Name of the configuration.
+        seed: Of everything.
+        again: Make it in any case.
+        options: Further options of the command.
+        judge: What else belongs into the result, from the run directory.
+    """
+    run_dir = RUNS / "-".join([config, *map(slug, options)]) / str(seed)
     text = (ROOT / "configs" / f"{config}.yaml").read_text(encoding="utf-8")
     settings = "".join(line.partition("#")[0].rstrip() + "\n" for line in text.splitlines())  # comments may change
+    settings += "".join(f"{option}\n" for option in options)
     made_with = {"settings": settings, "versions": versions()}
     file = run_dir / "result.json"
     if file.is_file() and not again:
@@ -107,7 +128,7 @@ def train(config: str, seed: int, again: bool) -> Result:
             return result
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.parent.mkdir(parents=True, exist_ok=True)
-    command = ["fit", "--config", config, "--seed_everything", str(seed), "--run_dir", str(run_dir)]
+    command = ["fit", "--config", config, "--seed_everything", str(seed), "--run_dir", str(run_dir), *options]
     began = child_seconds()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = [sys.executable, "-m", "maze_pl", *command]
@@ -116,14 +137,18 @@ def train(config: str, seed: int, again: bool) -> Result:
         raise SystemExit(f"maze-pl {' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")
     seconds = child_seconds() - began
     points = curve(run_dir / "metrics.csv")
-    checkpoints = run_dir / "checkpoints"
     result = {
         **made_with,
         **{"date": date.today().isoformat(), "cpu_seconds": seconds, "env_steps": points[-1][0], "curve": points},
-        **{name: episode_returns(checkpoints / f"{name}.ckpt") for name in ("best", "last")},
+        **judge(run_dir),
     }
     write(file, json.dumps(result))
     return result
+
+
+def slug(option: str) -> str:
+    """An option as part of a folder's name."""
+    return "".join(letter if letter.isalnum() else "_" for letter in option).strip("_")
 
 
 def mean(results: list[Result], kind: str) -> float:
@@ -192,12 +217,16 @@ def main() -> None:
             table.setdefault(config, []).append(result)
             reached = ", ".join(f"{kind} {statistics.fmean(result[kind]):.1f}" for kind in ("best", "last"))
             print(f"{config} seed {seed}: {reached} after {result['env_steps']:,} env steps", flush=True)
+    missed: list[str] = []
     if not options.configs:
         (DOCS / "results").mkdir(parents=True, exist_ok=True)
+        from cutting_2d import section  # which imports this file
+
+        text, missed = section(options.again)
         draw(table, DOCS / "results" / "curves.png")
-        write(DOCS / "results.md", report(table))
+        write(DOCS / "results.md", f"{report(table)}\n{text}")
         print(f"written: {DOCS / 'results.md'}")
-    missed = [name for name in table if name in THRESHOLDS and mean(table[name], "best") < THRESHOLDS[name]]
+    missed += [name for name in table if name in THRESHOLDS and mean(table[name], "best") < THRESHOLDS[name]]
     if missed:
         raise SystemExit("not reached: " + ", ".join(missed))
 

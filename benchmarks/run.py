@@ -24,7 +24,6 @@ FOLDER = Path(__file__).resolve().parent
 REPORT = FOLDER.parent / "docs" / "benchmarks.md"
 PEERS = ("stable-baselines3", "tianshou", "torchrl")
 VERSIONS = ("maze-pl", *PEERS, "torch", "pytorch-lightning", "gymnasium", "numpy")
-EVENTS = ("recording an event", "statistics of a step with one event")
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,14 @@ WORKLOADS = (
         (Contender("maze_pl", OURS), Contender("maze_pl, user's modules", OURS, ("--networks", "user")), *_peers()),
         ("--algorithm", "a2c", "--n_rollout_steps", "5", "--env_steps", "200000"),
         {"stable-baselines3": 100_000, "tianshou": 10_000, "torchrl": 10_000},
+    ),
+    Workload(
+        "W7: PPO with its defaults, cutting-2D masked and structured, 8 environments; beside W1 of stable-baselines3",
+        (
+            Contender("maze_pl", "maze_pl_cutting_2d.py", ("--env_steps", "200000")),
+            Contender("maze_pl, capture off", "maze_pl_cutting_2d.py", ("--env_steps", "100000", "--capture", "off")),
+            Contender(REFERENCE, "stable_baselines3_cartpole.py", ("--algorithm", "ppo", "--env_steps", "100000")),
+        ),
     ),
 )
 
@@ -154,9 +161,33 @@ def environments(repetitions: int) -> str:
     for name in names:
         microseconds = statistics.median(run[name] for run in runs)
         ratio = statistics.median(run[name] / run[names[0]] for run in runs)
-        rows.append([name, f"{microseconds:.2f}", "" if name in EVENTS else f"{ratio:.2f}"])
+        rows.append([name, f"{microseconds:.2f}", f"{ratio:.2f}"])
     header = ["", "microseconds", "ratio to bare"]
     return f"## W0: one environment step, CartPole-v1\n\n{table(header, rows)}"
+
+
+def events(repetitions: int) -> str:
+    """The section on events."""
+    runs = []
+    for repetition in range(repetitions):
+        progress(f"Events and statistics, {repetition + 1} of {repetitions}")
+        runs.append(last_line([sys.executable, "-W", "ignore", str(FOLDER / "events.py")]))
+    rows = [[name, f"{statistics.median(run[name] for run in runs):.2f}"] for name in runs[0]]
+    return f"## Events and statistics, processor time\n\n{table(['', 'microseconds'], rows)}"
+
+
+def wrappers(repetitions: int) -> str:
+    """The section on wrappers."""
+    runs = []
+    for repetition in range(repetitions):
+        progress(f"Wrappers, {repetition + 1} of {repetitions}")
+        runs.append(last_line([sys.executable, "-W", "ignore", str(FOLDER / "wrappers.py")]))
+    rows = []
+    for name in (names := list(runs[0])):
+        more = statistics.median(run[name] - run[names[0]] for run in runs)
+        rows.append([name, f"{statistics.median(run[name] for run in runs):.2f}", f"{more:.2f}"])
+    header = ["", "microseconds", "more than bare"]
+    return f"## Wrappers: one environment step, CartPole-v1, processor time\n\n{table(header, rows)}"
 
 
 def start(repetitions: int) -> str:
@@ -188,6 +219,8 @@ def main() -> None:
             f"{today}, {cores} virtual cores, Python {python}; {installed}.",
             training(repetitions),
             environments(repetitions),
+            events(repetitions),
+            wrappers(repetitions),
             start(repetitions),
         ]
     )

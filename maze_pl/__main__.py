@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import gc
+import importlib
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from maze_pl import __version__
-from maze_pl.configuration import ConfigurationError, known_names, prepare, project_folders, suggestion
+from maze_pl.configuration import prepare, project_folders
+from maze_pl.search_path import ConfigurationError, known_names, suggestion
 from maze_pl.signals import StoppedBySignal, StopSignals, follow_main_process
 
 COMMANDS = {
     "fit": "train an agent",
     "validate": "evaluate a trained agent: maze-pl validate RUN_DIR",
     "test": "the same as validate, under Lightning's name for it",
+    "check": "look for what is wrong with an environment: maze-pl check --env env/gym_env --env.name ID",
     "list": "say what there is to choose from: maze-pl list [algorithms|configs|environments|wrappers]",
     "new": "write a project with an environment, a config, an experiment and a test: maze-pl new DIR",
 }
@@ -37,6 +41,7 @@ examples:
   maze-pl fit --resume RUN_DIR            go on where a run ended; options given here win
   maze-pl fit --warm-start RUN_DIR        begin a new run with the weights and statistics of another
   maze-pl validate RUN_DIR
+  maze-pl check --config ppo_cartpole --wrappers wrappers/vector_obs
   maze-pl list environments
   maze-pl new my_project
 
@@ -55,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0, 1 if a wanted return was not reached, 2 if the user asked for something impossible,
-        130 or 143 if INT or TERM ended the command.
+        The exit status: 0, 1 if a wanted return was not reached or an environment is not sound, 2 if the user asked for
+        something impossible, 130 or 143 if INT or TERM ended the command.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     arguments = [argument for argument in given if argument != DEBUG]
@@ -69,19 +74,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[0] == "--version":
         sys.stdout.write(f"maze-pl {__version__}\n")
         return 0
-    if arguments[0] in ("list", "new"):
-        return _answer(arguments[0], arguments[1:])
-    is_launched = follow_main_process()
     try:
+        if arguments[0] in ("list", "new"):
+            sys.stdout.write(_answer(arguments[0], arguments[1:]))
+            return 0
+        is_launched = follow_main_process()
         with StopSignals(deferred=is_launched) as signals:
             if arguments[0] not in COMMANDS:
                 hint = suggestion(arguments[0], COMMANDS)
                 raise ConfigurationError(f"there is no command {arguments[0]!r}: use {', '.join(COMMANDS)}{hint}")
             prepared = prepare(arguments)
             sys.path += [folder for folder in project_folders(arguments) if folder not in sys.path]
-            with _imports_at_full_speed():
-                from maze_pl.cli import run
-            status = run(prepared, arguments, signals)
+            if arguments[0] == "check":
+                from maze_pl import check_command
+
+                return check_command.run(prepared[1:])
+            status = _cli().run(prepared, arguments, signals)
             stopped = 0 if is_launched else 128 + signals.received
         return stopped if signals.received else status
     except StoppedBySignal as error:
@@ -98,33 +106,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _answer(command: str, operands: Sequence[str]) -> int:
-    """Run a command that needs neither torch nor Lightning."""
+def _answer(command: str, operands: Sequence[str]) -> str:
+    """What a command says that needs neither torch nor Lightning."""
     from maze_pl.listing import listing
     from maze_pl.project import create_project
 
-    try:
-        if any(operand.startswith("-") for operand in operands) or (command == "new" and len(operands) != 1):
-            raise ConfigurationError(f"{command}: {COMMANDS[command]}")
-        sys.stdout.write(listing(operands) if command == "list" else create_project(Path(operands[0])))
-    except ConfigurationError as error:
-        sys.stderr.write(f"maze-pl: error: {error}\n")
-        return 2
-    return 0
+    if any(operand.startswith("-") for operand in operands) or (command == "new" and len(operands) != 1):
+        raise ConfigurationError(f"{command}: {COMMANDS[command]}")
+    return listing(operands) if command == "list" else create_project(Path(operands[0]))
 
 
-@contextlib.contextmanager
-def _imports_at_full_speed() -> Iterator[None]:
+@functools.cache
+def _cli() -> ModuleType:
     """Spare the garbage collector from looking at what imports make, now and later: that took a third of their time."""
-    if "maze_pl.cli" in sys.modules or not gc.isenabled():
-        yield
-        return
     gc.disable()
-    try:
-        yield
-        gc.freeze()
-    finally:
-        gc.enable()
+    cli = importlib.import_module("maze_pl.cli")
+    gc.freeze()
+    gc.enable()
+    return cli
 
 
 if __name__ == "__main__":

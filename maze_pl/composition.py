@@ -55,8 +55,11 @@ def is_group_name(value: Any) -> bool:
 
 def from_file(option: str, path: Path) -> Piece:
     """The content of a file as an option's value."""
-    raw = read(path)
-    content = _expand(copy.deepcopy(raw), path, (path.resolve(),))
+    return _piece(option, path, read(path))
+
+
+def _piece(option: str, path: Path, raw: Any) -> Piece:
+    content = _expand(raw, path, (path.resolve(),))
     return Piece(option, str(path), content, path, content != raw)
 
 
@@ -68,14 +71,13 @@ def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Pie
     """
     if path.resolve() in seen:
         raise ConfigurationError(f"{seen[-1]} is based on {path}, which is based on it in turn")
-    piece = from_file(option, path)
-    if not isinstance(piece.content, dict):
-        what = "is empty" if piece.content is None else f"holds a {type(piece.content).__name__}"
+    raw = read(path)
+    if not isinstance(raw, dict):
+        what = "is empty" if raw is None else f"holds a {type(raw).__name__}"
         raise ConfigurationError(f"{path} {what}; expected options, such as `trainer: {{max_epochs: 10}}`")
-    if BASE not in piece.content:
-        return [piece]
-    bases = piece.content.pop(BASE)
-    piece.is_changed = True
+    is_based, bases = BASE in raw, raw.pop(BASE, [])
+    piece = _piece(option, path, raw)
+    piece.is_changed |= is_based
     pieces = []
     for name in bases if isinstance(bases, list) else [bases]:
         if not isinstance(name, str):
@@ -86,15 +88,12 @@ def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Pie
     return [*pieces, piece]
 
 
-def _expand(value: Any, source: Path, seen: tuple[Path, ...], *, at_top: bool = True) -> Any:
+def _expand(value: Any, source: Path, seen: tuple[Path, ...]) -> Any:
     """A value of the file `source` with everything that it names in place."""
     if isinstance(value, dict):
-        return {
-            key: item if at_top and key == BASE else _expand(item, source, seen, at_top=False)
-            for key, item in value.items()
-        }
+        return {key: _expand(item, source, seen) for key, item in value.items()}
     if isinstance(value, list):
-        return [_expand(item, source, seen, at_top=False) for item in value]
+        return [_expand(item, source, seen) for item in value]
     if not isinstance(value, str):
         return value
     beside = source.parent / value
@@ -109,7 +108,7 @@ def _expand(value: Any, source: Path, seen: tuple[Path, ...], *, at_top: bool = 
         return value
     if referred.resolve() in seen:
         raise ConfigurationError(f"{source} refers to {value}, which refers back to it")
-    return _expand(read(referred), referred, (*seen, referred.resolve()), at_top=False)
+    return _expand(read(referred), referred, (*seen, referred.resolve()))
 
 
 def _is_component(content: Any) -> bool:
@@ -145,9 +144,9 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
         if keys[0] != VARIABLES:
             kept.append(piece)
     for piece in kept:
-        if _has_reference(piece.content):
-            where = f"the option {piece.option}" if piece.path is None else str(piece.path)
-            piece.content, piece.is_changed = _filled(piece.content, whole, where, ()), True
+        where = f"the option {piece.option}" if piece.path is None else str(piece.path)
+        filled = _filled(piece.content, whole, where, ())
+        piece.content, piece.is_changed = filled, piece.is_changed or filled != piece.content
     return kept
 
 
@@ -191,14 +190,6 @@ def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
             )
         node = node[key]
     return node
-
-
-def _has_reference(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_reference, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_reference, value))
-    return isinstance(value, str) and _REFERENCE.search(value) is not None
 
 
 def _filled(value: Any, whole: dict[str, Any], where: str, seen: tuple[str, ...]) -> Any:

@@ -9,42 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from maze_pl.composition import Piece, from_file, interpolate, is_group_name, with_bases
-from maze_pl.search_path import (
-    SUFFIXES,
-    ConfigurationError,
-    find,
-    known_names,
-    project_folder,
-    resolve,
-    search_folders,
-    shipped_folder,
-    suggestion,
-)
+from maze_pl.search_path import SUFFIXES, ConfigurationError, project_folder, resolve, search_folders
 from maze_pl.yaml_text import parse
-
-__all__ = [
-    "ConfigurationError",
-    "checkpoint_path",
-    "find",
-    "known_names",
-    "prepare",
-    "project_folders",
-    "resolve",
-    "run_config",
-    "search_folders",
-    "shipped_folder",
-    "suggestion",
-]
 
 RUN_CONFIG = "config.yaml"
 _CONFIG_OPTIONS = ("--config", "-c")
 _JOINED_OPTIONS = ("--print_config",)  # their value belongs to the same word
-_TRAINED_RUN_COMMANDS = ("validate", "test", "predict")
+_TRAINED_RUN_COMMANDS = ("validate", "test", "predict", "check")
+_CHECKED = ("env", "wrappers", "action_masks")
 
 _Option = tuple[str | None, str | None]
 
@@ -63,19 +41,29 @@ def prepare(arguments: Sequence[str]) -> list[str]:
             contradict each other.
     """
     command, options = arguments[0], _from_run_directory(arguments[0], _split(arguments[1:]))
-    experiment = None
-    for path in _config_files(options):
-        if path.name != RUN_CONFIG:
-            experiment = path.stem
+    experiments = [path.stem for path in _config_files(options) if path.name != RUN_CONFIG]
     prepared: list[str] = []
     for piece in interpolate(_pieces(options)):
+        if command == "check":
+            piece = _of_environment(piece)
         value = piece.argument
         if piece.option in _JOINED_OPTIONS and value is not None:
             prepared.append(f"{piece.option}={value}")
         else:
             prepared += [token for token in (piece.option, value) if token is not None]
-    named = ["--experiment", experiment] if experiment is not None and command == "fit" else []
+    named = ["--experiment", experiments[-1]] if experiments and command == "fit" else []
     return [command, *named, *prepared]
+
+
+def _of_environment(piece: Piece) -> Piece:
+    """What an option says of the environment and its wrappers, as the options of `check` have it."""
+    if piece.option in _CONFIG_OPTIONS and isinstance(piece.content, dict):
+        data = piece.content.get("data") or {}
+        whole = {**piece.content, **data, **(data.get("init_args") or {})}
+        return replace(piece, content={key: whole[key] for key in _CHECKED if key in whole}, is_changed=True)
+    if piece.option == "--run":  # whose configuration comes before
+        return Piece(None, None)
+    return replace(piece, option=piece.option and piece.option.replace("--data.", "--", 1))
 
 
 def project_folders(arguments: Sequence[str]) -> list[str]:
@@ -122,7 +110,7 @@ def _parsed(text: str) -> object:
 
 def _is_group(option: str, value: str, beside: Sequence[Path]) -> bool:
     """Whether the value of a model, data or trainer option names a group file: its folder is one of those searched."""
-    if not option.startswith(("--model", "--data", "--trainer")) or not is_group_name(value):
+    if not option.startswith(("--model", "--data", "--trainer", "--env", "--wrappers")) or not is_group_name(value):
         return False
     if value.endswith(SUFFIXES) or Path(value).exists():
         return False
@@ -146,19 +134,16 @@ def _split(arguments: Sequence[str]) -> list[_Option]:
 
 def _from_run_directory(command: str, options: list[_Option]) -> list[_Option]:
     """Put the configuration that a run directory holds before the options that the user gave."""
-    names = [option.replace("-", "_") for option, _ in options if option is not None]
     if command in _TRAINED_RUN_COMMANDS and options and options[0][0] is None:
         options = [("--run", options[0][1]), *options[1:]]
-        names.append("__run")
     options = [("--warm_start" if option == "--warm-start" else option, value) for option, value in options]
-    if "__resume" in names and "__warm_start" in names:
+    names = {option for option, _ in options}
+    if {"--resume", "--warm_start"} <= names:
         raise ConfigurationError("--resume continues a run and --warm-start begins another one: give one of them")
-    if "__resume" in names and "__run_dir" in names:
+    if {"--resume", "--run_dir"} <= names:
         raise ConfigurationError("--resume goes on in the run directory that it names: leave --run_dir out")
     given = [value for option, value in options if option in ("--resume", "--warm_start", "--run")]
-    if not given:
-        return options
-    return [("--config", str(run_config(given[-1]))), *options]
+    return [*(("--config", str(run_config(value))) for value in given[-1:]), *options]
 
 
 def run_config(run_directory: str | None) -> Path:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import dis
 import importlib
-import inspect
 import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 from types import FrameType, TracebackType
-from typing import Any, Final
+from typing import Final
 
+from maze_pl.core.class_path import import_object
 from maze_pl.search_path import ConfigurationError, suggestion
 
 _LIGHTNING: Final = {"pytorch_lightning", "lightning_fabric", "lightning_utilities"}
@@ -33,6 +33,7 @@ _PUBLIC: Final = (
 )
 _MOST_LINES: Final = 10
 _MOST_LETTERS: Final = 400
+_MOST_OF_A_VALUE: Final = 80
 
 
 def message_of(error: BaseException) -> str | None:
@@ -106,7 +107,7 @@ def shortened(text: str) -> str:
 # ------------------------------------------------------------------------------------------- jsonargparse's messages
 
 _NOISE: Final = (
-    *("Does not validate against", "Subtypes:", "Errors:", "Given value", "Expected a <class 'NoneType'>"),
+    *("Does not validate against", "Problem with given", "Subtypes:", "Errors:", "Given value", "expected NoneType"),
     "Expected a path but",
     *("a dict without class_path", "a dict with parameters accepted", "Subclass types expect one of"),
 )
@@ -117,15 +118,13 @@ _UNKNOWN_CLASS: Final = re.compile(
     r"Expected a dot import path string: (?P<a>\S+)|No module named"
     r"|module '(?P<b>[\w.]+)' has no attribute '(?P<c>\w+)'"
 )
+_OWNER: Final = re.compile(r"Problem with given class_path '(.*)':|Got value: Namespace\(class_path='([^']*)'")
 _REPLACED: Final = (
-    (re.compile(r"Type \S.*? expects a function or a callable class: "), ""),
+    (re.compile(r"^- |Type \S.*? expects a function or a callable class: |\.* G\w+ value: Namespace\(.*"), ""),
+    (re.compile(r"\.(?=\. Got value)"), ""),
+    (re.compile(r"NestedArg\(key='(.*?)', val=(.*)\)"), r"\1=\2"),
     (re.compile(r"Expected a <class '(?:\w+\.)*(\w+)'>"), r"expected \1"),
     (re.compile(r"Expected a typing\.Literal\[(.*)\]"), r"expected one of \1"),
-    (re.compile(r"\.* Got value: Namespace\(.*"), ""),
-    (re.compile(r"Expected a dot import path string: .*"), "expected the path of a class, such as package.module.Name"),
-    (re.compile(r"\.\. Got value"), ". Got value"),
-    (re.compile(r"'(\w+)' object has no attribute '\w+'"), r"expected options by name, not a \1"),
-    (re.compile(r"unhashable type: '(\w+)'|argument of type '(\w+)' is not iterable"), r"expected text, not a \1\2"),
 )
 
 
@@ -137,35 +136,25 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
         options: The names of all options of the command.
     """
     location: list[str] = []
-    owner, details = "", list[str]()
+    owner, given, details = "", "", list[str]()
     for line in message.splitlines():
-        text = line.strip().removeprefix("- ")
-        if key := re.match(r'Parser key "([^"]*)":\s*(.*)', text):
+        if (node := _OWNER.search(line)) and not details:
+            owner = node[1] or node[2]
+        text = line.strip()
+        for pattern, replacement in _REPLACED:
+            text = pattern.sub(replacement, text)
+        if key := re.match(r'Parser key "([^"]*)":\s*', text):
             location += [key[1]] * (not details)
-            text = key[2]
-        if node := re.match(r"Problem with given class_path '(.*)':", text):
-            owner = owner if details else node[1]
-        elif text and not text.startswith(_NOISE) and text not in details:
+            text = text[key.end() :]
+        given = given or text.partition("Given value: ")[2]
+        if text and not text.startswith(_NOISE) and text not in details:
             details.append(text)
-    whole = "\n".join(details)
-    if made := re.search(r"Option .* is not accepted.*class_path='([^']+)'", whole):
-        owner = made[1]
-    hint = _nearest(whole, owner, options)
-    got = ""
-    if (came := re.search(r"Given value: (.{1,80})$", message, re.MULTILINE)) and "Got value" not in whole:
-        nested = re.match(r"NestedArg\(key='(.*)', val=(.*)\)", came[1])
-        location += [nested[1]] if nested and "Option" not in whole and nested[1] not in location else []
-        given = nested[2] if nested else came[1]
-        got = "" if given.startswith("Namespace(") else f"; got {given}"
-    if _UNKNOWN_CLASS.search(whole):
-        details = [text for text in details if not text.startswith("Expected a <class")]
-    for pattern, replacement in _REPLACED:
-        details = [pattern.sub(replacement, text) for text in details]
+    whole = "\n".join(details) or message.splitlines()[-1]
     where = ".".join(location) + (f" ({owner})" if owner else "")
-    details = list(dict.fromkeys(details)) or message.splitlines()[-1:]
+    got = f"; got {given}" if 0 < len(given) <= _MOST_OF_A_VALUE and "Got value" not in whole else ""
+    hint = _nearest(whole, owner, options)
     if where and len(details) > 1:
         return shortened("\n".join([f"{where}{got}{hint}", *(f"  - {text}" for text in details)]))
-    whole = "\n".join(details)
     return shortened(f"{where}: {whole}{got}{hint}".removeprefix(": "))
 
 
@@ -173,31 +162,19 @@ def _nearest(text: str, owner: str, options: Iterable[str]) -> str:
     """Which names are close to the unknown one that a message is about."""
     if option := _UNKNOWN_OPTION.search(text):
         name = (option["a"] or option["b"] or option["c"]).partition("=")[0]
-        known = list(dict.fromkeys(_parameters(owner) if owner else options))
-        name = name.lower()
-        return suggestion(name, known) or suggestion(name.partition(".")[0], known)
+        known = list(options)
+        if owner:
+            from jsonargparse import ArgumentParser
+
+            from maze_pl.instantiation import add_arguments
+
+            known = add_arguments(ArgumentParser(), import_object(owner))
+        return suggestion(name.lower(), known) or suggestion(name.lower().partition(".")[0], known)
     if unknown := _UNKNOWN_CLASS.search(text):
         found = f"{unknown['b']}.{unknown['c']}" if unknown["b"] else owner
         name = unknown["a"] or (owner if owner.startswith(found) else found)
-        paths = list(_public_paths())
+        paths = [f"{path}.{public}" for path in _PUBLIC for public in importlib.import_module(path).__all__]
         short = {path.rpartition(".")[2]: path for path in paths}
         near = suggestion(name.rpartition(".")[2], short)
         return re.sub(r"\w+(?= or |\?$)", lambda match: short[match[0]], near) or suggestion(name, paths)
     return ""
-
-
-def _parameters(path: str) -> Iterator[str]:
-    """Arguments of the class or function at a path, also those that it passes on to its base classes."""
-    module, _, name = path.rpartition(".")
-    target = getattr(importlib.import_module(module), name)
-    for kind in getattr(target, "__mro__", (target,)):
-        function: Any = vars(kind).get("__init__") if isinstance(kind, type) else kind
-        if inspect.isfunction(function):
-            yield from (one for one in inspect.signature(function).parameters if one not in ("self", "args", "kwargs"))
-
-
-def _public_paths() -> Iterator[str]:
-    """Paths of the classes and functions that configurations usually name."""
-    for path in _PUBLIC:
-        module = importlib.import_module(path)
-        yield from (f"{path}.{public}" for public in getattr(module, "__all__", ()))

@@ -7,28 +7,15 @@ process that steps them; so the nodes that make them are replaced by `Factory` b
 
 from __future__ import annotations
 
-import importlib
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
 from jsonargparse import ArgumentParser, Namespace
 
-
-def import_object(path: str) -> Any:
-    """The class or function at a dotted path.
-
-    Raises:
-        ImportError: There is no such module or attribute.
-    """
-    module_path, _, name = path.rpartition(".")
-    if not module_path:
-        raise ImportError(f"{path!r} is not a dotted path such as package.module.Name")
-    try:
-        return getattr(importlib.import_module(module_path), name)
-    except AttributeError as error:
-        raise ImportError(f"{module_path} has nothing named {name}") from error
+from maze_pl.core.class_path import import_object
 
 
 @dataclass(frozen=True)
@@ -51,14 +38,24 @@ class Factory:
         given: set[str | int] = {*list(inspect.signature(target).parameters)[: len(args)], *kwargs}
         configured = {name: value for name, value in self.init_args.items() if name not in given}
         parser = ArgumentParser(exit_on_error=False)
-        if isinstance(target, type):
-            parser.add_class_arguments(target, "target", skip=given, sub_configs=True, fail_untyped=False)
-        else:
-            parser.add_function_arguments(target, "target", skip=given, sub_configs=True, fail_untyped=False)
+        add_arguments(parser, target, "target", skip=given)
         config = parser.parse_object({"target": configured} if configured else {})
         arguments = parser.instantiate(with_factories(config), instantiate_groups=False).get("target")
         made = {} if arguments is None else vars(arguments)  # there is no group where there are no arguments
         return target(*args, **{**made, **self.dict_kwargs, **kwargs})
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> Factory:
+        """The factory that a node of a configuration describes."""
+        return cls(node["class_path"], node.get("init_args") or {}, node.get("dict_kwargs") or {})
+
+
+def add_arguments(
+    parser: ArgumentParser, target: Any, key: str | None = None, skip: set[str | int] | None = None
+) -> list[str]:
+    """Have a parser take the arguments of a class or function, those included that it passes on; gives their names."""
+    add = parser.add_class_arguments if isinstance(target, type) else parser.add_function_arguments
+    return add(target, key, skip=skip, sub_configs=True, fail_untyped=False)
 
 
 def with_factories(config: Namespace) -> Namespace:
@@ -83,6 +80,5 @@ def _replaced(value: Any) -> Any:
     if isinstance(value.get("class_path"), str):
         target = import_object(value["class_path"])
         if inspect.isfunction(target) or (isinstance(target, type) and issubclass(target, gymnasium.Env)):
-            plain = value.as_dict()
-            return Factory(plain["class_path"], plain.get("init_args") or {}, plain.get("dict_kwargs") or {})
+            return Factory.of(value.as_dict())
     return with_factories(value)

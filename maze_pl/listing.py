@@ -9,12 +9,11 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from maze_pl.configuration import ConfigurationError, find, known_names, suggestion
+from maze_pl.search_path import ConfigurationError, known_names, resolve, suggestion
 from maze_pl.yaml_text import read
 
 _WRAPPERS = "maze_pl.envs.wrappers"
 _REQUIRED = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax", "toy_text": None}
-_PACKAGE = Path(__file__).parent
 _COLUMNS = 120
 
 Row = tuple[str, str]
@@ -64,17 +63,16 @@ def environments() -> list[Row]:
 
 def wrappers() -> list[Row]:
     """Wrappers that come with maze_pl, by class path."""
-    rows = []
-    for path in sorted((_PACKAGE / "envs" / "wrappers").rglob("*_wrapper.py")):
-        name = "".join(part.title() for part in path.stem.split("_"))
-        rows.append((f"{_WRAPPERS}.{name}", _class_line(path, name)))
-    return rows
+    exports = ast.parse(_source(f"{_WRAPPERS}.__init__").read_text(encoding="utf-8")).body
+    imported = [(one.module, name.name) for one in exports if isinstance(one, ast.ImportFrom) for name in one.names]
+    found = [(name, _source(str(module))) for module, name in imported if name.endswith("Wrapper")]
+    return sorted((f"{_WRAPPERS}.{name}", _class_line(path, name)) for name, path in found)
 
 
 TOPICS: dict[str, tuple[str, Callable[[], list[Row]]]] = {
     "algorithms": ("--model NAME", algorithms),
     "configs": ("--config NAME, or the option that the file names", configs),
-    "environments": ("--data.env env/NAME, or --data.env env/gym_env --data.env.name ID", environments),
+    "environments": ("--data.env env/NAME, or --data.env env/gym_env --data.env.name ID; see also check", environments),
     "wrappers": ("class paths for data.wrappers", wrappers),
 }
 
@@ -96,8 +94,7 @@ def _of_group(group: str) -> list[str]:
 
 def _described(name: str) -> str:
     """The first line of a file's leading comment that is no command."""
-    path = find(name)
-    for line in path.read_text(encoding="utf-8").splitlines() if path is not None else []:
+    for line in resolve(name).read_text(encoding="utf-8").splitlines():
         text = line.lstrip("# ")
         if not line.startswith("#"):
             break
@@ -107,8 +104,7 @@ def _described(name: str) -> str:
 
 
 def _class_path(name: str) -> str:
-    path = find(name)
-    content = read(path) if path is not None else None
+    content = read(resolve(name))
     return str(content.get("class_path", "no class_path")) if isinstance(content, dict) else "no class_path"
 
 

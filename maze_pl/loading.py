@@ -10,7 +10,8 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from maze_pl.configuration import ConfigurationError, checkpoint_path
+from maze_pl.configuration import checkpoint_path
+from maze_pl.search_path import ConfigurationError
 
 if TYPE_CHECKING:
     from maze_pl.core.spec import Spec
@@ -124,10 +125,11 @@ def load(path: str | Path) -> AlgorithmModule:
         ConfigurationError: There is no checkpoint, or it was not written by `maze-pl`.
     """
     from maze_pl.core.spec import Spec
+    from maze_pl.instantiation import Factory
 
     checkpoint = read_checkpoint(path)
     stored = _stored(checkpoint, path)
-    module = _instantiate(stored["model"], spec=Spec.from_dict(stored["spec"]))
+    module = Factory.of(stored["model"])(spec=Spec.from_dict(stored["spec"]))
     module.load_state_dict(checkpoint["state_dict"])
     return cast("AlgorithmModule", module.eval())
 
@@ -141,8 +143,10 @@ def load_env(path: str | Path) -> LogStatsWrapper:
     Raises:
         ConfigurationError: There is no checkpoint, or it was not written by `maze-pl`.
     """
+    from maze_pl.instantiation import Factory
+
     checkpoint = read_checkpoint(path)
-    datamodule: RolloutDataModule = _instantiate(_stored(checkpoint, path)["data"])
+    datamodule: RolloutDataModule = Factory.of(_stored(checkpoint, path)["data"])()
     datamodule.warm_start(_learned(checkpoint, path))
     return datamodule.make_env()
 
@@ -189,9 +193,3 @@ def _learned(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
     name = _stored(checkpoint, path)["data"]["class_path"].rpartition(".")[2]
     shared = checkpoint.get(name, {}).get("shared")
     return {} if shared is None else cast(dict[str, Any], from_tensors(shared))
-
-
-def _instantiate(node: dict[str, Any], **kwargs: Any) -> Any:
-    from maze_pl.instantiation import Factory
-
-    return Factory(node["class_path"], node.get("init_args") or {}, node.get("dict_kwargs") or {})(**kwargs)

@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from maze_pl.configuration import ConfigurationError
+from maze_pl.search_path import ConfigurationError
 
 _TEMPLATE = Path(__file__).with_name("project_template")
 _SUFFIX = ".template"  # keeps the parts of the project from being taken for parts of maze_pl
@@ -60,7 +60,7 @@ def _package_name(directory: Path) -> str:
         raise ConfigurationError(f"{wanted} cannot be one: use letters, digits and underscores, with a letter first")
     if name in ("configs", "tests", "outputs"):
         raise ConfigurationError(f"{wanted} is what another folder of the project is called: use another name")
-    spec = None if name in sys.builtin_module_names else importlib.util.find_spec(name)
+    spec = None if name in sys.stdlib_module_names else importlib.util.find_spec(name)
     if name in sys.stdlib_module_names or (spec is not None and spec.origin is not None):
         raise ConfigurationError(f"{wanted} is that of a package that is already installed: use another name")
     return name

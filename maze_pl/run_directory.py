@@ -1,4 +1,4 @@
-"""A run directory belongs to one process while it trains, and is as it was before if the command is refused."""
+"""Where a run goes: its directory belongs to one process while it trains, and is left as it was if it is refused."""
 
 from __future__ import annotations
 
@@ -7,14 +7,83 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
+
+from maze_pl.configuration import checkpoint_path
+from maze_pl.core.output_folder import RUN_DIR_VARIABLE
 from maze_pl.search_path import ConfigurationError
 
 LOCK = ".lock"
+_OUTPUTS = "outputs"
 _RESULTS = ("*.ckpt", "metrics.csv")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which the system does not say where
+
+
+def is_first_rank() -> bool:
+    """Whether this process speaks and writes for all that train together."""
+    return getattr(rank_zero_only, "rank", 0) == 0
+
+
+def run_directory(resumed: str | None, named: str | None, experiment: str | None) -> str:
+    """The directory of this run, the same in all processes of this machine.
+
+    Args:
+        resumed: That of the run that goes on.
+        named: The one that was asked for.
+        experiment: Folder under `outputs` in which a new one is made otherwise.
+
+    Raises:
+        ConfigurationError: A new run would write into a directory that already holds something.
+    """
+    is_first = is_first_rank()
+    if resumed is None and not is_first and RUN_DIR_VARIABLE in os.environ:
+        return os.environ[RUN_DIR_VARIABLE]
+    path = Path(resumed or named or _new_directory(Path(_OUTPUTS, experiment or "run"), is_first))
+    if resumed is None and is_first and path.is_dir() and any(path.iterdir()):
+        raise ConfigurationError(
+            f"the run directory {path} already holds something: name another one, or go on with the run in it by "
+            f"`maze-pl fit --resume {path}`"
+        )
+    os.environ[RUN_DIR_VARIABLE] = str(path)
+    return str(path)
+
+
+def _new_directory(experiment: Path, is_made: bool) -> Path:
+    """A directory named after this second, made at once so that no other run that begins in it takes the same one."""
+    now = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    path, number = experiment / now, 1
+    while is_made:  # but by a node that does not know the first rank's, and writes nothing
+        try:
+            path.mkdir(parents=True)
+            break
+        except FileExistsError:
+            number += 1
+            path = experiment / f"{now}-{number}"
+    return path
+
+
+def remove_if_empty() -> None:
+    """Remove a directory that was made under `outputs`, if the run has failed before it wrote anything."""
+    run_dir = Path(os.environ.get(RUN_DIR_VARIABLE, ""))
+    if run_dir.parts[:1] == (_OUTPUTS,):
+        with contextlib.suppress(OSError):
+            for folder in (run_dir, *run_dir.parents[:2]):
+                folder.rmdir()
+
+
+def last_checkpoint(run_dir: str) -> str | None:
+    """The checkpoint from which a run goes on; None if it ended before there was any, so that it starts once more."""
+    try:
+        return str(checkpoint_path(run_dir, ("last",)))
+    except ConfigurationError:
+        if any(Path(run_dir).rglob("*.ckpt")):
+            raise
+        rank_zero_info(f"{run_dir} holds no checkpoint yet: the run starts from the beginning")
+        return None
 
 
 @contextlib.contextmanager

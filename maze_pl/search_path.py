@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
 
 SEARCH_PATH_VARIABLE = "MAZE_PL_CONFIG_PATH"
@@ -20,7 +19,7 @@ class ConfigurationError(ValueError):
 
 def shipped_folder() -> Path:
     """Folder of the configurations that come with maze_pl: `configs/` of a checkout, or the copy in the wheel."""
-    package = Path(str(resources.files("maze_pl")))
+    package = Path(__file__).parent
     inside = package / _CONFIG_FOLDER
     return inside if inside.is_dir() else package.parent / _CONFIG_FOLDER
 

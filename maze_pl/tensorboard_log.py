@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maze_pl.configuration import ConfigurationError
+from maze_pl.search_path import ConfigurationError
 
 if TYPE_CHECKING:
     import pandas

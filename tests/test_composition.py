@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from maze_pl.composition import Piece, from_file, interpolate, is_group_name, with_bases
-from maze_pl.configuration import ConfigurationError
+from maze_pl.search_path import ConfigurationError
 from maze_pl.yaml_text import parse
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from maze_pl import configuration
-from maze_pl.configuration import ConfigurationError, prepare
+from maze_pl.configuration import prepare
+from maze_pl.search_path import ConfigurationError, find, shipped_folder
 from maze_pl.yaml_text import parse
 
 
@@ -27,11 +28,11 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_names_are_looked_up_in_the_project_then_the_search_path_then_what_is_shipped(folders: dict[str, Path]) -> None:
-    shipped = configuration.find("env/gym_env")
-    assert shipped == configuration.shipped_folder().resolve() / "env" / "gym_env.yaml"
+    shipped = find("env/gym_env")
+    assert shipped == shipped_folder().resolve() / "env" / "gym_env.yaml"
     for where in ("second", "first", "project"):
         mine = write(folders[where] / "env" / "gym_env.yaml", "class_path: mine")
-        assert configuration.find("env/gym_env") == mine
+        assert find("env/gym_env") == mine
 
 
 def test_a_missing_name_says_where_it_was_looked_for_and_what_is_near(folders: dict[str, Path]) -> None:
@@ -69,7 +70,7 @@ def test_group_files_become_paths_and_other_values_stay_as_they_are(folders: dic
     options = ["--data.env", "env/gym_env", "--data.n_envs", "4", "--model.lr", "1e-3", "--run_dir", "outputs/a"]
     prepared = prepare(["fit", *options, "--data.env.name", "ALE/Pong-v5"])
     assert prepared == [
-        *("fit", "--data.env", str(configuration.find("env/gym_env"))),
+        *("fit", "--data.env", str(find("env/gym_env"))),
         *options[2:],
         *("--data.env.name", "ALE/Pong-v5"),
     ]

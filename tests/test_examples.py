@@ -27,3 +27,10 @@ def test_the_low_level_example_learns() -> None:
 
     pl.seed_everything(0)
     assert runpy.run_path(str(EXAMPLES / "low_level_cartpole.py"))["train"]() >= 300.0
+
+
+def test_stable_baselines3_trains_on_observations_that_are_normalised_here() -> None:
+    example = runpy.run_path(str(EXAMPLES / "stable_baselines3_cartpole.py"))
+    seen = [example["make_env"]().reset(seed=seed)[0] for seed in range(3)]
+    assert all(abs(observation).max() > 0.05 for observation in seen)  # which the bare environment's never exceed
+    assert 1.0 <= example["train"](total_timesteps=300) <= 500.0

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.wrappers import TimeLimit
 from jsonargparse import ArgumentParser
 
-from maze_pl.instantiation import Factory, import_object, with_factories
+from maze_pl.instantiation import Factory, with_factories
 
 
 class Layout:
@@ -89,11 +89,3 @@ def test_arguments_of_a_call_take_the_place_of_configured_ones() -> None:
     assert env.layout is layout
     assert env.goal == 2
     assert env.metadata == {"more": 1}
-
-
-def test_a_path_to_nothing_is_said_to_lead_nowhere() -> None:
-    assert import_object("gymnasium.Env") is gymnasium.Env
-    with pytest.raises(ImportError, match="has nothing named Nothing"):
-        import_object("gymnasium.Nothing")
-    with pytest.raises(ImportError, match="not a dotted path"):
-        import_object("gymnasium")

@@ -11,8 +11,8 @@ import pytest
 
 import maze_pl.envs.wrappers
 from maze_pl.__main__ import main
-from maze_pl.configuration import known_names, shipped_folder
 from maze_pl.listing import TOPICS, algorithms, configs, environments, listing, wrappers
+from maze_pl.search_path import known_names, shipped_folder
 
 
 @pytest.fixture(autouse=True)

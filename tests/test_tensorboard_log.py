@@ -8,7 +8,7 @@ import pytest
 
 from maze_pl import tensorboard_to_pandas
 from maze_pl.callbacks import TensorBoardLog
-from maze_pl.configuration import ConfigurationError
+from maze_pl.search_path import ConfigurationError
 
 FAR = 2**24 + 1
 

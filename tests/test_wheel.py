@@ -27,7 +27,7 @@ def test_the_wheel_brings_configurations_command_types_and_licence(tmp_path: Pat
     assert template <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith("tests/")]
-    code = "from maze_pl.configuration import find; print(find('ppo_cartpole'))"
+    code = "from maze_pl.search_path import find; print(find('ppo_cartpole'))"
     found = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

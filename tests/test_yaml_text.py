@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonargparse import ArgumentParser
 
-from maze_pl.configuration import ConfigurationError
+from maze_pl.search_path import ConfigurationError
 from maze_pl.yaml_text import dump, parse, read
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="ascii"))

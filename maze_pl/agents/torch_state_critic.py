@@ -1,7 +1,8 @@
-"""Critics that estimate the value of a state: one for all sub-steps, or one for each."""
+"""Critics that estimate the value of a state: one for all sub-steps, one for each, or differences between them."""
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -24,10 +25,11 @@ class StateCritic(nn.Module, ABC):
 
     Attributes:
         kind: "shared": one value for each row of a rollout, taken at the row's first act. "step": each actor has a
-            stream of its own, judged by the network of its sub-step.
+            stream of its own, judged by the network of its sub-step. "delta": each act of a row has a value of its own
+            in the one stream of all acts; it sees the observations of earlier sub-steps of the row too.
     """
 
-    kind: ClassVar[Literal["shared", "step"]]
+    kind: ClassVar[Literal["shared", "step", "delta"]]
 
     @abstractmethod
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
@@ -92,7 +94,7 @@ class TorchSharedStateCritic(StateCritic):
         return {**observation, **absent, STEP_KEY_OBSERVATION: one_hot.expand(*leading, -1)}
 
 
-class TorchStepStateCritic(StateCritic):
+class StepwiseStateCritic(StateCritic):
     """A network for each sub-step, which sees the observations of that sub-step and is shared by its agents.
 
     Args:
@@ -103,18 +105,75 @@ class TorchStepStateCritic(StateCritic):
         ValueError: The networks are not one for each sub-step.
     """
 
-    kind = "step"
-
     def __init__(self, networks: Sequence[nn.Module] | Mapping[StepKey, nn.Module], spec: Spec) -> None:
         super().__init__()
         by_step = networks_by_step(networks, spec.step_keys)
         self.networks = nn.ModuleList(by_step.values())
         self._steps = {key: (network, NetworkInput(network)) for key, network in by_step.items()}
 
-    def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
-        """[B] values; see `StateCritic.value`."""
+    def _output(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> Tensor:
+        """[B] what the network of a sub-step gives."""
         network, inputs = self._steps[step_key]
         return _value(network(inputs(observation)))
+
+
+class TorchStepStateCritic(StepwiseStateCritic):
+    """A network for each sub-step, which gives the value; see `StepwiseStateCritic` for the arguments."""
+
+    kind = "step"
+
+    def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
+        """[B] values; see `StateCritic.value`."""
+        return self._output(step_key, observation)
+
+
+class TorchDeltaStateCritic(StepwiseStateCritic):
+    """The first sub-step's network gives the value, each later one by how much its sub-step's value differs.
+
+        V_0 = f_0(o_0),   V_k = stop_gradient(V_{k-1}) + f_k(o_k)
+
+    So a later network, which often sees little of the whole, only has to say what the acts before it have changed.
+
+    Args:
+        networks: A network for each sub-step, by key or in the specification's order; each gives `{"value": [..., 1]}`.
+        spec: What the agent sees and does; in each row its sub-steps act once each, in this order.
+
+    Raises:
+        ValueError: The networks are not one for each sub-step, or a sub-step has several agents.
+    """
+
+    kind = "delta"
+
+    def __init__(self, networks: Sequence[nn.Module] | Mapping[StepKey, nn.Module], spec: Spec) -> None:
+        super().__init__(networks, spec)
+        self._names = {key: tuple(step.observation_space.spaces) for key, step in spec.steps.items()}
+        if several := {key: step.n_slots for key, step in spec.steps.items() if step.n_slots > 1}:
+            raise ValueError(
+                "a delta critic needs sub-steps that act once each, in the same order, in every environment step; "
+                f"number of agents of sub-steps with several: {several}; use a step or a shared critic"
+            )
+
+    def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
+        """[B] values; see `StateCritic.value`.
+
+        Args:
+            step_key: The sub-step.
+            observation: Its observations, and those of the earlier sub-steps of the row as `name_in_row` names them.
+            agent_id: Not needed.
+        """
+        own = {name: observation[name] for name in self._names[step_key]}
+        value = self._output(step_key, own)
+        for key in itertools.takewhile(lambda key: key != step_key, self._names):
+            seen = {name: observation[name_in_row(key, name)] for name in self._names[key]}
+            with torch.no_grad():
+                before = self._output(key, seen)
+            value = value + before
+        return value
+
+
+def name_in_row(step_key: StepKey, name: str) -> str:
+    """Under which name a later sub-step's critic sees an observation of an earlier sub-step of the row."""
+    return f"{step_key}/{name}"
 
 
 def shared_observation_space(spec: Spec) -> spaces.Dict:

@@ -11,7 +11,7 @@ from maze_pl.callbacks.run_record import RunRecord, RunSummary
 from maze_pl.callbacks.signals import StopOnSignal
 from maze_pl.callbacks.stopping import EarlyStopping, StopAtReturn
 from maze_pl.callbacks.tensorboard import TensorBoardLog
-from maze_pl.callbacks.weights_and_biases import WandbLog, WandbOptions
+from maze_pl.callbacks.weights_and_biases import WandbLog
 
 __all__ = [
     "BestCheckpoint",
@@ -32,5 +32,4 @@ __all__ = [
     "StopOnSignal",
     "TensorBoardLog",
     "WandbLog",
-    "WandbOptions",
 ]

@@ -17,6 +17,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
 
 from maze_pl.callbacks.epoch_table import format_value, say
+from maze_pl.callbacks.stopping import require_value
 from maze_pl.loading import CHECKPOINT_KEY
 
 
@@ -82,6 +83,7 @@ class BestCheckpoint(ModelCheckpoint):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the checkpoint if the evaluation of this epoch is the best."""
         if self._evaluated:
+            require_value(self, str(self.monitor), trainer.callback_metrics)
             super().on_train_epoch_end(trainer, pl_module)
         self._evaluated = False
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from maze_pl.events.histogram import Histogram
 from maze_pl.modules.algorithm import AlgorithmModule
 
 N_BINS = 64
+Bins = tuple[np.ndarray, np.ndarray]  # counts [n] and edges [n + 1]
 
 
 class Dashboard(Logger):
@@ -29,6 +30,9 @@ class Dashboard(Logger):
     @abstractmethod
     def view_command(self) -> str:
         """The command with which somebody gets to see the run; empty if there is nothing to see."""
+
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
+        """Nothing: `begin` logs the whole configuration, not only that of the module."""
 
     @abstractmethod
     def begin(self, config: str, command: str, env_steps: int) -> None:
@@ -41,7 +45,7 @@ class Dashboard(Logger):
         """
 
     @abstractmethod
-    def log_distributions(self, distributions: Mapping[str, Histogram], env_steps: int) -> None:
+    def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
         """Log distributions by name."""
 
     @abstractmethod
@@ -54,34 +58,43 @@ class Distributions(Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log those of the evaluation."""
-        if not trainer.sanity_checking and isinstance(pl_module, AlgorithmModule):
-            self._log(trainer, pl_module, [name for name in pl_module.epoch_statistics if name != "train"])
+        if not trainer.sanity_checking:
+            self._log(trainer, pl_module, of_training=False)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log those of training."""
-        if isinstance(pl_module, AlgorithmModule):
-            self._log(trainer, pl_module, ["train"])
+        self._log(trainer, pl_module, of_training=True)
 
-    def _log(self, trainer: pl.Trainer, module: AlgorithmModule, sources: list[str]) -> None:
-        if not trainer.is_global_zero:
+    def _log(self, trainer: pl.Trainer, module: pl.LightningModule, of_training: bool) -> None:
+        if not isinstance(module, AlgorithmModule):
             return
-        found: dict[str, Histogram] = {}
-        for source in sources:
-            for name, value in module.epoch_statistics.get(source, {}).items():
-                if isinstance(value, Histogram):
-                    found[f"{source}_{name}/histogram"] = value
-        images = {
-            f"{source}_{name}": image
-            for source in sources
-            for name, image in module.epoch_plots.get(source, {}).items()
-        }
-        for logger in dashboards(trainer):
-            logger.log_distributions(found, module.env_steps)
-            logger.log_images(images, module.env_steps)
-            logger.save()
-        for image in images.values():
-            if "matplotlib.pyplot" in sys.modules and not isinstance(image, np.ndarray):
-                sys.modules["matplotlib.pyplot"].close(image)  # which would keep all figures that it has made
+        for source, values in module.epoch_statistics.items():
+            if (source == "train") == of_training:
+                log_epoch(dashboards(trainer), source, values, module.epoch_plots[source], module.env_steps)
+
+
+def log_epoch(
+    loggers: Iterable[Logger], source: str, values: Mapping[str, Any], plots: Mapping[str, Any], env_steps: int
+) -> None:
+    """Log an epoch's distributions and plots where a logger takes them, and have what was logged written to disk.
+
+    Args:
+        loggers: Those that are dashboards get it.
+        source: What the names begin with, such as `train`.
+        values: `<Topic>/<event>/<statistic>` -> value, those that are histograms among others.
+        plots: Figures by such names; matplotlib's are closed.
+        env_steps: Where it is logged.
+    """
+    found = {name: bins(value) for name, value in values.items() if isinstance(value, Histogram)}
+    histograms = {f"{source}_{name}/histogram": counted for name, counted in found.items() if counted is not None}
+    for logger in loggers:
+        if isinstance(logger, Dashboard):
+            logger.log_distributions(histograms, env_steps)
+            logger.log_images({f"{source}_{name}": image for name, image in plots.items()}, env_steps)
+        logger.save()
+    for image in plots.values():
+        if "matplotlib.pyplot" in sys.modules and not isinstance(image, np.ndarray):
+            sys.modules["matplotlib.pyplot"].close(image)  # which would keep all figures that it has made
 
 
 def dashboards(trainer: pl.Trainer) -> list[Dashboard]:
@@ -89,8 +102,8 @@ def dashboards(trainer: pl.Trainer) -> list[Dashboard]:
     return [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
 
 
-def bins(histogram: Histogram) -> tuple[np.ndarray, np.ndarray] | None:
-    """Counts `[n]` and edges `[n + 1]`: a bin for each of few whole numbers, else 64; None if no value is finite."""
+def bins(histogram: Histogram) -> Bins | None:
+    """Counts and edges: a bin for each of few whole numbers, else 64; None if no value is finite."""
     finite = np.isfinite(histogram.values)
     values, counts = histogram.values[finite].astype(np.float64), histogram.counts[finite]
     if not len(values):

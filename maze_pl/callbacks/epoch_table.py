@@ -34,7 +34,7 @@ class EpochTable(Callback):
         """Print the table of the epoch, with that of its evaluation if there was one."""
         seconds = time.perf_counter() - self._began
         epoch = trainer.current_epoch + 1
-        title = f"epoch {epoch} | {_env_steps(pl_module):,} env steps | {seconds:.1f} s"
+        title = f"epoch {epoch} | {env_steps(pl_module):,} env steps | {seconds:.1f} s"
         shown = {name: table for name, table in _statistics(pl_module).items() if self._evaluated or name == "train"}
         self._evaluated = False
         say(trainer, render(title, epoch, shown))
@@ -47,7 +47,7 @@ class EpochTable(Callback):
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the table of a test, which is an evaluation too."""
-        title = f"evaluation | {_env_steps(pl_module):,} env steps of training"
+        title = f"evaluation | {env_steps(pl_module):,} env steps of training"
         say(trainer, render(title, 1, _statistics(pl_module)))
 
 
@@ -58,7 +58,7 @@ def say(trainer: pl.Trainer, text: str) -> None:
         trainer: Only its first rank speaks, and only if it shows tables.
         text: One or several lines.
     """
-    if trainer.is_global_zero and any(isinstance(callback, EpochTable) for callback in _callbacks(trainer)):
+    if trainer.is_global_zero and any(isinstance(one, EpochTable) for one in trainer.callbacks):  # type: ignore[attr-defined]
         tqdm.write(text, file=sys.stdout)
         sys.stdout.flush()
 
@@ -132,14 +132,10 @@ def format_value(value: Any) -> str:
     return f"{number:,.0f}" if number.is_integer() and abs(number) >= 1000 else f"{number:,.3f}"
 
 
-def _callbacks(trainer: pl.Trainer) -> list[Callback]:
-    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-    return callbacks
-
-
 def _statistics(module: pl.LightningModule) -> Mapping[str, Mapping[str, Any]]:
     return module.epoch_statistics if isinstance(module, AlgorithmModule) else {}
 
 
-def _env_steps(module: pl.LightningModule) -> int:
+def env_steps(module: pl.LightningModule) -> int:
+    """Env steps so far; 0 of a module that does not count them."""
     return module.env_steps if isinstance(module, AlgorithmModule) else 0

@@ -34,10 +34,10 @@ class FinalEvaluation(Callback):
         data = trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, RolloutDataModule) or not isinstance(pl_module, AlgorithmModule):
             return
-        path = _best_path(trainer)
         best: dict[str, Any] | None = None
-        if trainer.is_global_zero and path is not None and data.evaluators:
-            best = _read(path, type(data).__qualname__)
+        for callback in trainer.checkpoint_callbacks if trainer.is_global_zero and data.evaluators else []:
+            if isinstance(callback, BestCheckpoint) and Path(callback.best_model_path).is_file():
+                best = _read(callback.best_model_path, type(data).__qualname__)
         best = trainer.strategy.broadcast(best)  # there may be ranks that do not see the file
         if best is None:
             return
@@ -50,15 +50,7 @@ class FinalEvaluation(Callback):
             say(trainer, f"last: {name} {last_means} after {pl_module.env_steps:,} env steps")
 
 
-def _best_path(trainer: pl.Trainer) -> Path | None:
-    """The best checkpoint, None if there is none."""
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, BestCheckpoint) and Path(callback.best_model_path).is_file():
-            return Path(callback.best_model_path)
-    return None
-
-
-def _read(path: Path, data_class: str) -> dict[str, Any]:
+def _read(path: str, data_class: str) -> dict[str, Any]:
     """What of a checkpoint an evaluation needs."""
     checkpoint = read_checkpoint(path)
     weights = checkpoint["state_dict"]

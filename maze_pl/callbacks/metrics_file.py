@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import os
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +44,7 @@ class MetricsFile(Logger):
         """Folder of the file."""
         return str(self._path.parent)
 
-    @property
-    def log_dir(self) -> str:
-        """Folder of the file."""
-        return self.save_dir
-
-    @property
-    def experiment(self) -> Path:
-        """The file."""
-        return self._path
-
-    @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
         """Nothing: the run directory holds the whole configuration."""
 
     @rank_zero_only
@@ -69,15 +57,20 @@ class MetricsFile(Logger):
         """
         row: dict[str, Any] = {"step": step} | {name: _number(value) for name, value in metrics.items()}
         row = {name: value for name, value in row.items() if value is not None}
-        if not self._columns:
-            self._columns = self._start(step)
-        same = bool(self._row) and step is not None and self._row.get("step") == step
+        same = step is not None and self._row.get("step") == step
         row = {**self._row, **row} if same else row
+        rows = None  # those before this one, if the file is written anew
+        if not self._columns:  # rows of a former run that lie beyond where this one goes on are dropped
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            rows = [one for one in self._read() if step is None or int(one["step"] or -1) < step]
+            self._columns = list(rows[0]) if rows else []
         added = [name for name in row if name not in self._columns]
-        if added:
-            self._columns = [*self._columns, *added]
-            self._rewrite(self._columns, last=not same)
-        if not same or added:
+        if added and rows is None:
+            rows = self._read()[: -1 if same else None]
+        self._columns += added
+        if rows is not None:
+            self._write_anew(rows)
+        if rows is not None or not same:
             self._offset = self._path.stat().st_size
         try:
             with self._path.open("r+", newline="", encoding="utf-8") as file:
@@ -89,28 +82,16 @@ class MetricsFile(Logger):
             raise OSError(error.errno, f"{self._path} cannot be written: {error.strerror}") from error
         self._row = row
 
-    def _start(self, step: int | None) -> list[str]:
-        """Columns of the file; rows of a former run that lie beyond where this one goes on are dropped."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        if not self._path.is_file() or not self._path.stat().st_size:
+    def _read(self) -> list[dict[str, str]]:
+        if not self._path.is_file():
             return []
         with self._path.open(newline="", encoding="utf-8") as file:
-            columns = list(csv.DictReader(file).fieldnames or [])
-        self._rewrite(columns, before=step)
-        return columns
+            return list(csv.DictReader(file))
 
-    def _rewrite(self, columns: list[str], before: int | None = None, last: bool = True) -> None:
-        """Write the file anew with these columns: rows before a step, and the last one only if it is asked for."""
-        rows: list[dict[str, str]] = []
-        if self._path.is_file():
-            with self._path.open(newline="", encoding="utf-8") as file:
-                rows = list(csv.DictReader(file))
-        if before is not None:
-            rows = [row for row in rows if not row.get("step") or int(row["step"]) < before]
-        rows = rows if last else rows[:-1]
+    def _write_anew(self, rows: list[dict[str, str]]) -> None:
         temporary = self._path.with_suffix(".part")
         with temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns, restval="")
+            writer = csv.DictWriter(file, self._columns, restval="")
             writer.writeheader()
             writer.writerows(rows)
         os.replace(temporary, self._path)

@@ -9,28 +9,21 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 
-from maze_pl.callbacks.epoch_table import say
-from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.callbacks.epoch_table import env_steps, say
 
 
 class RolloutProgressBar(TQDMProgressBar):
-    """Shows env steps per second and the return of the last evaluation behind Lightning's bar.
+    """Shows env steps per second and the return of the last evaluation behind Lightning's bar."""
 
-    Args:
-        refresh_rate: Batches between updates.
-        monitor: The metric shown as return.
-    """
-
-    def __init__(self, refresh_rate: int = 1, monitor: str = "eval/return") -> None:
-        super().__init__(refresh_rate=refresh_rate)
-        self._monitor = monitor
+    def __init__(self) -> None:
+        super().__init__()
         self._began_at, self._began_with = 0.0, 0
 
     def on_train_epoch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Count from here: the time that evaluation takes is not that of environment steps."""
         super().on_train_epoch_start(trainer, *args)
         self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")  # Lightning counts from 0
-        self._began_at, self._began_with = time.perf_counter(), _env_steps(trainer.lightning_module)
+        self._began_at, self._began_with = time.perf_counter(), env_steps(trainer.lightning_module)
 
     def get_metrics(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule
@@ -39,11 +32,11 @@ class RolloutProgressBar(TQDMProgressBar):
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
         elapsed = time.perf_counter() - self._began_at
-        steps = _env_steps(pl_module)
+        steps = env_steps(pl_module)
         metrics["env steps"] = f"{steps:,}"
         metrics["env steps/s"] = f"{(steps - self._began_with) / max(elapsed, 1e-9):,.0f}"
-        if self._monitor in trainer.callback_metrics:
-            metrics["return"] = f"{float(trainer.callback_metrics[self._monitor]):.1f}"
+        if "eval/return" in trainer.callback_metrics:
+            metrics["return"] = f"{float(trainer.callback_metrics['eval/return']):.1f}"
         return metrics
 
 
@@ -62,7 +55,7 @@ class ProgressLines(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Count from here."""
         self._began_at = self._said_at = time.perf_counter()
-        self._began_with, self._batches = _env_steps(pl_module), 0
+        self._began_with, self._batches = env_steps(pl_module), 0
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -72,14 +65,10 @@ class ProgressLines(Callback):
         now, n_batches = time.perf_counter(), int(trainer.num_training_batches)
         if trainer.is_last_batch or now - self._said_at < self.interval:
             return
-        self._said_at, elapsed, steps = now, now - self._began_at, _env_steps(pl_module)
+        self._said_at, elapsed, steps = now, now - self._began_at, env_steps(pl_module)
         text = f"epoch {trainer.current_epoch + 1}: {batch_idx + 1} of {n_batches} rollouts | {steps:,} env steps"
         text += f" | {(steps - self._began_with) / elapsed:,.0f} env steps/s"
         if trainer.max_epochs is not None and trainer.max_epochs > 0:
             left = (trainer.max_epochs - trainer.current_epoch) * n_batches - batch_idx - 1
             text += f" | {timedelta(seconds=round(left * elapsed / self._batches))} left"
         say(trainer, text)
-
-
-def _env_steps(module: pl.LightningModule) -> int:
-    return module.env_steps if isinstance(module, AlgorithmModule) else 0

@@ -37,15 +37,14 @@ class ConsoleLog:
         self._file: TextIO | None = None
         self._early: deque[str] = deque(maxlen=1000)
         self._after_redraw = False
-        self._handlers: list[tuple[logging.StreamHandler[Any], Any]] = []
+        self._former = contextlib.ExitStack()
 
     def __enter__(self) -> ConsoleLog:
-        self._streams = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = (_Copied(stream, self) for stream in self._streams)
-        for name in _LIBRARIES:
-            for handler in logging.getLogger(name).handlers:
-                if isinstance(handler, logging.StreamHandler):
-                    self._handlers.append((handler, handler.setStream(sys.stderr)))
+        self._former.enter_context(contextlib.redirect_stdout(_Copied(sys.stdout, self)))
+        self._former.enter_context(contextlib.redirect_stderr(_Copied(sys.stderr, self)))
+        for handler in (handler for name in _LIBRARIES for handler in logging.getLogger(name).handlers):
+            if isinstance(handler, logging.StreamHandler):
+                self._former.callback(handler.setStream, handler.setStream(sys.stderr) or sys.stderr)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
@@ -53,10 +52,7 @@ class ConsoleLog:
             message = message_of(error)
             text = "".join(traceback.format_exception(error))
             self.write(text if message is None else f"maze-pl: error: {message}\n")
-        for handler, stream in self._handlers:
-            if stream is not None:
-                handler.setStream(stream)
-        sys.stdout, sys.stderr = self._streams
+        self._former.close()
         self._close()
 
     def open(self, path: str | Path) -> None:
@@ -79,7 +75,7 @@ class ConsoleLog:
             self._file.write(text)
         except OSError as error:  # the disk is full: what is going on matters more than its log
             self._close()
-            self._streams[1].write(f"run.log ends here: {error}\n")
+            sys.stderr.write(f"run.log ends here: {error}\n")
 
     def _close(self) -> None:
         file, self._file = self._file, None

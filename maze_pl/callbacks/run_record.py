@@ -14,10 +14,9 @@ import yaml
 from pytorch_lightning.callbacks import Callback
 
 from maze_pl.callbacks.dashboards import dashboards
-from maze_pl.callbacks.epoch_table import WIDTH, say
+from maze_pl.callbacks.epoch_table import WIDTH, env_steps, say
 from maze_pl.callbacks.stopping import EarlyStopping, StopAtReturn
 from maze_pl.configuration import RUN_CONFIG
-from maze_pl.modules.algorithm import AlgorithmModule
 
 
 class RunRecord(Callback):
@@ -30,11 +29,8 @@ class RunRecord(Callback):
         defaults: What the configuration is without anything given; what is like it is not shown on the console.
     """
 
-    def __init__(
-        self, run_dir: str, config: str, command: Sequence[str], defaults: Mapping[str, Any] | None = None
-    ) -> None:
-        self.run_dir, self.config, self.command = run_dir, config, shlex.join(command)
-        self.defaults = defaults or {}
+    def __init__(self, run_dir: str, config: str, command: Sequence[str], defaults: Mapping[str, Any]) -> None:
+        self.run_dir, self.config, self.command, self.defaults = run_dir, config, shlex.join(command), defaults
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Write the files, and show them."""
@@ -53,9 +49,8 @@ class RunRecord(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin, or go on, in the dashboards; a checkpoint has been restored by now."""
-        if trainer.is_global_zero:
-            for dashboard in dashboards(trainer):
-                dashboard.begin(self.config, self.command, _env_steps(pl_module))
+        for dashboard in dashboards(trainer):
+            dashboard.begin(self.config, self.command, env_steps(pl_module))
 
 
 def readable(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
@@ -92,7 +87,7 @@ class RunSummary(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the time."""
         self._began_at = self._ended_at = time.perf_counter()
-        self._began_with = _env_steps(pl_module)
+        self._began_with = env_steps(pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the time of the last epoch; what follows is not training."""
@@ -100,7 +95,7 @@ class RunSummary(Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Say it."""
-        seconds, steps = self._ended_at - self._began_at, _env_steps(pl_module)
+        seconds, steps = self._ended_at - self._began_at, env_steps(pl_module)
         rate = (steps - self._began_with) / max(seconds, 1e-9)
         run_dir = shlex.quote(self.run_dir)
         reason, more = _end(trainer)
@@ -123,7 +118,3 @@ def _end(trainer: pl.Trainer) -> tuple[str, str]:
     if trainer.current_epoch == trainer.max_epochs:
         return f"max_epochs={trainer.max_epochs} reached", f" --trainer.max_epochs {2 * trainer.max_epochs}"
     return f"after epoch {trainer.current_epoch}", ""
-
-
-def _env_steps(module: pl.LightningModule) -> int:
-    return module.env_steps if isinstance(module, AlgorithmModule) else 0

@@ -18,7 +18,7 @@ from pytorch_lightning.trainer.connectors.signal_connector import _SignalConnect
 from torch import distributed
 
 from maze_pl.callbacks.checkpoints import LastCheckpoint
-from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.callbacks.epoch_table import env_steps
 from maze_pl.signals import StoppedBySignal, StopSignals
 
 
@@ -64,14 +64,6 @@ class StopOnSignal(Checkpoint):  # so that Lightning calls it after the module a
         self._signals.deferred = True
         self._signals.take()
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Take TERM from Lightning where there is no training."""
-        self.setup(trainer, pl_module, "validate")
-
-    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """As in `on_validation_start`."""
-        self.setup(trainer, pl_module, "test")
-
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Leave the signals as they were, if they were taken here."""
         if self._is_own:
@@ -107,12 +99,10 @@ class StopOnSignal(Checkpoint):  # so that Lightning calls it after the module a
                 callback.save(trainer)
         self._signals.received = number
         if trainer.is_global_zero:
-            steps = f"{pl_module.env_steps:,} env steps" if isinstance(pl_module, AlgorithmModule) else "training"
+            steps = f"{env_steps(pl_module):,} env steps"
             hint = f"; go on by: maze-pl fit --resume {self._run_dir}" if self._run_dir is not None else ""
             sys.stderr.write(f"maze-pl: stopped by {signal.Signals(number).name} after {steps}{hint}\n")
         # Lightning kills all ranks if one that it launched ends with another status than 0.
-        is_launched = trainer.local_rank > 0 and isinstance(
-            trainer.strategy.cluster_environment,  # type: ignore[attr-defined]
-            LightningEnvironment,
-        )
+        strategy: Any = trainer.strategy
+        is_launched = trainer.local_rank > 0 and isinstance(strategy.cluster_environment, LightningEnvironment)
         raise StoppedBySignal(number, is_reported=is_launched)

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning import callbacks
+
+from maze_pl.search_path import suggestion
+
+
+def require_value(callback: callbacks.Callback, monitor: str, metrics: Mapping[str, Any]) -> None:
+    """Refuse to wait for a value, such as a KPI, that evaluations do not give.
+
+    Raises:
+        ValueError: There is no such value; says which there are.
+    """
+    if monitor not in metrics:
+        raise ValueError(
+            f"{type(callback).__name__}(monitor={monitor!r}): the evaluation gives no such value; it has "
+            f"{', '.join(sorted(metrics))}{suggestion(monitor, metrics)}"
+        )
 
 
 class EarlyStopping(callbacks.EarlyStopping):
@@ -35,6 +51,10 @@ class EarlyStopping(callbacks.EarlyStopping):
         """Check, unless there are no evaluations that could have given what should improve."""
         if self.monitor in trainer.callback_metrics or any(trainer.num_val_batches):
             super().on_train_epoch_end(trainer, pl_module)
+
+    def _validate_condition_metric(self, logs: dict[str, torch.Tensor]) -> bool:
+        require_value(self, self.monitor, logs)
+        return super()._validate_condition_metric(logs)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting; the patience itself is that of this run's configuration."""
@@ -65,11 +85,7 @@ class StopAtReturn(callbacks.Callback):
         """Compare the evaluation's result."""
         if self.threshold is None or trainer.sanity_checking:
             return
-        if self.monitor not in trainer.callback_metrics:
-            known = ", ".join(sorted(trainer.callback_metrics))
-            raise ValueError(
-                f"StopAtReturn(monitor={self.monitor!r}): the evaluation gives no such value; it has {known}"
-            )
+        require_value(self, self.monitor, trainer.callback_metrics)
         self.take(trainer)
         trainer.should_stop = trainer.should_stop or not self.missed
 

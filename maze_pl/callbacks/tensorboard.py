@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,13 +13,12 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from torch.utils.tensorboard.summary import hparams
 
-from maze_pl.callbacks.dashboards import Dashboard, bins, hyperparameters
-from maze_pl.events.histogram import Histogram
+from maze_pl.callbacks.dashboards import Bins, Dashboard, hyperparameters
 
 _COMPARED = ("eval_BaseEnvEvents/reward/mean", "train_BaseEnvEvents/reward/mean")
 
 
-class TensorBoardLog(TensorBoardLogger, Dashboard):
+class TensorBoardLog(Dashboard, TensorBoardLogger):
     """Writes event files to one folder, with configuration, hyper-parameters and distributions.
 
     Args:
@@ -35,10 +33,6 @@ class TensorBoardLog(TensorBoardLogger, Dashboard):
     def view_command(self) -> str:
         """TensorBoard's own command."""
         return f"tensorboard --logdir {shlex.quote(self.log_dir)}"
-
-    @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        """Nothing: `begin` logs those of the whole configuration, not only of the module."""
 
     @rank_zero_only
     def begin(self, config: str, command: str, env_steps: int) -> None:
@@ -57,13 +51,9 @@ class TensorBoardLog(TensorBoardLogger, Dashboard):
         self.save()
 
     @rank_zero_only
-    def log_distributions(self, distributions: Mapping[str, Histogram], env_steps: int) -> None:
+    def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
         """Log histograms, for the tabs HISTOGRAMS and DISTRIBUTIONS."""
-        for name, histogram in distributions.items():
-            counted = bins(histogram)
-            if counted is None:
-                continue
-            counts, edges = counted
+        for name, (counts, edges) in distributions.items():
             centres = (edges[1:] + edges[:-1]) / 2
             self.experiment.add_histogram_raw(
                 name,

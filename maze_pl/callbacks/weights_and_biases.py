@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import netrc
 import os
 import shlex
 import uuid
-from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,52 +17,25 @@ import yaml
 from lightning_fabric.loggers.logger import rank_zero_experiment
 from lightning_utilities.core.rank_zero import rank_zero_only
 
-from maze_pl.callbacks.dashboards import Dashboard, bins
-from maze_pl.configuration import ConfigurationError
-from maze_pl.events.histogram import Histogram
+from maze_pl.callbacks.dashboards import Bins, Dashboard
 
 X_AXIS = "env_steps"
-
-
-@dataclass(frozen=True)
-class WandbOptions:
-    """Where Weights & Biases files a run.
-
-    Args:
-        project: Its project.
-        entity: Whose project; that of the user if None.
-        name: What the run is called there; after its run directory if None.
-        group: Runs that belong together; those of one experiment if None.
-        tags: What it can be found by.
-    """
-
-    project: str = "maze_pl"
-    entity: str | None = None
-    name: str | None = None
-    group: str | None = None
-    tags: list[str] | None = None
 
 
 class WandbLog(Dashboard):
     """Logs a run to Weights & Biases: online if the user is logged in, else to files that `wandb sync` uploads.
 
     A resumed run goes on as the same one. Its history can only be added to, so what a run that was killed had logged
-    beyond its last checkpoint stays, and is not logged once more.
+    beyond its last checkpoint stays, and is not logged once more. W&B's own environment variables say where the run is
+    filed, such as WANDB_PROJECT; without them that is the project `maze_pl`, named after its run directory.
 
     Args:
         save_dir: The run directory; files go to `wandb/` in it.
-        options: Where the run is filed.
-
-    Raises:
-        ConfigurationError: The package is not installed.
     """
 
-    def __init__(self, save_dir: str, options: WandbOptions | None = None) -> None:
+    def __init__(self, save_dir: str) -> None:
         super().__init__()
-        if importlib.util.find_spec("wandb") is None:
-            raise ConfigurationError("--wandb needs the package wandb: pip install wandb")
         self._folder = Path(save_dir)
-        self._options = options or WandbOptions()
         self._run: Any = None
         self._logged: dict[str, int] = {}  # name -> env steps of its last point
 
@@ -90,15 +60,13 @@ class WandbLog(Dashboard):
         settings: dict[str, Any] = {"console": "off", "silent": True}  # run.log has what the console said
         if "x_transaction_log_flush_interval" in getattr(wandb.Settings, "model_fields", {}):
             settings["x_transaction_log_flush_interval"] = 1.0  # of 15 seconds, which a killed run would lose
-        options = self._options
+        folder = self._folder.resolve()
         run = wandb.init(
-            project=options.project,
-            entity=options.entity,
-            name=options.name or self._folder.resolve().name,
-            group=options.group or self._folder.resolve().parent.name,
-            tags=options.tags,
+            project=self.name,
+            name=os.environ.get("WANDB_NAME", folder.name),
+            group=os.environ.get("WANDB_RUN_GROUP", folder.parent.name),
             id=identity,
-            dir=str(self._folder.resolve()),
+            dir=str(folder),
             mode=None if "WANDB_MODE" in os.environ or is_logged_in() else "offline",
             resume="allow" if record else None,
             settings=wandb.Settings(**settings),
@@ -116,7 +84,7 @@ class WandbLog(Dashboard):
     @property
     def name(self) -> str:
         """The project."""
-        return self._options.project
+        return os.environ.get("WANDB_PROJECT", "maze_pl")
 
     @property
     def version(self) -> str | None:
@@ -129,10 +97,6 @@ class WandbLog(Dashboard):
         if self._run is not None and not self._run.offline:  # asking for an address would make it complain
             return f"python -m webbrowser {self._run.url}" if self._run.url else ""
         return f"wandb sync {shlex.quote(str(self._folder))}/wandb/offline-run-*"
-
-    @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        """Nothing: `begin` logs the whole configuration."""
 
     @rank_zero_only
     def begin(self, config: str, command: str, env_steps: int) -> None:
@@ -163,15 +127,12 @@ class WandbLog(Dashboard):
             self._keep(run.id)
 
     @rank_zero_only
-    def log_distributions(self, distributions: Mapping[str, Histogram], env_steps: int) -> None:
+    def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
         """Log histograms."""
         import wandb
 
-        counted = {name: bins(histogram) for name, histogram in distributions.items()}
-        self.log_metrics(
-            {name: wandb.Histogram(np_histogram=found) for name, found in counted.items() if found is not None},
-            env_steps,
-        )
+        shown = {name: wandb.Histogram(np_histogram=counted) for name, counted in distributions.items()}
+        self.log_metrics(shown, env_steps)
 
     @rank_zero_only
     def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:

@@ -38,7 +38,8 @@ def check_acts(spec: Spec, segments: Mapping[StepKey, SegmentArrays], n_rows: in
                 )
 
         trees = {f"observation {name!r}": array for name, array in segment.observation.items()}
-        for what, array in (*trees.items(), ("the reward", segment.reward)):
+        trees |= {"the reward": segment.reward, "the actor's reward": segment.actor_reward}
+        for what, array in trees.items():
             finite = _finite(array[:n_rows], 2)
             if finite is not None:
                 require(finite, what, "is not finite")

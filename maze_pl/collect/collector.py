@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,6 @@ class Collector:
     """
 
     def __init__(self, vector: VectorEnv, n_rollout_steps: int, generator: torch.Generator) -> None:
-        if n_rollout_steps < 1:
-            raise ValueError(f"n_rollout_steps={n_rollout_steps} must be at least 1")
         self.vector, self.n_rollout_steps, self.generator = vector, n_rollout_steps, generator
         self.spec, self.n_envs = vector.spec, vector.n_envs
         self.storage = RolloutStorage(self.spec, self.n_envs, n_rollout_steps)
@@ -87,9 +86,9 @@ class Collector:
         rollout.seconds = time.perf_counter() - began
         return rollout
 
-    def start(self, episode: int = 0) -> None:
-        """Start every environment with the episode of this index."""
-        self.vector.reset(episodes=[episode] * self.n_envs)
+    def start(self, episodes: Sequence[int] | None = None) -> None:
+        """Start every environment with the episode of its index, with the first one if None."""
+        self.vector.reset(episodes=episodes)
         self._find_slots(np.arange(self.n_envs))
         self.started = True
 
@@ -103,7 +102,7 @@ class Collector:
         staged, acted = staging.action[key], segment.action
         batch = PolicyBatch(key, {}, staging.next_agent)
         act, generator, step_vector = policy.act, self.generator, self.vector.step
-        advances, env_steps = self.vector.always_advances, staging.env_steps
+        advances, env_steps, n_envs = self.vector.always_advances, staging.env_steps, self.n_envs
         rewards, terminated, truncated = rows.reward, rows.terminated, rows.truncated
         for t in range(self.n_rollout_steps):
             views = {}
@@ -121,35 +120,14 @@ class Collector:
                 truncations += [(t, *final, 0) for final in extras.finals]
             if not advances:
                 rows.env_steps[t] = env_steps
-                if np.count_nonzero(env_steps) < self.n_envs and not (env_steps.astype(bool) | rows.ends(t)).all():
+                if np.count_nonzero(env_steps) < n_envs and not ((env_steps > 0) | terminated[t] | truncated[t]).all():
                     break
         if advances:
             rows.env_steps[: t + 1] = 1
         row[:] = t + 1
-        ends = self._complete_rows(t + 1, ~self.slots.seen[:, 0])
+        ends = self.storage.complete_flat(t + 1, ~self.slots.seen[:, 0], staging.next_agent)
         completed[:] = ((rows.env_steps[: t + 1] > 0) | ends).sum(0)
         self.slots.seen[:, 0] = ~ends[-1]
-
-    def _complete_rows(self, n_rows: int, is_first: Array) -> Array:
-        """Write into rows of flat environments what follows from where episodes ended.
-
-        Args:
-            n_rows: Rows of each environment, T.
-            is_first: [N] whether the first row begins an episode.
-
-        Returns:
-            [T, N] whether an episode ended.
-        """
-        rows, segment = self.storage.rows, self.storage.segments[self._keys[0]]
-        ends: Array = rows.terminated[:n_rows] | rows.truncated[:n_rows]
-        rows.filled[:n_rows] = True
-        rows.first_key[:n_rows] = 0
-        rows.next_key[:n_rows] = np.where(ends, -1, 0)
-        rows.next_slot[:n_rows] = np.where(ends, -1, 0)
-        segment.is_first[0] = is_first
-        segment.is_first[1:n_rows] = ends[:-1]
-        segment.agent_id[:n_rows] = self.vector.staging.next_agent
-        return ends
 
     def _collect_around_resets(
         self, policy: Policy, resetting: Array, row: Array, truncations: list[Truncation]
@@ -189,7 +167,7 @@ class Collector:
             for name, array in last_seen.items():
                 array[done] = staging.observation[key][name][done]
         rows.env_steps[:n_rows] = 1
-        self._complete_rows(n_rows, is_first)
+        self.storage.complete_flat(n_rows, is_first, staging.next_agent)
         return {key: last_seen}
 
     # ------------------------------------------------------------------------------------------ any actors
@@ -203,7 +181,7 @@ class Collector:
         envs = np.flatnonzero(completed < self.n_rollout_steps)
         while envs.size:
             if row[envs].max() >= self.storage.capacity:
-                self.storage.grow()
+                self.storage = self.storage.grown()
                 rows = self.storage.rows
             keys, slots = staging.next_key[envs], self.slots.next[envs]
             groups = [(int(key), envs[keys == key], slots[keys == key]) for key in np.unique(keys)]
@@ -349,26 +327,27 @@ class Collector:
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to continue exactly: tensors and primitives only."""
+        state = {"generator": self.generator.get_state(), "started": self.started, "attributed": self._attributed}
+        if not self.started:
+            return state
+        episodes = self.vector.episodes()
+        if not self.vector.can_replay:
+            return state | {"episodes": episodes}
+        state |= {
+            "histories": self.histories.state_dict(episodes),
+            "wrappers": self.vector.wrapper_states(),
+            "observation": self._shown(),
+            "slots": self.slots.state_dict(),
+        }
+        return dict(to_tensors(state))
+
+    def _shown(self) -> dict[str, dict[str, Array]]:
+        """What each environment shows the actor that acts next in it."""
         staging = self.vector.staging
-        observation = {
-            str(n): {name: array[n] for name, array in staging.observation[self._keys[staging.next_key[n]]].items()}
-            for n in range(self.n_envs)
+        keys = [self._keys[index] for index in staging.next_key]
+        return {
+            str(n): {name: array[n] for name, array in staging.observation[key].items()} for n, key in enumerate(keys)
         }
-        state = {
-            "generator": self.generator.get_state(),
-            "started": self.started,
-            "attributed": self._attributed,
-        }
-        if self.started and not self.vector.can_replay:
-            state["episodes"] = self.vector.episodes()
-        elif self.started:
-            state |= {
-                "histories": self.histories.state_dict(self.vector.episodes()),
-                "wrappers": to_tensors(self.vector.wrapper_states()),
-                "observation": to_tensors(observation),
-                "slots": self.slots.state_dict(),
-            }
-        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Continue where `state_dict` was taken, by playing the running episodes again.
@@ -383,29 +362,24 @@ class Collector:
             return []
         if not self.vector.can_replay or "histories" not in state:
             episodes = state.get("episodes") or [history["episode"] for history in state["histories"]]
-            self.vector.reset(None, [episode + 1 for episode in episodes])
-            self._find_slots(np.arange(self.n_envs))
-            self.started = True
+            self.start([episode + 1 for episode in episodes])
             return list(range(self.n_envs))
+        state = from_tensors(state)
         histories = self.histories.load_state_dict(state["histories"])
-        self.vector.replay(histories, from_tensors(state["wrappers"]))
+        self.vector.replay(histories, state["wrappers"])
         self.started = True
         self.slots.load_state_dict(state["slots"])
-        expected, strayed = from_tensors(state["observation"]), []
-        staging = self.vector.staging
-        for n in range(self.n_envs):
-            now = staging.observation[self._keys[staging.next_key[n]]]
-            before = expected[str(n)]
-            same = before.keys() == now.keys() and all(
-                np.array_equal(before[name], now[name][n], equal_nan=now[name].dtype.kind == "f") for name in now
-            )
-            if not same:
-                strayed.append(n)
-        if strayed:
-            self.vector.reset(strayed, [histories[n].episode + 1 for n in strayed])
-            self.vector.drain_summaries()
-            for n in strayed:
-                self.histories.forget(n)
-                self.slots.forget(n)
+        shown = self._shown()
+        strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], shown[str(n)])]
+        self.vector.reset(strayed, [histories[n].episode + 1 for n in strayed])
+        for n in strayed:
+            self.histories.forget(n)
+            self.slots.forget(n)
         self._find_slots(np.arange(self.n_envs))
         return strayed
+
+
+def _is_same(before: dict[str, Array], now: dict[str, Array]) -> bool:
+    return before.keys() == now.keys() and all(
+        np.array_equal(before[name], value, equal_nan=value.dtype.kind == "f") for name, value in now.items()
+    )

@@ -37,8 +37,6 @@ def play_episodes(
     waiting = list(episodes)[::-1]
     n_acts = np.zeros(vector.n_envs, np.int64)  # of the running episodes
     envs = np.arange(min(vector.n_envs, len(waiting)))
-    if not envs.size:
-        return []
     vector.reset(envs.tolist(), [waiting.pop() for _ in envs])
     while envs.size:
         keys = staging.next_key[envs]

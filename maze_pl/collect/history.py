@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from maze_pl.collect.serialization import from_tensors, to_tensors
 from maze_pl.collect.storage import Array, RolloutStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
@@ -25,8 +24,7 @@ class Histories:
     """
 
     def __init__(self, spec: Spec, n_envs: int) -> None:
-        self.spec, self.n_envs = spec, n_envs
-        self._flat = spec.is_flat
+        self.spec, self._flat = spec, spec.is_flat
         self._chunks: list[list[Chunk]] = [[] for _ in range(n_envs)]
 
     def forget(self, n: int) -> None:
@@ -72,7 +70,7 @@ class Histories:
         return np.concatenate(keys)[order], taken
 
     def state_dict(self, episodes: list[int]) -> list[dict[str, Any]]:
-        """The running episodes as tensors and primitives.
+        """The running episodes.
 
         Args:
             episodes: [N] index of the episode that each environment is in.
@@ -87,7 +85,7 @@ class Histories:
                 if chunks
             }
             keys = np.concatenate([np.zeros(0, np.int64), *(keys for keys, _ in chunks)])
-            state.append(to_tensors({"episode": episode, "keys": keys, "actions": actions}))
+            state.append({"episode": episode, "keys": keys, "actions": actions})
         return state
 
     def load_state_dict(self, state: list[dict[str, Any]]) -> list[History]:
@@ -97,7 +95,7 @@ class Histories:
             For each environment, the acts that lead to where it was.
         """
         histories = []
-        for n, entry in enumerate(from_tensors(state)):
+        for n, entry in enumerate(state):
             actions = {key: entry["actions"].get(str(key), {}) for key in self.spec.steps}
             self._chunks[n] = [(entry["keys"], actions)] if len(entry["keys"]) else []
             histories.append(History(entry["episode"], entry["keys"], actions))

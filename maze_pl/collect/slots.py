@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 from maze_pl.collect.storage import Array
 from maze_pl.core.spec import Spec
@@ -113,15 +112,12 @@ class ActorSlots:
         return occupants
 
     def state_dict(self) -> dict[str, Any]:
-        """Who holds which slot: tensors and primitives only."""
-        return {
-            "seen": torch.from_numpy(self.seen.copy()),
-            "occupant": torch.from_numpy(self._occupant.copy()),
-            "finished": [sorted(finished) for finished in self._finished],
-        }
+        """Who holds which slot: views of arrays, and primitives."""
+        finished = [sorted(finished) for finished in self._finished]
+        return {"seen": self.seen, "occupant": self._occupant, "finished": finished}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from the result of `state_dict`."""
-        self.seen[...] = state["seen"].numpy()
-        self._occupant[...] = state["occupant"].numpy()
+        self.seen[...] = state["seen"]
+        self._occupant[...] = state["occupant"]
         self._finished = [{(key, agent) for key, agent in finished} for finished in state["finished"]]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
+from maze_pl.core.seeding import derive_seed
+
 StatKey = tuple[str, str, str | None, tuple[str, ...]]
 """Topic name, event name, name of the statistic (None: the event's own) and the values that it is grouped by."""
+
+MAX_SAMPLED_EPISODES: Final = 100
 
 
 @dataclass(slots=True)
@@ -21,6 +27,7 @@ class EpisodeSummary:
         kpis: Key performance indicators of the episode by name.
         env_index: Index of the environment that played it, counted over all ranks.
         episode_index: How many episodes that environment had played before.
+        samples: Values picked at random by wrappers that watch, as an array for each statistic; see `thin_out`.
     """
 
     statistics: dict[StatKey, float | np.ndarray]
@@ -29,3 +36,16 @@ class EpisodeSummary:
     kpis: dict[str, float] = field(default_factory=dict)
     env_index: int = 0
     episode_index: int = 0
+    samples: dict[StatKey, np.ndarray] = field(default_factory=dict)
+
+
+def thin_out(summaries: Sequence[EpisodeSummary]) -> None:
+    """Keep the samples of at most 100 episodes, so that memory has a bound however long an epoch is.
+
+    Which ones is decided by the numbers of the episodes alone: thinning out more often changes nothing.
+    """
+    sampled = [summary for summary in summaries if summary.samples]
+    if len(sampled) > MAX_SAMPLED_EPISODES:
+        sampled.sort(key=lambda one: derive_seed("sample", one.env_index, one.episode_index))
+        for summary in sampled[MAX_SAMPLED_EPISODES:]:
+            summary.samples = {}

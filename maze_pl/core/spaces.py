@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -56,7 +56,8 @@ def space_from_dict(description: Mapping[str, Any]) -> spaces.Space[Any]:
     """
     match description["type"]:
         case "dict":
-            return spaces.Dict({name: space_from_dict(child) for name, child in description["spaces"].items()})
+            # Pairs keep their order; gymnasium sorts a dict by its keys, and networks concatenate in this order.
+            return spaces.Dict([(name, space_from_dict(child)) for name, child in description["spaces"].items()])
         case "discrete":
             return spaces.Discrete(description["n"], start=description["start"])
         case "multi_discrete":
@@ -83,7 +84,10 @@ def dict_space(space: spaces.Space[Any], what: str) -> spaces.Dict:
         TypeError: It is not a Dict, or one of its entries is nested or of an unsupported type.
     """
     if not isinstance(space, spaces.Dict):
-        raise TypeError(f"{what} must be a Dict space, not {type(space).__name__}; wrap it, for example by GymMazeEnv")
+        raise TypeError(
+            f"{what} must be a Dict space, not {type(space).__name__}; GymMazeEnv, DictObservationWrapper and "
+            "DictActionWrapper make one of it (the NoDict wrappers are for other libraries, around everything else)"
+        )
     for name, child in space.spaces.items():
         if not isinstance(child, LEAF_SPACES):
             raise TypeError(
@@ -91,6 +95,19 @@ def dict_space(space: spaces.Space[Any], what: str) -> spaces.Dict:
                 "MultiDiscrete or MultiBinary (flatten nested spaces in the conversion or a wrapper)"
             )
     return space
+
+
+def conversion_space(space: spaces.Space[Any], what: str) -> spaces.Dict:
+    """Check the space of a conversion: what `dict_space` accepts, or what has yet to be given names by a wrapper.
+
+    `DictObservationWrapper` and `DictActionWrapper` turn a single space, or a Tuple of actions, into a Dict.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    parts = space.spaces if isinstance(space, spaces.Tuple) else [space]
+    is_plain = all(isinstance(part, LEAF_SPACES) for part in parts)
+    return cast(spaces.Dict, space) if is_plain else dict_space(space, what)
 
 
 def environment_action(space: spaces.Space[Any], value: Any) -> Any:

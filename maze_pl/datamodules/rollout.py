@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
@@ -24,32 +24,34 @@ from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
 from maze_pl.envs.gym_env import GymMazeEnv
+from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import NativeVectorEnv, SequentialVectorEnv, SubprocVectorEnv, VectorEnv
-from maze_pl.envs.vector.sequential_vector_env import wrapper_stack
-from maze_pl.envs.vector.wrapped import make_wrapped
-from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.envs.vector.wrapped import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
+from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper
 
 Env = gymnasium.Env[Any, Any]
+T = TypeVar("T")
 
 
-class RolloutSource:
-    """A sized iterable of fresh rollouts; nothing happens before the next one is asked for.
+class Source(Generic[T]):
+    """A sized iterable of batches that are made when they are asked for.
 
     Args:
-        collect: Collects one rollout.
-        length: Rollouts of an epoch.
+        make: Makes one: collects a rollout, or plays the episodes of an evaluator.
+        length: Batches of an epoch.
     """
 
-    def __init__(self, collect: Callable[[], Rollout], length: int) -> None:
-        self._collect, self._length = collect, length
+    def __init__(self, make: Callable[[], T], length: int = 1) -> None:
+        self._make, self._length = make, length
 
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[Rollout]:
+    def __iter__(self) -> Iterator[T]:
         for _ in range(self._length):
-            yield self._collect()
+            yield self._make()
 
     def state_dict(self) -> dict[str, Any]:
         """Empty: the data module keeps where its environments are. Lightning asks for it, to resume within an epoch."""
@@ -57,23 +59,6 @@ class RolloutSource:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Nothing: see `state_dict`."""
-
-
-class EvaluationSource:
-    """One batch: the episodes of one evaluator, played when it is asked for.
-
-    Args:
-        evaluate: Plays them.
-    """
-
-    def __init__(self, evaluate: Callable[[], Evaluation]) -> None:
-        self._evaluate = evaluate
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[Evaluation]:
-        yield self._evaluate()
 
 
 class RolloutDataModule(pl.LightningDataModule):
@@ -114,13 +99,10 @@ class RolloutDataModule(pl.LightningDataModule):
         on_nondeterminism: Literal["restart", "refuse"] = "restart",
     ) -> None:
         super().__init__()
-        for name, value, least in (
-            ("n_envs", n_envs, 0),
-            ("n_rollout_steps", n_rollout_steps, 1),
-            ("epoch_length", epoch_length, 1),
-            ("n_normalization_samples", n_normalization_samples, 1),
-        ):
-            require_count(name, value, least)
+        require_count("n_envs", n_envs, 0)
+        require_count("n_rollout_steps", n_rollout_steps, 1)
+        require_count("epoch_length", epoch_length, 1)
+        require_count("n_normalization_samples", n_normalization_samples, 1)
         if not callable(env) or not all(map(callable, wrappers or [])):
             raise TypeError(
                 f"env={env!r} and wrappers={wrappers!r} must be callables that make and wrap an environment; "
@@ -169,11 +151,7 @@ class RolloutDataModule(pl.LightningDataModule):
     def make_env(self) -> LogStatsWrapper:
         """One wrapped environment with frozen statistics, as evaluation uses it."""
         env = self._factory()
-        shared = self._learned()
-        for name, wrapper in wrapper_stack(env):
-            if name in shared:
-                wrapper.load_shared_state(shared[name])
-            wrapper.freeze()
+        load_shared_states(wrapper_stack(env), self._learned(), freeze=True)
         return env
 
     # ------------------------------------------------------------------------------------------------- hooks
@@ -183,19 +161,22 @@ class RolloutDataModule(pl.LightningDataModule):
         self._restored, self._has_loaded = None, False
         if stage == "fit":
             self._ended = None
+        for name, evaluator in self.evaluators.items():
+            if evaluator.render:
+                self._factory_of(name)().close()  # fails now, and not after an epoch, where nothing can be drawn
 
-    def train_dataloader(self) -> RolloutSource:
+    def train_dataloader(self) -> Source[Rollout]:
         """Rollouts, collected when asked for."""
-        return RolloutSource(self._collect, self.epoch_length)
+        return Source(self._collect, self.epoch_length)
 
-    def val_dataloader(self) -> list[EvaluationSource]:
+    def val_dataloader(self) -> list[Source[Evaluation]]:
         """For each evaluator, its episodes."""
-        return [EvaluationSource(partial(self._evaluate, name)) for name in self.evaluators]
+        return [Source(partial(self._evaluate, name)) for name in self.evaluators]
 
     def _evaluate(self, name: str) -> Evaluation:
         return self.evaluate(name, self._policy())
 
-    def test_dataloader(self) -> list[EvaluationSource]:
+    def test_dataloader(self) -> list[Source[Evaluation]]:
         """As for validation."""
         return self.val_dataloader()
 
@@ -223,24 +204,33 @@ class RolloutDataModule(pl.LightningDataModule):
     def _rank(self) -> int:
         return self.trainer.global_rank if self.trainer is not None else 0
 
-    def _vector(self, n_envs: int, **options: Any) -> VectorEnv:
+    def _vector(self, n_envs: int, evaluator: str | None = None, **options: Any) -> VectorEnv:
         kind = SubprocVectorEnv if self.vectorization == "subprocess" else SequentialVectorEnv
-        return kind([self._factory] * n_envs, spec=self.spec, **options)
+        return kind([self._factory_of(evaluator)] * n_envs, spec=self.spec, **options)
+
+    def _factory_of(self, evaluator: str | None) -> Callable[[], LogStatsWrapper]:
+        """What makes the environments of an evaluator, or of training."""
+        if evaluator is None or not self.evaluators[evaluator].render:
+            return self._factory
+        env, wrappers = self._factory.args
+        # Innermost, where it leaves the positions of the others in the stack as they are.
+        record = partial(TrajectoryRecordingWrapper, writer=GifFiles(f"renderings/{evaluator}"), n_episodes=0)
+        return partial(make_wrapped, env, [record, *wrappers])
 
     def _native_vector(self, n_envs: int, **options: Any) -> VectorEnv:
         """Gymnasium's own vector implementation, if nothing speaks against it."""
-        env = self._factory()
         instead = "; use vectorization=sequential or subprocess"
-        inner = env.env
-        if type(env) is not LogStatsWrapper or isinstance(inner, Wrapper):
-            names = [type(wrapper).__name__ for wrapper in wrappers_of(env) if type(wrapper) is not LogStatsWrapper]
+        env = self._factory()
+        env.close()
+        names = [type(wrapper).__name__ for wrapper in wrappers_of(env) if type(wrapper) is not LogStatsWrapper]
+        if names:
             raise ValueError(f"vectorization=native cannot wrap single environments, but there are {names}{instead}")
+        inner: Any = env.env
         if type(inner) is not GymMazeEnv or inner.made_by is None:
             raise ValueError(
                 f"vectorization=native needs an environment that is given by its name in gymnasium, such as "
                 f"GymMazeEnv('CartPole-v1'), not {type(inner).__name__}{instead}"
             )
-        env.close()
         name, kwargs = inner.made_by
         return NativeVectorEnv(name, n_envs, spec=self.spec, **options, **kwargs)
 
@@ -258,7 +248,11 @@ class RolloutDataModule(pl.LightningDataModule):
         policy = self._policy()
         with evaluation_mode(policy):
             rollout = self._collector.collect(policy)
-        self._merge()
+        if self._shared:  # bring together what the wrappers of all environments on all ranks have learned
+            vector = self._collector.vector
+            states = [state for part in self._gather(vector.shared_states()) for state in part]
+            self._shared = vector.merge_shared_states(states)
+            vector.load_shared_states(self._shared)
         return rollout
 
     def _start(self) -> Collector:
@@ -289,7 +283,7 @@ class RolloutDataModule(pl.LightningDataModule):
             )
             begun = [history["episode"] for rank in restored["ranks"] for history in rank.get("histories", [])]
             begun += [episode for rank in restored["ranks"] for episode in rank.get("episodes", [])]
-            collector.start(max(begun, default=-1) + 1)  # none that was played before
+            collector.start([max(begun, default=-1) + 1] * self.n_envs)  # none that was played before
             return
         strayed = collector.load_state_dict(restored["ranks"][self._rank])
         if strayed:
@@ -304,16 +298,6 @@ class RolloutDataModule(pl.LightningDataModule):
                 raise ValueError(message + "; on_nondeterminism=restart starts new episodes instead")
             rank_zero_info(message + "; they start new episodes")
 
-    def _merge(self) -> None:
-        """Bring together what the wrappers of all environments on all ranks have learned."""
-        assert self._collector is not None
-        vector = self._collector.vector
-        if not self._shared:
-            return
-        states = [state for part in self._gather(vector.shared_states()) for state in part]
-        self._shared = vector.merge_shared_states(states)
-        vector.load_shared_states(self._shared)
-
     def _learned(self) -> dict[str, Any]:
         """What wrappers have learned, estimated by the first rank on first need."""
         if self._shared is None:
@@ -322,9 +306,9 @@ class RolloutDataModule(pl.LightningDataModule):
                 env = self._factory()
                 seed = derive_seed(self.seed, "normalization")
                 env.estimate(self.n_normalization_samples, seed)
-                states = {name: state for name, wrapper in wrapper_stack(env) if (state := wrapper.shared_state())}
+                states = shared_states_of(wrapper_stack(env))
                 env.close()
-            self._shared = self._broadcast(states)
+            self._shared = self._gather(states)[0]
             if self._shared:
                 self._refuse_foreign_checkpoint()
         return self._shared
@@ -346,7 +330,7 @@ class RolloutDataModule(pl.LightningDataModule):
         if name not in self._evaluation_envs:
             n_envs = max(1, min(evaluator.n_envs or 8, len(episodes)))
             seed = derive_seed(self.seed, "evaluation", name)
-            self._evaluation_envs[name] = self._vector(n_envs, seed=seed, autoreset=False, seed_by_env=False)
+            self._evaluation_envs[name] = self._vector(n_envs, name, seed=seed, autoreset=False, seed_by_env=False)
         vector = self._evaluation_envs[name]
         vector.load_shared_states(learned, freeze=True)
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "evaluation", name, self._rank))
@@ -362,25 +346,21 @@ class RolloutDataModule(pl.LightningDataModule):
         """State of the environments of all ranks and of what wrappers have learned; every rank must call it."""
         if self._collector is None and self._restored is not None:
             return self._restored  # nothing has happened since
+        shared = {"shared": to_tensors(self._shared)}
         collector = self._ended if self._collector is None else self._collector.state_dict()
         if collector is None:
-            return {"shared": to_tensors(self._shared)}
-        return {
-            "shared": to_tensors(self._shared),
-            "ranks": self._gather(collector),
-            "world_size": self._world_size(),
-            "n_envs": self.n_envs,
-        }
+            return shared
+        return shared | {"ranks": self._gather(collector), "world_size": self._world_size(), "n_envs": self.n_envs}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the next rollout where `state_dict` was taken."""
-        self._shared = from_tensors(state_dict["shared"])
+        self._shared = from_tensors(state_dict["shared"]) or None  # wrappers that are new estimate theirs
         self._restored = state_dict if "ranks" in state_dict else None
         self._has_loaded = True
 
     def warm_start(self, shared: dict[str, Any]) -> None:
         """Take over what the wrappers of another run have learned, without the state of its environments."""
-        self._shared = shared
+        self._shared = shared or None
 
     def __getstate__(self) -> dict[str, Any]:
         """For processes that are spawned; factories of environments may be lambdas."""
@@ -399,11 +379,3 @@ class RolloutDataModule(pl.LightningDataModule):
         values: list[Any] = [None] * self._world_size()
         distributed.all_gather_object(values, value)
         return values
-
-    def _broadcast(self, value: Any) -> Any:
-        """The value of the first rank."""
-        if self._world_size() == 1:
-            return value
-        values = [value]
-        distributed.broadcast_object_list(values, src=0)
-        return values[0]

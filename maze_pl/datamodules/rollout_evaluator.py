@@ -28,11 +28,16 @@ class RolloutEvaluator:
         n_episodes: Number of episodes, over all ranks.
         deterministic: Whether the policy takes its most likely action instead of sampling.
         n_envs: Number of environments that play at the same time; 0 means one for each episode, at most 8.
+        render: Whether each episode becomes a gif in `renderings/<evaluator>/` of the run directory (of the current one
+            in `maze-pl validate`), which the next evaluation replaces: the seeds are the same. A gymnasium environment
+            must be made with render_mode='rgb_array' (`--data.env.dict_kwargs.render_mode rgb_array`), a simulation
+            needs a renderer. It takes much longer than playing.
     """
 
     n_episodes: int = 8
     deterministic: bool = True
     n_envs: int = 0
+    render: bool = False
 
     def __post_init__(self) -> None:
         require_count("n_episodes", self.n_episodes, 1, " of an evaluator")

@@ -6,6 +6,7 @@ result caused, or with the first results of an environment, which are looked at 
 
 from __future__ import annotations
 
+import dis
 import traceback
 from typing import Any
 
@@ -18,6 +19,19 @@ _OLD_STEP = "; four values are gym's old interface, whose `done` is now terminat
 
 class EnvContractError(ValueError):
     """An environment returned what no environment may; says which one, what came and what was expected."""
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether maze_pl has refused something on purpose, so that the message says all that there is to say."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return (
+        isinstance(error, ValueError | TypeError)
+        and trace is not None
+        and str(trace.tb_frame.f_globals.get("__name__")).startswith("maze_pl.")
+        and dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+    )
 
 
 def name_of(env: Any) -> str:
@@ -86,21 +100,20 @@ def check_spaces(env: Any) -> None:
             raise EnvContractError(f"{name_of(env)} has {what} {describe(space)}; set it to a gymnasium space")
 
 
-def check_observation(observation: Any, space: spaces.Space[Any], what: str) -> None:
+def check_observation(observation: Any, space: spaces.Space[Any], what: str, exactly: bool = False) -> None:
     """Refuse an observation that does not fit its space: its keys, its shape, and whether its values are numbers.
-
-    Values outside their bounds and numbers of another type are let pass, as gymnasium's environments have both.
 
     Args:
         observation: What the environment returned.
         space: The space that it declared.
         what: What this is and whose, for the message.
+        exactly: Refuse values outside their bounds and fractions for integers, too; gymnasium's environments have both.
     """
     if isinstance(space, spaces.Dict):
         if not isinstance(observation, dict) or set(observation) != set(space.spaces):
             raise EnvContractError(f"{what} is {describe(observation)}; its space has {sorted(map(str, space.spaces))}")
         for key, child in space.spaces.items():
-            check_observation(observation[key], child, f"entry {key!r} of {what}")
+            check_observation(observation[key], child, f"entry {key!r} of {what}", exactly)
         return
     try:
         array = np.asarray(observation)
@@ -110,6 +123,31 @@ def check_observation(observation: Any, space: spaces.Space[Any], what: str) -> 
         raise EnvContractError(f"{what} is {describe(observation)}; its space expects {space.dtype}")
     if array.shape != space.shape:
         raise EnvContractError(f"{what} has shape {array.shape}; its space has {space.shape}")
+    if exactly:
+        _check_values(array, space, what)
+
+
+def _check_values(array: np.ndarray, space: spaces.Space[Any], what: str) -> None:
+    if not np.can_cast(array.dtype, np.dtype(space.dtype), "same_kind"):
+        raise EnvContractError(f"{what} has type {array.dtype}; its space has {space.dtype}")
+    low, high = bounds(space)
+    array = array.astype(space.dtype)  # as it is kept, so that rounding makes no difference
+    outside = (array < low) | (array > high)
+    if outside.any():
+        at = tuple(np.argwhere(outside)[0])
+        low, high = np.broadcast_to(low, array.shape)[at], np.broadcast_to(high, array.shape)[at]
+        raise EnvContractError(f"{what} holds {array[at]}; its space allows {low} to {high} there")
+
+
+def bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
+    """Lowest and highest values of a Box, Discrete, MultiDiscrete or MultiBinary."""
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return 0, 1
 
 
 def explain_step(error: Exception, result: Any, env: Any) -> None:

@@ -90,3 +90,13 @@ class CoreEnv(ABC):
     def get_env_time(self) -> int:
         """Number of environment steps since the episode started."""
         return self.context.env_time
+
+    def clone_from(self, env: Any) -> None:
+        """Take over the state of another simulation that was made in the same way, so that both go on equally.
+
+        One whose attributes are all of its state, and can be copied, calls `maze_pl.envs.take_over(self, env)`.
+
+        Raises:
+            TypeError: This simulation cannot (the default).
+        """
+        raise TypeError(f"{type(self).__name__} cannot take over the state of another one; define its clone_from")

@@ -5,23 +5,27 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.envs.registration import get_env_id, parse_env_id
+from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 from gymnasium.error import DependencyNotInstalled, UnregisteredEnv
+from gymnasium.utils import EzPickle
 
 from maze_pl.core.spaces import LEAF_SPACES
+from maze_pl.envs.cloning import take_over
 from maze_pl.envs.contract import check_observation, check_reset, check_spaces, explain_step, name_of
 from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
 from maze_pl.envs.core_env import CoreEnv
 from maze_pl.envs.maze_env import MazeEnv
-from maze_pl.envs.structured_env import Action, Observation
+from maze_pl.envs.structured_env import Action, Observation, ResetResult
 
 SEPARATOR = "/"
 _OUR_EXTRAS = ("box2d",)
@@ -88,6 +92,19 @@ class GymCoreEnv(CoreEnv):
         """Close the gymnasium environment."""
         self.env.close()
 
+    def clone_from(self, env: CoreEnv) -> None:
+        """Take over a copy of another gymnasium environment.
+
+        Raises:
+            TypeError: It cannot be copied: it holds something that is not made of Python objects, such as a window or
+                Box2D's world.
+        """
+        inner = vars(env)["env"]
+        if isinstance(inner.unwrapped, EzPickle):
+            raise TypeError(f"{name_of(inner)} cannot be copied: its copies start anew (gymnasium.utils.EzPickle)")
+        take_over(self.env, inner, (self, env))  # in place, since others may hold on to it
+        take_over(self, env, (self.env, inner))
+
     def get_maze_state(self) -> Any:
         """The last observation, as the gymnasium environment returned it."""
         return self._maze_state
@@ -121,7 +138,7 @@ class GymObservationConversion(ObservationConversionInterface):
         try:
             if self._dtype is not None:
                 return {"observation": np.array(maze_state, self._dtype)}
-            return {name: np.array(_at(maze_state, path), dtype) for name, path, dtype in self._parts}
+            return {name: np.array(reduce(getitem, path, maze_state), dtype) for name, path, dtype in self._parts}
         except (IndexError, KeyError, TypeError, ValueError):
             check_observation(maze_state, self._original, "the observation that the environment returned")
             raise
@@ -165,7 +182,7 @@ class GymActionConversion(ActionConversionInterface):
         """The gymnasium environment's action under its name, or its parts under theirs."""
         if self._value is not None:
             return {"action": maze_action}
-        return {name: _at(maze_action, path) for name, path, _ in self._parts}
+        return {name: reduce(getitem, path, maze_action) for name, path, _ in self._parts}
 
 
 class GymMazeEnv(MazeEnv):
@@ -208,11 +225,10 @@ class GymMazeEnv(MazeEnv):
             action_conversion_dict={0: GymActionConversion(env.action_space)},
             observation_conversion_dict={0: GymObservationConversion(env.observation_space)},
         )
+        self._unchecked = {}  # GymCoreEnv has looked, and lets pass what many of gymnasium's environments do
         self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; the gymnasium environment gets the options, and its information is returned."""
         self.core_env.reset_options = options
         observation, _ = super().reset(seed=seed)
@@ -262,13 +278,6 @@ def _leaves(space: spaces.Dict, path: tuple[str, ...]) -> dict[tuple[str, ...], 
     return leaves
 
 
-def _at(tree: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    value: Any = tree
-    for key in path:
-        value = value[key]
-    return value
-
-
 def nested(items: list[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
     """The nested dict that has these values at these paths."""
     tree: dict[str, Any] = {}
@@ -315,14 +324,7 @@ def _current_id(name: str) -> str:
     if name in gymnasium.registry or ":" in name:
         return name
     namespace, base, version = parse_env_id(name)
-    newest = max(
-        (
-            spec.version
-            for spec in gymnasium.registry.values()
-            if (spec.namespace, spec.name) == (namespace, base) and spec.version is not None
-        ),
-        default=None,
-    )
+    newest = find_highest_version(namespace, base)
     if version is None or newest is None or newest < version:
         return name
     current = get_env_id(namespace, base, newest)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import gymnasium
@@ -12,17 +14,18 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 
 from maze_pl.core.actor_id import ActorID, StepKey
-from maze_pl.core.spaces import dict_space
-from maze_pl.envs.contract import check_step, name_of
+from maze_pl.core.spaces import conversion_space
+from maze_pl.envs.cloning import take_over
+from maze_pl.envs.contract import EnvContractError, check_observation, check_step, name_of
 from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
 from maze_pl.envs.core_env import CoreEnv
-from maze_pl.envs.structured_env import Action, Array, EnvMeta, Observation, StructuredEnv
-from maze_pl.events.kpi import KpiCalculator
-from maze_pl.events.pubsub import EventRecord
+from maze_pl.envs.forwarding import passed_on
+from maze_pl.envs.rendering import figure_to_array
+from maze_pl.envs.structured_env import Action, Array, EnvMeta, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.events.topics import BaseEnvEvents
 
 
-class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMeta):
+class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMeta):  # type: ignore[misc]
     """Wraps a simulation, with one pair of conversions for each sub-step.
 
     It fires `BaseEnvEvents.reward` with the simulation's own reward, and keeps the time of flat simulations. Events
@@ -56,17 +59,16 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         self.pubsub = core_env.pubsub
         self.action_conversion_dict = dict(action_conversion_dict)
         self.observation_conversion_dict = dict(observation_conversion_dict)
+        sees, acts = observation_conversion_dict, action_conversion_dict
+        where = {key: f"space of sub-step {key!r}" for key in keys}
         self._observation_spaces = {
-            key: dict_space(observation_conversion_dict[key].space(), f"the observation space of sub-step {key!r}")
-            for key in keys
+            key: conversion_space(sees[key].space(), f"the observation {where[key]}") for key in keys
         }
-        self._action_spaces = {
-            key: dict_space(action_conversion_dict[key].space(), f"the action space of sub-step {key!r}")
-            for key in keys
-        }
+        self._action_spaces = {key: conversion_space(acts[key].space(), f"the action {where[key]}") for key in keys}
         self._action_masks = {key: self._checked_masks(key) for key in keys}
         self._base_events = self.pubsub.create_event_topic(BaseEnvEvents)
         self._is_flat = len(keys) == 1 and core_env.agent_counts_dict[keys[0]] == 1
+        self._unchecked = dict.fromkeys(keys, 2)  # how many observations are still to be looked at closely
         self._step_key: StepKey | None = None  # of the actor that acts next
         self._space_seed: int | None = None  # which the action spaces are yet to be seeded with
         self._generator: np.random.Generator | None = None
@@ -84,12 +86,13 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
 
     # ---------------------------------------------------------------------------------------------- interaction
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepResult:
         """Perform the act of the current actor; see `StructuredEnv.step`.
 
         Raises:
             ResetNeeded: No episode was started.
-            EnvContractError: The simulation returned something else than a state, a reward, two flags and a dict.
+            EnvContractError: The simulation returned something else than a state, a reward, two flags and a dict, or
+                a reward that is not finite.
         """
         core_env, context, key = self.core_env, self.context, self._step_key
         if key is None:
@@ -105,17 +108,20 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         except (TypeError, ValueError):
             check_step(result, self)
             raise
+        if not isfinite(reward):
+            raise EnvContractError(f"step of {name_of(self)} returned the reward {reward}, which is not finite")
         self._base_events.reward(value=reward)
         if not self._is_flat:
             self._step_key = key = core_env.actor_id().step_key
         elif not context.env_step_incremented:
             context.increment_env_step()
         self._maze_state = maze_state
-        return self.observation_conversion_dict[key].maze_to_space(maze_state), reward, terminated, truncated, info
+        observation = self.observation_conversion_dict[key].maze_to_space(maze_state)
+        if self._unchecked:
+            self._check(key, observation)
+        return observation, reward, terminated, truncated, info
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; see `StructuredEnv.reset`.
 
         Raises:
@@ -133,7 +139,20 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         self._maze_action = None
         self._maze_state = self.core_env.reset()
         self._step_key = key = self.core_env.actor_id().step_key
-        return self.observation_conversion_dict[key].maze_to_space(self._maze_state), {}
+        observation = self.observation_conversion_dict[key].maze_to_space(self._maze_state)
+        if self._unchecked:
+            self._check(key, observation)
+        return observation, {}
+
+    def _check(self, key: StepKey, observation: Any) -> None:
+        """Look closely at the first observations of a sub-step."""
+        left = self._unchecked.pop(key, 0)
+        if left > 0:
+            conversion = type(self.observation_conversion_dict[key]).__name__
+            what = f"the observation of sub-step {key!r} by {conversion}"
+            check_observation(observation, self._observation_spaces[key], what, exactly=True)
+            if left > 1:
+                self._unchecked[key] = left - 1
 
     @property
     def _np_random(self) -> np.random.Generator | None:
@@ -146,11 +165,22 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
     def _np_random(self, value: np.random.Generator | None) -> None:
         self._generator = value
 
-    def close(self) -> None:
-        """Close the simulation."""
-        self.core_env.close()
+    def render(self) -> Any:
+        """The state and the events that led to it, drawn by the simulation's renderer: `[height, width, 3]` bytes.
+
+        Raises:
+            NotImplementedError: It has none.
+        """
+        renderer = self.get_renderer()
+        if renderer is None:
+            return super().render()
+        return figure_to_array(renderer.render(self._maze_state, None, self.get_step_events()))
+
+    close = passed_on(StructuredEnv.close, "core_env")
 
     # -------------------------------------------------------------------------------------------------- actors
+
+    # Those that are asked for in every step are methods, which are faster where there is a single layer.
 
     def actor_id(self) -> ActorID:
         """The actor that acts next."""
@@ -160,11 +190,6 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         """Whether the actor that just acted is done."""
         return self.core_env.is_actor_done()
 
-    @property
-    def agent_counts_dict(self) -> Mapping[StepKey, int]:
-        """Number of agents of each sub-step, -1 where it changes."""
-        return self.core_env.agent_counts_dict
-
     def get_actor_rewards(self) -> Array | None:
         """Rewards of the acts of the finished environment step, if they are attributed."""
         return self.core_env.get_actor_rewards()
@@ -172,6 +197,11 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
     def get_env_time(self) -> int:
         """Number of environment steps since the episode started."""
         return self.core_env.get_env_time()
+
+    @property
+    def agent_counts_dict(self) -> Mapping[StepKey, int]:
+        """Number of agents of each sub-step, -1 where it changes."""
+        return self.core_env.agent_counts_dict
 
     # -------------------------------------------------------------------------------------------------- spaces
 
@@ -183,9 +213,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
     @property
     def action_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
         """Action space of each sub-step; what they sample is determined by the seed of the last seeded `reset`."""
-        if (
-            self._space_seed is not None
-        ):  # seeding takes as long as two steps of a simple environment, and few ever sample
+        if self._space_seed is not None:  # only now: seeding takes as long as two steps, and few ever sample
             for space in self._action_spaces.values():
                 space.seed(self._space_seed)
             self._space_seed = None
@@ -195,16 +223,6 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
         """For each sub-step, action head -> observation that masks it."""
         return self._action_masks
-
-    @property
-    def observation_space(self) -> spaces.Dict:  # type: ignore[override]
-        """What the actor that acts next sees."""
-        return self._observation_spaces[self.core_env.actor_id().step_key]
-
-    @property
-    def action_space(self) -> spaces.Dict:  # type: ignore[override]
-        """What the actor that acts next may do."""
-        return self.action_spaces_dict[self.core_env.actor_id().step_key]
 
     @property
     def observation_conversion(self) -> ObservationConversionInterface:
@@ -218,9 +236,11 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
 
     # --------------------------------------------------------------------------------------- states and events
 
-    def get_maze_state(self) -> Any:
-        """The simulation's state."""
-        return self.core_env.get_maze_state()
+    get_maze_state = passed_on(StructuredEnv.get_maze_state, "core_env")
+    get_kpi_calculator = passed_on(StructuredEnv.get_kpi_calculator, "core_env")
+    get_renderer = passed_on(StructuredEnv.get_renderer, "core_env")
+    get_serializable_components = passed_on(StructuredEnv.get_serializable_components, "core_env")
+    get_step_events = passed_on(StructuredEnv.get_step_events, "pubsub")
 
     def get_maze_action(self) -> Any:
         """The simulation's form of the last action, None before the first one."""
@@ -230,21 +250,19 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         """Identifier (UUID) of the current episode."""
         return self.context.episode_id
 
-    def get_step_events(self) -> list[EventRecord]:
-        """Events of the current environment step so far."""
-        return self.pubsub.get_step_events()
-
-    def get_kpi_calculator(self) -> KpiCalculator | None:
-        """What computes the performance indicators of an episode."""
-        return self.core_env.get_kpi_calculator()
-
-    def get_renderer(self) -> Any:
-        """What draws states of the simulation."""
-        return self.core_env.get_renderer()
-
-    def get_serializable_components(self) -> dict[str, Any]:
-        """Components whose state is recorded together with the simulation's state."""
-        return self.core_env.get_serializable_components()
+    def clone_from(self, env: Any) -> None:
+        """Take over the state of another environment; see `StructuredEnv.clone_from`."""
+        if type(env) is not type(self):
+            raise TypeError(f"{type(self).__name__} cannot take over the state of a {type(env).__name__}")
+        self.core_env.clone_from(env.core_env)
+        vars(self.context).update(vars(env.context), _episode_id=env.get_episode_id())
+        self.pubsub.take_records(env.pubsub)
+        for own, other in zip(self.pubsub.subscribers, env.pubsub.subscribers, strict=True):
+            take_over(own, other, (self, env))
+        self._step_key, self._maze_state = env._step_key, self.core_env.get_maze_state()
+        self._maze_action = copy.deepcopy(env._maze_action)
+        self._space_seed, self._np_random_seed = env._space_seed, env._np_random_seed
+        self._generator = copy.deepcopy(env._generator)
 
     def get_observation_and_action_dicts(
         self, maze_state: Any, maze_action: Any, first_step_in_episode: bool

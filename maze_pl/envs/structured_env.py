@@ -21,6 +21,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Observation = dict[str, Array]
 Action = Mapping[str, Any]
 """Head -> an int for `Discrete`, an array for the other spaces."""
+StepResult = tuple[Observation, float, bool, bool, dict[str, Any]]
+"""Observation, reward, terminated, truncated and further information."""
+ResetResult = tuple[Observation, dict[str, Any]]
+"""Observation and further information."""
 
 
 class EnvMeta(ABCMeta):
@@ -51,7 +55,7 @@ class StructuredEnv(ABC):
     pubsub: Pubsub
 
     @abstractmethod
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepResult:
         """Perform the act of the current actor.
 
         Returns:
@@ -59,9 +63,7 @@ class StructuredEnv(ABC):
         """
 
     @abstractmethod
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode.
 
         Args:
@@ -105,14 +107,14 @@ class StructuredEnv(ABC):
         """Action space of each sub-step."""
 
     @property
-    @abstractmethod
     def observation_space(self) -> spaces.Dict:
         """What the actor that acts next sees."""
+        return self.observation_spaces_dict[self.actor_id().step_key]
 
     @property
-    @abstractmethod
     def action_space(self) -> spaces.Dict:
         """What the actor that acts next may do."""
+        return self.action_spaces_dict[self.actor_id().step_key]
 
     @property
     @abstractmethod
@@ -146,6 +148,14 @@ class StructuredEnv(ABC):
     @abstractmethod
     def get_serializable_components(self) -> dict[str, Any]:
         """Components whose state is recorded together with the simulation's state."""
+
+    @abstractmethod
+    def clone_from(self, env: Any) -> None:
+        """Take over the state of another environment that was made in the same way, so that both go on equally.
+
+        Raises:
+            TypeError: The simulation, or a wrapper, cannot, or the other environment is made of other classes.
+        """
 
     @abstractmethod
     def get_observation_and_action_dicts(

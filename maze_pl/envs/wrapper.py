@@ -4,37 +4,56 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import StatKey
+from maze_pl.core.spaces import dict_space
+from maze_pl.envs.cloning import take_over
 from maze_pl.envs.core_env import CoreEnv
-from maze_pl.envs.structured_env import Action, Array, EnvMeta, Observation, StructuredEnv
+from maze_pl.envs.forwarding import passed_on
+from maze_pl.envs.structured_env import Action, Array, EnvMeta, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.events.context import EnvironmentContext
-from maze_pl.events.kpi import KpiCalculator
-from maze_pl.events.pubsub import EventRecord, Pubsub
+from maze_pl.events.pubsub import Pubsub
 
 
-class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMeta):
+class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMeta):  # type: ignore[misc]
     """Wraps an environment and passes everything on; subclasses override what they change.
 
     What a subclass overrides is what everything outside sees: one that splits a flat environment into sub-steps
-    overrides `actor_id`, `agent_counts_dict`, the spaces, `step` and `reset`. Attributes that are not part of the
-    interface are looked up in the wrapped environment, and `isinstance` sees through wrappers (`EnvMeta`).
+    overrides `actor_id`, `agent_counts_dict`, the spaces, `step` and `reset`. New spaces can also be made in the
+    constructor and set as `_observation_spaces` and `_action_spaces`. Attributes that are not part of the interface are
+    looked up in the wrapped environment, and `isinstance` sees through wrappers (`EnvMeta`).
 
     A wrapper that learns from what it sees (running statistics) keeps two kinds of state: `state_dict` is all that
     this copy needs to go on, `shared_state` what copies around other environments can be given, too.
 
     Args:
         env: The environment to wrap.
+
+    Raises:
+        TypeError: This is no environment of ours, or its spaces are no Dicts.
+
+    Attributes:
+        accepts_plain_spaces: Whether what it wraps may have spaces that are no Dicts.
     """
 
+    accepts_plain_spaces: ClassVar[bool] = False
+    _observation_spaces: Mapping[StepKey, spaces.Dict] | None = None
+    _action_spaces: Mapping[StepKey, spaces.Dict] | None = None
+
     def __init__(self, env: StructuredEnv) -> None:
+        name = type(self).__name__
         if not isinstance(env, StructuredEnv):
-            raise TypeError(f"{type(self).__name__} wraps a MazeEnv, not {env!r}; use GymMazeEnv for gymnasium's own")
+            raise TypeError(f"{name} wraps a MazeEnv, not {env!r}; use GymMazeEnv for gymnasium's own")
+        for key in () if self.accepts_plain_spaces else env.observation_spaces_dict:
+            where = f"of sub-step {key!r} of {type(env).__name__}, which {name} is to wrap,"
+            dict_space(env.observation_spaces_dict[key], f"the observation space {where}")
+            dict_space(env.action_spaces_dict[key], f"the action space {where}")
         self.env = env
 
     @classmethod
@@ -55,13 +74,11 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
 
     # ---------------------------------------------------------------------------------------------- interaction
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepResult:
         """Perform the act of the current actor; see `StructuredEnv.step`."""
         return self.env.step(action)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; see `StructuredEnv.reset`."""
         return self.env.reset(seed=seed, options=options)
 
@@ -69,110 +86,67 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         """What the environment draws."""
         return cast(gymnasium.Env[Any, Any], self.env).render()
 
-    def close(self) -> None:
-        """Close the environment."""
-        self.env.close()
+    close = passed_on(StructuredEnv.close)
 
     # -------------------------------------------------------------------------------------------------- actors
 
-    def actor_id(self) -> ActorID:
-        """The actor that acts next."""
-        return self.env.actor_id()
-
-    def is_actor_done(self) -> bool:
-        """Whether the actor that just acted is done."""
-        return self.env.is_actor_done()
+    actor_id = passed_on(StructuredEnv.actor_id)
+    is_actor_done = passed_on(StructuredEnv.is_actor_done)
+    get_actor_rewards = passed_on(StructuredEnv.get_actor_rewards)
+    get_env_time = passed_on(StructuredEnv.get_env_time)
 
     @property
     def agent_counts_dict(self) -> Mapping[StepKey, int]:
         """Number of agents of each sub-step, -1 where it changes."""
         return self.env.agent_counts_dict
 
-    def get_actor_rewards(self) -> Array | None:
-        """Rewards of the acts of the finished environment step, if they are attributed."""
-        return self.env.get_actor_rewards()
-
-    def get_env_time(self) -> int:
-        """Number of environment steps since the episode started."""
-        return self.env.get_env_time()
-
     # -------------------------------------------------------------------------------------------------- spaces
 
     @property
     def observation_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
         """Observation space of each sub-step."""
-        return self.env.observation_spaces_dict
+        return self._observation_spaces or self.env.observation_spaces_dict
 
     @property
     def action_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
         """Action space of each sub-step."""
-        return self.env.action_spaces_dict
+        inner = self.env.action_spaces_dict  # asked for in any case: this seeds parts that both have in common
+        return self._action_spaces or inner
 
     @property
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
         """For each sub-step, action head -> observation that masks it."""
         return self.env.action_masks_dict
 
-    @property
-    def observation_space(self) -> spaces.Dict:  # type: ignore[override]
-        """What the actor that acts next sees."""
-        return self.observation_spaces_dict[self.actor_id().step_key]
-
-    @property
-    def action_space(self) -> spaces.Dict:  # type: ignore[override]
-        """What the actor that acts next may do."""
-        return self.action_spaces_dict[self.actor_id().step_key]
-
     # --------------------------------------------------------------------------------------- states and events
 
-    @property
-    def core_env(self) -> CoreEnv:  # type: ignore[override]
-        """The simulation."""
-        return self.env.core_env
+    core_env: CoreEnv = passed_on("core_env")
+    context: EnvironmentContext = passed_on("context")
+    pubsub: Pubsub = passed_on("pubsub")
+    get_maze_state = passed_on(StructuredEnv.get_maze_state)
+    get_maze_action = passed_on(StructuredEnv.get_maze_action)
+    get_episode_id = passed_on(StructuredEnv.get_episode_id)
+    get_step_events = passed_on(StructuredEnv.get_step_events)
+    get_kpi_calculator = passed_on(StructuredEnv.get_kpi_calculator)
+    get_renderer = passed_on(StructuredEnv.get_renderer)
+    get_serializable_components = passed_on(StructuredEnv.get_serializable_components)
+    get_observation_and_action_dicts = passed_on(StructuredEnv.get_observation_and_action_dicts)
 
-    @property
-    def context(self) -> EnvironmentContext:  # type: ignore[override]
-        """The episode's identifier and the environment time."""
-        return self.env.context
+    def clone_from(self, env: Any) -> None:
+        """Take over the state of another stack; see `StructuredEnv.clone_from`."""
+        if type(env) is not type(self):
+            raise TypeError(f"{type(self).__name__} cannot take over the state of a {type(env).__name__}")
+        self.env.clone_from(env.env)
+        take_over(self, env)
 
-    @property
-    def pubsub(self) -> Pubsub:  # type: ignore[override]
-        """Broker of the environment's events."""
-        return self.env.pubsub
+    def end_episode(self) -> Mapping[StatKey, float | Array]:
+        """Be told, by the `LogStatsWrapper` around the stack, that the episode has ended or is given up.
 
-    def get_maze_state(self) -> Any:
-        """The simulation's state."""
-        return self.env.get_maze_state()
-
-    def get_maze_action(self) -> Any:
-        """The simulation's form of the last action, None before the first one."""
-        return self.env.get_maze_action()
-
-    def get_episode_id(self) -> str:
-        """Identifier (UUID) of the current episode."""
-        return self.env.get_episode_id()
-
-    def get_step_events(self) -> list[EventRecord]:
-        """Events of the current environment step so far."""
-        return self.env.get_step_events()
-
-    def get_kpi_calculator(self) -> KpiCalculator | None:
-        """What computes the performance indicators of an episode."""
-        return self.env.get_kpi_calculator()
-
-    def get_renderer(self) -> Any:
-        """What draws states of the simulation."""
-        return self.env.get_renderer()
-
-    def get_serializable_components(self) -> dict[str, Any]:
-        """Components whose state is recorded together with the simulation's state."""
-        return self.env.get_serializable_components()
-
-    def get_observation_and_action_dicts(
-        self, maze_state: Any, maze_action: Any, first_step_in_episode: bool
-    ) -> tuple[dict[StepKey, Observation] | None, dict[StepKey, Action] | None]:
-        """Convert a recorded state and action; see `StructuredEnv.get_observation_and_action_dicts`."""
-        return self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        Returns:
+            What this wrapper adds to the episode's statistics: numbers, and arrays of values that were picked at
+            random, `[n, ...]`; nothing by default.
+        """
+        return {}
 
     # ------------------------------------------------------------------------------------------ gymnasium's own
 
@@ -181,20 +155,9 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         """The environment inside all wrappers."""
         return cast(gymnasium.Env[Any, Any], self.env).unwrapped
 
-    @property
-    def metadata(self) -> dict[str, Any]:  # type: ignore[override]
-        """Render modes and the like."""
-        return cast(gymnasium.Env[Any, Any], self.env).metadata
-
-    @property
-    def render_mode(self) -> str | None:  # type: ignore[override]
-        """The render mode that the environment was made with."""
-        return cast(gymnasium.Env[Any, Any], self.env).render_mode
-
-    @property
-    def spec(self) -> Any:  # type: ignore[override]
-        """How gymnasium made the environment, if it did."""
-        return cast(gymnasium.Env[Any, Any], self.env).spec
+    metadata: dict[str, Any] = passed_on("metadata")
+    render_mode: str | None = passed_on("render_mode")
+    spec: Any = passed_on("spec")
 
     @property
     def np_random(self) -> np.random.Generator:
@@ -205,10 +168,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
     def np_random(self, value: np.random.Generator) -> None:
         cast(gymnasium.Env[Any, Any], self.env).np_random = value
 
-    @property
-    def np_random_seed(self) -> int:
-        """Seed of the environment's random generator."""
-        return cast(gymnasium.Env[Any, Any], self.env).np_random_seed
+    np_random_seed: int = passed_on("np_random_seed")
 
     # ------------------------------------------------------------------------------------------- learned state
 
@@ -259,14 +219,12 @@ class ObservationWrapper(Wrapper):
     def observation(self, observation: Observation) -> Observation:
         """What the agent sees instead; a new dict, and the arrays that it got are left as they are."""
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepResult:
         """Step, and change the observation."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self.observation(observation), reward, terminated, truncated, info
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Reset, and change the observation."""
         observation, info = self.env.reset(seed=seed, options=options)
         return self.observation(observation), info
@@ -296,7 +254,7 @@ class ActionWrapper(Wrapper):
         """
         raise TypeError(f"{type(self).__name__} cannot turn actions back; define its reverse_action")
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepResult:
         """Change the action, and step."""
         return self.env.step(self.action(action))
 
@@ -317,7 +275,7 @@ class RewardWrapper(Wrapper):
     def reward(self, reward: float) -> float:
         """What the agent gets instead; a pure function, since it is also applied to the rewards of single actors."""
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepResult:
         """Step, and change the reward."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, self.reward(reward), terminated, truncated, info

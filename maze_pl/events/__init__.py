@@ -11,20 +11,25 @@ from maze_pl.events.decorators import (
 )
 from maze_pl.events.episode_statistics import EpisodeStatistics
 from maze_pl.events.epoch_statistics import EpochStatistics
+from maze_pl.events.event_logs import EventLogFiles, EventLogWriter
 from maze_pl.events.histogram import Histogram, histogram
 from maze_pl.events.kpi import EpisodeEventLog, KpiCalculator, StepEventLog
 from maze_pl.events.pubsub import EventRecord, EventTopic, Pubsub, Subscriber
 from maze_pl.events.summary_state import summary_from_dict, summary_to_dict
 from maze_pl.events.topics import (
+    ActionEvents,
     ActorCriticEvents,
     BaseEnvEvents,
     ContinuousActionEvents,
     DiscreteActionEvents,
     ObservationEvents,
+    ObservationVisualizationEvents,
     RewardEvents,
+    RewardShareEvents,
 )
 
 __all__ = [
+    "ActionEvents",
     "ActorCriticEvents",
     "BaseEnvEvents",
     "ContinuousActionEvents",
@@ -34,13 +39,17 @@ __all__ = [
     "EpisodeStatistics",
     "EpochStatistics",
     "EventDeclaration",
+    "EventLogFiles",
+    "EventLogWriter",
     "EventRecord",
     "EventTopic",
     "Histogram",
     "KpiCalculator",
     "ObservationEvents",
+    "ObservationVisualizationEvents",
     "Pubsub",
     "RewardEvents",
+    "RewardShareEvents",
     "StepEventLog",
     "Subscriber",
     "declarations",

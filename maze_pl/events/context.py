@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 
 
@@ -14,6 +15,10 @@ class EnvironmentContext:
         env_time: Environment steps completed in the running episode.
         env_step_incremented: Whether the latest act completed an environment step. Whoever steps the environment sets
             it to False before each act.
+        episode_started: When the running episode began, in seconds of Unix time; evaluations play the same episodes
+            again and again, and this tells them apart.
+        is_logged: Whether what happens belongs into raw logs; not so while it only serves to estimate statistics, or
+            to get back to where a run was.
     """
 
     def __init__(self) -> None:
@@ -21,6 +26,8 @@ class EnvironmentContext:
         self._seed: int | None = None
         self.env_time = 0
         self.env_step_incremented = False
+        self.is_logged = True
+        self.episode_started = 0.0
 
     @property
     def episode_id(self) -> str:
@@ -41,6 +48,6 @@ class EnvironmentContext:
         Args:
             seed: Seed that the episode is reset with; None gives an id that is not reproducible.
         """
-        self._episode_id, self._seed = None, seed
+        self._episode_id, self._seed, self.episode_started = None, seed, time.time()
         self.env_time = 0
         self.env_step_incremented = False

@@ -21,6 +21,10 @@ ZERO_OF_NOTHING: frozenset[Reducer] = frozenset({len, sum, np.sum, math.fsum})
 """Reductions that give 0 where nothing happened; all others have no value there."""
 
 
+class StatisticsError(ValueError):
+    """A statistic that was declared does not fit what the event carries; says which one."""
+
+
 @dataclass(frozen=True)
 class EventDeclaration:
     """One event of a topic and its statistics, complete: each level's inputs exist in the level below.
@@ -154,15 +158,18 @@ def _with_attribute(label: str, statistic: Statistic, attributes: list[str], mea
 
 @contextmanager
 def reducing(declaration: EventDeclaration, level: str, statistic: Statistic) -> Iterator[None]:
-    """While a statistic is reduced: says, on the way out of a failing reduction, whose it was."""
+    """While a statistic is reduced: says whose it was if that fails.
+
+    Raises:
+        StatisticsError: In place of whatever the reduction raised.
+    """
     try:
         yield
     except Exception as error:
-        error.add_note(
-            f"in the {level} statistic {statistic.output_name!r} of {declaration.topic.__name__}.{declaration.name}, "
-            f"with input_name={statistic.input_name!r}"
-        )
-        raise
+        raise StatisticsError(
+            f"the {level} statistic {statistic.output_name!r} of {declaration.topic.__name__}.{declaration.name}, "
+            f"with input_name={statistic.input_name!r}, cannot be computed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def group_label(attribute: str, value: Any) -> str:

@@ -123,7 +123,7 @@ def define_plot(
 
     Args:
         create_figure_function: Called as `create_figure_function(values, groups)` with the list of all episodes' values
-            and the tuple of group names.
+            and the tuple of group names; it may return None, to draw nothing.
         input_name: Output name of the episode statistic that is drawn.
     """
 

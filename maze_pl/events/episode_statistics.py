@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
+from numbers import Real
 from operator import itemgetter
 from typing import Any
 
@@ -14,6 +16,7 @@ from maze_pl.core.episode import EpisodeSummary, StatKey
 from maze_pl.events.declaration import (
     ZERO_OF_NOTHING,
     EventDeclaration,
+    StatisticsError,
     declarations,
     group_label,
     reducing,
@@ -95,7 +98,10 @@ class EpisodeStatistics:
                     all_kpis[groups[0]] = float(values[None])
                 else:
                     statistics.update({(topic, event, name, groups): value for name, value in values.items()})
-        all_kpis.update({name: float(value) for name, value in (kpis or {}).items()})
+        for name, value in (kpis or {}).items():
+            if not isinstance(value, Real) or not isfinite(value):
+                raise StatisticsError(f"KPI {name!r} is {value!r}, no finite number; leave out what has no value")
+            all_kpis[name] = float(value)
         summary = EpisodeSummary(statistics, self._n_steps if env_steps is None else env_steps, reward, all_kpis)
         self.reset()
         return summary

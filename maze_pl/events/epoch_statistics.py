@@ -89,8 +89,9 @@ class EpochStatistics:
             wanted = [plot for plot in declaration.plots if plot.input_name == input_name]
             values = _join(self._with_zeros(declaration, input_name, column)) if wanted else ()
             for plot in wanted:
-                if len(values):
-                    figures[event_path(topic, event, input_name, groups)] = plot.function(list(values), groups)
+                figure = plot.function(list(values), groups) if len(values) else None
+                if figure is not None:
+                    figures[event_path(topic, event, input_name, groups)] = figure
         return dict(sorted(figures.items()))
 
     def state_dict(self) -> dict[str, Any]:
@@ -112,7 +113,7 @@ class EpochStatistics:
         self._episodes.sort(key=lambda e: (e.env_index, e.episode_index, e.env_steps, e.reward))
         columns: dict[StatKey, Column] = {}
         for index, summary in enumerate(self._episodes):
-            values: dict[StatKey, float | np.ndarray] = dict(summary.statistics)
+            values: dict[StatKey, float | np.ndarray] = {**summary.statistics, **summary.samples}
             values[(*_REWARD, None, ())] = float(summary.reward)
             values[(*_REWARD, "step_count", ())] = float(summary.env_steps)
             values |= {(*_KPI, None, (name,)): float(value) for name, value in summary.kpis.items()}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from maze_pl.events.context import EnvironmentContext
 from maze_pl.events.declaration import EventDeclaration, declarations
+from maze_pl.events.topics import BUILT_IN_TOPICS
 
 Topic = TypeVar("Topic")
 Event = Callable[..., Any]
@@ -34,6 +35,7 @@ class Subscriber(ABC):
 
     Attributes:
         events: Events received since the environment step began.
+        pubsub: Whose events these are, once it is registered there.
     """
 
     def __init__(self) -> None:
@@ -41,7 +43,11 @@ class Subscriber(ABC):
 
     @abstractmethod
     def get_interfaces(self) -> list[type]:
-        """Topics whose events this subscriber wants."""
+        """Topics whose events this subscriber wants; `object` stands for all of them."""
+
+    def join(self, pubsub: Pubsub) -> None:
+        """Be told, once, which pubsub this is registered with."""
+        self.pubsub = pubsub
 
     def notify_event(self, record: EventRecord) -> None:
         """Receive one event."""
@@ -85,10 +91,13 @@ class Pubsub:
 
     Args:
         context: The environment's context, which tells the time.
+
+    Attributes:
+        context: The same.
     """
 
     def __init__(self, context: EnvironmentContext) -> None:
-        self._context = context
+        self.context = context
         self._records: list[EventRecord] = []  # recorders hold on to this very list
         self._step_start = 0  # records from here on belong to the current environment step
         self._drained = 0  # records up to here have been drained
@@ -116,9 +125,19 @@ class Pubsub:
         Returns:
             An object with the topic's methods. Calling one takes about a microsecond and records an `EventRecord`;
             wrong arguments raise TypeError. The method's own body is not run.
+
+        Raises:
+            ValueError: Another topic has the same name, under which both would be logged.
         """
         if topic not in self._topics:
-            self._topics[topic] = EventTopic(self, topic)
+            made = EventTopic(self, topic)
+            for known in (*self._topics, *BUILT_IN_TOPICS):
+                if known is not topic and known.__name__ == topic.__name__:
+                    raise ValueError(
+                        f"event topic {topic.__module__}.{topic.__qualname__} is logged under the same name as "
+                        f"{known.__module__}.{known.__qualname__}; rename one of the two"
+                    )
+            self._topics[topic] = made
             self._routes[topic] = [s for s in self._subscribers if _wants(s, topic)]
         return cast(Topic, self._topics[topic])
 
@@ -130,6 +149,7 @@ class Pubsub:
         for topic, route in self._routes.items():
             if _wants(subscriber, topic):
                 route.append(subscriber)
+        subscriber.join(self)
 
     def get_step_events(self) -> list[EventRecord]:
         """All events of the current environment step, in the order in which they were fired."""
@@ -163,6 +183,17 @@ class Pubsub:
         self._drained = len(self._records)
         return records
 
+    def discard(self) -> None:
+        """Forget the events that were not drained: what they were fired in has not happened for anybody outside."""
+        del self._records[self._drained :]
+        self._step_start = self._drained
+
+    def take_records(self, other: Pubsub) -> None:
+        """Take over the events of another pubsub, those that are not drained yet included; its subscribers' own not."""
+        self._records[:] = other._records
+        self._step_start, self._drained = other._step_start, other._drained
+        self._keep_undrained = other._keep_undrained
+
     def recorder(self, declaration: EventDeclaration) -> Callable[..., None]:
         """Make the function that fires one event."""
         topic, event, signature = declaration.topic, declaration.event, declaration.signature
@@ -170,7 +201,7 @@ class Pubsub:
         positional = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
         defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         names = frozenset(signature.parameters)
-        context, append, route = self._context, self._records.append, self._routes[topic]
+        context, append, route = self.context, self._records.append, self._routes[topic]
         make = tuple.__new__  # a third faster than EventRecord(...), which checks nothing more
 
         def refuse(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:

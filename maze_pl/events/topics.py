@@ -10,10 +10,12 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.events.decorators import (
     define_episode_stats,
     define_epoch_stats,
+    define_plot,
     define_stats_grouping,
     define_step_stats,
 )
 from maze_pl.events.histogram import histogram
+from maze_pl.events.plots import create_bar_plot, create_own_plot, create_violin_plot
 
 
 class BaseEnvEvents:
@@ -68,6 +70,28 @@ class ContinuousActionEvents:
         """An action was taken; `value` is an array in the shape of the box."""
 
 
+class ActionEvents:
+    """Pictures of a sample of the actions; numbers about all of them are those of the two topics above."""
+
+    @define_plot(create_bar_plot)
+    @define_episode_stats(None)
+    @define_stats_grouping("step_key", "name", "choices")
+    def discrete_action(self, step_key: StepKey, name: str, choices: str, value: int) -> None:
+        """One of the `choices`, such as "0_to_3", was made."""
+
+    @define_plot(create_bar_plot)
+    @define_episode_stats(None)
+    @define_stats_grouping("step_key", "name")
+    def binary_action(self, step_key: StepKey, name: str, value: Any) -> None:
+        """Several choices between yes and no were made."""
+
+    @define_plot(create_violin_plot)
+    @define_episode_stats(None)
+    @define_stats_grouping("step_key", "name")
+    def continuous_action(self, step_key: StepKey, name: str, value: Any) -> None:
+        """Values in the shape of a box were chosen."""
+
+
 class ObservationEvents:
     """Observations, before and after wrappers processed them."""
 
@@ -86,24 +110,47 @@ class ObservationEvents:
         """What the policy gets to see."""
 
 
+class ObservationVisualizationEvents:
+    """Pictures of observations by functions of the user's own."""
+
+    @define_plot(create_own_plot)
+    @define_episode_stats(None)
+    @define_stats_grouping("plot_function", "step_key", "name")
+    def observation(self, plot_function: str, step_key: StepKey, name: str, value: Any) -> None:
+        """What the policy got to see; `plot_function` is the path of the function that draws it."""
+
+
 class RewardEvents:
     """Rewards, before and after wrappers processed them, one entry for each environment step."""
 
     @define_epoch_stats(np.mean, output_name="mean_episode_total")
     @define_epoch_stats(histogram, input_name="steps", output_name="step")
     @define_episode_stats(sum)
-    @define_episode_stats(None, output_name="steps")
+    @define_episode_stats(None, input_name="each", output_name="steps")
     @define_step_stats(sum)
+    @define_step_stats(None, output_name="each")
     def reward_original(self, value: float) -> None:
         """What the environment returned."""
 
     @define_epoch_stats(np.mean, output_name="mean_episode_total")
     @define_epoch_stats(histogram, input_name="steps", output_name="step")
     @define_episode_stats(sum)
-    @define_episode_stats(None, output_name="steps")
+    @define_episode_stats(None, input_name="each", output_name="steps")
     @define_step_stats(sum)
+    @define_step_stats(None, output_name="each")
     def reward_processed(self, value: float) -> None:
         """What the algorithm learns from."""
+
+
+class RewardShareEvents:
+    """What the parts of a combined reward contribute to it."""
+
+    @define_epoch_stats(np.mean, output_name="mean_episode_total")
+    @define_episode_stats(sum)
+    @define_step_stats(sum, input_name="value")
+    @define_stats_grouping("name")
+    def share(self, name: str, value: float) -> None:
+        """A part's contribution to the reward of a step, its weight included."""
 
 
 class ActorCriticEvents:
@@ -160,8 +207,11 @@ BUILT_IN_TOPICS: tuple[type, ...] = (
     BaseEnvEvents,
     DiscreteActionEvents,
     ContinuousActionEvents,
+    ActionEvents,
     ObservationEvents,
+    ObservationVisualizationEvents,
     RewardEvents,
+    RewardShareEvents,
     ActorCriticEvents,
 )
 """Topics that go by their own name in `EpisodeSummary.statistics`."""

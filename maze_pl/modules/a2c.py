@@ -65,7 +65,7 @@ class A2C(AlgorithmModule):
         for step_key, (n_open, n_acts) in batch.open_share.items():
             self.record("open_acts", n_open, step_key, count=n_acts)
         (whole,) = batch.minibatches(1)
-        self.descend(whole, even=batch.row is None, record_norms=True)
+        self.descend(whole, even=batch.even, record_norms=True)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
         """Loss of a set of acts.
@@ -88,7 +88,7 @@ class A2C(AlgorithmModule):
                 self.record("policy_loss", policy_loss, step_key, count=acts.share)
                 self.record("policy_entropy", entropy, step_key, count=acts.share)
             if acts.value_share:
-                value = critic.value(step_key, acts.observation, acts.agent_id)
+                value = critic.value(step_key, acts.judged, acts.agent_id)
                 critic_loss = acts.value_weight @ value_loss(value, acts.return_)
                 total = total.add(critic_loss, alpha=self.value_loss_coef)
                 self.record("critic_value", acts.value_weight @ value.detach(), step_key, count=acts.value_share)

@@ -21,7 +21,7 @@ from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.modules.graph import simplified
+from maze_pl.modules.graph import check_shapes_are_fixed, simplified
 from maze_pl.modules.on_policy import Minibatch, flatten_minibatch
 from maze_pl.modules.optimizer import limit_norm
 
@@ -137,6 +137,7 @@ class GradientRecorder:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # deprecations of what this file stands in front of
                 graph = make_fx(self._function(loss, parameters, target.max_norm))(*arguments)
+                check_shapes_are_fixed(graph)
                 record: Function = torch.jit.script(simplified(graph, arguments)).forward
                 replay(record, arguments)
         except Exception as error:  # whatever cannot be recorded is computed by autograd, where real errors show

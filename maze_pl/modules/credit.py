@@ -1,4 +1,4 @@
-"""Advantages and value targets of the acts of a rollout, for critics of each actor and critics of the whole row."""
+"""Advantages and value targets of the acts of a rollout, for critics of each actor, of the whole row, of each act."""
 
 from __future__ import annotations
 
@@ -131,3 +131,63 @@ def shared_credit(
         of_row = (advantage + value).repeat_interleave(n_slots, 1) * active
         credit[key] = Credit(of_act, of_row, active, active * (segment.position == 0))
     return credit
+
+
+def delta_credit(
+    rollout: Rollout,
+    values: Mapping[StepKey, Tensor],
+    final_values: Mapping[StepKey, Tensor],
+    gamma: float,
+    gae_lambda: float,
+) -> dict[StepKey, Credit]:
+    """Credit where all acts of an environment are one stream, in which each act has a value and the next one follows.
+
+    What an act is worth shows in the value before the next act, already within the row, instead of only in what the
+    whole row returned. The sub-steps of a row are not discounted against each other. Rewards are those of
+    `env.step`; what an environment attributes to actors is not looked at, because the values are of the whole.
+
+    Args:
+        rollout: What was collected.
+        values: Step key -> [T, N] value of what the actor saw.
+        final_values: Step key -> [F] value of the final observations.
+        gamma: Discount of one unit of environment time.
+        gae_lambda: Trade-off between bias (0) and variance (1); lambda counts once per act.
+
+    Raises:
+        ValueError: The acts of a row are not one of each sub-step in their order; an episode may end before the last.
+    """
+    rows, segments = rollout.rows, list(rollout.segments.values())
+    active = torch.stack([segment.active for segment in segments], 1)  # [T, K, N]
+    shape = active.shape
+    is_last = active & ~torch.cat([active[:, 1:], torch.zeros_like(active[:, :1])], 1)
+    ends = rows.terminated | rows.truncated
+    position = torch.stack([segment.position for segment in segments], 1)
+    expected = torch.arange(shape[1], device=active.device)[:, None].expand(shape)
+    whole = (active[:, -1] | ends | ~rows.filled) & (is_last.sum(1) == rows.filled)
+    if not bool(whole.all() and (position == expected)[active].all()):
+        raise ValueError(
+            f"a delta critic needs the sub-steps {list(rollout.segments)} to act once each, in this order, in every "
+            "environment step; here some act more than once, in another order or not at all: use a step or a shared "
+            "critic"
+        )
+    reward = torch.stack([segment.reward for segment in segments], 1).flatten(0, 1)  # [T, K, N] -> [T * K, N]
+    value = torch.stack([values[key] for key in rollout.segments], 1).double().flatten(0, 1)
+    next_value = torch.cat([value[1:], torch.zeros_like(value[:1])]).view(shape)
+    for key, final in rollout.finals.items():
+        last = is_last[final.row, :, final.env].int().argmax(1)
+        next_value[final.row, last, final.env] = final_values[key].double()
+    stops = torch.ones_like(ends)
+    stops[:-1] = rows.truncated[:-1] | ~rows.filled[1:]
+    cut = (is_last & stops[:, None]) | ~active
+    terminated = is_last & rows.terminated[:, None]
+    discount = torch.where(is_last, gamma ** rows.env_steps.double()[:, None], 1.0)
+    advantage = gae(
+        *(reward, value, next_value.flatten(0, 1), terminated.flatten(0, 1), cut.flatten(0, 1), discount.flatten(0, 1)),
+        gae_lambda,
+    ).view(shape)
+    weight = active.double()
+    return_ = (advantage + value.view(shape)) * weight
+    return {
+        key: Credit(advantage[:, k] * weight[:, k], return_[:, k], weight[:, k], weight[:, k])
+        for k, key in enumerate(rollout.segments)
+    }

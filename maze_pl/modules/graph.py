@@ -52,6 +52,20 @@ def simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphM
     return module
 
 
+def check_shapes_are_fixed(module: fx.GraphModule) -> None:
+    """Refuse operations whose outputs have other shapes for other values, since shapes are baked into a record.
+
+    Raises:
+        ValueError: There is one; the message names it.
+    """
+    for node in module.graph.nodes:
+        if torch.Tag.dynamic_output_shape not in getattr(node.target, "tags", ()):
+            continue
+        masks = [item for item in node.args[1] if item is not None] if node.target is _aten.index.Tensor else []
+        if not masks or any(item.meta["tensor_meta"].dtype in (torch.bool, torch.uint8) for item in masks):
+            raise ValueError(f"the shape of what {node.target} gives depends on values")
+
+
 class _Values(fx.Interpreter):
     """Runs a graph and remembers the value of each node."""
 

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from maze_pl.agents import StateCritic, TorchActorCritic
+from maze_pl.agents.torch_state_critic import name_in_row
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.rollout import Rollout, Segment, Tree
-from maze_pl.modules.credit import Credit, shared_credit, step_credit
+from maze_pl.modules.credit import Credit, delta_credit, shared_credit, step_credit
 from maze_pl.modules.ranks import sum_over_ranks, world_size
 
 
@@ -39,6 +40,7 @@ class Acts:
         weight: [n] weight of the act in the loss of the policy.
         value_weight: [n] weight of its value in the loss of the critic.
         old_log_prob: [n] log-probability under the policy that acted; 0 if it was not asked for.
+        earlier: What the critic also sees: observations of earlier sub-steps of the row, for delta critics only.
         share: Sum of `weight`; 1 on average over ranks.
         value_share: Sum of `value_weight`; 1 on average over ranks, summed over step keys if they share a critic.
     """
@@ -52,8 +54,14 @@ class Acts:
     weight: Tensor
     value_weight: Tensor
     old_log_prob: Tensor
+    earlier: Tree = field(default_factory=dict, kw_only=True)
     share: float = field(default=1.0, init=False)
     value_share: float = field(default=1.0, init=False)
+
+    @property
+    def judged(self) -> Tree:
+        """All that the critic sees."""
+        return self.observation | self.earlier if self.earlier else self.observation
 
     def vectors(self) -> tuple[Tensor, ...]:
         """All that has one number for each act."""
@@ -73,18 +81,21 @@ class Acts:
             {name: tensor.index_select(0, index) for name, tensor in self.observation.items()},
             {name: tensor.index_select(0, index) for name, tensor in self.action.items()},
             *(vector.index_select(0, index) for vector in self.vectors()),
+            earlier={name: tensor.index_select(0, index) for name, tensor in self.earlier.items()},
         )
 
     def split(self, sizes: list[int]) -> list[Acts]:
         """Consecutive parts of the given sizes."""
         observations = {name: torch.split(tensor, sizes) for name, tensor in self.observation.items()}
         actions = {name: torch.split(tensor, sizes) for name, tensor in self.action.items()}
+        earlier = {name: torch.split(tensor, sizes) for name, tensor in self.earlier.items()}
         vectors = zip(*(torch.split(vector, sizes) for vector in self.vectors()), strict=True)
         return [
             Acts(
                 {name: parts[index] for name, parts in observations.items()},
                 {name: parts[index] for name, parts in actions.items()},
                 *part,
+                earlier={name: parts[index] for name, parts in earlier.items()},
             )
             for index, part in enumerate(vectors)
         ]
@@ -105,18 +116,19 @@ def flatten_minibatch(
     tensors: list[Tensor] = []
     structure = []
     for step_key, acts in minibatch.items():
-        tensors += [*acts.observation.values(), *acts.action.values(), *acts.vectors()]
-        names = tuple(acts.observation), tuple(acts.action)
+        tensors += [*acts.observation.values(), *acts.action.values(), *acts.earlier.values(), *acts.vectors()]
+        names = tuple(acts.observation), tuple(acts.action), tuple(acts.earlier)
         structure.append((step_key, *names, round(acts.share, 9), round(acts.value_share, 9)))
 
     def rebuild(values: Sequence[Tensor]) -> Minibatch:
         rest = iter(values)
         rebuilt = {}
-        for step_key, observations, actions, share, value_share in structure:
+        for step_key, observations, actions, earlier_names, share, value_share in structure:
             observation = {name: next(rest) for name in observations}
             action = {name: next(rest) for name in actions}
+            earlier = {name: next(rest) for name in earlier_names}
             vectors = [next(rest) for _ in range(7)]
-            rebuilt[step_key] = Acts(observation, action, *vectors)
+            rebuilt[step_key] = Acts(observation, action, *vectors, earlier=earlier)
             rebuilt[step_key].share, rebuilt[step_key].value_share = share, value_share
         return rebuilt
 
@@ -140,6 +152,11 @@ class LearningBatch:
     n_rows: int
     shared: bool
     open_share: dict[StepKey, tuple[int, int]]
+
+    @property
+    def even(self) -> bool:
+        """Whether minibatches of equally many rows have the same number of acts of each step key."""
+        return self.row is None or all(len(acts.weight) == self.n_rows for acts in self.acts.values())
 
     def minibatches(self, n_minibatches: int, generator: torch.Generator | None = None) -> list[Minibatch]:
         """Deal the rows out to minibatches and gather them; every rank must call it.
@@ -235,12 +252,16 @@ def learning_batch(
     shared = critic.kind == "shared"
     with evaluation_mode(actor_critic), torch.no_grad():
         chosen = {key: _chosen(segment, rollout.flat) for key, segment in rollout.segments.items()}
+        delta = critic.kind == "delta"
+        if delta:
+            for key, part in chosen.items():
+                part.earlier = _earlier(rollout, key, part.index)
         if rollout.flat:
             values, final_values = _flat_values(critic, rollout, chosen)
         else:
             values = {key: _values(critic, key, part, shared) for key, part in chosen.items()}
             final_values = {
-                key: critic.value(key, final.observation, final.agent_id) if len(final.row) else torch.zeros(0)
+                key: _final_value(critic, rollout, key) if len(final.row) else torch.zeros(0)
                 for key, final in rollout.finals.items()
             }
         log_probs = {
@@ -249,7 +270,9 @@ def learning_batch(
             else torch.zeros_like(part.agent_id, dtype=torch.float32)
             for key, part in chosen.items()
         }
-        give_credit = shared_credit if shared or rollout.flat else step_credit  # the same where one actor acts per row
+        give_credit = delta_credit if delta else step_credit
+        if shared or rollout.flat:  # where one actor acts in each row they are the same
+            give_credit = shared_credit
         credit = give_credit(rollout, values, final_values, gamma, gae_lambda)
         acts = {key: _acts(part, values[key], log_probs[key], credit[key]) for key, part in chosen.items()}
         if normalize_advantage:
@@ -285,6 +308,7 @@ class _Chosen:
     observation: Tree
     action: Tree
     agent_id: Tensor
+    earlier: Tree = field(default_factory=dict)
 
     def take(self, tensor: Tensor) -> Tensor:
         """[T, B, ...] -> [n, ...]"""
@@ -301,11 +325,29 @@ def _chosen(segment: Segment, flat: bool) -> _Chosen:
     return chosen
 
 
+def _earlier(rollout: Rollout, step_key: StepKey, index: Tensor | None) -> Tree:
+    """Name -> [n, ...] what earlier sub-steps observed in the rows at `index` [n] into [T * N], one act of each."""
+    before = itertools.takewhile(lambda item: item[0] != step_key, rollout.segments.items())
+    return {
+        name_in_row(key, name): tensor.flatten(0, 1).index_select(0, index)
+        for key, segment in before
+        for name, tensor in segment.observation.items()
+        if index is not None
+    }
+
+
+def _final_value(critic: StateCritic, rollout: Rollout, key: StepKey) -> Tensor:
+    """[F] values of the final observations of a step key."""
+    final = rollout.finals[key]
+    earlier = _earlier(rollout, key, final.row * rollout.n_envs + final.env) if critic.kind == "delta" else {}
+    return critic.value(key, final.observation | earlier, final.agent_id)
+
+
 def _values(critic: StateCritic, key: StepKey, chosen: _Chosen, shared: bool) -> Tensor:
     """[T, B] values, 0 where they are not needed."""
     assert chosen.index is not None
     shape = chosen.segment.active.shape
-    index, observation, agent_id = chosen.index, chosen.observation, chosen.agent_id
+    index, observation, agent_id = chosen.index, chosen.observation | chosen.earlier, chosen.agent_id
     if shared:
         first = (chosen.take(chosen.segment.position) == 0).nonzero().squeeze(1)
         observation = {name: tensor.index_select(0, first) for name, tensor in observation.items()}
@@ -351,7 +393,8 @@ def _acts(chosen: _Chosen, value: Tensor, log_prob: Tensor, credit: Credit) -> A
         chosen.take(part).to(like) for part in (credit.advantage, credit.return_, credit.weight, credit.value_weight)
     )
     acts = Acts(
-        chosen.observation, chosen.action, chosen.agent_id, advantage, return_, like, weight, value_weight, log_prob
+        *(chosen.observation, chosen.action, chosen.agent_id, advantage, return_, like, weight, value_weight, log_prob),
+        earlier=chosen.earlier,
     )
     if chosen.index is None:
         return acts

@@ -88,7 +88,7 @@ class PPO(AlgorithmModule):
         for epoch in range(self.n_optimization_epochs):
             divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
             for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
-                self.descend(minibatch, even=batch.row is None, record_norms=epoch == index == 0)
+                self.descend(minibatch, even=batch.even, record_norms=epoch == index == 0)
                 if self.target_kl is not None:
                     for step_key, divergence in self.last_recorded("policy_kl").items():
                         divergences[step_key] += divergence
@@ -121,7 +121,7 @@ class PPO(AlgorithmModule):
                     divergence = acts.weight @ approx_kl(log_prob.detach(), acts.old_log_prob)
                     self.record("policy_kl", divergence, step_key, count=acts.share)
             if acts.value_share:
-                value = critic.value(step_key, acts.observation, acts.agent_id)
+                value = critic.value(step_key, acts.judged, acts.agent_id)
                 errors = value_loss(value, acts.return_, acts.old_value, self.value_clip_range)
                 critic_loss = acts.value_weight @ errors
                 total = total.add(critic_loss, alpha=self.value_loss_coef)

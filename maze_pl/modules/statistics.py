@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.episode import EpisodeSummary, thin_out
 from maze_pl.events.epoch_statistics import EpochStatistics
 from maze_pl.events.histogram import Histogram
 from maze_pl.events.summary_state import summary_from_dict, summary_to_dict
@@ -83,7 +83,10 @@ class RunStatistics:
 
     def add_episodes(self, source: str, summaries: list[EpisodeSummary]) -> None:
         """Add episodes that ended on this rank; `source` is "train" or an evaluator's name."""
-        self._pending.setdefault(source, []).extend(summaries)
+        pending = self._pending.setdefault(source, [])
+        pending.extend(summaries)
+        if any(summary.samples for summary in summaries):
+            thin_out(pending)
 
     def finish_training(self) -> EpochTable:
         """Statistics of all that was recorded and of the training episodes since the last call; a collective call."""

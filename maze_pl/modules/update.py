@@ -24,7 +24,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
-from maze_pl.agents import TorchStepStateCritic
+from maze_pl.agents.torch_state_critic import StepwiseStateCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.modules.capture import Described, Recorded, ReplayedLoss, Target
 from maze_pl.modules.on_policy import Minibatch
@@ -199,7 +199,7 @@ class Updates:
         factor = 1.0 if norm is None else torch.as_tensor(norm / module.max_grad_norm).clamp(min=1.0)
         if self._parts is None:
             step_keys, critic = module.spec.step_keys, module.critic
-            parts = list(critic.networks) if isinstance(critic, TorchStepStateCritic) else [critic] if critic else []
+            parts = list(critic.networks) if isinstance(critic, StepwiseStateCritic) else [critic] if critic else []
             self._parts = [
                 (name, step_key, list(network.parameters()))
                 for name, networks in (("policy_grad_norm", module.policy.networks), ("critic_grad_norm", parts))

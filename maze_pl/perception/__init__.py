@@ -2,8 +2,13 @@
 
 from maze_pl.perception.models import (
     CustomModelComposer,
+    CutPolicyNet,
+    DeltaStateCriticComposer,
     FlattenConcatPolicyNet,
     FlattenConcatStateValueNet,
+    ItemSetPolicyNet,
+    ItemSetStateValueNet,
+    PieceChoicePolicyNet,
     ProbabilisticPolicyComposer,
     SharedStateCriticComposer,
     StateCriticComposer,
@@ -14,8 +19,13 @@ from maze_pl.perception.weight_init import make_module_init_normc
 
 __all__ = [
     "CustomModelComposer",
+    "CutPolicyNet",
+    "DeltaStateCriticComposer",
     "FlattenConcatPolicyNet",
     "FlattenConcatStateValueNet",
+    "ItemSetPolicyNet",
+    "ItemSetStateValueNet",
+    "PieceChoicePolicyNet",
     "ProbabilisticPolicyComposer",
     "SharedStateCriticComposer",
     "StateCriticComposer",

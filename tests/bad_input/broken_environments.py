@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from maze_pl.envs import CoreEnv, GymActionConversion, MazeEnv, ObservationConversionInterface
 from maze_pl.perception import FlattenConcatPolicyNet, FlattenConcatStateValueNet
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -121,6 +122,66 @@ class AllForbidden(Sound):
     def observe(self) -> Any:
         allowed = np.array([1, 1] if self.steps < 3 else [0, 0], np.int8)
         return {"position": np.zeros(3, np.float32), "mask": allowed}
+
+
+class SameNames(Sound):
+    observation_space = spaces.Dict({"a": spaces.Dict({"b": BOX}), "a/b": BOX})
+
+
+class Converted(ObservationConversionInterface):
+    """A conversion whose observations are what it is given, whatever its space says."""
+
+    def __init__(self, position: Any) -> None:
+        self.position = position
+
+    def space(self) -> spaces.Dict:
+        return spaces.Dict({"position": BOX, "goal": spaces.Discrete(3)})
+
+    def maze_to_space(self, maze_state: Any) -> Any:
+        return {"position": np.zeros(3, np.float32), "goal": np.array(0), **self.position}
+
+
+class Simulation(CoreEnv):
+    """A simulation in which nothing happens."""
+
+    def step(self, maze_action: Any) -> Any:
+        return None, 1.0, False, False, {}
+
+    def reset(self) -> Any:
+        return None
+
+    def seed(self, seed: int) -> None:
+        self.last_seed = seed
+
+    def close(self) -> None:
+        self.last_seed = 0
+
+    def get_maze_state(self) -> Any:
+        return None
+
+
+def _converted(position: Any) -> MazeEnv:
+    return MazeEnv(Simulation(), {0: GymActionConversion(spaces.Discrete(2))}, {0: Converted(position)})
+
+
+def converted_out_of_bounds() -> MazeEnv:
+    """A conversion that leaves its space."""
+    return _converted({"position": np.array([0, 7, 0], np.float32)})
+
+
+def converted_fraction() -> MazeEnv:
+    """A conversion that gives a fraction where it promised an integer."""
+    return _converted({"goal": np.array(0.5)})
+
+
+def converted_shape() -> MazeEnv:
+    """A conversion whose observation could be broadcast to what it should be."""
+    return _converted({"position": np.zeros(1, np.float32)})
+
+
+def converted_more() -> MazeEnv:
+    """A conversion with an observation that it does not declare."""
+    return _converted({"speed": np.zeros(1, np.float32)})
 
 
 class PolicyNetNotANumber(FlattenConcatPolicyNet):

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maze_pl.__main__ import main
-from maze_pl.configuration import shipped_folder
+from maze_pl.search_path import shipped_folder
 from tests.bad_input.conftest import tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -91,7 +91,7 @@ VALUES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--trainer.accelerator", "gpus"], ["gpus", "Available names"]),
     ([*FIT, "--trainer.accelerator", "tpu"], ["torch_xla"]),
     ([*FIT, "--trainer.devices", "0"], ["devices", "0"]),
-    ([*FIT, "--trainer.devices", "x"], ["devices", "'x'"]),
+    ([*FIT, "--trainer.devices", "x"], ["devices", "should be an int > 0"]),
     ([*FIT, "--trainer.num_nodes", "0"], ["num_nodes", "0"]),
     ([*FIT, "--trainer.strategy", "foo"], ["strategy", "foo"]),
     ([*FIT, "--trainer.precision", "99"], ["trainer.precision", "got 99"]),
@@ -131,6 +131,11 @@ ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
         ("AllForbidden", MASKED, ["'mask' of environment 0", "allows no action", "'action'", "step 3"]),
         ("Sound", ["--data.action_masks", '{"action": "observation"}'], ["'observation'", "(3,)", "(2,)"]),
         ("Sound", MASKED, ["'action'", "does not exist"]),
+        ("SameNames", [], ["observation space", "the same name", "a/b"]),
+        ("converted_out_of_bounds", [], ["'position'", "by Converted holds 7.0", "-1.0 to 1.0"]),
+        ("converted_fraction", [], ["'goal'", "by Converted has type float64", "int64"]),
+        ("converted_shape", [], ["'position'", "by Converted has shape (1,)", "(3,)"]),
+        ("converted_more", [], ["by Converted is a dict with ['goal', 'position', 'speed']", "['goal', 'position']"]),
         ("make_nothing", [], ["None"]),
         ("make_text", [], ["make_text", "function that returns"]),
         ("Missing", [], ["Missing"]),
@@ -138,6 +143,38 @@ ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
 ] + [
     ([*FIT, POLICY_NETS, "[broken_environments.PolicyNetNotANumber]"], ["NaN", "policy_loss", "env step 100"]),
     ([*FIT, CRITIC_NETS, "[broken_environments.CriticNotANumber]"], ["NaN", "critic_value_loss", "env step 100"]),
+]
+
+OURS = "maze_pl.envs.wrappers"
+STACK = {"observation": "observation", "stack_steps": 2}
+WRAPPERS: list[tuple[list[str], list[str]]] = [
+    ([*FIT, "--data.wrappers", wrappers], parts)
+    for wrappers, parts in [
+        (node("gymnasium.wrappers.TimeLimit", max_episode_steps=3), ["gymnasium.wrappers.TimeLimit", "no Wrapper"]),
+        (node("maze_pl.envs.make_gym_maze_env", name="CartPole-v1"), ["make_gym_maze_env", "no Wrapper of maze_pl"]),
+        (node("torch.nn.Linear", out_features=3), ["torch.nn.Linear", "subclass of Env"]),
+        (node(f"{OURS}.NoDictSpacesWrapper"), ["NoDictSpacesWrapper", "must be a Dict space, not Box"]),
+        (node(f"{OURS}.DictActionWrapper"), ["DictActionWrapper", "entry 'action' of type Dict"]),
+        (
+            node(f"{OURS}.ObservationStackWrapper", stack_config=[{**STACK, "keep_original": True}]),
+            ["stack_config", "two observations 'observation'"],
+        ),
+        (node(f"{OURS}.ObservationStackWrapper", stack_config=[{**STACK, "step": 2}]), ["StackConfig", "'step'"]),
+        (
+            node(f"{OURS}.DiscretizeActionsWrapper", discretization_config={"action": {"num_bins": 2}}),
+            ["DiscretizeActionsWrapper", "'action' is Discrete(2)"],
+        ),
+        (
+            node(f"{OURS}.SplitActionsWrapper", split_config={"actoin": {"a": {"indices": [0]}}}),
+            ["SplitActionsWrapper", "['actoin']", "not among ['action']"],
+        ),
+        (
+            node(f"{OURS}.RandomResetWrapper", min_skip_steps=500, max_skip_steps=500),
+            ["RandomResetWrapper", "ended within the first 500", "100 attempts"],
+        ),
+        (node(f"{OURS}.StepSkipWrapper", n_steps=2, skip_mode="noop"), ["GymActionConversion", "noop_action"]),
+        (node(f"{OURS}.StepSkipWrapper", n_steps=2, skip_mode="stop"), ["skip_mode", "'sticky', 'noop'", "stop"]),
+    ]
 ]
 
 FILES: list[tuple[list[str], list[str]]] = [
@@ -203,7 +240,7 @@ RUNS: list[tuple[list[str], list[str]]] = [
     (["fit", "--warm-start", "full", "--run_dir", "new"], ["full is not a run directory"]),
 ]
 
-TABLE = [*NAMES, *VALUES, *ENVIRONMENTS, *FILES, *RUNS]
+TABLE = [*NAMES, *VALUES, *ENVIRONMENTS, *WRAPPERS, *FILES, *RUNS]
 
 
 @pytest.mark.parametrize(("arguments", "parts"), TABLE, ids=[" ".join(row[0][-2:])[-60:] for row in TABLE])

@@ -10,7 +10,7 @@ import pytest
 from tqdm import tqdm
 
 from maze_pl.callbacks.run_log import ConsoleLog
-from maze_pl.configuration import ConfigurationError
+from maze_pl.search_path import ConfigurationError
 
 
 def read(path: Path) -> str:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
-from maze_pl.callbacks import WandbLog
 from maze_pl.callbacks.weights_and_biases import is_logged_in
-from maze_pl.configuration import ConfigurationError
 
 
 @pytest.fixture(autouse=True)
@@ -36,10 +33,3 @@ def test_a_login_counts_for_its_own_server(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("WANDB_BASE_URL")
     netrc.write_text("machine api.wandb.ai\n  login user\n  password secret\n", encoding="utf-8")
     assert is_logged_in()
-
-
-def test_a_missing_package_is_said_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigurationError, match="pip install wandb"):
-        WandbLog(str(tmp_path))
-    assert list(tmp_path.iterdir()) == []

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import maze_pl
-from maze_pl import configuration
+from maze_pl import search_path
 from maze_pl.__main__ import main
 
-NAMES = sorted(path.stem for path in configuration.shipped_folder().glob("*.yaml"))
+NAMES = sorted(path.stem for path in search_path.shipped_folder().glob("*.yaml"))
 SMALL = [
     *("--data.n_envs", "2", "--data.n_rollout_steps", "50", "--data.epoch_length", "1", "--trainer.max_epochs", "1"),
     *("--data.evaluators", '{"eval": {"n_episodes": 2}}', "--data.n_normalization_samples", "50"),
@@ -19,18 +19,20 @@ SMALL = [
 
 
 def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
-    environments = {name.partition("_")[2] for name in NAMES}
+    names = {name for name in NAMES if "cutting_2d" not in name}
+    environments = {name.partition("_")[2] for name in names}
     assert {"cartpole", "acrobot", "pendulum", "lunar_lander", "lunar_lander_continuous"} <= environments
-    assert set(NAMES) == {f"{algorithm}_{environment}" for algorithm in ("a2c", "ppo") for environment in environments}
+    assert names == {f"{algorithm}_{environment}" for algorithm in ("a2c", "ppo") for environment in environments}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_experiments_train(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["fit", "--config", name, *SMALL, "--run_dir", "here"]) == 0
+    batch = ["--model.batch_size", "50"] if name.startswith("ppo") else []
+    assert main(["fit", "--config", name, *SMALL, *batch, "--run_dir", "here"]) == 0
     with Path("here", "metrics.csv").open(encoding="utf-8") as file:
         assert [row["step"] for row in csv.DictReader(file)] == ["100"]
     agent, env = maze_pl.load("here"), maze_pl.load_env("here")
     observation, _ = env.reset(seed=0)
-    assert env.action_space.contains(agent.act(observation))
+    assert env.action_space.contains(agent.act(observation, env.actor_id().step_key))
     env.close()

@@ -31,6 +31,11 @@ def test_a_space_survives_its_description_in_yaml(space: Any) -> None:
     assert space_from_dict(yaml.safe_load(yaml.safe_dump(space_to_dict(space)))) == space
 
 
+def test_entries_of_a_described_space_keep_their_order() -> None:
+    space = spaces.Dict(b=spaces.Discrete(2), a=spaces.Discrete(3))
+    assert list(space_from_dict(space_to_dict(space)).spaces) == ["b", "a"]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     "space", [spaces.Text(3), spaces.Tuple([spaces.Discrete(2)]), spaces.MultiDiscrete([2], start=[1])], ids=str
 )

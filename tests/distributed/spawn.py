@@ -26,6 +26,7 @@ from maze_pl.perception import (
     ProbabilisticPolicyComposer,
     SharedStateCriticComposer,
 )
+from maze_pl.signals import StopSignals
 from tests.distributed.rank_report import RankReport, weights
 
 
@@ -86,7 +87,7 @@ def from_configuration(folder: Path) -> dict[str, Any]:
     options += ["--trainer.strategy", "ddp_spawn", "--trainer.devices", "2", "--trainer.max_epochs", "2"]
     options += ["--data.n_envs", "2", "--data.n_rollout_steps", "50", "--data.epoch_length", "2"]
     options += ["--stop_at_return.threshold", "5"]
-    cli = MazeCLI(prepare(["fit", *options]), ["fit", *options])
+    cli = MazeCLI(prepare(["fit", *options]), ["fit", *options], StopSignals())
     before = torch.load(folder / "rank0.pt", weights_only=True)["before"]
     checkpoint = torch.load("here/checkpoints/last.ckpt", weights_only=True)
     return compared(before, weights(cli.model), checkpoint["state_dict"]) | {"status": cli.status}

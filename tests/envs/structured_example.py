@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.envs import ActionConversionInterface, CoreEnv, MazeEnv, ObservationConversionInterface, Wrapper
+from maze_pl.envs import ActionConversionInterface, CoreEnv, MazeEnv, ObservationConversionInterface, Wrapper, take_over
 from maze_pl.events import EpisodeEventLog, KpiCalculator, define_episode_stats, define_epoch_stats, define_step_stats
 
 N_STEPS = 4
@@ -112,6 +112,9 @@ class HeapCoreEnv(CoreEnv):
 
     def get_actor_rewards(self) -> np.ndarray | None:
         return np.array(self.rewards)
+
+    def clone_from(self, env: CoreEnv) -> None:
+        take_over(self, env)
 
 
 class PlanObservation(ObservationConversionInterface):

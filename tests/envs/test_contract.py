@@ -15,10 +15,10 @@ from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.core.policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv, MazeEnv, RewardWrapper, Wrapper
-from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.contract import EnvContractError, check_observation
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.wrappers import LogStatsWrapper
-from tests.envs.structured_example import HeapCoreEnv, make_heap_env
+from tests.envs.structured_example import HeapCoreEnv, WorkObservation, make_heap_env
 
 BOX = spaces.Box(-9, 9, (2,), np.float32)
 DICT = spaces.Dict({"x": BOX, "y": spaces.Discrete(5)})
@@ -341,3 +341,71 @@ def test_numbers_of_other_types_and_beyond_their_bounds_are_let_pass() -> None:
     rollout = collector.collect(RandomPolicy({0: vector.spec.steps[0].action_space}))
     assert rollout.rows.reward[:, 0].tolist() == [1, 1, 2, 1]
     assert rollout.segments[0].observation["observation"][1, 0].tolist() == [99, 1]
+
+
+class Leaves(WorkObservation):
+    """Gives one thing that its space does not have."""
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name, self.value = name, value
+
+    def maze_to_space(self, maze_state: Any) -> Any:
+        return {**super().maze_to_space(maze_state), self.name: self.value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("heap", np.float32([101]), "entry 'heap' .* by Leaves holds 101.0; its space allows 0.0 to 100.0 there"),
+        ("heap", np.float32([1, 2]), r"entry 'heap' .* by Leaves has shape \(2,\); its space has \(1,\)"),
+        ("target", np.array(4), "entry 'target' .* by Leaves holds 4; its space allows 0 to 3 there"),
+        ("target", np.array(1.5), "entry 'target' .* by Leaves has type float64; its space has int64"),
+        ("target", None, "entry 'target' .* by Leaves is None; its space expects int64"),
+        ("more", np.zeros(1), "by Leaves is a dict with .*'more'.*; its space has"),
+    ],
+)
+def test_a_conversion_that_leaves_its_space_is_named_when_its_sub_step_comes(
+    name: str, value: Any, message: str
+) -> None:
+    env = make_heap_env()
+    env.observation_conversion_dict["work"] = Leaves(name, value)
+    env.reset(seed=1)
+    with pytest.raises(EnvContractError, match=message):
+        env.step({"amount": 1})
+
+
+def test_what_is_as_good_as_declared_is_let_pass() -> None:
+    env = make_heap_env()
+    for name, value in (
+        ("heap", np.array([3])),
+        ("heap", np.array([2.0])),
+        ("target", 3),
+        ("amount_mask", [1, 0, 0, 1]),
+    ):
+        env.observation_conversion_dict["work"] = Leaves(name, value)
+        env.reset(seed=1)
+        assert env.step({"amount": 1})[0][name] is value
+
+
+def test_only_the_first_observations_of_a_sub_step_are_looked_at() -> None:
+    env = make_heap_env()
+    for _ in range(3):
+        env.reset(seed=1)
+        env.step({"amount": 1})
+    env.observation_conversion_dict["work"] = Leaves("heap", np.float32([101]))
+    env.reset(seed=1)
+    assert env.step({"amount": 1})[0]["heap"] == 101
+
+
+def test_values_of_every_kind_of_space_are_compared_with_their_bounds() -> None:
+    for space, good, bad in [
+        (spaces.Discrete(3, start=2), 4, 5),
+        (spaces.MultiDiscrete([2, 3]), [1, 2], [2, 2]),
+        (spaces.MultiDiscrete([2, 3], start=[1, 5]), [2, 7], [0, 5]),
+        (spaces.MultiBinary(2), [0, 1], [0, 2]),
+        (spaces.Box(np.float32([-1, 0]), np.float32([1, np.inf])), np.float32([1, 1e9]), np.float32([0, -0.1])),
+    ]:
+        check_observation(np.array(good), space, "it", exactly=True)
+        with pytest.raises(EnvContractError, match=r"it holds .*; its space allows"):
+            check_observation(np.array(bad), space, "it", exactly=True)
+        check_observation(np.array(bad), space, "it")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 import uuid
 
 from maze_pl.events import EnvironmentContext
@@ -31,3 +32,17 @@ def test_episodes_without_a_seed_have_different_ids_all_of_them_uuids() -> None:
         ids.add(context.episode_id)
     assert len(ids) == 4
     assert {str(uuid.UUID(episode_id)) for episode_id in ids} == ids
+
+
+def test_plays_of_the_same_episode_are_told_apart_by_their_start() -> None:
+    context = EnvironmentContext()
+    before = time.time()
+    plays = []
+    for _ in range(2):
+        context.reset_episode(7)
+        plays.append((context.episode_id, context.episode_started))
+        while time.time() == context.episode_started:
+            time.sleep(1e-6)
+    (first, began), (second, began_again) = plays
+    assert first == second
+    assert before <= began < began_again <= time.time()

@@ -18,6 +18,7 @@ from maze_pl.events import (
     define_stats_grouping,
     define_step_stats,
 )
+from maze_pl.events.declaration import StatisticsError
 
 
 class ParcelEvents:
@@ -252,15 +253,23 @@ def test_a_summary_can_be_pickled() -> None:
 def test_a_failing_reduction_says_whose_it_is() -> None:
     statistics = EpisodeStatistics()
     statistics.receive(EventRecord(BrokenEvents, BrokenEvents.broken, {"weight": 3.0}, 0))
-    with pytest.raises(ZeroDivisionError) as caught:
+    with pytest.raises(StatisticsError) as caught:
         statistics.end_episode()
-    (note,) = caught.value.__notes__
-    assert note == "in the step statistic None of BrokenEvents.broken, with input_name='weight'"
+    assert str(caught.value) == (
+        "the step statistic None of BrokenEvents.broken, with input_name='weight', cannot be computed: "
+        "ZeroDivisionError: float division by zero"
+    )
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 def test_values_that_are_no_numbers_are_refused_by_name() -> None:
     statistics = EpisodeStatistics()
     fire(statistics, "position", value="left")
-    with pytest.raises(TypeError, match="expected numbers, got values of dtype") as caught:
+    with pytest.raises(StatisticsError, match=r"episode statistic None of ParcelEvents.position.* expected numbers"):
         statistics.end_episode()
-    assert "episode statistic None of ParcelEvents.position" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), "much", None, np.zeros(2)])
+def test_a_kpi_that_is_no_finite_number_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(StatisticsError, match=r"KPI 'usage' is .*, no finite number; leave out"):
+        EpisodeStatistics().end_episode({"usage": value})

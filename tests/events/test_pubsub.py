@@ -108,6 +108,27 @@ def test_creating_a_topic_again_gives_the_same_object(pubsub: Pubsub) -> None:
     assert pubsub.topics == (CuttingEvents,)
 
 
+def test_two_topics_of_one_name_are_refused_since_they_would_be_logged_as_one(pubsub: Pubsub) -> None:
+    def another(name: str) -> type:
+        return type(name, (), {"happened": InventoryEvents.discarded})
+
+    pubsub.create_event_topic(InventoryEvents)
+    with pytest.raises(ValueError, match=r"is logged under the same name as .*InventoryEvents; rename one of the two"):
+        pubsub.create_event_topic(another("InventoryEvents"))
+    with pytest.raises(ValueError, match=r"the same name as maze_pl\.events\.topics\.RewardEvents"):
+        pubsub.create_event_topic(another("RewardEvents"))
+    assert pubsub.topics == (InventoryEvents,)
+
+
+def test_a_subscriber_of_object_gets_the_events_of_all_topics(pubsub: Pubsub) -> None:
+    listener = Listener(object)
+    pubsub.register_subscriber(listener)
+    pubsub.create_event_topic(CuttingEvents).invalid_cut()
+    pubsub.create_event_topic(InventoryEvents).discarded(1)
+    assert attributes(listener.events) == [{}, {"piece": 1}]
+    assert listener.pubsub is pubsub
+
+
 def test_events_can_be_queried_until_the_next_step_begins(pubsub: Pubsub) -> None:
     cutting, inventory = pubsub.create_event_topic(CuttingEvents), pubsub.create_event_topic(InventoryEvents)
     cutting.invalid_cut()

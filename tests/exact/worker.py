@@ -24,6 +24,7 @@ from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormali
 from maze_pl.modules import A2C, PPO
 from maze_pl.perception import (
     CustomModelComposer,
+    DeltaStateCriticComposer,
     FlattenConcatPolicyNet,
     FlattenConcatStateValueNet,
     ProbabilisticPolicyComposer,
@@ -36,10 +37,15 @@ ENVIRONMENTS = {
     "cartpole": partial(make_gym_maze_env, "CartPole-v1"),
     "lunarlander": partial(make_gym_maze_env, "LunarLander-v3"),
     "agreement": agreement.make_env,
+    "delta": agreement.make_env,
     "team": team.make_env,
     "hierarchy": hierarchy.make_env,
 }
-CRITICS = {"agreement": StepStateCriticComposer, "team": StepStateCriticComposer}
+CRITICS = {
+    "agreement": StepStateCriticComposer,
+    "delta": DeltaStateCriticComposer,
+    "team": StepStateCriticComposer,
+}
 
 
 def policy_net(obs_shapes, action_logits_shapes):
@@ -64,7 +70,7 @@ def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | 
     )
     n_networks = len(data.spec.steps)
     composer = CRITICS.get(name, SharedStateCriticComposer)
-    critic = composer([value_net] * (n_networks if composer is StepStateCriticComposer else 1))
+    critic = composer([value_net] * (1 if composer is SharedStateCriticComposer else n_networks))
     networks = CustomModelComposer(policy=ProbabilisticPolicyComposer([policy_net] * n_networks), critic=critic)
     options = {"spec": data.spec, "networks": networks, "gamma": 0.95, "lr": 1e-3}
     module = (

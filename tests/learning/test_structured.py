@@ -57,6 +57,13 @@ def test_ppo_comes_within_5_percent_of_the_optimum(module: ModuleType, critic: C
 
 
 @pytest.mark.slow
+def test_with_a_delta_critic_ppo_comes_within_5_percent_of_the_optimum() -> None:
+    pl.seed_everything(SEED, verbose=False)
+    learner = PPO(networks=networks("delta", (32,)), **options(agreement))
+    assert learned_return(agreement, learner) >= 0.95 * agreement.OPTIMUM
+
+
+@pytest.mark.slow
 def test_agents_with_networks_of_their_own_come_within_5_percent_of_the_optimum() -> None:
     pl.seed_everything(SEED, verbose=False)
     composer = networks("step", (32,))

@@ -14,6 +14,7 @@ from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.modules import AlgorithmModule
 from maze_pl.perception import (
     CustomModelComposer,
+    DeltaStateCriticComposer,
     FlattenConcatPolicyNet,
     FlattenConcatStateValueNet,
     ProbabilisticPolicyComposer,
@@ -21,8 +22,12 @@ from maze_pl.perception import (
     StepStateCriticComposer,
 )
 
-Critic = Literal["shared", "step"]
-COMPOSERS = {"shared": SharedStateCriticComposer, "step": StepStateCriticComposer}
+Critic = Literal["shared", "step", "delta"]
+COMPOSERS = {
+    "shared": SharedStateCriticComposer,
+    "step": StepStateCriticComposer,
+    "delta": DeltaStateCriticComposer,
+}
 
 
 def policy_net(hidden_units: tuple[int, ...]) -> Callable[..., nn.Module]:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from maze_pl import cli
+from maze_pl import run_directory
 from maze_pl.__main__ import main
+from maze_pl.callbacks import WandbLog
 from tests.run_directory import wandb_file
 from tests.run_directory.conftest import SMALL, TWO_EPISODES, maze_pl
 
@@ -32,7 +33,7 @@ class OneMoment(datetime):
 
 
 def test_runs_that_begin_in_the_same_second_have_directories_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "datetime", OneMoment)
+    monkeypatch.setattr(run_directory, "datetime", OneMoment)
     for _ in range(3):
         assert fit("--experiment", "mine") == 0
     found = sorted(Path("outputs", "mine").iterdir())
@@ -48,7 +49,7 @@ def test_a_run_that_fails_before_it_begins_leaves_no_empty_directory(project: Pa
 
 
 def test_the_flag_for_wandb_stands_anywhere_and_the_mode_of_the_environment_holds() -> None:
-    for index, options in enumerate((["--wandb"], ["--wandb.project", "mine"], ["--wandb", "false"])):
+    for index, options in enumerate((["--wandb"], ["--wandb=true"], ["--wandb", "false"])):
         assert fit(*options, "--run_dir", f"run{index}") == 0
         assert not list(Path(f"run{index}").glob("wandb/offline-run-*"))
         assert Path(f"run{index}", "wandb").exists() == (index < 2)
@@ -57,9 +58,30 @@ def test_the_flag_for_wandb_stands_anywhere_and_the_mode_of_the_environment_hold
     assert "tensorboard --logdir" in Path("last", "run.log").read_text(encoding="utf-8").splitlines()[-1]
 
 
-def test_an_option_of_wandb_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_of_wandb_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert fit("--wandb.projct", "mine") == 2
     assert "projct" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variables", "filed"),
+    [
+        ({}, ("maze_pl", "here", "mine")),
+        ({"WANDB_PROJECT": "a", "WANDB_NAME": "b", "WANDB_RUN_GROUP": "c"}, ("a", "b", "c")),
+    ],
+)
+def test_the_environment_variables_of_wandb_say_where_a_run_is_filed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], filed: tuple[str, str, str]
+) -> None:
+    for name in ("WANDB_PROJECT", "WANDB_NAME", "WANDB_RUN_GROUP"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    log = WandbLog(str(tmp_path / "mine" / "here"))
+    try:
+        assert (log.experiment.project, log.experiment.name, log.experiment.group) == filed
+    finally:
+        log.finalize("success")
 
 
 @pytest.mark.parametrize(

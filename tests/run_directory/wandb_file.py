@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,15 @@ def read(path: Path) -> OfflineRun:
     return run
 
 
+def read_finished(path: Path) -> OfflineRun:
+    """What the file of a run holds that has ended; the process that writes it may be a moment behind."""
+    deadline = time.monotonic() + 60
+    while (run := read(path)).exit_code is None:
+        assert time.monotonic() < deadline, f"{path} has no end"
+        time.sleep(0.05)
+    return run
+
+
 def _records(data: bytes) -> Iterator[bytes]:
     assert data.startswith(b":W&B")
     position, parts = 7, b""
@@ -67,6 +77,8 @@ def _records(data: bytes) -> Iterator[bytes]:
             position += left
             continue
         _, length, kind = struct.unpack("<IHB", data[position : position + 7])
+        if position + 7 + length > len(data):  # it is being written
+            return
         parts += data[position + 7 : position + 7 + length]
         position += 7 + length
         if kind in (_FULL, _LAST):

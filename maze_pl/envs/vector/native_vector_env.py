@@ -10,13 +10,12 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.gym_env import GymActionConversion, GymMazeEnv, GymObservationConversion, named_parts, nested
 from maze_pl.envs.structured_env import Observation
-from maze_pl.envs.vector.vector_env import Array, History, Staging, StepExtras, Tree, VectorEnv
+from maze_pl.envs.vector.vector_env import Array, History, LocalVectorEnv, StepExtras, Tree, reader_of
 from maze_pl.events.episode_statistics import action_keys, detached, flat_summary
 
 _ROWS_IN_A_LOT = 1024
@@ -26,7 +25,7 @@ _ROWS_IN_A_LOT = 1024
 _INSTEAD = "use vectorization=sequential or subprocess"
 
 
-class NativeVectorEnv(VectorEnv):
+class NativeVectorEnv(LocalVectorEnv):
     """Steps environments by gymnasium's own vector implementation, with the statistics that all others have.
 
     There is one random generator for all environments: one seed is derived for the vector, and episodes have none of
@@ -64,8 +63,8 @@ class NativeVectorEnv(VectorEnv):
             raise ValueError(
                 f"gymnasium has no vector implementation of {name} (no vector_entry_point is registered); {_INSTEAD}"
             )
-        self.name, self.n_envs, self.seed, self.first_env_index = name, n_envs, seed, first_env_index
-        self.spec = spec or Spec.of(GymMazeEnv(name, **kwargs))
+        super().__init__(spec or Spec.of(GymMazeEnv(name, **kwargs)), [{}] * n_envs, seed, first_env_index, None)
+        self.name = name
         ((self._key, step),) = self.spec.steps.items()
         self.env = gymnasium.make_vec(name, n_envs, vectorization_mode="vector_entry_point", **kwargs)
         observation, action = self.env.single_observation_space, self.env.single_action_space
@@ -82,16 +81,14 @@ class NativeVectorEnv(VectorEnv):
             raise ValueError(f"gymnasium's vector implementation of {name} {fault}; {_INSTEAD}")
         self._convert = conversion.maze_to_space  # of one observation, and as well of all at once
         self._paths = {head: path for head, (path, _) in named_parts(action, "action").items()}
-        self._heads, self._is_dict = step.action_space.spaces, isinstance(action, spaces.Dict)
+        self._readers = {head: reader_of(space) for head, space in step.action_space.spaces.items()}
+        self._is_dict = isinstance(action, spaces.Dict)
         self._stat_keys = action_keys(self._key, step.action_space)
-        self.staging = Staging.allocate(self.spec, n_envs)
         self.staging.env_steps.fill(1)
         self.always_advances = self._mode != AutoresetMode.NEXT_STEP
         self.resetting = None if self.always_advances else np.zeros(n_envs, np.bool_)
         self._rows: list[tuple[Tree, Array]] = []  # actions and rewards of the steps that running episodes consist of
         self._first_row = np.zeros(n_envs, np.int64)
-        self._episode = [0] * n_envs
-        self._summaries: list[EpisodeSummary] = []
 
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
         """Start new episodes, in all environments at once.
@@ -124,10 +121,7 @@ class NativeVectorEnv(VectorEnv):
         self._require_all(envs)
         staging, extras = self.staging, StepExtras([], [])
         staged = staging.action[self._key]
-        actions = {
-            head: np.clip(staged[head], space.low, space.high) if isinstance(space, spaces.Box) else staged[head].copy()
-            for head, space in self._heads.items()
-        }
+        actions = {head: read(staged[head]) for head, read in self._readers.items()}
         kept = {head: values.copy() for head, values in actions.items()}
         result: Any = self.env.step(
             nested([(self._paths[head], values) for head, values in actions.items()])
@@ -147,7 +141,7 @@ class NativeVectorEnv(VectorEnv):
         observation = self._observation(seen)
         if ended.any():
             for n in np.flatnonzero(ended).tolist():
-                self._finish(n)
+                self._sum_up(n)
                 if staging.truncated[n] and not staging.terminated[n]:
                     final = {name: values[n] for name, values in observation.items()}
                     if self._mode == AutoresetMode.SAME_STEP:
@@ -192,49 +186,17 @@ class NativeVectorEnv(VectorEnv):
         for name, values in self.staging.observation[self._key].items():
             values[...] = observation[name]
 
-    def _finish(self, n: int) -> None:
+    def _sum_up(self, n: int) -> None:
         """Sum up the episode of an environment, which the last row has ended."""
         rows = self._rows[self._first_row[n] :]
         actions = {head: [detached(taken[head][n]) for taken, _ in rows] for head in self._stat_keys}
-        summary = flat_summary(self._stat_keys, actions, [float(reward[n]) for _, reward in rows])
-        summary.env_index, summary.episode_index = self.first_env_index + n, self._episode[n]
-        self._summaries.append(summary)
+        self._finish(n, flat_summary(self._stat_keys, actions, [float(reward[n]) for _, reward in rows]))
         self._episode[n] += 1
         self._first_row[n] = len(self._rows)
         n_over = int(self._first_row.min())
         if n_over >= _ROWS_IN_A_LOT:
             del self._rows[:n_over]
             self._first_row -= n_over
-
-    def drain_summaries(self) -> list[EpisodeSummary]:
-        """Summaries of ended episodes; see `VectorEnv.drain_summaries`."""
-        summaries, self._summaries = self._summaries, []
-        return sorted(summaries, key=lambda summary: (summary.env_index, summary.episode_index))
-
-    def episodes(self) -> list[int]:
-        """Index of the episode that each environment is in."""
-        return list(self._episode)
-
-    def shared_states(self) -> list[dict[str, Any]]:
-        """Nothing for each environment, since there are no wrappers."""
-        return [{} for _ in self._episode]
-
-    def merge_shared_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Nothing, since there are no wrappers."""
-        return {}
-
-    def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
-        """Do nothing, since there are no wrappers.
-
-        Raises:
-            ValueError: There are statistics for wrappers.
-        """
-        if state:
-            raise ValueError(f"native vector environments have no wrappers, but there are statistics for {list(state)}")
-
-    def wrapper_states(self) -> list[dict[str, Any]]:
-        """Nothing for each environment, since there are no wrappers."""
-        return self.shared_states()
 
     def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Refuse: episodes have no seeds of their own, so that none can be played again.

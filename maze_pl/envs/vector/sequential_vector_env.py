@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.envs.contract import EnvContractError, check_observation, check_step, describe, explain_step
-from maze_pl.envs.gym_env import GymMazeEnv
-from maze_pl.envs.structured_env import StructuredEnv
+from maze_pl.envs.contract import EnvContractError, check_observation, check_step, explain_step
 from maze_pl.envs.vector.plain_gym import PlainGymEnvs
-from maze_pl.envs.vector.vector_env import EnvFactory, History, Staging, StepExtras, VectorEnv
-from maze_pl.envs.wrapper import Wrapper
-from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.envs.vector.vector_env import EnvFactory, History, LocalVectorEnv, Staging, StepExtras, reader_of
+from maze_pl.envs.vector.wrapped import make_wrapped, wrapper_stack
 
 
-def adapt(env: Any) -> Any:
-    """The environment itself if it speaks our interface, otherwise a bare gymnasium environment made to."""
-    if isinstance(env, StructuredEnv):
-        return env
-    if not isinstance(env, gymnasium.Env):
-        raise TypeError(
-            f"the environment factory returned {describe(env)}, which is no gymnasium environment; "
-            "return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')"
-        )
-    return GymMazeEnv(env)
-
-
-def with_statistics(env: Any) -> LogStatsWrapper:
-    """The environment with statistics kept around it."""
-    return env if isinstance(env, LogStatsWrapper) else LogStatsWrapper.wrap(env)
-
-
-def wrapper_stack(env: Any) -> Iterator[tuple[str, Wrapper]]:
-    """The wrappers of an environment from the outermost inwards, named by position and class path."""
-    position = 0
-    while Wrapper in type(env).__mro__:  # isinstance would see through to wrappers further in
-        yield f"{position}:{type(env).__module__}.{type(env).__qualname__}", env
-        env, position = env.env, position + 1
-
-
-class SequentialVectorEnv(VectorEnv):
+class SequentialVectorEnv(LocalVectorEnv):
     """Steps its environments in a loop; the fastest way for environments that are cheap.
 
     Args:
@@ -73,18 +43,14 @@ class SequentialVectorEnv(VectorEnv):
     ) -> None:
         if not env_factories:
             raise ValueError("a vector environment needs at least one environment factory")
-        self.envs = [with_statistics(adapt(factory())) for factory in env_factories]
-        self.n_envs = len(self.envs)
-        self.spec = spec or Spec.of(self.envs[0])
-        self.staging = staging or Staging.allocate(self.spec, self.n_envs)
-        self.seed, self.first_env_index, self.autoreset = seed, first_env_index, autoreset
-        self._seed_by_env = seed_by_env
+        self.envs = [make_wrapped(factory) for factory in env_factories]
+        stacks = [wrapper_stack(env) for env in self.envs]
+        super().__init__(spec or Spec.of(self.envs[0]), stacks, seed, first_env_index, staging)
+        self.autoreset, self._seed_by_env = autoreset, seed_by_env
         self._flat = self.spec.is_flat
         self._key_index = {key: index for index, key in enumerate(self.spec.step_keys)}
         self._next_key = [self.spec.step_keys[0]] * self.n_envs
-        self._episode = [0] * self.n_envs
         self._env_time = [0] * self.n_envs
-        self._summaries: list[EpisodeSummary] = []
         self._all = range(self.n_envs)
         self._is_new = True  # until the first step, everything is looked at closely
         self._plain: PlainGymEnvs | None = None
@@ -92,20 +58,13 @@ class SequentialVectorEnv(VectorEnv):
             self._plain = PlainGymEnvs(self.envs)
             self.staging.env_steps.fill(1)
         self.always_advances = self._plain is not None
-        self._heads = {
-            key: [
-                (head, isinstance(space, spaces.Discrete), self._clip_bounds(space))
+        self._readers: dict[StepKey, dict[str, Callable[[Any], Any]]] = {  # by head; integers become Python's own
+            key: {
+                head: np.ndarray.tolist if isinstance(space, spaces.Discrete) else reader_of(space)
                 for head, space in step.action_space.spaces.items()
-            ]
+            }
             for key, step in self.spec.steps.items()
         }
-
-    @staticmethod
-    def _clip_bounds(space: gymnasium.Space[Any]) -> tuple[Any, Any] | None:
-        """Bounds that actions are clipped to, None where there are none."""
-        if isinstance(space, spaces.Box) and (space.bounded_below.any() or space.bounded_above.any()):
-            return space.low, space.high
-        return None
 
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""
@@ -191,7 +150,7 @@ class SequentialVectorEnv(VectorEnv):
         staging, envs, keys, times = self.staging, self.envs, self._next_key, self._env_time
         rewards, terminations, truncations = staging.reward, staging.terminated, staging.truncated
         env_steps, flat = staging.env_steps, self._flat
-        actions = {key: self._given(key) for key in self._heads}
+        actions = {key: self._given(key) for key in self._readers}
         n, result = 0, cast(Any, ...)
         try:
             for n in chosen:
@@ -214,7 +173,8 @@ class SequentialVectorEnv(VectorEnv):
                 if terminated or truncated:
                     if truncated and not terminated:
                         extras.finals.append((n, *env.actor_id(), observation))
-                    self._finish(n, env.drain_episode_summaries())
+                    for summary in env.drain_episode_summaries():
+                        self._finish(n, summary)
                     if not self.autoreset:
                         continue
                     self._episode[n] += 1
@@ -249,7 +209,7 @@ class SequentialVectorEnv(VectorEnv):
                     staging.terminated[n], staging.truncated[n] = terminated, truncated
                     if truncated and not terminated:
                         extras.finals.append((n, key, 0, plain.observe(observation)))
-                    self._finish(n, [plain.summary(n)])
+                    self._finish(n, plain.summary(n))
                     if self.autoreset:
                         self._episode[n] += 1
                         self._observe(n, self._reset(n))
@@ -264,73 +224,14 @@ class SequentialVectorEnv(VectorEnv):
     def _given(self, key: StepKey) -> dict[str, Any]:
         """Head -> [N, ...] staged actions of a sub-step, as environments expect them."""
         staged = self.staging.action[key]
-        return {head: self._actions(staged[head], as_list, bounds) for head, as_list, bounds in self._heads[key]}
-
-    @staticmethod
-    def _actions(staged: Any, as_list: bool, bounds: tuple[Any, Any] | None) -> Any:
-        """Actions as environments expect them: integers as Python's own, boxes within their bounds."""
-        if as_list:
-            return staged.tolist()
-        return staged.copy() if bounds is None else np.clip(staged, *bounds)
-
-    def _finish(self, n: int, summaries: list[EpisodeSummary]) -> None:
-        """Take over the statistics of an episode that ended."""
-        for summary in summaries:
-            summary.env_index = self.first_env_index + n
-            summary.episode_index = self._episode[n]
-            self._summaries.append(summary)
-
-    def drain_summaries(self) -> list[EpisodeSummary]:
-        """Summaries of ended episodes; see `VectorEnv.drain_summaries`."""
-        summaries, self._summaries = self._summaries, []
-        return sorted(summaries, key=lambda summary: (summary.env_index, summary.episode_index))
-
-    def episodes(self) -> list[int]:
-        """Index of the episode that each environment is in."""
-        return list(self._episode)
-
-    def shared_states(self) -> list[dict[str, Any]]:
-        """What each environment's wrappers have learned; see `VectorEnv.shared_states`."""
-        return [
-            {name: state for name, wrapper in wrapper_stack(env) if (state := wrapper.shared_state())}
-            for env in self.envs
-        ]
-
-    def merge_shared_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Merge what copies have learned; see `VectorEnv.merge_shared_states`."""
-        return {
-            name: wrapper.merge_shared_states([state[name] for state in states])
-            for name, wrapper in wrapper_stack(self.envs[0])
-            if name in states[0]
-        }
-
-    def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
-        """Distribute what was learned; see `VectorEnv.load_shared_states`."""
-        for env in self.envs:
-            wrappers = dict(wrapper_stack(env))
-            if unknown := set(state) - set(wrappers):
-                raise ValueError(
-                    f"there are statistics for wrappers {sorted(unknown)}, but the stack is {list(wrappers)}; "
-                    "use the same wrappers in the same order"
-                )
-            for name, wrapper in wrappers.items():
-                if name in state:
-                    wrapper.load_shared_state(state[name])
-                if freeze:
-                    wrapper.freeze()
-
-    def wrapper_states(self) -> list[dict[str, Any]]:
-        """Whole state of each environment's wrappers; see `VectorEnv.wrapper_states`."""
-        return [
-            {name: state for name, wrapper in wrapper_stack(env) if (state := wrapper.state_dict())}
-            for env in self.envs
-        ]
+        return {head: read(staged[head]) for head, read in self._readers[key].items()}
 
     def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Play episodes again up to where they were; see `VectorEnv.replay`."""
         step_keys = self.spec.step_keys
         for n, (history, states) in enumerate(zip(histories, wrapper_states, strict=True)):
             self._episode[n] = history.episode
+            self.envs[n].context.is_logged = False
             self._begin(n)
             taken = dict.fromkeys(step_keys, 0)
             autoreset, self.autoreset = self.autoreset, False
@@ -345,7 +246,8 @@ class SequentialVectorEnv(VectorEnv):
                     self._begin(n)
                     break
             self.autoreset = autoreset
-            for name, wrapper in wrapper_stack(self.envs[n]):
+            self.envs[n].context.is_logged = True
+            for name, wrapper in self._stacks[n].items():
                 if name in states:
                     wrapper.load_state_dict(states[name])
 

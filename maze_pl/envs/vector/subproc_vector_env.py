@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
 import multiprocessing
 import os
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.util import Finalize
@@ -19,8 +21,9 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.output_folder import RUN_DIR_VARIABLE
 from maze_pl.core.spec import Spec
-from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.contract import EnvContractError, is_refusal
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.vector_env import Array, EnvFactory, History, Staging, StepExtras, VectorEnv
 
@@ -34,30 +37,10 @@ _NO_GUARD: Final = (
 
 
 def _as_array(memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    return np.frombuffer(memory, dtype=dtype, count=int(np.prod(shape, dtype=np.int64))).reshape(shape)
+    return np.frombuffer(memory, dtype=dtype, count=math.prod(shape)).reshape(shape)
 
 
-class _SharedAllocator:
-    """Allocates shared memory in an order that another process can repeat with the same blocks."""
-
-    def __init__(self, blocks: list[Any] | None = None) -> None:
-        self.blocks: list[Any] = [] if blocks is None else blocks
-        self._taken = 0
-        self._context = multiprocessing.get_context(_CONTEXT)
-        self._attach = blocks is not None
-
-    def __call__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        if not self._attach:
-            n_bytes = max(1, int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
-            self.blocks.append(self._context.RawArray("b", n_bytes))
-        block = self.blocks[self._taken]
-        self._taken += 1
-        return _as_array(block, shape, dtype)
-
-
-def _work(
-    connection: Connection, pickled: bytes, blocks: list[Any], spec: dict[str, Any], n_envs: int, start: int, stop: int
-) -> None:
+def _work(connection: Connection, pickled: bytes, blocks: list[Any], n_envs: int, start: int, stop: int) -> None:
     """Serve the environments `start` to `stop` until the other side hangs up."""
     _leave_signals_to_parent()
     parent = multiprocessing.parent_process()
@@ -65,20 +48,21 @@ def _work(
     Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     vector = None
     try:
-        factories, options = cloudpickle.loads(pickled)
-        read_spec = Spec.from_dict(spec)
-        staging = Staging.allocate(read_spec, n_envs, _SharedAllocator(blocks)).slice(start, stop)
-        vector = SequentialVectorEnv(factories, spec=read_spec, staging=staging, **options)
+        factories, spec, options, run_dir = cloudpickle.loads(pickled)
+        if run_dir is not None:  # the process that forks this one keeps the variables that it was started with
+            os.environ[RUN_DIR_VARIABLE] = run_dir
+        memory = iter(blocks)
+        staging = Staging(spec, n_envs, lambda shape, dtype: _as_array(next(memory), shape, dtype))
+        vector = SequentialVectorEnv(factories, spec=spec, staging=staging.slice(start, stop), **options)
         connection.send((True, None))
         while True:
             method, arguments = connection.recv()
             connection.send((True, getattr(vector, method)(*arguments)))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
-    except EnvContractError as error:  # says all that there is to say
-        connection.send((False, error))
-    except BaseException:
-        connection.send((False, traceback.format_exc()))
+    except BaseException as error:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # another process has failed before
+            connection.send((False, EnvContractError(str(error)) if is_refusal(error) else traceback.format_exc()))
     finally:
         if vector is not None:
             vector.close()
@@ -131,24 +115,20 @@ class SubprocVectorEnv(VectorEnv):
 
     Args:
         env_factories: One callable without arguments for each environment; may be a lambda.
-        seed: The run's seed.
         first_env_index: Index of the first environment among those of all ranks.
         spec: What agents see and do; read from an environment made for the purpose if None.
-        autoreset: Whether an environment starts its next episode with the step that ended one.
-        seed_by_env: Whether episodes of the same index differ between environments.
         n_workers: Number of processes; 0 means one for each core, at most one for each environment.
+        options: `seed`, `autoreset` and `seed_by_env` of `SequentialVectorEnv`.
     """
 
     def __init__(
         self,
         env_factories: Sequence[EnvFactory],
         *,
-        seed: int = 0,
         first_env_index: int = 0,
         spec: Spec | None = None,
-        autoreset: bool = True,
-        seed_by_env: bool = True,
         n_workers: int = 0,
+        **options: Any,
     ) -> None:
         if spec is None:
             probe = SequentialVectorEnv(env_factories[:1])
@@ -156,8 +136,14 @@ class SubprocVectorEnv(VectorEnv):
             probe.close()
         self.spec, self.n_envs, self.first_env_index = spec, len(env_factories), first_env_index
         n_workers = min(self.n_envs, n_workers or len(os.sched_getaffinity(0)))
-        allocator = _SharedAllocator()
-        self.staging = Staging.allocate(spec, self.n_envs, allocator)
+        context = multiprocessing.get_context(_CONTEXT)
+        blocks: list[Any] = []
+
+        def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+            blocks.append(context.RawArray("b", max(1, math.prod(shape) * dtype.itemsize)))
+            return _as_array(blocks[-1], shape, dtype)
+
+        self.staging = Staging(spec, self.n_envs, allocate)
         bounds = np.linspace(0, self.n_envs, n_workers + 1).round().astype(int).tolist()
         self._slices = list(itertools.pairwise(bounds))
         self._connections: list[Connection] = []
@@ -165,19 +151,15 @@ class SubprocVectorEnv(VectorEnv):
         self._is_ready = False
         # At exit, too: multiprocessing would ask the processes by TERM, and wait for them for ever.
         self._end = Finalize(self, _end_processes, (self._connections, self._processes), exitpriority=10)
-        context = multiprocessing.get_context(_CONTEXT)
         context.set_forkserver_preload([__name__])
         _start_server()
+        run_dir = os.environ.get(RUN_DIR_VARIABLE)
+        run_dir = None if run_dir is None else os.path.abspath(run_dir)
         for start, stop in self._slices:
-            options = {
-                "seed": seed,
-                "first_env_index": first_env_index + start,
-                "autoreset": autoreset,
-                "seed_by_env": seed_by_env,
-            }
-            pickled = cloudpickle.dumps((list(env_factories[start:stop]), options))
+            options["first_env_index"] = first_env_index + start
+            pickled = cloudpickle.dumps((list(env_factories[start:stop]), spec, options, run_dir))
             ours, theirs = context.Pipe()
-            arguments = (theirs, pickled, allocator.blocks, spec.to_dict(), self.n_envs, start, stop)
+            arguments = (theirs, pickled, blocks, self.n_envs, start, stop)
             process = context.Process(target=_work, args=arguments, daemon=True, name=f"maze_pl-envs-{start}-{stop}")
             process.start()
             theirs.close()
@@ -195,9 +177,8 @@ class SubprocVectorEnv(VectorEnv):
 
     def _receive(self, worker: int) -> Any:
         connection, process = self._connections[worker], self._processes[worker]
-        while not connection.poll():
-            if process.sentinel in wait([connection, process.sentinel]) and not connection.poll():
-                self._fail_dead(worker)
+        if connection not in wait([connection, process.sentinel]):
+            self._fail_dead(worker)
         try:
             succeeded, result = connection.recv()
         except (EOFError, ConnectionResetError):
@@ -220,62 +201,72 @@ class SubprocVectorEnv(VectorEnv):
         self.close()
         raise RuntimeError(f"environments {start} to {stop - 1} failed: {reason}")
 
+    def _call(self, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """Call a method in several workers at once.
+
+        Args:
+            method: Its name.
+            arguments: Worker -> what its method gets.
+
+        Returns:
+            Worker -> what its method returned.
+        """
+        for worker, given in arguments.items():
+            self._send(worker, method, *given)
+        return {worker: self._receive(worker) for worker in arguments}
+
     def _everywhere(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method in all workers at once, with the same arguments."""
-        for worker in range(len(self._slices)):
-            self._send(worker, method, *arguments)
-        return [self._receive(worker) for worker in range(len(self._slices))]
+        return list(self._call(method, dict.fromkeys(range(len(self._slices)), arguments)).values())
 
-    def _chosen(self, envs: Sequence[int] | None) -> Sequence[tuple[int, list[int] | None, list[int]]]:
-        """(worker, its own numbers of the chosen environments, their places in `envs`) of the workers concerned."""
+    def _everyones(self, method: str) -> list[Any]:
+        """What a method returns for each environment."""
+        return list(itertools.chain.from_iterable(self._everywhere(method)))
+
+    def _chosen(self, envs: Sequence[int] | None) -> dict[int, tuple[list[int] | None, list[int]]]:
+        """Worker -> its own numbers of the chosen environments, and their places in `envs`."""
         if envs is None:
-            return [(worker, None, list(range(*bounds))) for worker, bounds in enumerate(self._slices)]
-        chosen = []
+            return {worker: (None, list(range(*bounds))) for worker, bounds in enumerate(self._slices)}
+        chosen: dict[int, tuple[list[int] | None, list[int]]] = {}
         for worker, (start, stop) in enumerate(self._slices):
             places = [place for place, n in enumerate(envs) if start <= n < stop]
             if places:
-                chosen.append((worker, [envs[place] - start for place in places], places))
+                chosen[worker] = [envs[place] - start for place in places], places
         return chosen
 
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""
-        chosen = self._chosen(envs)
-        for worker, local, places in chosen:
-            part = None if episodes is None else [episodes[place] for place in places]
-            self._send(worker, "reset", local, part)
-        for worker, _, _ in chosen:
-            self._receive(worker)
+        arguments = {
+            worker: (local, None if episodes is None else [episodes[place] for place in places])
+            for worker, (local, places) in self._chosen(envs).items()
+        }
+        self._call("reset", arguments)
 
     def step(self, envs: Sequence[int] | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""
-        chosen = self._chosen(envs)
-        for worker, local, _ in chosen:
-            self._send(worker, "step", local)
+        arguments = {worker: (local,) for worker, (local, _) in self._chosen(envs).items()}
         extras = StepExtras([], [])
-        for worker, _, _ in chosen:
+        for worker, part in self._call("step", arguments).items():
             start = self._slices[worker][0]
-            part: StepExtras = self._receive(worker)
             extras.finals += [(start + n, key, agent, observation) for n, key, agent, observation in part.finals]
             extras.actor_rewards += [(start + n, rewards) for n, rewards in part.actor_rewards]
         return extras
 
     def drain_summaries(self) -> list[EpisodeSummary]:
         """Summaries of ended episodes; see `VectorEnv.drain_summaries`."""
-        return [summary for part in self._everywhere("drain_summaries") for summary in part]
+        return self._everyones("drain_summaries")
 
     def episodes(self) -> list[int]:
         """Index of the episode that each environment is in."""
-        return [episode for part in self._everywhere("episodes") for episode in part]
+        return self._everyones("episodes")
 
     def shared_states(self) -> list[dict[str, Any]]:
         """What each environment's wrappers have learned; see `VectorEnv.shared_states`."""
-        return [state for part in self._everywhere("shared_states") for state in part]
+        return self._everyones("shared_states")
 
     def merge_shared_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Merge what copies have learned; see `VectorEnv.merge_shared_states`."""
-        self._send(0, "merge_shared_states", list(states))
-        merged: dict[str, Any] = self._receive(0)
-        return merged
+        return dict(self._call("merge_shared_states", {0: (list(states),)})[0])
 
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
         """Distribute what was learned; see `VectorEnv.load_shared_states`."""
@@ -283,14 +274,15 @@ class SubprocVectorEnv(VectorEnv):
 
     def wrapper_states(self) -> list[dict[str, Any]]:
         """Whole state of each environment's wrappers; see `VectorEnv.wrapper_states`."""
-        return [state for part in self._everywhere("wrapper_states") for state in part]
+        return self._everyones("wrapper_states")
 
     def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Play episodes again up to where they were; see `VectorEnv.replay`."""
-        for worker, (start, stop) in enumerate(self._slices):
-            self._send(worker, "replay", list(histories[start:stop]), list(wrapper_states[start:stop]))
-        for worker in range(len(self._slices)):
-            self._receive(worker)
+        arguments = {
+            worker: (list(histories[start:stop]), list(wrapper_states[start:stop]))
+            for worker, (start, stop) in enumerate(self._slices)
+        }
+        self._call("replay", arguments)
 
     def close(self) -> None:
         """End the processes; safe to call twice."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.spec import Spec
+from maze_pl.envs.vector.wrapped import load_shared_states, shared_states_of
+from maze_pl.envs.wrapper import Wrapper
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
@@ -20,14 +24,40 @@ EnvFactory = Callable[[], gymnasium.Env[Any, Any]]
 Tree = dict[str, Array]
 
 
-def allocate_private(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Memory of this process."""
-    return np.zeros(shape, dtype)
+def allocate_tree(space: spaces.Dict, leading: tuple[int, ...], allocate: Allocate = np.zeros) -> Tree:
+    """Arrays for many values of a space.
+
+    Args:
+        space: The space.
+        leading: Dimensions before those of a value.
+        allocate: Makes an array of zeros.
+    """
+    return {
+        name: allocate((*leading, *(part.shape or ())), np.dtype(part.dtype)) for name, part in space.spaces.items()
+    }
 
 
-@dataclass
+def map_arrays(change: Callable[[Array], Any], value: Any) -> Any:
+    """What becomes of an array, or of each array in nested dicts."""
+    if isinstance(value, dict):
+        return {name: map_arrays(change, child) for name, child in value.items()}
+    return change(value)
+
+
+def reader_of(space: spaces.Space[Any]) -> Callable[[Array], Array]:
+    """What takes staged actions over: it copies them, those of a Box within its bounds."""
+    if isinstance(space, spaces.Box) and (space.bounded_below.any() or space.bounded_above.any()):
+        return lambda staged: np.clip(staged, space.low, space.high)
+    return np.ndarray.copy
+
+
 class Staging:
     """One entry for each of N environments, overwritten by every step.
+
+    Args:
+        spec: What agents see and do.
+        n_envs: Number of environments.
+        allocate: Makes an array of zeros, for example in shared memory.
 
     Attributes:
         observation: Step key -> name -> [N, ...], valid for the environments whose next actor has this key.
@@ -41,60 +71,24 @@ class Staging:
         actor_done: [N] bool, the actor that just acted is done.
     """
 
-    observation: dict[StepKey, Tree]
-    action: dict[StepKey, Tree]
-    next_key: Array
-    next_agent: Array
-    reward: Array
-    terminated: Array
-    truncated: Array
-    env_steps: Array
-    actor_done: Array
-
-    @classmethod
-    def allocate(cls, spec: Spec, n_envs: int, allocate: Allocate = allocate_private) -> Staging:
-        """Arrays for `n_envs` environments."""
-
-        def tree(spaces: dict[str, gymnasium.Space[Any]]) -> Tree:
-            return {
-                name: allocate((n_envs, *(space.shape or ())), np.dtype(space.dtype or np.float32))
-                for name, space in spaces.items()
-            }
-
+    def __init__(self, spec: Spec, n_envs: int, allocate: Allocate = np.zeros) -> None:
+        shape, steps = (n_envs,), spec.steps.items()
         integer, number, flag = (np.dtype(kind) for kind in (np.int64, np.float64, np.bool_))
-        return cls(
-            observation={key: tree(step.observation_space.spaces) for key, step in spec.steps.items()},
-            action={key: tree(step.action_space.spaces) for key, step in spec.steps.items()},
-            next_key=allocate((n_envs,), integer),
-            next_agent=allocate((n_envs,), integer),
-            reward=allocate((n_envs,), number),
-            terminated=allocate((n_envs,), flag),
-            truncated=allocate((n_envs,), flag),
-            env_steps=allocate((n_envs,), integer),
-            actor_done=allocate((n_envs,), flag),
-        )
+        self.observation = {key: allocate_tree(step.observation_space, shape, allocate) for key, step in steps}
+        self.action = {key: allocate_tree(step.action_space, shape, allocate) for key, step in steps}
+        self.next_key = allocate(shape, integer)
+        self.next_agent = allocate(shape, integer)
+        self.reward = allocate(shape, number)
+        self.terminated = allocate(shape, flag)
+        self.truncated = allocate(shape, flag)
+        self.env_steps = allocate(shape, integer)
+        self.actor_done = allocate(shape, flag)
 
     def slice(self, start: int, stop: int) -> Staging:
         """Views of the environments `start` to `stop`."""
-        part = slice(start, stop)
-        return Staging(
-            observation={
-                key: {name: array[part] for name, array in tree.items()} for key, tree in self.observation.items()
-            },
-            action={key: {name: array[part] for name, array in tree.items()} for key, tree in self.action.items()},
-            **{
-                name: getattr(self, name)[part]
-                for name in (
-                    "next_key",
-                    "next_agent",
-                    "reward",
-                    "terminated",
-                    "truncated",
-                    "env_steps",
-                    "actor_done",
-                )
-            },
-        )
+        part = copy(self)
+        vars(part).update(map_arrays(lambda array: array[start:stop], vars(self)))
+        return part
 
 
 @dataclass
@@ -202,3 +196,60 @@ class VectorEnv(ABC):
     @abstractmethod
     def close(self) -> None:
         """End the environments and the processes that they live in; safe to call twice."""
+
+
+class LocalVectorEnv(VectorEnv):
+    """What vectors of environments in this process have in common: they count episodes and know the wrappers.
+
+    Args:
+        spec: What agents see and do.
+        stacks: For each environment, its wrappers by name; see `wrapper_stack`.
+        seed: The run's seed.
+        first_env_index: Index of the first environment among those of all ranks and workers.
+        staging: Arrays to use, for example in shared memory.
+    """
+
+    def __init__(
+        self, spec: Spec, stacks: list[dict[str, Wrapper]], seed: int, first_env_index: int, staging: Staging | None
+    ) -> None:
+        self.spec, self.n_envs, self.seed, self.first_env_index = spec, len(stacks), seed, first_env_index
+        self.staging = staging or Staging(spec, self.n_envs)
+        self._stacks = stacks
+        self._episode = [0] * self.n_envs
+        self._summaries: list[EpisodeSummary] = []
+
+    def _finish(self, n: int, summary: EpisodeSummary) -> None:
+        """Take over the statistics of an episode that ended."""
+        summary.env_index, summary.episode_index = self.first_env_index + n, self._episode[n]
+        self._summaries.append(summary)
+
+    def drain_summaries(self) -> list[EpisodeSummary]:
+        """Summaries of ended episodes; see `VectorEnv.drain_summaries`."""
+        summaries, self._summaries = self._summaries, []
+        return sorted(summaries, key=lambda summary: (summary.env_index, summary.episode_index))
+
+    def episodes(self) -> list[int]:
+        """Index of the episode that each environment is in."""
+        return list(self._episode)
+
+    def shared_states(self) -> list[dict[str, Any]]:
+        """What each environment's wrappers have learned; see `VectorEnv.shared_states`."""
+        return [shared_states_of(stack) for stack in self._stacks]
+
+    def merge_shared_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Merge what copies have learned; see `VectorEnv.merge_shared_states`."""
+        return {
+            name: self._stacks[0][name].merge_shared_states([state[name] for state in states]) for name in states[0]
+        }
+
+    def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
+        """Distribute what was learned; see `VectorEnv.load_shared_states`."""
+        for stack in self._stacks:
+            load_shared_states(stack, state, freeze)
+
+    def wrapper_states(self) -> list[dict[str, Any]]:
+        """Whole state of each environment's wrappers; see `VectorEnv.wrapper_states`."""
+        return [
+            {name: state for name, wrapper in stack.items() if (state := wrapper.state_dict())}
+            for stack in self._stacks
+        ]

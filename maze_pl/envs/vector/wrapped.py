@@ -1,21 +1,89 @@
-"""How environments of a vector are made; apart from all that is heavy, because each of their processes imports it."""
+"""How environments of a vector are made, and what their wrappers have learned.
+
+Apart from all that is heavy, because each of their processes imports it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 
-from maze_pl.envs.vector.sequential_vector_env import adapt, with_statistics
+from maze_pl.envs.contract import describe, name_of
+from maze_pl.envs.gym_env import GymMazeEnv
+from maze_pl.envs.structured_env import StructuredEnv
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
 Env = gymnasium.Env[Any, Any]
 
 
-def make_wrapped(env: Callable[[], Env], wrappers: Sequence[Callable[..., Env]]) -> LogStatsWrapper:
-    """An environment with its wrappers, the first of them innermost, and statistics around them."""
-    built: Env = adapt(env())
+def make_wrapped(env: Callable[[], Env], wrappers: Sequence[Callable[..., Env]] = ()) -> LogStatsWrapper:
+    """An environment with its wrappers, the first of them innermost, and statistics around them.
+
+    Raises:
+        TypeError: The environment is none, or one of the wrappers is no wrapper of ours.
+    """
+    built: Any = _adapt(env())
     for wrapper in wrappers:
-        built = wrapper(built)
-    return with_statistics(built)
+        inner, built = built, wrapper(built)
+        if built is not inner and all(layer.env is not inner for layer in wrappers_of(built)):
+            raise TypeError(
+                f"{wrapper!r} in the list of wrappers made {describe(built)}, which is no Wrapper of maze_pl around "
+                "the environment; gymnasium's own wrappers go inside of GymMazeEnv"
+            )
+    return built if isinstance(built, LogStatsWrapper) else LogStatsWrapper.wrap(built)
+
+
+def _adapt(env: Any) -> Any:
+    """The environment itself if it speaks our interface, otherwise a bare gymnasium environment made to."""
+    if isinstance(env, StructuredEnv):
+        return env
+    if not isinstance(env, gymnasium.Env):
+        raise TypeError(
+            f"the environment factory returned {describe(env)}, which is no gymnasium environment; "
+            "return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')"
+        )
+    if isinstance(env.unwrapped, StructuredEnv):
+        raise TypeError(
+            f"gymnasium's {type(env).__name__} around {name_of(env)} hides its sub-steps, masks and events; put "
+            "gymnasium's wrappers inside of GymMazeEnv, and those of maze_pl.envs.wrappers around it"
+        )
+    return GymMazeEnv(env)
+
+
+def wrapper_stack(env: StructuredEnv) -> dict[str, Wrapper]:
+    """The wrappers of an environment from the outermost inwards, named by position and class path."""
+    return {
+        f"{position}:{type(wrapper).__module__}.{type(wrapper).__qualname__}": wrapper
+        for position, wrapper in enumerate(wrappers_of(env))
+    }
+
+
+def shared_states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:
+    """What the wrappers of a stack have learned, under their names, of those that learn."""
+    return {name: state for name, wrapper in stack.items() if (state := wrapper.shared_state())}
+
+
+def load_shared_states(stack: Mapping[str, Wrapper], state: Mapping[str, Any], freeze: bool = False) -> None:
+    """Give the wrappers of a stack what was learned.
+
+    Args:
+        stack: Result of `wrapper_stack`.
+        state: What was learned, by name.
+        freeze: Whether they stop learning.
+
+    Raises:
+        ValueError: It was learned by other wrappers.
+    """
+    if unknown := set(state) - set(stack):
+        raise ValueError(
+            f"there are statistics for wrappers {sorted(unknown)}, but the stack is {list(stack)}; "
+            "use the same wrappers in the same order"
+        )
+    for name, wrapper in stack.items():
+        if name in state:
+            wrapper.load_shared_state(state[name])
+        if freeze:
+            wrapper.freeze()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.envs.contract import check_step
-from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
-from maze_pl.envs.wrapper import Wrapper
+from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.events.episode_statistics import EpisodeStatistics, action_keys, detached
 from maze_pl.events.histogram import number_array
 from maze_pl.events.kpi import EpisodeEventLog
@@ -28,12 +29,22 @@ class LogStatsWrapper(Wrapper):
     Args:
         env: The environment to wrap.
         logging_prefix: Name under which whoever prints statistics of this environment does so.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = LogStatsWrapper.wrap(GymMazeEnv("CartPole-v1"))
+        >>> _ = env.reset(seed=1)
+        >>> while not any(env.step({"action": 1})[2:4]):
+        ...     continue
+        >>> [summary.reward for summary in env.drain_episode_summaries()]
+        [9.0]
     """
 
     def __init__(self, env: StructuredEnv, logging_prefix: str | None = None) -> None:
         super().__init__(env)
         self.logging_prefix = logging_prefix
         self._pubsub = env.pubsub
+        self._inner = tuple(wrappers_of(env))[::-1]  # the outermost has the last word
         self._statistics = EpisodeStatistics()
         self._n_topics = 0
         self._event_log = EpisodeEventLog() if env.get_kpi_calculator() is not None else None
@@ -49,7 +60,7 @@ class LogStatsWrapper(Wrapper):
         counts = env.agent_counts_dict
         self._flat_key: StepKey | None = next(iter(counts)) if list(counts.values()) == [1] else None
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepResult:
         """Step, and record what happened."""
         env, env_time = self.env, self._env_time
         step_key = env.actor_id().step_key if self._flat_key is None else self._flat_key
@@ -87,9 +98,7 @@ class LogStatsWrapper(Wrapper):
                 attributes["num_actions"] = num_actions
             yield EventRecord(topic, event, attributes, self._env_time)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; what happens from now on counts in it."""
         self._drop_episode()
         result = self.env.reset(seed=seed, options=options)
@@ -116,6 +125,12 @@ class LogStatsWrapper(Wrapper):
         for step_key, columns in self._actions.items():
             keys = self._keys[step_key]
             summary.statistics.update({keys[head]: number_array(values) for head, values in columns if values})
+        for wrapper in self._inner:
+            for name, value in wrapper.end_episode().items():
+                if isinstance(value, np.ndarray):
+                    summary.samples[name] = value
+                else:
+                    summary.statistics[name] = value
         self._summaries.append(summary)
         self._drop_episode()
 
@@ -127,7 +142,9 @@ class LogStatsWrapper(Wrapper):
     def estimate(self, n_samples: int, seed: int) -> None:
         """Let wrappers inside estimate their statistics; the episodes that this takes are not counted."""
         summaries = self.drain_episode_summaries()
+        self.context.is_logged = False
         super().estimate(n_samples, seed)
+        self.context.is_logged = True
         self._drop_episode()
         self._summaries = summaries
 

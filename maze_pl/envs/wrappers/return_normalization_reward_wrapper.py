@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
+from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
 
 
@@ -54,6 +54,13 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
         env: The environment to wrap.
         gamma: Discount factor of the return.
         epsilon: Added to the variance.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv("CartPole-v1"), gamma=0.5)
+        >>> _ = env.reset(seed=1)
+        >>> [round(env.step({"action": 1})[1], 3) for _ in range(3)]  # returns of 1, 1.5 and 1.75
+        [1.0, 4.0, 3.207]
     """
 
     def __init__(self, env: StructuredEnv, gamma: float = 0.99, epsilon: float = 1e-8) -> None:
@@ -76,16 +83,14 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
         """The reward over the standard deviation of the return, as known now."""
         return reward / self._scale
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepResult:
         """Step, learn from the reward, and normalise it."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if not self._frozen:
             self._learn(reward, terminated or truncated)
         return observation, self.reward(reward), terminated, truncated, info
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode, and a new return."""
         result = self.env.reset(seed=seed, options=options)
         self._return = self._step_reward = 0.0
@@ -126,22 +131,18 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
         Raises:
             ValueError: The copies were not brought together in the same way before.
         """
-        merged = _moments(states[0]["base"])
-        if any(_moments(state["base"]) != merged for state in states):
+        merged = Moments(*states[0]["base"])
+        if any(Moments(*state["base"]) != merged for state in states):
             raise ValueError("the copies start from different statistics; give all of them the same shared state first")
         for state in states:
-            merged = merged.merge(_moments(state["delta"]))
+            merged = merged.merge(Moments(*state["delta"]))
         return {"base": list(merged), "delta": list(Moments())}
 
     def load_shared_state(self, state: dict[str, Any]) -> None:
         """Take over what was learned, and count from there."""
-        self._base, self._delta = _moments(state["base"]), _moments(state["delta"])
+        self._base, self._delta = Moments(*state["base"]), Moments(*state["delta"])
         self._update_scale()
 
     def freeze(self) -> None:
         """Normalise by what is known now, for good."""
         self._frozen = True
-
-
-def _moments(values: Sequence[float]) -> Moments:
-    return Moments(int(values[0]), float(values[1]), float(values[2]))

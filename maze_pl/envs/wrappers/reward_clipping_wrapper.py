@@ -13,6 +13,13 @@ class RewardClippingWrapper(RewardWrapper):
         env: The environment to wrap.
         min_val: Lower end of the range.
         max_val: Upper end of the range.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = RewardClippingWrapper.wrap(GymMazeEnv("CartPole-v1"), min_val=-0.5, max_val=0.5)
+        >>> _ = env.reset(seed=1)
+        >>> env.step({"action": 1})[1]
+        0.5
     """
 
     def __init__(self, env: StructuredEnv, min_val: float, max_val: float) -> None:

@@ -12,6 +12,13 @@ class RewardScalingWrapper(RewardWrapper):
     Args:
         env: The environment to wrap.
         scale: The factor.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = RewardScalingWrapper.wrap(GymMazeEnv("CartPole-v1"), scale=0.1)
+        >>> _ = env.reset(seed=1)
+        >>> env.step({"action": 1})[1]
+        0.1
     """
 
     def __init__(self, env: StructuredEnv, scale: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
+from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
 
 
@@ -17,6 +17,13 @@ class TimeLimitWrapper(Wrapper):
     Args:
         env: The environment to wrap.
         max_episode_steps: Environment steps after which an episode is truncated.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = TimeLimitWrapper.wrap(GymMazeEnv("Pendulum-v1"), max_episode_steps=2)
+        >>> _ = env.reset(seed=1)
+        >>> [env.step(env.action_space.sample())[3] for _ in range(2)]
+        [False, True]
     """
 
     def __init__(self, env: StructuredEnv, max_episode_steps: int) -> None:
@@ -26,7 +33,7 @@ class TimeLimitWrapper(Wrapper):
         self.max_episode_steps = max_episode_steps
         self._env_time = 0
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> StepResult:
         """Step, and truncate the episode if its time is over."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         env_time = self.env.get_env_time()
@@ -36,9 +43,7 @@ class TimeLimitWrapper(Wrapper):
                 truncated = True
         return observation, reward, terminated, truncated, info
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode."""
         result = self.env.reset(seed=seed, options=options)
         self._env_time = self.env.get_env_time()

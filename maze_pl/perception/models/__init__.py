@@ -1,7 +1,15 @@
 """Model composers and built-in models."""
 
-from maze_pl.perception.models.built_in import FlattenConcatPolicyNet, FlattenConcatStateValueNet
+from maze_pl.perception.models.built_in import (
+    CutPolicyNet,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ItemSetPolicyNet,
+    ItemSetStateValueNet,
+    PieceChoicePolicyNet,
+)
 from maze_pl.perception.models.critics import (
+    DeltaStateCriticComposer,
     SharedStateCriticComposer,
     StateCriticComposer,
     StateCriticComposerInterface,
@@ -12,8 +20,13 @@ from maze_pl.perception.models.policies import ProbabilisticPolicyComposer
 
 __all__ = [
     "CustomModelComposer",
+    "CutPolicyNet",
+    "DeltaStateCriticComposer",
     "FlattenConcatPolicyNet",
     "FlattenConcatStateValueNet",
+    "ItemSetPolicyNet",
+    "ItemSetStateValueNet",
+    "PieceChoicePolicyNet",
     "ProbabilisticPolicyComposer",
     "SharedStateCriticComposer",
     "StateCriticComposer",

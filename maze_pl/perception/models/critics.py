@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from torch import nn
+
 from maze_pl.agents.torch_state_critic import (
     StateCritic,
+    TorchDeltaStateCritic,
     TorchSharedStateCritic,
     TorchStepStateCritic,
     shared_observation_space,
@@ -65,13 +68,34 @@ class StepStateCriticComposer(StateCriticComposerInterface):
 
     def compose(self, spec: Spec) -> TorchStepStateCritic:
         """Make the networks, try each of them on zeros, and put them into a critic."""
-        networks = {
-            key: build_network(
-                factory, spec.steps[key].observation_space, _OUTPUT, f"critic network of sub-step {key!r}"
-            )
-            for key, factory in factories_by_step(self.networks, spec.step_keys).items()
-        }
-        return TorchStepStateCritic(networks, spec)
+        return TorchStepStateCritic(_network_of_each_step(self.networks, spec), spec)
+
+
+class DeltaStateCriticComposer(StateCriticComposerInterface):
+    """A critic for environments whose sub-steps act once each, in the same order, in every environment step.
+
+    The first sub-step's network gives the value, each later one the difference to the value of the sub-step before; see
+    `TorchDeltaStateCritic`. Rewards are those of the whole, also where an environment attributes them to actors.
+
+    Args:
+        networks: As for `StepStateCriticComposer`.
+    """
+
+    def __init__(self, networks: list[CriticNetworkFactory] | dict[StepKey, CriticNetworkFactory]) -> None:
+        self.networks = networks
+
+    def compose(self, spec: Spec) -> TorchDeltaStateCritic:
+        """Make the networks, try each of them on zeros, and put them into a critic."""
+        return TorchDeltaStateCritic(_network_of_each_step(self.networks, spec), spec)
+
+
+def _network_of_each_step(
+    networks: list[CriticNetworkFactory] | dict[StepKey, CriticNetworkFactory], spec: Spec
+) -> dict[StepKey, nn.Module]:
+    return {
+        key: build_network(factory, spec.steps[key].observation_space, _OUTPUT, f"critic network of sub-step {key!r}")
+        for key, factory in factories_by_step(networks, spec.step_keys).items()
+    }
 
 
 StateCriticComposer = SharedStateCriticComposer

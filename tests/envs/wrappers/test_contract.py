@@ -2,53 +2,179 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
+import torch
+import yaml
+from gymnasium import spaces
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
+from maze_pl.collect import Collector
+from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.spec import Spec
-from maze_pl.envs import GymMazeEnv, MazeEnv, StructuredEnv, Wrapper
+from maze_pl.envs import GymMazeEnv, MazeEnv, StructuredEnv, Wrapper, wrappers_of
+from maze_pl.envs import wrappers as all_wrappers
+from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
+from maze_pl.envs.vector.subproc_vector_env import SubprocVectorEnv
+from maze_pl.envs.vector.wrapped import make_wrapped
 from maze_pl.envs.wrappers import (
+    DictActionWrapper,
+    DictObservationWrapper,
+    DiscretizeActionsWrapper,
+    EventLogsWrapper,
     LogStatsWrapper,
+    MazeEnvMonitoringWrapper,
+    NoDictActionWrapper,
+    NoDictObservationWrapper,
+    NoDictSpacesWrapper,
     ObservationNormalizationWrapper,
+    ObservationStackWrapper,
+    ObservationVisualizationWrapper,
+    PreProcessingWrapper,
+    RandomResetWrapper,
     ReturnNormalizationRewardWrapper,
     RewardClippingWrapper,
     RewardScalingWrapper,
+    SortedSpacesWrapper,
+    SplitActionsWrapper,
+    StepSkipWrapper,
     TimeLimitWrapper,
+    TrajectoryRecordingWrapper,
 )
+from maze_pl.instantiation import Factory
 from tests.envs.structured_example import HeapCoreEnv, make_heap_env
+from tests.envs.wrappers.environments import CountingWriter, make_bare_env, make_bare_heap_env, make_vector_heap_env
+from tests.exact.comparison import differences
 
-WRAPPERS: dict[type[Wrapper], dict[str, Any]] = {
-    LogStatsWrapper: {},
-    ObservationNormalizationWrapper: {"default_strategy_config": {"clip_range": [-3, 3], "axis": 0}},
-    ReturnNormalizationRewardWrapper: {"gamma": 0.9},
-    RewardClippingWrapper: {"min_val": -0.5, "max_val": 0.5},
-    RewardScalingWrapper: {"scale": 0.1},
-    TimeLimitWrapper: {"max_episode_steps": 3},
-}
 ENVIRONMENTS: dict[str, Callable[[], MazeEnv]] = {
     "flat": lambda: GymMazeEnv("CartPole-v1"),
     "continuous": lambda: GymMazeEnv("Pendulum-v1"),
     "structured": make_heap_env,
+    "structured-vectors": make_vector_heap_env,
+    "bare": make_bare_env,
+    "structured-bare": make_bare_heap_env,
 }
+NAMED = ("flat", "continuous", "structured")
 
 
-@pytest.fixture(params=list(WRAPPERS), ids=lambda wrapper: wrapper.__name__)
-def wrapper(request: pytest.FixtureRequest) -> type[Wrapper]:
+def only(names: tuple[str, ...], **options: Any) -> Callable[[str], dict[str, Any] | None]:
+    """Options of a wrapper that fits a few environments only."""
+    return lambda name: options if name in names else None
+
+
+def by_head(option: str, make: Callable[[str], Any]) -> Callable[[str], dict[str, Any] | None]:
+    """Options of a wrapper for heads that are vectors."""
+    heads = {"continuous": "action", "structured-vectors": "amount"}
+    return lambda name: {option: {heads[name]: make(name)}} if name in heads else None
+
+
+def split(name: str) -> Any:
+    return {"first": {"indices": [0]}} if name == "continuous" else {"a": {"indices": [1]}, "b": {"indices": [0]}}
+
+
+def unsqueeze(name: str) -> dict[str, Any] | None:
+    entry = {"observation": "observation" if name in ("flat", "continuous") else "heap", "keep_original": True}
+    entry |= {"class_path": "maze_pl.envs.wrappers.UnSqueezePreProcessor", "config": {"dim": 0}}
+    return {"pre_processor_mapping": [entry]} if name in NAMED else None
+
+
+def stack(name: str) -> dict[str, Any] | None:
+    entry = {"observation": "observation" if name in ("flat", "continuous") else "heap", "stack_steps": 3}
+    return {"stack_config": [entry, {**entry, "tag": "moves", "delta": True}]} if name in NAMED else None
+
+
+# Options with which a wrapper fits all NAMED environments, or what makes them for an environment, None if it does not.
+WRAPPERS: dict[type[Wrapper], dict[str, Any] | Callable[[str], dict[str, Any] | None]] = {
+    DictActionWrapper: only(("bare", "structured-bare")),
+    DictObservationWrapper: only(("bare", "structured-bare")),
+    DiscretizeActionsWrapper: by_head("discretization_config", lambda name: {"num_bins": 4}),
+    EventLogsWrapper: lambda name: {"writer": CountingWriter()} if name in NAMED else None,
+    LogStatsWrapper: {},
+    MazeEnvMonitoringWrapper: {"observation_logging": True, "action_logging": True, "reward_logging": True},
+    NoDictActionWrapper: only(("flat", "continuous")),
+    NoDictObservationWrapper: only(("flat", "continuous")),
+    NoDictSpacesWrapper: only(("flat", "continuous")),
+    ObservationNormalizationWrapper: {"default_strategy_config": {"clip_range": [-3, 3], "axis": 0}},
+    ObservationStackWrapper: stack,
+    ObservationVisualizationWrapper: {"plot_function": "maze_pl.events.plots.create_violin_plot"},
+    PreProcessingWrapper: unsqueeze,
+    RandomResetWrapper: {"min_skip_steps": 1, "max_skip_steps": 3},
+    ReturnNormalizationRewardWrapper: {"gamma": 0.9},
+    RewardClippingWrapper: {"min_val": -0.5, "max_val": 0.5},
+    RewardScalingWrapper: {"scale": 0.1},
+    SortedSpacesWrapper: {},
+    SplitActionsWrapper: by_head("split_config", split),
+    StepSkipWrapper: {"n_steps": 2},
+    TimeLimitWrapper: {"max_episode_steps": 3},
+    TrajectoryRecordingWrapper: {},
+}
+# Where a second one finds nothing to do and says so, or finds other names than the first one.
+NOT_TWICE = {
+    *(DictActionWrapper, DictObservationWrapper, NoDictActionWrapper, NoDictObservationWrapper, NoDictSpacesWrapper),
+    *(DiscretizeActionsWrapper, PreProcessingWrapper, SplitActionsWrapper),
+}
+# Whose options here are no plain values, or fit the first one of its kind only; and what is always outermost.
+NOT_IN_FILES = {EventLogsWrapper, ObservationStackWrapper, LogStatsWrapper}
+
+# Whose `reset` or `step` may take several environment steps.
+STEPS_BY_ITSELF = {RandomResetWrapper, StepSkipWrapper}
+
+
+def options_of(wrapper: type[Wrapper], name: str) -> dict[str, Any] | None:
+    options = WRAPPERS[wrapper]
+    if isinstance(options, dict):
+        return options if name in NAMED else None
+    return options(name)
+
+
+CASES = [(wrapper, name) for wrapper in WRAPPERS for name in ENVIRONMENTS if options_of(wrapper, name) is not None]
+
+
+def wrap(wrapper: type[Wrapper], name: str, env: StructuredEnv | None = None) -> Wrapper:
+    return wrapper.wrap(env or ENVIRONMENTS[name](), **(options_of(wrapper, name) or {}))
+
+
+def build(wrapper: type[Wrapper], name: str, env: StructuredEnv | None = None) -> Wrapper:
+    wrapped = wrap(wrapper, name, env)
+    wrapped.estimate(50, seed=1)
+    return wrapped
+
+
+def with_dicts(env: StructuredEnv) -> Any:
+    """What vector environments take: spaces that are Dicts."""
+    (key, *_) = env.agent_counts_dict
+    if not isinstance(env.observation_spaces_dict[key], spaces.Dict):
+        env = DictObservationWrapper(env)
+    return env if isinstance(env.action_spaces_dict[key], spaces.Dict) else DictActionWrapper(env)
+
+
+def maze_env_of(env: Wrapper) -> Any:
+    return list(wrappers_of(env))[-1].env
+
+
+@pytest.fixture(params=CASES, ids=[f"{wrapper.__name__}-{name}" for wrapper, name in CASES])
+def case(request: pytest.FixtureRequest) -> tuple[type[Wrapper], str]:
     return request.param
 
 
-@pytest.fixture(params=list(ENVIRONMENTS))
-def make(request: pytest.FixtureRequest, wrapper: type[Wrapper]) -> Callable[[], Wrapper]:
-    def make() -> Wrapper:
-        env = wrapper.wrap(ENVIRONMENTS[request.param](), **WRAPPERS[wrapper])
-        env.estimate(50, seed=1)
-        return env
+@pytest.fixture
+def make(case: tuple[type[Wrapper], str]) -> Callable[[], Wrapper]:
+    return lambda: build(*case)
 
-    return make
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    return np.asarray(value).tolist()
 
 
 def play(env: StructuredEnv, n_acts: int, seed: int = 0) -> list[tuple[Any, ...]]:
@@ -57,46 +183,59 @@ def play(env: StructuredEnv, n_acts: int, seed: int = 0) -> list[tuple[Any, ...]
     log: list[tuple[Any, ...]] = []
     for _ in range(n_acts):
         key = env.actor_id().step_key
-        assert env.observation_space is env.observation_spaces_dict[key]
-        assert env.action_space is env.action_spaces_dict[key]
+        assert env.observation_space == env.observation_spaces_dict[key]
+        assert env.action_space == env.action_spaces_dict[key]
         assert env.observation_space.contains(observation), observation
         action = env.action_space.sample()
         observation, reward, terminated, truncated, info = env.step(action)
         assert isinstance(reward, float)
         assert isinstance(info, dict)
-        values = {name: value.tolist() for name, value in observation.items()}
-        log.append((key, values, reward, terminated, truncated, env.get_env_time(), env.is_actor_done()))
+        log.append((key, plain(observation), reward, terminated, truncated, env.get_env_time(), env.is_actor_done()))
         if terminated or truncated:
+            assert env.observation_space.contains(observation), observation
             seed += 1
             observation, _ = env.reset(seed=seed)
     return log
+
+
+def test_every_wrapper_of_the_package_is_in_the_table() -> None:
+    exported = {value for value in vars(all_wrappers).values() if inspect.isclass(value) and issubclass(value, Wrapper)}
+    assert exported == set(WRAPPERS)
+    assert {wrapper for wrapper, _ in CASES} == set(WRAPPERS)
+
+
+@pytest.mark.parametrize("wrapper", list(WRAPPERS), ids=lambda wrapper: wrapper.__name__)
+def test_the_example_in_its_description_runs(wrapper: type[Wrapper]) -> None:
+    module = vars(sys.modules[wrapper.__module__])
+    (example,) = doctest.DocTestFinder(recurse=False).find(wrapper, wrapper.__name__, globs=dict(module))
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_what_comes_out_is_in_the_spaces(make: Callable[[], Wrapper]) -> None:
     assert len(play(make(), 40)) == 40
 
 
-def test_the_same_seed_gives_the_same_thousand_acts(make: Callable[[], Wrapper]) -> None:
-    assert play(make(), 1000) == play(make(), 1000)
+def test_the_same_seed_gives_the_same_acts(make: Callable[[], Wrapper]) -> None:
+    assert play(make(), 300) == play(make(), 300)
 
 
 def test_spec_is_the_same_for_each_copy_and_survives_being_written(make: Callable[[], Wrapper]) -> None:
-    spec = Spec.of(make())
-    assert Spec.from_dict(spec.to_dict()) == spec == Spec.of(make())
+    spec = Spec.of(with_dicts(make()))
+    assert Spec.from_dict(spec.to_dict()) == spec == Spec.of(with_dicts(make()))
 
 
 def test_the_rest_of_the_interface_is_passed_on(make: Callable[[], Wrapper]) -> None:
-    env, inner = make(), make().unwrapped
+    env = make()
+    inner = maze_env_of(env)
     env.reset(seed=3)
-    inner.reset(seed=3)
-    action = env.action_space.sample()
-    env.step(action)
-    inner.step(action)
+    start = env.get_env_time()
+    env.step(env.action_space.sample())
     assert env.actor_id() == inner.actor_id()
     assert env.agent_counts_dict == inner.agent_counts_dict
     assert env.action_masks_dict == inner.action_masks_dict
-    assert env.action_spaces_dict == inner.action_spaces_dict
     assert env.get_env_time() == inner.get_env_time()
+    assert env.get_env_time() - start <= 1 or type(env) in STEPS_BY_ITSELF
     assert env.get_episode_id() == inner.get_episode_id()
     assert env.get_serializable_components() == inner.get_serializable_components()
     assert env.get_renderer() is inner.get_renderer()
@@ -106,18 +245,25 @@ def test_the_rest_of_the_interface_is_passed_on(make: Callable[[], Wrapper]) -> 
     assert env.context is env.core_env.context
     np.testing.assert_equal(env.get_maze_state(), inner.get_maze_state())
     np.testing.assert_equal(env.get_maze_action(), inner.get_maze_action())
+    assert env.np_random is inner.np_random
+    assert env.spec is inner.spec
 
 
-def test_options_of_reset_reach_the_environment(wrapper: type[Wrapper]) -> None:
-    env = wrapper.wrap(make_heap_env(), **WRAPPERS[wrapper])
-    with pytest.raises(ValueError, match="takes no options"):
-        env.reset(options={"level": 2})
+def test_options_of_reset_reach_the_environment(case: tuple[type[Wrapper], str]) -> None:
+    env = build(*case)
+    if not isinstance(env.unwrapped, GymMazeEnv):  # of which CartPole has options, and Pendulum
+        with pytest.raises(ValueError, match="takes no options"):
+            env.reset(options={"level": 2})
+    elif case[1] == "flat":
+        with pytest.raises(ValueError, match="low"):
+            env.reset(options={"low": 2.0, "high": -2.0})
 
 
-def test_isinstance_sees_the_wrapper_and_what_it_wraps(make: Callable[[], Wrapper], wrapper: type[Wrapper]) -> None:
-    env = TimeLimitWrapper.wrap(RewardScalingWrapper.wrap(make(), scale=1.0), max_episode_steps=10)
-    assert isinstance(env, wrapper)
+def test_isinstance_sees_the_wrapper_and_what_it_wraps(case: tuple[type[Wrapper], str]) -> None:
+    env = TimeLimitWrapper.wrap(RewardScalingWrapper.wrap(with_dicts(build(*case)), scale=1.0), max_episode_steps=10)
+    assert isinstance(env, case[0])
     assert isinstance(env, MazeEnv)
+    assert type(maze_env_of(env)) in (MazeEnv, GymMazeEnv)
 
 
 def test_a_copy_goes_on_where_a_pickle_was_made(make: Callable[[], Wrapper]) -> None:
@@ -158,8 +304,132 @@ def test_a_frozen_copy_learns_nothing_more(make: Callable[[], Wrapper]) -> None:
     np.testing.assert_equal(env.shared_state(), before)
 
 
-def test_close_reaches_the_simulation(wrapper: type[Wrapper]) -> None:
-    env = wrapper.wrap(make_heap_env(), **WRAPPERS[wrapper])
+def test_close_reaches_the_simulation(case: tuple[type[Wrapper], str]) -> None:
+    env = build(*case)
     env.close()
-    assert isinstance(env.core_env, HeapCoreEnv)
-    assert env.core_env.closed
+    if isinstance(env.core_env, HeapCoreEnv):
+        assert env.core_env.closed
+
+
+def test_a_second_one_of_its_kind_can_be_around_it_or_says_why_not(case: tuple[type[Wrapper], str]) -> None:
+    wrapper, name = case
+    env = build(*case)
+    if wrapper in NOT_TWICE:
+        with pytest.raises((TypeError, ValueError), match="Wrapper"):
+            build(wrapper, name, env)
+        return
+    if wrapper is ObservationStackWrapper:
+        env = wrapper.wrap(env, stack_config=[{"observation": next(iter(env.observation_space)), "stack_steps": 2}])
+    else:
+        env = build(wrapper, name, env)
+    assert [type(layer) for layer in wrappers_of(env)] == [wrapper, wrapper]
+    copy = pickle.loads(pickle.dumps(env))
+    assert play(env, 100) == play(copy, 100)
+
+
+def test_recorded_states_are_converted_to_what_was_seen_and_done(case: tuple[type[Wrapper], str]) -> None:
+    env, other = build(*case), build(*case)
+    if case[1].startswith("structured"):
+        with pytest.raises(ValueError, match="does not tell which of the sub-steps"):
+            env.get_observation_and_action_dicts(None, None, True)
+        return
+    for episode in range(2):  # a second one, for what must be forgotten
+        observation, _ = env.reset(seed=episode)
+        for step in range(3):
+            state = np.copy(env.get_maze_state())
+            action = env.action_space.sample()
+            after, _, terminated, truncated, _ = env.step(action)
+            seen, done = other.get_observation_and_action_dicts(state, env.get_maze_action(), step == 0)
+            assert plain(seen) == {0: plain(observation)}
+            np.testing.assert_allclose(*(np.concatenate([np.ravel(v) for v in leaves(x)]) for x in (done, {0: action})))
+            observation = after
+            if terminated or truncated:
+                break
+
+
+def leaves(tree: Any) -> list[Any]:
+    return [leaf for part in tree.values() for leaf in leaves(part)] if isinstance(tree, dict) else [tree]
+
+
+def run_vector(kind: Any, factory: Callable[[], Any], learned: dict[str, Any], n_acts: int = 12) -> list[Any]:
+    """What two environments with random actions show, from what they stage."""
+    vector = kind([factory] * 2, seed=3)
+    try:
+        vector.load_shared_states(learned)
+        vector.reset()
+        generator, log = np.random.default_rng(0), []
+        for _ in range(n_acts):
+            for step in vector.spec.steps.values():
+                step.action_space.seed(int(generator.integers(1000)))
+            for key, heads in vector.staging.action.items():
+                for n in range(2):
+                    for head, value in vector.spec.steps[key].action_space.sample().items():
+                        heads[head][n] = value
+            vector.step()
+            staging = vector.staging
+            arrays = [staging.reward, staging.terminated, staging.truncated, staging.env_steps, staging.next_key]
+            log.append([array.tolist() for array in arrays])
+            for n, index in enumerate(staging.next_key.tolist()):
+                seen = staging.observation[vector.spec.step_keys[index]]
+                log.append({name: array[n].tolist() for name, array in seen.items()})
+        log.append([(summary.env_index, summary.reward) for summary in vector.drain_summaries()])
+        return log
+    finally:
+        vector.close()
+
+
+@pytest.mark.parametrize("wrapper", list(WRAPPERS), ids=lambda wrapper: wrapper.__name__)
+def test_vector_environments_of_both_kinds_show_the_same(wrapper: type[Wrapper]) -> None:
+    name = [name for kind, name in CASES if kind is wrapper][-1]
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each process would import pytest
+    probe = SequentialVectorEnv([lambda: with_dicts(build(wrapper, name))])
+    (learned,) = probe.shared_states()
+    kinds = (SequentialVectorEnv, SubprocVectorEnv)
+    logs = [run_vector(kind, lambda: with_dicts(wrap(wrapper, name)), learned) for kind in kinds]
+    assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("wrapper", list(WRAPPERS), ids=lambda wrapper: wrapper.__name__)
+def test_a_resumed_collection_goes_on_exactly(wrapper: type[Wrapper]) -> None:
+    name = [name for kind, name in CASES if kind is wrapper][-1]
+
+    def collector(seed: int) -> Collector:
+        vector = SequentialVectorEnv([lambda: with_dicts(build(wrapper, name))] * 2, seed=3)
+        return Collector(vector, 13, torch.Generator().manual_seed(seed))
+
+    whole, resumed = collector(1), collector(2)
+    env: Any = whole.vector.envs[0]  # type: ignore[attr-defined]
+    policy = RandomPolicy(env.action_spaces_dict, env.action_masks_dict)
+    whole.collect(policy)
+    assert resumed.load_state_dict(whole.state_dict()) == []
+    expected, again = whole.collect(policy), resumed.collect(policy)
+    for key, segment in expected.segments.items():
+        for part in ("observation", "action", "reward"):
+            assert differences(getattr(segment, part), getattr(again.segments[key], part)) == []
+    assert [summary.reward for summary in again.summaries] == [summary.reward for summary in expected.summaries]
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_five_from_a_file_work_together(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(NAMED))
+    fitting = [wrapper for wrapper, other in CASES if other == name and wrapper not in NOT_TWICE | NOT_IN_FILES]
+    chosen = data.draw(st.lists(st.sampled_from(fitting), min_size=5, max_size=5))
+    text = yaml.safe_dump(
+        [
+            {"class_path": f"maze_pl.envs.wrappers.{wrapper.__name__}", "init_args": options_of(wrapper, name)}
+            for wrapper in chosen
+        ]
+    )
+    factories = [Factory(**node) for node in yaml.safe_load(text)]
+    env, copy = (make_wrapped(ENVIRONMENTS[name], factories) for _ in range(2))
+    try:
+        for one in (env, copy):
+            one.estimate(30, seed=1)
+        logs = [play(one, 30) for one in (env, copy)]
+    except ValueError as error:
+        assume("the episode ended within the first" not in str(error))  # a random reset around long steps, or a limit
+        raise
+    assert [type(layer) for layer in wrappers_of(env)] == [LogStatsWrapper, *reversed(chosen)]
+    assert all(isinstance(env, wrapper) for wrapper in chosen)
+    assert logs[0] == logs[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -12,12 +11,17 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.class_path import import_object
 from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spaces import environment_action
 from maze_pl.envs.structured_env import Observation
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 
 if TYPE_CHECKING:
     from maze_pl.core.policy import Policy
+
+PROGRESS_AFTER = 1.0
+"""Seconds of estimation after which its progress is shown."""
 
 
 @runtime_checkable
@@ -36,61 +40,38 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
             random if None.
     """
     import torch  # only here, so that environments can be used without
+    from tqdm import tqdm
 
     from maze_pl.core.policy import PolicyBatch, RandomPolicy
 
     if n_acts < 1:
         raise ValueError(f"n_samples={n_acts} must be at least 1")
-    if policy is None:
-        policy = RandomPolicy
-    if isinstance(policy, str):
-        policy = import_object(policy)
+    is_flat = list(env.agent_counts_dict.values()) == [1]  # others may not say who acts before they are reset
+    while is_flat and not all(isinstance(s, spaces.Dict) for s in (env.observation_space, env.action_space)):
+        env = cast(Wrapper, env.env)  # past what hides names from other libraries
+    policy = import_object(policy) if isinstance(policy, str) else policy or RandomPolicy
     if isinstance(policy, type) or not isinstance(policy, _Acts):
         policy = cast("Callable[..., Policy]", policy)(env.action_spaces_dict, env.action_masks_dict)
     generator = torch.Generator().manual_seed(derive_seed(seed, "policy"))
     learned = [(wrapper, wrapper.state_dict()) for wrapper in wrappers_of(env)]
-    seen, episode, ended = 0, 0, True
+    episode, ended = 0, True
     observation: Observation = {}
-    while seen < n_acts:
+    # on stderr, and only if it takes long and somebody is looking
+    for _ in tqdm(range(n_acts), "normalisation statistics", delay=PROGRESS_AFTER, disable=None, leave=False):
         if ended:
             observation, _ = env.reset(seed=derive_seed(seed, "episode", episode))
             episode, ended = episode + 1, False
         else:
             step_key, agent_id = env.actor_id()
-            batch = PolicyBatch(
-                step_key, {name: value[np.newaxis] for name, value in observation.items()}, np.array([agent_id])
-            )
+            rows = {name: value[np.newaxis] for name, value in observation.items()}
+            batch = PolicyBatch(step_key, rows, np.array([agent_id]), maze_state=[env.get_maze_state()])
             action = policy.act(batch, generator=generator).action
             heads = env.action_spaces_dict[step_key].spaces
-            observation, _, terminated, truncated, _ = env.step(
-                {head: _single(action[head], space) for head, space in heads.items()}
-            )
+            single = {head: environment_action(space, action[head][0]) for head, space in heads.items()}
+            observation, _, terminated, truncated, _ = env.step(single)
             ended = terminated or truncated
-        seen += 1
     for wrapper, state in learned:
         wrapper.load_state_dict(state)
-
-
-def import_object(path: str) -> Any:
-    """The class or function at a dotted path.
-
-    Raises:
-        ImportError: There is no such module, or nothing of that name in it.
-    """
-    module, _, name = path.rpartition(".")
-    if not module:
-        raise ImportError(f"{path!r} is no class path such as package.module.Name")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except AttributeError:
-        raise ImportError(f"there is no {name!r} in {module}") from None
-
-
-def _single(values: Any, space: spaces.Space[Any]) -> Any:
-    """[1, ...] -> one action as environments expect it."""
-    if isinstance(space, spaces.Discrete):
-        return int(values[0])
-    return np.clip(values[0], space.low, space.high) if isinstance(space, spaces.Box) else values[0]
 
 
 def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:

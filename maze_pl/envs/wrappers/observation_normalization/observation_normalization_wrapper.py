@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.class_path import import_object
+from maze_pl.core.output_folder import output_folder
 from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper, Wrapper, wrappers_of
-from maze_pl.envs.wrappers.observation_normalization.estimation import (
-    dump_statistics,
-    import_object,
-    sample_episodes,
-)
-from maze_pl.envs.wrappers.observation_normalization.observation_normalization_strategy import (
-    ObservationNormalizationStrategy,
-    Statistics,
-)
+from maze_pl.envs.wrappers.observation_normalization.estimation import dump_statistics, sample_episodes
+from maze_pl.envs.wrappers.observation_normalization.strategies import ObservationNormalizationStrategy, Statistics
 
 if TYPE_CHECKING:
     from maze_pl.core.policy import Policy
 
 DEFAULT_STRATEGY = "maze_pl.envs.wrappers.MeanZeroStdOneObservationNormalizationStrategy"
+_NAME = "ObservationNormalizationWrapper"
 MANUAL_ENTRIES = ("strategy", "strategy_config", "statistics")
 
 
@@ -40,7 +38,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         default_strategy: Class path, or class, of the strategy of observations without one in `manual_config`.
         default_strategy_config: Its further arguments, such as `clip_range: [-3, 3]` and `axis: 0`.
         default_statistics: Its statistics, such as `{min: 0, max: 255}`; estimated if None.
-        statistics_dump: JSON file that estimated statistics are written to.
+        statistics_dump: JSON file that estimated statistics are written to, relative to the run directory.
         sampling_policy: What acts while statistics are estimated: a policy, or what makes one of the action spaces and
             the masks of all sub-steps, such as the class `RandomPolicy` or its class path. At random if None.
         exclude: Observations that are not normalised.
@@ -48,7 +46,16 @@ class ObservationNormalizationWrapper(ObservationWrapper):
 
     Raises:
         TypeError: An observation that is to be normalised is no `Box`.
-        ValueError: An observation or an entry of the configuration is unknown, or settings contradict each other.
+        ValueError: An observation or an entry of the configuration is unknown, settings contradict each other, or
+            another wrapper of this kind writes to the same file.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), default_strategy_config={"axis": 0})
+        >>> statistics = obtain_normalization_statistics(env, n_samples=100)
+        >>> statistics["observation"]["mean"].shape
+        (4,)
+        >>> observation, _ = env.reset(seed=0)
     """
 
     def __init__(
@@ -64,44 +71,40 @@ class ObservationNormalizationWrapper(ObservationWrapper):
     ) -> None:
         super().__init__(env)
         self.statistics_dump = statistics_dump
+        if statistics_dump is not None and statistics_dump in (one.statistics_dump for one in _normalizers(env)):
+            raise ValueError(f"{_NAME}: another one further in writes to {statistics_dump=} already; name another file")
         self.sampling_policy = sampling_policy
         manual_config, excluded = manual_config or {}, set(exclude or [])
         masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
         all_spaces = _spaces_by_name(env.observation_spaces_dict)
         if unknown := (excluded | set(manual_config)) - set(all_spaces):
-            raise ValueError(f"there are no observations {sorted(unknown)}; there are {sorted(all_spaces)}")
+            raise ValueError(f"{_NAME}: there are no observations {sorted(unknown)}; there are {sorted(all_spaces)}")
         if both := (excluded | masks) & set(manual_config):
-            raise ValueError(f"{sorted(both)} are in manual_config, but are excluded or serve as action masks")
-        defaults: dict[str, Any] = {
-            "strategy": default_strategy,
-            "strategy_config": default_strategy_config,
-            "statistics": default_statistics,
-        }
+            raise ValueError(f"{_NAME}: {sorted(both)} are in manual_config, but are excluded or serve as action masks")
+        given = (default_strategy, default_strategy_config, default_statistics)
+        defaults: dict[str, Any] = dict(zip(MANUAL_ENTRIES, given, strict=True))
         self._strategies: dict[str, ObservationNormalizationStrategy] = {}
         self._given: set[str] = set()  # observations whose statistics the configuration states
         for name, space in all_spaces.items():
-            if name in masks or name in excluded or not (isinstance(space, spaces.Box) or name in manual_config):
+            is_usual = isinstance(space, spaces.Box) and space.low.size > 0
+            if name in masks | excluded or not (is_usual or name in manual_config):
                 continue
-            settings = defaults if name not in manual_config else _manual_settings(name, manual_config[name], defaults)
-            self._strategies[name] = _make_strategy(name, space, settings)
-            if settings["statistics"] is not None:
-                self._strategies[name].set_normalization_stats(settings["statistics"])
-                self._given.add(name)
-        self._spaces = {
-            key: spaces.Dict(
-                {
-                    name: self._strategies[name].normalized_space() if name in self._strategies else part
-                    for name, part in space.spaces.items()
-                }
-            )
+            manual = manual_config.get(name, {})
+            with _named(name):
+                if wrong := set(manual) - set(MANUAL_ENTRIES):
+                    raise ValueError(f"unknown entries {sorted(wrong)} in manual_config, not {MANUAL_ENTRIES}")
+                is_another = "strategy" in manual  # for which the defaults' arguments and statistics are not meant
+                settings = {**(dict.fromkeys(MANUAL_ENTRIES) if is_another else defaults), **manual}
+                self._strategies[name] = _make_strategy(space, settings)
+                if settings["statistics"] is not None:
+                    self._strategies[name].set_normalization_stats(settings["statistics"])
+                    self._given.add(name)
+        normalized = {name: strategy.normalized_space() for name, strategy in self._strategies.items()}
+        self._observation_spaces = {
+            key: spaces.Dict({name: normalized.get(name, part) for name, part in space.spaces.items()})
             for key, space in env.observation_spaces_dict.items()
         }
         self._samples: dict[str, list[Array]] | None = None  # filled while statistics are estimated
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
-        """Spaces of the normalised observations."""
-        return self._spaces
 
     def observation(self, observation: Observation) -> Observation:
         """Normalise what is to be normalised.
@@ -128,7 +131,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
     @property
     def missing_statistics(self) -> list[str]:
         """Observations whose statistics are not known yet."""
-        return [name for name, strategy in self._strategies.items() if not strategy.is_initialized]
+        return [name for name, strategy in self._strategies.items() if not strategy.statistics]
 
     def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
         """Estimate the statistics that are missing from observations of episodes of the whole stack.
@@ -138,44 +141,50 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """
         if not self.missing_statistics:
             return
-        self._samples = {name: [] for name in self._strategies}
+        waiting = [one for one in _normalizers(env) if one.missing_statistics]  # this one, and those further out
+        samples: dict[str, list[Array]] = defaultdict(list)
         try:
+            for one in waiting:
+                one._samples = samples if one is self else defaultdict(list)
             sample_episodes(env, n_samples, seed, self.sampling_policy)
-            samples = self._samples
         finally:
-            self._samples = None
+            for one in waiting:
+                one._samples = None
         if absent := [name for name in self.missing_statistics if not samples[name]]:
-            raise ValueError(
-                f"observations {absent} did not occur in {n_samples} acts; sample more, use a sampling_policy that "
-                "gets there, or give their statistics in manual_config"
-            )
+            hint = "sample more, use a sampling_policy that gets there, or give their statistics"
+            raise ValueError(f"{_NAME}: observations {absent} did not occur in {n_samples} acts; {hint}")
         for name in self.missing_statistics:
-            observations = np.stack(samples[name]).astype(np.float64)
-            self._strategies[name].set_normalization_stats(self._strategies[name].estimate_stats(observations))
+            with _named(name):
+                observations = np.stack(samples[name]).astype(np.float64)
+                if n_wrong := sum(not np.isfinite(sample).all() for sample in observations):
+                    wrong = f"{n_wrong} of {len(observations)} samples have values that are not finite"
+                    raise ValueError(f"{wrong}; correct the environment, or exclude the observation")
+            statistics = self._strategies[name].estimate_stats(observations)  # may be the user's, whose faults stay
+            self.set_normalization_statistics({name: statistics})
         if self.statistics_dump is not None:
-            dump_statistics(self.get_normalization_statistics(), self.statistics_dump)
+            dump_statistics(self.get_normalization_statistics(), output_folder(self.statistics_dump))
 
     def get_normalization_statistics(self) -> dict[str, Statistics]:
         """Observation -> statistic -> number or array, of the observations for which they are known."""
-        return {
-            name: strategy.get_normalization_stats()
-            for name, strategy in self._strategies.items()
-            if strategy.is_initialized
-        }
+        return {name: one.get_normalization_stats() for name, one in self._strategies.items() if one.statistics}
 
     def set_normalization_statistics(self, statistics: Mapping[str, Mapping[str, Any]]) -> None:
-        """Use statistics that were obtained elsewhere.
+        """Use statistics that were obtained elsewhere; those of other observations go to wrappers of this kind inside.
 
         Args:
             statistics: Observation -> statistic -> number or array.
 
         Raises:
-            ValueError: One of the observations is not normalised here, or its statistics do not fit.
+            ValueError: One of the observations is not normalised, or its statistics do not fit.
         """
-        if unknown := set(statistics) - set(self._strategies):
-            raise ValueError(f"observations {sorted(unknown)} are not normalised; those are {list(self._strategies)}")
-        for name, values in statistics.items():
-            self._strategies[name].set_normalization_stats(values)
+        others = {name: values for name, values in statistics.items() if name not in self._strategies}
+        if others and (inner := _normalizers(self.env)):
+            inner[0].set_normalization_statistics(others)
+        elif others:
+            raise ValueError(f"{_NAME}: {sorted(others)} are not normalised; {list(self._strategies)} are")
+        for name in statistics.keys() - others.keys():
+            with _named(name):
+                self._strategies[name].set_normalization_stats(statistics[name])
 
     def state_dict(self) -> dict[str, Any]:
         """The estimated statistics; those that the configuration states stay with the configuration."""
@@ -191,15 +200,41 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         return self.state_dict()
 
     def load_shared_state(self, state: dict[str, Any]) -> None:
-        """Use statistics that were estimated by another copy."""
+        """Use statistics that were estimated by another copy.
+
+        Raises:
+            ValueError: They are not those that this wrapper needs.
+        """
         self.load_state_dict(state)
+        if self.missing_statistics:
+            raise ValueError(
+                f"{_NAME}: {self.missing_statistics} are not among the statistics that were learned before"
+            )
+
+
+def estimate_observation_normalization_statistics(env: StructuredEnv, n_samples: int, seed: int = 0) -> None:
+    """Let every `ObservationNormalizationWrapper` of an environment estimate the statistics that it needs.
+
+    Statistics that are known already stay.
+
+    Args:
+        env: The environment, with all its wrappers.
+        n_samples: Number of observations to estimate from.
+        seed: Determines the episodes and the actions.
+
+    Raises:
+        ValueError: No observations are normalised in this environment.
+    """
+    if not _normalizers(env):
+        raise ValueError("the environment has no ObservationNormalizationWrapper around it")
+    cast(Wrapper, env).estimate(n_samples, seed)
 
 
 def obtain_normalization_statistics(env: StructuredEnv, n_samples: int, seed: int = 0) -> dict[str, Statistics]:
-    """Estimate the statistics that an environment's `ObservationNormalizationWrapper` needs.
+    """Estimate statistics as `estimate_observation_normalization_statistics` does, and return all that are known.
 
-    The environment's own wrapper uses them from then on; other environments get them by
-    `set_normalization_statistics`. Statistics that are known already stay.
+    The environment itself uses them from then on; others get them by `set_normalization_statistics`, or by
+    `make_normalized_env_factory`.
 
     Args:
         env: The environment, with all its wrappers.
@@ -210,16 +245,50 @@ def obtain_normalization_statistics(env: StructuredEnv, n_samples: int, seed: in
         Observation -> statistic -> number or array.
 
     Raises:
-        ValueError: No observations are normalised in this environment.
+        ValueError: No observations are normalised in this environment, or some of them twice.
     """
-    wrappers = [wrapper for wrapper in wrappers_of(env) if issubclass(type(wrapper), ObservationNormalizationWrapper)]
-    if not wrappers:
-        raise ValueError("the environment has no ObservationNormalizationWrapper around it")
-    cast(Wrapper, env).estimate(n_samples, seed)
+    estimate_observation_normalization_statistics(env, n_samples, seed)
     statistics: dict[str, Statistics] = {}
-    for wrapper in wrappers:
-        statistics |= cast(ObservationNormalizationWrapper, wrapper).get_normalization_statistics()
+    for wrapper in _normalizers(env):
+        known = wrapper.get_normalization_statistics()
+        if twice := statistics.keys() & known.keys():
+            raise ValueError(f"observations {sorted(twice)} are normalised twice; exclude them in one of the wrappers")
+        statistics |= known
     return statistics
+
+
+def make_normalized_env_factory(
+    env_factory: Callable[[], StructuredEnv], normalization_statistics: Mapping[str, Mapping[str, Any]]
+) -> Callable[[], StructuredEnv]:
+    """A factory whose environments have these statistics.
+
+    Args:
+        env_factory: Makes environments with an `ObservationNormalizationWrapper`.
+        normalization_statistics: Observation -> statistic -> number or array.
+    """
+
+    def make() -> StructuredEnv:
+        env = env_factory()
+        cast(ObservationNormalizationWrapper, env).set_normalization_statistics(normalization_statistics)
+        return env
+
+    return make
+
+
+def _normalizers(env: StructuredEnv) -> list[ObservationNormalizationWrapper]:
+    """The wrappers of this kind around an environment, the outermost first."""
+    kind = ObservationNormalizationWrapper
+    return [cast(ObservationNormalizationWrapper, one) for one in wrappers_of(env) if issubclass(type(one), kind)]
+
+
+@contextmanager
+def _named(observation: str) -> Iterator[None]:
+    """Say which observation it is that something is wrong with."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{_NAME}: observation {observation!r}: {error}") from error
 
 
 def _spaces_by_name(spaces_dict: Mapping[StepKey, spaces.Dict]) -> dict[str, spaces.Space[Any]]:
@@ -229,30 +298,16 @@ def _spaces_by_name(spaces_dict: Mapping[StepKey, spaces.Dict]) -> dict[str, spa
         for name, part in space.spaces.items():
             known = by_name.setdefault(name, part)
             if type(known) is not type(part) or known.shape != part.shape:
-                raise ValueError(
-                    f"observation {name!r} is {part} in sub-step {key!r} and {known} in another one; observations of "
-                    "the same name are normalised together: rename one of them"
-                )
+                both = f"is {part} in sub-step {key!r} and {known} in another one"
+                raise ValueError(f"{_NAME}: observation {name!r} {both}; they are normalised together: rename one")
     return by_name
 
 
-def _manual_settings(name: str, manual: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    if unknown := set(manual) - set(MANUAL_ENTRIES):
-        raise ValueError(f"manual_config of {name!r} has the unknown entries {sorted(unknown)}; use {MANUAL_ENTRIES}")
-    if "strategy" not in manual:
-        return {**defaults, **manual}
-    return {"strategy_config": None, "statistics": None, **manual}  # the defaults are another strategy's
-
-
-def _make_strategy(
-    name: str, space: spaces.Space[Any], settings: Mapping[str, Any]
-) -> ObservationNormalizationStrategy:
+def _make_strategy(space: spaces.Space[Any], settings: Mapping[str, Any]) -> ObservationNormalizationStrategy:
     if not isinstance(space, spaces.Box):
-        raise TypeError(f"observation {name!r} is {space}; only Box observations can be normalised")
+        raise TypeError(f"only Box observations can be normalised, not {space}")
     strategy = settings["strategy"]
-    if isinstance(strategy, str):
-        strategy = import_object(strategy)
+    strategy = import_object(strategy) if isinstance(strategy, str) else strategy
     if not issubclass(strategy, ObservationNormalizationStrategy):
-        raise TypeError(f"{strategy} of observation {name!r} is not an ObservationNormalizationStrategy")
-    made: ObservationNormalizationStrategy = strategy(space, **(settings["strategy_config"] or {}))
-    return made
+        raise TypeError(f"{strategy} is not an ObservationNormalizationStrategy")
+    return cast(ObservationNormalizationStrategy, strategy(space, **(settings["strategy_config"] or {})))

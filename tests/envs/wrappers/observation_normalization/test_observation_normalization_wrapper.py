@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
 import pickle
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +13,20 @@ import pytest
 from gymnasium import spaces
 
 from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
-from maze_pl.envs import GymMazeEnv, wrappers_of
+from maze_pl.envs import GymMazeEnv, Wrapper, wrappers_of
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
+    NoDictSpacesWrapper,
     ObservationNormalizationStrategy,
     ObservationNormalizationWrapper,
     ReturnNormalizationRewardWrapper,
     TimeLimitWrapper,
+    estimate_observation_normalization_statistics,
     load_statistics,
+    make_normalized_env_factory,
     obtain_normalization_statistics,
 )
+from maze_pl.envs.wrappers.observation_normalization import estimation
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 
@@ -248,11 +255,17 @@ def test_observations_that_never_occur_are_named() -> None:
         ({"manual_config": {"nothing": {}}}, ValueError, r"no observations \['nothing'\]"),
         ({"manual_config": {"vector": {"stategy": RANGE}}}, ValueError, "stategy"),
         ({"manual_config": {"vector": {}}, "exclude": ["vector"]}, ValueError, "excluded"),
-        ({"manual_config": {"label": {}}}, TypeError, "only Box"),
+        ({"manual_config": {"label": {}}}, TypeError, r"'label': only Box observations .* not Discrete\(3\)"),
         ({"default_strategy": "collections.OrderedDict"}, TypeError, "not an ObservationNormalizationStrategy"),
-        ({"default_strategy": "collections.Nothing"}, ImportError, "no 'Nothing' in collections"),
-        ({"default_strategy": "MeanZeroStdOne"}, ImportError, "no class path"),
-        ({"default_statistics": {"mean": 0}}, ValueError, "needs the statistics"),
+        ({"default_strategy": "collections.Nothing"}, ImportError, "collections has nothing named Nothing"),
+        ({"default_strategy": "MeanZeroStdOne"}, ImportError, "not a dotted path"),
+        ({"default_statistics": {"mean": 0}}, ValueError, "'image': Mean.*needs the statistics"),
+        ({"default_strategy_config": {"clip": 3}}, TypeError, "'image': .*unexpected keyword argument 'clip'"),
+        (
+            {"manual_config": {"vector": {"statistics": {"mean": [1, 2, 3], "std": 1}}}},
+            ValueError,
+            r"'vector': .*\(3,\)",
+        ),
     ],
 )
 def test_contradictory_configurations_are_refused(config: Any, error: type[Exception], message: str) -> None:
@@ -267,8 +280,170 @@ def test_masks_cannot_be_normalised() -> None:
 
 def test_statistics_of_unknown_observations_are_refused() -> None:
     env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"))
-    with pytest.raises(ValueError, match=r"\['other'\] are not normalised"):
+    with pytest.raises(ValueError, match=r"\['other'\] are not normalised; \['observation'\] are"):
         env.set_normalization_statistics({"other": {"mean": 0, "std": 1}})
+
+
+@pytest.mark.parametrize("load", ["set_normalization_statistics", "load_state_dict", "load_shared_state"])
+def test_statistics_of_another_space_are_refused_by_name(load: str) -> None:
+    other = ObservationNormalizationWrapper(GymMazeEnv("Acrobot-v1"), default_strategy_config={"axis": 0})
+    statistics = obtain_normalization_statistics(other, 10)
+    env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), default_strategy_config={"axis": 0})
+    message = r"ObservationNormalizationWrapper: observation 'observation': .* \(6,\), .* observations \(4,\)"
+    with pytest.raises(ValueError, match=message):
+        getattr(env, load)(statistics)
+    assert env.missing_statistics == ["observation"]
+
+
+def test_learned_statistics_that_lack_an_observation_are_refused() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv(Mixed()))
+    with pytest.raises(ValueError, match=r"\['vector'\] are not among the statistics that were learned"):
+        env.load_shared_state({"image": {"mean": 0, "std": 1}})
+
+
+def test_a_factory_gives_its_environments_the_statistics() -> None:
+    def make() -> ObservationNormalizationWrapper:
+        inner = ObservationNormalizationWrapper(GymMazeEnv(Mixed()), exclude=["image"])
+        return ObservationNormalizationWrapper(inner, RANGE, exclude=["vector"])
+
+    env = make()
+    statistics = obtain_normalization_statistics(env, 50)
+    assert sorted(statistics) == ["image", "vector"]
+    other = make_normalized_env_factory(make, statistics)()
+    np.testing.assert_equal(other.reset(seed=3)[0], env.reset(seed=3)[0])
+    with pytest.raises(ValueError, match=r"\['other'\] are not normalised"):
+        make_normalized_env_factory(make, {"other": {}})()
+
+
+def test_wrappers_that_normalise_one_after_the_other_are_estimated_one_after_the_other() -> None:
+    inner = ObservationNormalizationWrapper(GymMazeEnv(Scripted([0.0, 0.0])), RANGE, {"axis": 0})
+    env = ObservationNormalizationWrapper(LogStatsWrapper(inner), RANGE, {"axis": 0})
+    estimate_observation_normalization_statistics(env, n_samples=6)  # twice (0, 0), (1, 10), (2, 20)
+    np.testing.assert_array_equal(inner.get_normalization_statistics()["observation"]["max"], [2, 20])
+    np.testing.assert_array_equal(env.get_normalization_statistics()["observation"]["max"], [1, 1])
+    env.reset(seed=0)
+    np.testing.assert_array_equal(env.step(NOTHING)[0]["observation"], [0.5, 0.5])
+    with pytest.raises(ValueError, match=r"\['observation'\] are normalised twice"):
+        obtain_normalization_statistics(env, 5)
+
+
+def test_observations_of_one_name_must_have_one_shape() -> None:
+    class Uneven(Wrapper):
+        @property
+        def observation_spaces_dict(self) -> Any:
+            inner = self.env.observation_spaces_dict
+            return {**inner, "plan": spaces.Dict({"heap": spaces.Box(0, 50, (2,), np.float32)})}
+
+    with pytest.raises(ValueError, match=r"observation 'heap' is Box.*\(1,\).* in sub-step 'work' and Box.*\(2,\)"):
+        ObservationNormalizationWrapper(Uneven(make_heap_env()))
+
+
+def test_faults_of_a_users_own_strategy_stay_what_they_are() -> None:
+    class Faulty(Halving):
+        def estimate_stats(self, observations: Any) -> Any:
+            return {"largest": observations + None}
+
+    with pytest.raises(TypeError, match=r"^unsupported operand"):
+        ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), Faulty).estimate(10, seed=0)
+
+
+def test_two_wrappers_may_not_write_to_the_same_file() -> None:
+    env = ObservationNormalizationWrapper(GymMazeEnv(Mixed()), exclude=["image"], statistics_dump="statistics.json")
+    with pytest.raises(ValueError, match=r"writes to statistics_dump='statistics\.json' already"):
+        ObservationNormalizationWrapper(env, exclude=["vector"], statistics_dump="statistics.json")
+    ObservationNormalizationWrapper(env, exclude=["vector"], statistics_dump="others.json")
+
+
+def test_a_relative_dump_lies_in_the_run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path / "run"))
+    env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), statistics_dump="a/statistics.json")
+    env.estimate(10, seed=0)
+    assert load_statistics(tmp_path / "run" / "a" / "statistics.json").keys() == {"observation"}
+
+
+@pytest.mark.parametrize("strategy", [RANGE, "maze_pl.envs.wrappers.MeanZeroStdOneObservationNormalizationStrategy"])
+def test_bytes_infinite_bounds_and_constants_become_finite_floats(strategy: str) -> None:
+    class Edges(Mixed):
+        def _observe(self) -> dict[str, Any]:
+            return super()._observe() | {"vector": np.array([7.5, self.np_random.normal()])}
+
+    env = ObservationNormalizationWrapper(GymMazeEnv(Edges()), strategy, {"axis": 0})
+    env.estimate(300, seed=0)
+    for seed in range(20):
+        observation, _ = env.reset(seed=seed)
+        assert observation["vector"][0] == 0.0
+        assert observation["image"].dtype == np.float32
+        assert np.abs(observation["image"]).max() < 3
+        assert env.observation_space.contains(observation)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_samples_that_are_not_finite_are_refused(value: float) -> None:
+    class Leaving(Mixed):
+        def _observe(self) -> dict[str, Any]:
+            vector = [value if self.np_random.random() < 0.2 else 1.0, 2.0]
+            return super()._observe() | {"vector": np.array(vector)}
+
+    env = ObservationNormalizationWrapper(GymMazeEnv(Leaving()))
+    with pytest.raises(ValueError, match=r"observation 'vector': \d+ of 100 samples have values that are not finite"):
+        env.estimate(100, seed=0)
+    env = ObservationNormalizationWrapper(GymMazeEnv(Leaving()), exclude=["vector"])
+    env.estimate(100, seed=0)
+    assert env.missing_statistics == []
+
+
+def test_observations_without_any_value_are_left_alone() -> None:
+    class Empty(Mixed):
+        def __init__(self) -> None:
+            super().__init__()
+            self.observation_space.spaces["vector"] = spaces.Box(-1, 1, (0,), np.float32)
+
+        def _observe(self) -> dict[str, Any]:
+            return super()._observe() | {"vector": np.zeros(0, np.float32)}
+
+    env = ObservationNormalizationWrapper(GymMazeEnv(Empty()))
+    assert list(obtain_normalization_statistics(env, 10)) == ["image"]
+
+
+def test_a_policy_that_wants_the_simulations_state_samples_too() -> None:
+    seen: list[Any] = []
+
+    class Asking:
+        def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+            seen.extend(batch.maze_state or [])
+            return PolicyStep({"action": np.zeros((1, 1), np.float32)})
+
+    env = ObservationNormalizationWrapper(GymMazeEnv(Scripted([0.0] * 9)), RANGE, sampling_policy=Asking())
+    env.estimate(4, seed=0)
+    np.testing.assert_array_equal(seen, [[0, 0], [1, 10], [2, 20]])
+
+
+def test_statistics_are_obtained_through_wrappers_that_hide_names() -> None:
+    env = NoDictSpacesWrapper(ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1")))
+    assert list(obtain_normalization_statistics(env, 20)) == ["observation"]
+    assert env.observation_space.contains(env.reset(seed=0)[0])
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_where_it_takes_long_and_somebody_is_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Scripted):
+        def step(self, action: Any) -> Any:
+            time.sleep(0.02)  # tqdm looks every 0.1 s
+            return super().step(action)
+
+    def shown(stream: io.StringIO, after: float) -> str:
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(estimation, "PROGRESS_AFTER", after)
+        ObservationNormalizationWrapper(GymMazeEnv(Slow([0.0] * 9)), RANGE).estimate(9, seed=0)
+        return stream.getvalue()
+
+    assert "normalisation statistics" in shown(Terminal(), 1e-9)
+    assert shown(Terminal(), 1000.0).strip() == ""
+    assert shown(io.StringIO(), 1e-9) == ""
 
 
 def test_statistics_can_only_be_obtained_where_something_is_normalised() -> None:

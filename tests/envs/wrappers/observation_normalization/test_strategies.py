@@ -71,6 +71,21 @@ def test_small_spread_is_no_constant() -> None:
     assert strategy.estimate_stats(1e-12 * SAMPLES)["std"][0] == pytest.approx(1e-12 * np.sqrt(8 / 3))
 
 
+def test_spread_that_float32_cannot_hold_is_a_constant() -> None:
+    strategy = MeanZeroStdOne(spaces.Box(-1, 1, (2,), np.float64), axis=0)
+    strategy.set_normalization_stats(strategy.estimate_stats(1e-60 * SAMPLES))
+    np.testing.assert_allclose(strategy.normalize(np.array([0.5, 0.5])), 0.5)
+
+
+def test_values_that_are_not_finite_are_clipped_or_stay_what_they_are() -> None:
+    values = np.array([np.inf, -np.inf, np.nan], np.float32)
+    for kind, statistics in ((MeanZeroStdOne, {"mean": 1, "std": 2}), (RangeZeroOne, {"min": 0, "max": 9})):
+        for clip_range, expected in (([-3, 3], [3, -3, np.nan]), ([None, None], values)):
+            strategy = kind(spaces.Box(-np.inf, np.inf, (3,)), clip_range=clip_range)
+            strategy.set_normalization_stats(statistics)
+            np.testing.assert_array_equal(strategy.normalize(values), expected)
+
+
 def test_clipping_and_the_space_it_makes() -> None:
     strategy = MeanZeroStdOne(PAIR, clip_range=[-1, None])
     strategy.set_normalization_stats({"mean": 0.0, "std": 1.0})
@@ -88,6 +103,8 @@ def test_clipping_and_the_space_it_makes() -> None:
         ({"mean": [[1.0, 2.0]], "std": 1.0}, r"shape \(1, 2\)"),
         ({"mean": 0.0, "std": 0.0}, "must be positive"),
         ({"mean": np.nan, "std": 1.0}, "not finite"),
+        ({"mean": 1e39, "std": 1.0}, "'mean' is not finite: 1e\\+39"),  # in float32
+        ({"mean": 0.0, "std": 1e-50}, "must be positive"),
     ],
 )
 def test_statistics_that_do_not_fit_are_refused(statistics: dict[str, Any], message: str) -> None:
@@ -99,7 +116,9 @@ def test_a_minimum_above_the_maximum_is_refused() -> None:
     strategy = RangeZeroOne(PAIR)
     with pytest.raises(ValueError, match="above the maximum"):
         strategy.set_normalization_stats({"min": 1.0, "max": 0.0})
-    assert not strategy.is_initialized
+    with pytest.raises(ValueError, match="infinitely far below"):
+        strategy.set_normalization_stats({"min": -3e38, "max": 3e38})
+    assert not strategy.statistics
 
 
 def test_statistics_without_a_value_are_refused() -> None:
@@ -114,7 +133,10 @@ def test_statistics_without_a_value_are_refused() -> None:
         Identity(PAIR).set_normalization_stats({})
 
 
-@pytest.mark.parametrize("arguments", [{"axis": 1}, {"axis": [1, 2]}, {"clip_range": [1, 0]}])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"axis": 1}, {"axis": [1, 2]}, {"axis": [0, 2]}, {"axis": [0, -1]}, {"clip_range": [1, 0]}, {"clip_range": [1]}],
+)
 def test_impossible_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments))):
         MeanZeroStdOne(PAIR, **arguments)

@@ -1,0 +1,109 @@
+"""Pre-processes observations before networks get them, each by a pipeline of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.class_path import import_object
+from maze_pl.envs.contract import EnvContractError, describe
+from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
+from maze_pl.envs.wrapper import ObservationWrapper
+from maze_pl.envs.wrappers.pre_processing.pre_processors import PreProcessor
+
+_NAME = "PreProcessingWrapper"
+
+
+class PreProcessingWrapper(ObservationWrapper):
+    """Turns observations into others by pre-processors, one after the other.
+
+    What `FlattenPreProcessor` makes of the observation `image` is called `image-flatten`; later entries may go on with
+    that. An observation that only some sub-steps have is processed in these, and the spaces follow.
+
+    Args:
+        env: The environment to wrap.
+        pre_processor_mapping: In their order, entries of `observation`, `class_path` (or the class) of its
+            pre-processor, `config` with further arguments of that, and `keep_original`: whether the observation stays
+            beside what is made of it, which by default it does not.
+
+    Raises:
+        TypeError: A pre-processor is none.
+        ValueError: An observation is unknown, used before it is made or after it was removed, made twice, of a space
+            that its pre-processor cannot take, or would be removed though it is an action mask; or an entry is wrong.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> from maze_pl.envs.wrappers import OneHotPreProcessor, UnSqueezePreProcessor
+        >>> mapping = [
+        ...     {"observation": "observation", "class_path": OneHotPreProcessor, "keep_original": True},
+        ...     {"observation": "observation-one_hot", "class_path": UnSqueezePreProcessor, "config": {"dim": 0}},
+        ... ]
+        >>> env = PreProcessingWrapper(GymMazeEnv("FrozenLake-v1"), mapping)
+        >>> {name: space.shape for name, space in env.observation_space.items()}
+        {'observation': (), 'observation-one_hot-unsqueeze': (1, 16)}
+    """
+
+    def __init__(self, env: StructuredEnv, pre_processor_mapping: list[dict[str, Any]]) -> None:
+        super().__init__(env)
+        found = {key: dict(space.spaces) for key, space in env.observation_spaces_dict.items()}
+        masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
+        self._pipeline: list[tuple[str, str, Callable[[Array], Array], bool, spaces.Space[Any]]] = []
+        for name, output, keep, make in [_entry(entry) for entry in pre_processor_mapping]:
+            holders = [parts for parts in found.values() if name in parts]
+            names = {name for parts in found.values() for name in parts}
+            try:
+                if not holders:
+                    raise ValueError(f"not among {sorted(names)}, those before this entry; is the order wrong?")
+                if output in names:
+                    raise ValueError(f"{output!r} exists already")
+                if name in masks and not keep:
+                    raise ValueError("it serves as an action mask and must stay; set keep_original: true")
+                space = holders[0][name]
+                if any(parts[name] != space for parts in holders):
+                    raise ValueError(f"it has different spaces in different sub-steps, such as {space}; rename one")
+                processor = make(space)
+                processed = processor.processed_space()
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{_NAME}: observation {name!r}: {error}") from error
+            self._pipeline.append((name, output, processor.process, keep, space))
+            for parts in holders:
+                parts[output] = processed
+                if not keep:
+                    del parts[name]
+        self._observation_spaces = {key: spaces.Dict(parts) for key, parts in found.items()}
+
+    def observation(self, observation: Observation) -> Observation:
+        """Process what is to be processed.
+
+        Raises:
+            EnvContractError: An observation cannot be processed because it is not in its space.
+        """
+        processed = dict(observation)
+        for name, output, process, keep, space in self._pipeline:
+            if name in processed:
+                value = np.asarray(processed[name] if keep else processed.pop(name))
+                try:
+                    processed[output] = process(value)
+                except Exception as error:
+                    if space.contains(value):
+                        raise
+                    raise EnvContractError(f"{_NAME}: {name!r} is {describe(value)}, not in {space}") from error
+        return processed
+
+
+def _entry(entry: Mapping[str, Any]) -> tuple[str, str, bool, Callable[..., PreProcessor]]:
+    """Name, name of the result, whether the original stays, and what makes the pre-processor of a space."""
+    if not {"observation", "class_path"} <= entry.keys() <= {"observation", "class_path", "keep_original", "config"}:
+        raise ValueError(
+            f"{_NAME}: {dict(entry)} needs observation and class_path, and may have keep_original and config"
+        )
+    name, kind = entry["observation"], entry["class_path"]
+    kind = import_object(kind) if isinstance(kind, str) else kind
+    if not isinstance(kind, type) or not issubclass(kind, PreProcessor):
+        raise TypeError(f"{_NAME}: {kind} of observation {name!r} is no PreProcessor")
+    output = f"{name}-{kind.tag or kind.__module__.rpartition('.')[2]}"
+    return name, output, bool(entry.get("keep_original")), partial(kind, **(entry.get("config") or {}))

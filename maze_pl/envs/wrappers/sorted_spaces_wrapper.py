@@ -1,0 +1,37 @@
+"""Observations and actions in an order that does not depend on how an environment lists them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from gymnasium import spaces
+
+from maze_pl.envs.structured_env import Observation, StructuredEnv
+from maze_pl.envs.wrapper import ObservationWrapper
+
+
+class SortedSpacesWrapper(ObservationWrapper):
+    """Sorts the entries of observations and of both spaces by name; sub-steps stay in their order.
+
+    Args:
+        env: The environment to wrap.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = SortedSpacesWrapper(GymMazeEnv("CartPole-v1"))
+        >>> list(env.observation_space)
+        ['observation']
+    """
+
+    def __init__(self, env: StructuredEnv) -> None:
+        super().__init__(env)
+        self._observation_spaces = {key: _by_name(space) for key, space in env.observation_spaces_dict.items()}
+        self._action_spaces = {key: _by_name(space) for key, space in env.action_spaces_dict.items()}
+
+    def observation(self, observation: Observation) -> Observation:
+        """The same entries, sorted."""
+        return dict(sorted(observation.items()))
+
+
+def _by_name(space: spaces.Dict) -> spaces.Dict:
+    return spaces.Dict(OrderedDict(sorted(space.spaces.items())))

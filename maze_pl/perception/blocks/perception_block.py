@@ -1,0 +1,47 @@
+"""What all building blocks have in common: names and shapes of what goes in and comes out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class PerceptionBlock(nn.Module, ABC):
+    """A module that reads some entries of a dict of tensors and gives a dict of new ones.
+
+    Shapes leave out the leading dimensions, of which there may be any number.
+
+    Args:
+        in_keys: Name or names of the tensors that go in.
+        out_keys: Name or names of the tensors that come out.
+        in_shapes: The shape of the tensor that goes in, or one for each of `in_keys`.
+
+    Raises:
+        ValueError: There is not one shape for each of `in_keys`.
+    """
+
+    def __init__(
+        self, in_keys: str | Sequence[str], out_keys: str | Sequence[str], in_shapes: Sequence[int | Sequence[int]]
+    ) -> None:
+        super().__init__()
+        self.in_keys = [in_keys] if isinstance(in_keys, str) else list(in_keys)
+        self.out_keys = [out_keys] if isinstance(out_keys, str) else list(out_keys)
+        several = [tuple(shape) for shape in in_shapes if not isinstance(shape, int)]
+        single = tuple(size for size in in_shapes if isinstance(size, int))
+        self.in_shapes: list[tuple[int, ...]] = several if several else [single]
+        if len(self.in_shapes) != len(self.in_keys) or (several and single):
+            raise ValueError(f"{type(self).__name__}: in_shapes={in_shapes} for in_keys={self.in_keys}, one for each")
+
+    @abstractmethod
+    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of `out_keys` from a dict that has those of `in_keys`, [..., *shape] each."""
+
+    def out_shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of what comes out, found by running the block on zeros."""
+        zeros = {key: torch.zeros(1, *shape) for key, shape in zip(self.in_keys, self.in_shapes, strict=True)}
+        with torch.no_grad():
+            output = self(zeros)
+        return [tuple(output[key].shape[1:]) for key in self.out_keys]

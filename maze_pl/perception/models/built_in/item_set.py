@@ -1,0 +1,167 @@
+"""Networks for observations that hold a set of items, of which one is to be chosen.
+
+All items go through the same layers, so that nothing depends on their order or number, and only those that may be
+chosen are computed at all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from maze_pl.perception.models.built_in.flatten_concat import module_class
+from maze_pl.perception.weight_init import make_module_init_normc
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+class _ItemSetNet(nn.Module):
+    """Shared part: the items, and the situation, which is all that has not one entry for each of them."""
+
+    def __init__(self, obs_shapes: Shapes, items_key: str, mask_key: str | None, levels: int) -> None:
+        super().__init__()
+        self.shape = tuple(obs_shapes.get(items_key, ()))
+        if len(self.shape) != 2 or (mask_key and tuple(obs_shapes.get(mask_key, ())) != self.shape[:1]):
+            shapes = {name: tuple(shape) for name, shape in obs_shapes.items()}
+            raise ValueError(
+                f"{type(self).__name__}: items_key={items_key!r} must name an observation [n, size], "
+                f"mask_key={mask_key!r} one of [n]; there are {shapes}"
+            )
+        self.items_key, self.mask_key, self.levels = items_key, mask_key, levels
+        others = {name: shape for name, shape in obs_shapes.items() if tuple(shape[:1]) != self.shape[:1]}
+        self._context = {name: math.prod(shape) for name, shape in others.items()}
+        self.context_size = sum(self._context.values()) * max(levels, 1)
+
+    def _split(self, in_dict: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Items [B, N, F], and the situation as the layers see it [B, context_size]."""
+        dtype = next(self.parameters()).dtype
+        items = in_dict[self.items_key].flatten(0, -3).to(dtype)
+        flat = [in_dict[name].reshape(len(items), size).to(dtype) for name, size in self._context.items()]
+        return items, self._numbers(torch.cat(flat, -1) if flat else items.new_zeros(len(items), 0))
+
+    def _numbers(self, x: Tensor) -> Tensor:
+        """[n, F] numbers as the layers see them, [n, F * levels] if they are whole."""
+        if not self.levels:
+            return x
+        levels = torch.arange(self.levels, dtype=x.dtype, device=x.device)
+        return (x.clamp(max=self.levels - 1).unsqueeze(-1) == levels).flatten(-2).to(x.dtype)
+
+
+class ItemSetPolicyNet(_ItemSetNet):
+    """Chooses one item of a set: gives each item a score, whatever their number and order.
+
+        h_{l+1, i} = f(A_l h_{l, i} + B_l mean_j h_{l, j} + b_l),   logit_i = w h_{L, i}
+
+    where h_0 is the item and the situation, and the mean, which only later layers see, is over the items that may be
+    chosen. Zaheer et al. 2017, arXiv:1703.06114.
+
+    Args:
+        obs_shapes: Observation -> shape, without batch dimensions. Those that have not one entry for each item describe
+            the situation.
+        action_logits_shapes: The one action head, which has as many options as there are places for items.
+        items_key: Observation [n, size] with an item in each place.
+        mask_key: Observation [n] that is 0 where the place holds no item that may be chosen; by default, places where
+            all numbers are 0. What is ruled out is not looked at, and gets the most negative finite logit.
+        levels: Numbers are whole and below this, larger ones count as the largest; each is shown as a vector with a 1
+            in its place, which helps where it matters that numbers are exactly equal. 0 leaves numbers as they are.
+        non_lin: Activation after each hidden layer, a class or its path.
+        hidden_units: Width of each hidden layer, at least one.
+
+    Raises:
+        ValueError: An observation does not exist, or shapes do not fit.
+    """
+
+    def __init__(
+        self,
+        obs_shapes: Shapes,
+        action_logits_shapes: Shapes,
+        items_key: str,
+        mask_key: str | None = None,
+        levels: int = 0,
+        non_lin: type[nn.Module] | str = nn.ReLU,
+        hidden_units: Sequence[int] = (64, 64),
+    ) -> None:
+        super().__init__(obs_shapes, items_key, mask_key, levels)
+        if [tuple(shape) for shape in action_logits_shapes.values()] != [self.shape[:1]]:
+            raise ValueError(f"one action head with {self.shape[0]} options expected, got {dict(action_logits_shapes)}")
+        (self.head,) = action_logits_shapes
+        sizes = [self.shape[1] * max(levels, 1) + self.context_size, *hidden_units]
+        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(sizes))
+        self.means = nn.ModuleList(nn.Linear(*pair, bias=False) for pair in itertools.pairwise(sizes[1:]))
+        self.activation = module_class(non_lin)()
+        self.score = nn.Linear(sizes[-1], 1).apply(make_module_init_normc(0.01))
+        self.layers.apply(make_module_init_normc(math.sqrt(2.0)))
+        self.means.apply(make_module_init_normc(0.1))
+
+    def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Logits [..., n] from observations [..., *shape]."""
+        items, context = self._split(in_dict)
+        counts = (items != 0).any(-1) if self.mask_key is None else in_dict[self.mask_key].reshape(items.shape[:2]) != 0
+        row, place = counts.nonzero(as_tuple=True)
+        latent = self.activation(self.layers[0](torch.cat([self._numbers(items[row, place]), context[row]], -1)))
+        n_of_row = counts.sum(-1, keepdim=True).clamp(min=1)
+        for layer, of_mean in zip(self.layers[1:], self.means, strict=True):
+            mean = latent.new_zeros(len(items), latent.shape[1]).index_add(0, row, latent) / n_of_row
+            latent = self.activation(layer(latent) + of_mean(mean)[row])
+        logits = latent.new_full(counts.shape, torch.finfo(latent.dtype).min)
+        logits = logits.index_put((row, place), self.score(latent).squeeze(-1))
+        return {self.head: logits.view(in_dict[self.items_key].shape[:-1])}
+
+
+class ItemSetStateValueNet(_ItemSetNet):
+    """Judges a set of items by how many there are of each kind, and the situation, in dense layers.
+
+    Args:
+        obs_shapes: Observation -> shape, without batch dimensions. Those that have not one entry for each item describe
+            the situation.
+        items_key: Observation [n, size] with an item in each place, all zeros where there is none.
+        levels: Numbers are whole and below this, so that there are levels**size kinds; of those that describe the
+            situation, larger ones count as the largest.
+        any_order: Items whose numbers are exchanged are of the same kind, such as rectangles that may be turned.
+        non_lin: Activation after each hidden layer, a class or its path.
+        hidden_units: Width of each hidden layer.
+
+    Raises:
+        ValueError: An observation does not exist, or shapes do not fit.
+    """
+
+    def __init__(
+        self,
+        obs_shapes: Shapes,
+        items_key: str,
+        levels: int,
+        any_order: bool = False,
+        non_lin: type[nn.Module] | str = nn.ReLU,
+        hidden_units: Sequence[int] = (128, 64),
+    ) -> None:
+        super().__init__(obs_shapes, items_key, None, levels)
+        self.any_order, activation = any_order, module_class(non_lin)
+        sizes = [levels ** self.shape[1] + self.context_size, *hidden_units]
+        layers = [layer for pair in itertools.pairwise(sizes) for layer in (nn.Linear(*pair), activation())]
+        self.layers = nn.Sequential(*layers).apply(make_module_init_normc(1.0))
+        self.value = nn.Linear(sizes[-1], 1).apply(make_module_init_normc(0.1))
+
+    def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The output "value" [..., 1] from observations [..., *shape]."""
+        items, context = self._split(in_dict)
+        counts = count_kinds(items, self.levels, self.any_order).to(items.dtype)
+        value = self.value(self.layers(torch.cat([counts / 3, context], -1)))
+        return {"value": value.view(*in_dict[self.items_key].shape[:-2], 1)}
+
+
+def count_kinds(items: Tensor, levels: int, any_order: bool = False) -> Tensor:
+    """[B, levels**F] how many items [B, N, F] there are of each kind, but for those that are all zeros.
+
+    The kind is the number that an item's numbers are the digits of; from small to large if `any_order`.
+    """
+    digits = items.long().sort(-1).values if any_order else items.long()
+    n_digits = items.shape[-1]
+    kind = (digits * levels ** torch.arange(n_digits - 1, -1, -1, device=items.device)).sum(-1)
+    counts = torch.zeros(len(items), levels**n_digits, device=items.device)
+    counts = counts.scatter_add(-1, kind, torch.ones_like(kind, dtype=counts.dtype))
+    counts[:, 0] = 0
+    return counts

@@ -1,0 +1,122 @@
+"""`maze-pl check`: what it looks at, prints and returns."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maze_pl.__main__ import main
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
+
+ROOT = Path(__file__).parents[2]
+PENDULUM = ["check", "--env", "env/gym_env", "--env.name", "Pendulum-v1", "--n_steps", "250"]
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(ROOT / "tests" / "bad_input" / "broken_environments.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def verdicts(output: str) -> dict[str, str]:
+    rows = [line.split(" | ") for line in output.splitlines()[2:-1]]
+    return {row[0].strip(): row[1].strip() for row in rows if row[0].strip()}
+
+
+def test_a_sound_environment_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(PENDULUM) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("Pendulum-v1: 248 acts in 2 episodes\ncheck ")
+    assert output.endswith("\nerrors: 0, warnings: 0\n")
+    assert verdicts(output)["determinism"] == "ok"
+    assert "error" not in verdicts(output).values()
+    assert max(map(len, output.splitlines())) <= 100
+
+
+def test_wrappers_and_whole_configurations_are_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--wrappers", "wrappers/vector_obs", "--n_steps", "60", "--seed", "3"]
+    assert main(["check", "--config", "ppo_cartpole", "--data.env.name", "Acrobot-v1", *options]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("Acrobot-v1: 59 acts in 1 episodes")
+    assert "within LogStatsWrapper, ObservationNormalizationWrapper" in " ".join(output.split()).replace(" | | ", " ")
+
+
+def test_a_run_directory_is_looked_at(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "configs" / "ppo_cartpole.yaml").read_text(encoding="utf-8")
+    Path("run").mkdir()
+    Path("run", "config.yaml").write_text(text, encoding="utf-8")
+    assert main(["check", "run", "--n_steps", "40"]) == 0
+    assert capsys.readouterr().out.startswith("CartPole-v1: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "part"),
+    [
+        ("Bug", "steps", "KeyError: 'position' (broken_environments.py:"),
+        ("OldReset", "steps", "reset of OldReset returned an array"),
+        ("NotANumber", "observations", "not finite"),
+        ("NoSpace", "spaces", "NoSpace has observation_space None"),
+        ("TupleAction", "spaces", "Tuple"),
+    ],
+)
+def test_an_environment_that_is_not_sound_ends_with_1(
+    name: str, line: str, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "--env", f"broken_environments.{name}", "--n_steps", "20"]) == 1
+    output, error = capsys.readouterr()
+    assert verdicts(output)[line] == "error"
+    assert part in " ".join(output.split()).replace(" | | ", " ")
+    assert error == ""
+
+
+def test_masks_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["check", "--env", "broken_environments.AllForbidden", "--action_masks", '{"action": "mask"}']
+    assert main(command) == 1
+    assert "mask 'mask' in the observation" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["check"], ["env"]),
+        (["check", "nowhere"], ["nowhere is not a run directory"]),
+        (["check", "--config", "ppo_cartpol"], ["did you mean ppo_cartpole"]),
+        ([*PENDULUM, "--n_stepss", "3"], ["did you mean n_steps"]),
+        ([*PENDULUM, "--n_steps", "3"], ["n_steps=3 must be at least 10"]),
+        ([*PENDULUM, "--n_steps", "x"], ["n_steps", "expected int", "x"]),
+        (["check", "--env", "env/gym_env", "--env.name", "CartPol-v1"], ["did you mean CartPole-v1"]),
+        (["check", "--env", "env/gym_envv"], ["did you mean env/gym_env"]),
+        (["check", "--env", "os.system"], ["os.system"]),
+    ],
+)
+def test_a_command_that_is_wrong_ends_with_2(
+    arguments: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    output, error = capsys.readouterr()
+    assert error.count("maze-pl: error: ") == 1
+    assert output == ""
+    for part in parts:
+        assert part in error
+
+
+def test_help_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "maze-pl check --config ppo_cartpole" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "--help"])
+    assert ended.value.code == 0
+    assert "--n_steps" in capsys.readouterr().out
+
+
+def test_the_command_starts_without_torch_and_lightning() -> None:
+    code = "import sys, maze_pl.check_command; print([m for m in ('torch', 'pytorch_lightning') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

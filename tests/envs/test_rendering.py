@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.backend_bases import KeyEvent, MouseEvent
+
+from maze_pl.envs import IntRangeArg, StateTrajectoryRecord, browse, draw_event_statistics
+from maze_pl.envs.wrappers import TrajectoryRecordingWrapper
+from maze_pl.events import BaseEnvEvents, plots
+from tests.envs.line import LineEvents, LineRenderer, make_line_env
+
+
+@pytest.fixture(autouse=True)
+def headless() -> Iterator[None]:
+    former = matplotlib.get_backend()
+    pyplot.switch_backend("Agg")
+    yield
+    pyplot.close("all")
+    pyplot.switch_backend(former)
+
+
+@pytest.fixture
+def record() -> StateTrajectoryRecord:
+    env = TrajectoryRecordingWrapper.wrap(make_line_env(goal=4))
+    env.reset(seed=1)
+    for stride in (0, 0, 1):
+        env.step({"stride": stride})
+    return env.trajectories[0]
+
+
+def press(figure: Any, key: str) -> None:
+    figure.canvas.callbacks.process("key_press_event", KeyEvent("key_press_event", figure.canvas, key))
+
+
+def test_an_integer_in_a_range_offers_all_of_it() -> None:
+    assert list(IntRangeArg("piece", "Piece", 2, 5).options) == [2, 3, 4, 5]
+
+
+def test_recorded_steps_are_drawn_with_their_action_and_events(record: StateTrajectoryRecord) -> None:
+    renderer = LineRenderer()
+    pictures = [record.draw(renderer, step) for step in range(4)]
+    assert renderer.calls == [([0], 1, 3, {}), ([0, 1], 1, 2, {}), ([0, 1, 2], 2, 2, {}), ([0, 1, 2, 4], None, 0, {})]
+    assert all((one != other).any() for one, other in itertools.pairwise(pictures))
+
+
+def test_arrow_keys_step_through_an_episode(record: StateTrajectoryRecord) -> None:
+    renderer = LineRenderer()
+    figure = browse(record, renderer)
+    for key in ("right", "right", "right", "right", "up", "left"):
+        press(figure, key)
+    assert [len(trail) - 1 for trail, *_ in renderer.calls] == [0, 1, 2, 3, 3, 2]
+    assert renderer.calls[-1] == ([0, 1, 2], 2, 2, {"scale": 1, "colour": "red"})
+    shown = figure.axes[0].images[-1].get_array()
+    np.testing.assert_array_equal(shown, record.draw(LineRenderer(), 2, scale=1, colour="red"))
+
+
+def test_sliders_set_the_step_and_the_arguments_of_the_renderer(record: StateTrajectoryRecord) -> None:
+    renderer = LineRenderer()
+    figure = browse(record, renderer)
+    figure.canvas.draw()
+    assert [axes.get_label() for axes in figure.axes[1:]] == [""] * 3
+    for axes in figure.axes[1:]:  # a click at the right end of each slider
+        x, y = axes.transAxes.transform((0.999, 0.5))
+        for name in ("button_press_event", "button_release_event"):
+            figure.canvas.callbacks.process(name, MouseEvent(name, figure.canvas, x, y, button=1))
+    assert renderer.calls[-1] == ([0, 1, 2, 4], None, 0, {"scale": 3, "colour": "blue"})
+    texts = {text.get_text() for axes in figure.axes[1:] for text in axes.texts}
+    assert {"step", "Scale", "Colour", "3", "blue"} <= texts
+
+
+def test_statistics_of_events_are_drawn_over_the_steps_of_an_episode(record: StateTrajectoryRecord) -> None:
+    figure = draw_event_statistics(record.event_log(), [LineEvents.moved, BaseEnvEvents.reward, LineEvents.placed])
+    moved, reward, placed = figure.axes
+    lines = {line.get_label(): list(line.get_ydata()) for line in moved.lines}
+    assert lines == {"sum": [1, 1, 2], "count": [1, 1, 1]}
+    assert [list(line.get_ydata()) for line in reward.lines] == [[1.0, 1.0, 2.0]]
+    assert [list(line.get_ydata()) for line in placed.lines] == [[1, 0.0, 0.0]]
+    assert moved.get_title() == "LineEvents.moved"
+    summed = draw_event_statistics(record.event_log(), BaseEnvEvents.reward, cumulative=True)
+    assert list(summed.axes[0].lines[0].get_ydata()) == [1.0, 2.0, 4.0]
+    nothing = draw_event_statistics(record.event_log(), BaseEnvEvents.kpi)
+    assert not nothing.axes[0].lines
+
+
+def test_without_matplotlib_the_remedy_is_said(record: StateTrajectoryRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r'pip install "maze-pl\[rendering\]"'):
+        browse(record, LineRenderer())

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from maze_pl.envs.wrappers import (
+    FlattenPreProcessor,
+    OneHotPreProcessor,
+    PreProcessor,
+    ResizeImgPreProcessor,
+    Rgb2GrayPreProcessor,
+    TransposePreProcessor,
+    UnSqueezePreProcessor,
+)
+
+BYTES = spaces.Box(0, 255, (5, 7, 3), np.uint8)
+GENERATOR = np.random.default_rng(0)
+
+
+def image(*shape: int) -> np.ndarray:
+    return GENERATOR.integers(256, size=shape, dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("make", "space"),
+    [
+        (lambda space: FlattenPreProcessor(space, 2), BYTES),
+        (lambda space: TransposePreProcessor(space, [2, 0, 1]), BYTES),
+        (lambda space: UnSqueezePreProcessor(space, -2), BYTES),
+        (lambda space: Rgb2GrayPreProcessor(space, 2), BYTES),
+        (lambda space: Rgb2GrayPreProcessor(space, 2), spaces.Box(-0.1, 0.7, (5, 7, 3), np.float32)),
+        (lambda space: Rgb2GrayPreProcessor(space), spaces.Box(-np.inf, np.inf, (5, 7, 3), np.float64)),
+        (lambda space: ResizeImgPreProcessor(space, [3, 11]), BYTES),
+        (
+            lambda space: ResizeImgPreProcessor(space, [3, 3], transpose=True),
+            spaces.Box(-0.1, 0.7, (3, 8, 9), np.float32),
+        ),
+        (lambda space: ResizeImgPreProcessor(space, [3, 3]), spaces.Box(0.0, np.inf, (8, 9), np.float64)),
+        (OneHotPreProcessor, spaces.Discrete(4, start=-2)),
+    ],
+)
+def test_what_comes_out_is_in_the_processed_space_and_the_input_stays(make: Any, space: Any) -> None:
+    processor = make(space)
+    processed = processor.processed_space()
+    samples = [np.asarray(space.sample()) for _ in range(50)]
+    if isinstance(space, spaces.Box) and space.is_bounded():
+        samples += [space.low, space.high]
+    for sample in samples:
+        before = sample.copy()
+        value = processor.process(sample)
+        assert processed.contains(value), (value, processed)
+        np.testing.assert_array_equal(processor.process(sample), value)
+        np.testing.assert_array_equal(sample, before)
+
+
+def test_flatten_joins_dimensions_from_the_right_with_their_bounds() -> None:
+    high = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    processor = FlattenPreProcessor(spaces.Box(-np.float32(np.inf), high, (2, 3, 2), np.float32), num_flatten_dims=2)
+    np.testing.assert_array_equal(processor.process(high), [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]])
+    np.testing.assert_array_equal(processor.processed_space().high, processor.process(high))
+    assert processor.processed_space().low.max() == -np.inf
+    assert FlattenPreProcessor(BYTES, 3).processed_space() == spaces.Box(0, 255, (105,), np.uint8)
+    assert FlattenPreProcessor(BYTES, 1).processed_space() == BYTES
+
+
+def test_one_hot_counts_categories_from_the_first_one() -> None:
+    processor = OneHotPreProcessor(spaces.Discrete(3, start=5))
+    np.testing.assert_array_equal(processor.process(np.array(6)), np.float32([0, 1, 0]))
+    assert processor.processed_space() == spaces.Box(0, 1, (3,), np.float32)
+    first = processor.process(np.array(5))
+    assert not np.shares_memory(first, processor.process(np.array(5)))
+    for wrong in (4, 8):
+        with pytest.raises(ValueError, match=f"{wrong} is none of the categories of Discrete"):
+            processor.process(np.array(wrong))
+
+
+def test_transpose_and_unsqueeze_move_values_and_keep_bytes() -> None:
+    observation = image(5, 7, 3)
+    transpose = TransposePreProcessor(BYTES, [2, 0, 1])
+    assert transpose.process(observation)[2, 4, 6] == observation[4, 6, 2]
+    assert transpose.processed_space() == spaces.Box(0, 255, (3, 5, 7), np.uint8)
+    for dim, shape in ((-3, (5, 1, 7, 3)), (0, (1, 5, 7, 3)), (3, (5, 7, 3, 1)), (-1, (5, 7, 3, 1))):
+        unsqueeze = UnSqueezePreProcessor(BYTES, dim)
+        assert unsqueeze.processed_space() == spaces.Box(0, 255, shape, np.uint8)
+        np.testing.assert_array_equal(unsqueeze.process(observation), np.expand_dims(observation, dim))
+
+
+def test_gray_by_hand_and_by_the_integers_of_pillow() -> None:
+    processor = Rgb2GrayPreProcessor(spaces.Box(0, 255, (1, 4, 3), np.uint8))
+    colours = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]], np.uint8)
+    gray = processor.process(colours)
+    np.testing.assert_allclose(gray, [[0.299 * 255, 0.587 * 255, 0.114 * 255, 255]], atol=2e-3)
+    assert gray[0, 3] == 255.0
+    assert processor.processed_space() == spaces.Box(0, 255, (1, 4), np.float32)
+    observation = image(5, 7, 3)
+    red, green, blue = observation.astype(np.int64).transpose(2, 0, 1)
+    exact = (19595 * red + 38470 * green + 7471 * blue) / 65536
+    np.testing.assert_array_equal(Rgb2GrayPreProcessor(BYTES).process(observation), exact)  # bit for bit
+    channels_first = Rgb2GrayPreProcessor(spaces.Box(0, 255, (3, 5, 7), np.uint8), rgb_dim=-3)
+    np.testing.assert_array_equal(channels_first.process(observation.transpose(2, 0, 1)), exact)
+
+
+def test_resize_by_hand() -> None:
+    def resized(values: list[Any], size: list[int]) -> Any:
+        array = np.array(values, np.float32)
+        return ResizeImgPreProcessor(spaces.Box(0, 100, array.shape, np.float32), size).process(array).tolist()
+
+    assert resized([[0, 8]], [1, 4]) == [[0, 2, 6, 8]]  # centres at -0.25, 0.25, 0.75, 1.25
+    # a new pixel covers two; the triangle around it weighs them with 3 and 3, and the next one with 1: 7 * 1 / 7
+    np.testing.assert_allclose(resized([[0, 0, 7, 7]], [1, 2]), [[1, 6]], rtol=1e-6)
+    np.testing.assert_allclose(resized([[0, 0, 7, 7], [0, 0, 7, 7]], [1, 2]), [[1, 6]], rtol=1e-6)
+    assert resized([[1, 2], [3, 4]], [2, 2]) == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("target", [(96, 96), (5, 40), (31, 7), (1, 1)])
+def test_resize_is_the_filter_of_torch(target: tuple[int, int]) -> None:
+    observation = image(31, 17, 3)
+    tensor = torch.from_numpy(observation.transpose(2, 0, 1).copy()).float()[None]
+    expected = torch.nn.functional.interpolate(tensor, target, mode="bilinear", antialias=True)[0].numpy()
+    last = ResizeImgPreProcessor(spaces.Box(0, 255, (31, 17, 3), np.uint8), target)
+    np.testing.assert_allclose(last.process(observation), expected.transpose(1, 2, 0), atol=2e-3)
+    assert last.processed_space() == spaces.Box(0, 255, (*target, 3), np.float32)
+    first = ResizeImgPreProcessor(spaces.Box(0, 255, (3, 31, 17), np.uint8), target, transpose=True)
+    np.testing.assert_allclose(first.process(observation.transpose(2, 0, 1)), expected, atol=2e-3)
+    gray = ResizeImgPreProcessor(spaces.Box(0, 255, (31, 17), np.uint8), target)
+    np.testing.assert_allclose(gray.process(observation[..., 0]), expected[0], atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "space", "config", "message"),
+    [
+        (
+            FlattenPreProcessor,
+            spaces.Discrete(3),
+            {"num_flatten_dims": 1},
+            "FlattenPreProcessor needs a Box of at least 1",
+        ),
+        (FlattenPreProcessor, BYTES, {"num_flatten_dims": 4}, "at least 4 dimensions"),
+        (FlattenPreProcessor, BYTES, {"num_flatten_dims": 0}, "num_flatten_dims=0 must be at least 1"),
+        (OneHotPreProcessor, BYTES, {}, "OneHotPreProcessor needs a Discrete, not Box"),
+        (TransposePreProcessor, spaces.MultiBinary((2, 2)), {"axes": [1, 0]}, "needs a Box"),
+        (TransposePreProcessor, BYTES, {"axes": [1, 0]}, r"axes=\[1, 0\] must hold each of \[0, 1, 2\]"),
+        (UnSqueezePreProcessor, spaces.Discrete(3), {"dim": 0}, "needs a Box"),
+        (UnSqueezePreProcessor, BYTES, {"dim": 4}, "axis 4 is out of bounds"),
+        (Rgb2GrayPreProcessor, spaces.Box(0, 1, (5, 4)), {}, r"rgb_dim=-1, must be 3, but the shape is \(5, 4\)"),
+        (Rgb2GrayPreProcessor, BYTES, {"rgb_dim": 3}, "rgb_dim=3, must be 3"),
+        (Rgb2GrayPreProcessor, spaces.Discrete(3), {}, "needs a Box"),
+        (ResizeImgPreProcessor, spaces.Box(0, 1, (4,)), {"target_size": [2, 2]}, "at least 2 dimensions"),
+        (ResizeImgPreProcessor, spaces.Box(0, 1, (4, 4, 4, 4)), {"target_size": [2, 2]}, r"not \(4, 4, 4, 4\)"),
+        (ResizeImgPreProcessor, BYTES, {"target_size": [2]}, r"target_size=\[2\] must be \[height, width\]"),
+        (ResizeImgPreProcessor, BYTES, {"target_size": [2, 0]}, r"target_size=\[2, 0\]"),
+    ],
+)
+def test_spaces_and_arguments_that_do_not_fit_are_refused(
+    kind: type[PreProcessor], space: spaces.Space[Any], config: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        kind(space, **config)
+
+
+def test_one_of_your_own_that_moves_values_needs_no_more_than_its_function() -> None:
+    class Flip(PreProcessor):
+        def process(self, observation: np.ndarray) -> np.ndarray:
+            return observation[::-1]
+
+    assert Flip(spaces.Box(np.float32([0, 1]), np.float32([2, 3]))).processed_space() == spaces.Box(
+        np.float32([1, 0]), np.float32([3, 2])
+    )
+    with pytest.raises(TypeError, match="Flip needs a Box"):
+        Flip(spaces.Discrete(2)).processed_space()

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from maze_pl.core.output_folder import RUN_DIR_VARIABLE
+from maze_pl.envs import ObservationWrapper, Wrapper
+from maze_pl.envs.wrappers import EventLogsWrapper, LogStatsWrapper, TimeLimitWrapper, event_logs_wrapper
+from maze_pl.events import EventLogFiles, EventLogWriter, EventRecord
+from tests.envs.structured_example import make_heap_env
+
+
+class Kept(EventLogWriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Any] = []
+
+    def write(self, episode_id: str, record: EventRecord) -> None:
+        self.kept.append((episode_id, record.event.__name__, record.attributes, record.env_time))
+
+    def end_episode(self) -> None:
+        self.kept.append("end")
+
+    def close(self) -> None:
+        self.kept.append("closed")
+
+
+def play(env: Wrapper, seed: int) -> None:
+    env.reset(seed=seed)
+    ended = False
+    while not ended:
+        _, _, terminated, truncated, _ = env.step({"amount": 1})
+        ended = terminated or truncated
+
+
+def test_a_writer_gets_every_event_of_every_topic_in_order() -> None:
+    writer = Kept()
+    env = TimeLimitWrapper.wrap(EventLogsWrapper.wrap(make_heap_env(), writer=writer), max_episode_steps=9)
+    play(env, seed=0)
+    episode = env.get_episode_id()
+    reward = (episode, "reward", {"value": 0.0}, 0)
+    assert writer.kept[:4] == [
+        (episode, "cleared", {}, 0),
+        reward,
+        (episode, "added", {"worker": 0, "amount": 1}, 0),
+        reward,
+    ]
+    assert [one[1] for one in writer.kept[:-1]].count("added") == 10
+    assert writer.kept[-1] == "end"
+    env.close()
+    assert writer.kept[-1] == "closed"
+
+
+def test_episodes_cut_off_by_a_wrapper_inside_end_too() -> None:
+    writer = Kept()
+    env = EventLogsWrapper.wrap(TimeLimitWrapper.wrap(make_heap_env(), max_episode_steps=1), writer=writer)
+    play(env, seed=0)
+    play(env, seed=1)
+    assert writer.kept.count("end") == 2
+    assert len({one[0] for one in writer.kept if one != "end"}) == 2
+
+
+def test_files_agree_with_the_statistics(tmp_path: Path) -> None:
+    env = LogStatsWrapper.wrap(EventLogsWrapper.wrap(make_heap_env(), writer=EventLogFiles(str(tmp_path))))
+    for seed in range(3):
+        play(env, seed)
+    totals = [
+        value
+        for summary in env.drain_episode_summaries()
+        for key, value in summary.statistics.items()
+        if key[1] == "added"
+    ]
+    added = pd.read_csv(tmp_path / "HeapEvents.added.csv")
+    assert added.groupby("episode_id", sort=False)["amount"].sum().tolist() == totals
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("BaseEnvEvents.reward.csv", "HeapEvents.added.csv", "HeapEvents.cleared.csv")
+    ]
+
+
+def test_an_environment_that_takes_over_a_state_keeps_its_rows_and_leaves_the_other_its_own(
+    tmp_path: Path,
+) -> None:
+    one, other = (EventLogsWrapper.wrap(make_heap_env(), writer=EventLogFiles(str(tmp_path))) for _ in range(2))
+    for env, n_acts in ((one, 2), (other, 4)):
+        env.reset(seed=n_acts)
+        for _ in range(n_acts):
+            env.step({"amount": 1})
+    episodes = one.get_episode_id(), other.get_episode_id()
+    one.clone_from(other)
+    one.step({"amount": 1})
+    one.close()
+    other.close()
+    rewards = pd.read_csv(tmp_path / "BaseEnvEvents.reward.csv")
+    assert rewards.groupby("episode_id").size()[list(episodes)].tolist() == [2, 5]
+
+
+def test_files_go_to_the_run_directory_unless_something_else_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RUN_DIR_VARIABLE, str(tmp_path))
+    play(EventLogsWrapper.wrap(make_heap_env()), seed=0)
+    assert (tmp_path / "event_logs" / "HeapEvents.cleared.csv").is_file()
+
+
+def test_episodes_that_statistics_are_estimated_from_are_left_out() -> None:
+    class Estimating(ObservationWrapper):
+        def observation(self, observation: Any) -> Any:
+            return observation
+
+        def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
+            play(env, seed)
+
+    writer = Kept()
+    env = LogStatsWrapper.wrap(Estimating.wrap(EventLogsWrapper.wrap(make_heap_env(), writer=writer)))
+    env.estimate(3, seed=0)
+    assert set(writer.kept) == {"end"}
+    play(env, seed=0)
+    assert len(writer.kept) > 10
+
+
+def test_the_example_runs() -> None:
+    assert doctest.testmod(event_logs_wrapper).failed == 0

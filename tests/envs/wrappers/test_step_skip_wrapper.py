@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maze_pl.collect import Collector
+from maze_pl.core.policy import RandomPolicy
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.gym_env import GymActionConversion
+from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
+from maze_pl.envs.wrappers import DiscretizeActionsWrapper, LogStatsWrapper, StepSkipWrapper, TimeLimitWrapper
+from tests.envs.scripted import NOTHING, Scripted
+from tests.envs.structured_example import HeapCoreEnv, make_heap_env
+from tests.envs.wrappers.environments import make_vector_heap_env
+
+REWARDS = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
+
+
+class Remembering(Scripted):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.taken: list[Any] = []
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.taken.append(float(action[0]))
+        return super().step(action)
+
+
+class WithNoop(GymActionConversion):
+    def noop_action(self) -> Any:
+        return {"action": np.zeros(1, np.float32)}
+
+
+def remembering(truncate_at: int | None = None) -> GymMazeEnv:
+    env = GymMazeEnv(Remembering(REWARDS, truncate_at))
+    env.action_conversion_dict[0] = WithNoop(env.core_env.env.action_space)
+    return env
+
+
+def act(value: float) -> dict[str, Any]:
+    return {"action": np.array([value], np.float32)}
+
+
+@pytest.mark.parametrize(("mode", "taken"), [("sticky", [0.5, 0.5, 0.5, 1, 1, 1]), ("noop", [0.5, 0, 0, 1, 0, 0])])
+def test_each_decision_takes_several_steps(mode: Any, taken: list[float]) -> None:
+    env = StepSkipWrapper.wrap(remembering(), n_steps=3, skip_mode=mode)
+    env.reset(seed=0)
+    observation, reward, terminated, truncated, _ = env.step(act(0.5))
+    assert (observation["observation"][0], reward, terminated, truncated, env.get_env_time()) == (3, 7, False, False, 3)
+    assert env.step(act(1.0))[1] == 56
+    assert env.unwrapped.core_env.env.taken == taken  # type: ignore[attr-defined]
+
+
+def test_one_step_changes_nothing() -> None:
+    env, bare = StepSkipWrapper.wrap(GymMazeEnv("Pendulum-v1"), n_steps=1), GymMazeEnv("Pendulum-v1")
+    np.testing.assert_equal(env.reset(seed=1), bare.reset(seed=1))
+    np.testing.assert_equal(env.step(act(1.0)), bare.step(act(1.0)))
+
+
+@pytest.mark.parametrize(("truncate_at", "end"), [(None, (True, False)), (5, (False, True))])
+def test_nothing_is_done_after_the_end(truncate_at: int | None, end: tuple[bool, bool]) -> None:
+    env = StepSkipWrapper.wrap(remembering(truncate_at), n_steps=4)
+    env.reset(seed=0)
+    assert env.step(act(1.0))[1:4] == (15.0, False, False)
+    n_steps = truncate_at or 7
+    assert env.step(act(1.0))[1:4] == (sum(REWARDS[4:n_steps]), *end)
+    assert env.get_env_time() == n_steps
+
+
+def test_two_of_them_multiply() -> None:
+    env = StepSkipWrapper.wrap(StepSkipWrapper.wrap(remembering(), n_steps=2), n_steps=3)
+    env.reset(seed=0)
+    assert env.step(act(1.0))[1] == 63.0
+    assert env.get_env_time() == 6
+
+
+def test_statistics_and_time_limits_count_all_steps() -> None:
+    env = LogStatsWrapper.wrap(
+        TimeLimitWrapper.wrap(StepSkipWrapper.wrap(remembering(), n_steps=2), max_episode_steps=3)
+    )
+    env.reset(seed=0)
+    assert [env.step(NOTHING)[3] for _ in range(2)] == [False, True]
+    (summary,) = env.drain_episode_summaries()
+    assert (summary.reward, summary.env_steps) == (15.0, 4)
+
+
+def test_a_time_limit_inside_ends_the_skipping() -> None:
+    env = StepSkipWrapper.wrap(TimeLimitWrapper.wrap(remembering(), max_episode_steps=3), n_steps=2)
+    env.reset(seed=0)
+    assert [env.step(NOTHING)[1:4] for _ in range(2)] == [(3.0, False, False), (4.0, False, True)]
+
+
+def play_heap(amounts: list[int], **options: Any) -> tuple[Any, list[Any]]:
+    env: Any = make_heap_env()
+    for conversion in env.action_conversion_dict.values():
+        conversion.noop_action = lambda: {"amount": 0}
+    env = StepSkipWrapper.wrap(env, **options)
+    env.reset(seed=0)
+    return env, [env.step({"amount": amount})[1:4] for amount in amounts]
+
+
+def test_all_actors_repeat_their_own_actions_and_get_their_own_rewards() -> None:
+    env, results = play_heap([2, 1, 3, 2], n_steps=2)
+    # target 2 and amounts 1, 3, 2, twice; worker 1 retires with the second environment step
+    assert results == [(0, False, False), (-1, False, False), (-1, False, False), (-2, False, False)]
+    np.testing.assert_array_equal(env.get_actor_rewards(), [0, -2, -2, 0])
+    assert env.get_env_time() == 2
+    assert env.actor_id() == ("plan", 0)
+    results = [env.step({"amount": amount})[1:4] for amount in (1, 1, 3)]  # worker 1 is gone
+    assert results == [(0, False, False), (0, False, False), (-4, True, False)]
+    np.testing.assert_array_equal(env.get_actor_rewards(), [0, 0, -4])
+
+
+def test_all_actors_do_nothing_in_skipped_steps() -> None:
+    env, results = play_heap([2, 1, 3, 2], n_steps=2, skip_mode="noop")
+    assert [reward for reward, _, _ in results] == [0, -1, -1, 0]  # nothing for nothing, from target 0
+    np.testing.assert_array_equal(env.get_actor_rewards(), [0, -1, -1, 0])
+
+
+def test_the_end_of_another_actor_in_a_skipped_step_is_not_taken_for_that_of_the_one_that_acted() -> None:
+    class LastRetires(HeapCoreEnv):
+        def is_actor_done(self) -> bool:
+            return self.context.env_time == 2  # in the skipped step
+
+    env: Any = make_heap_env()
+    env.core_env.__class__ = LastRetires
+    env = StepSkipWrapper.wrap(env, n_steps=2)
+    env.reset(seed=0)
+    for amount in (2, 1, 3, 2):
+        env.step({"amount": amount})
+        assert not env.is_actor_done()
+    assert env.env.is_actor_done()
+
+
+def test_collected_rows_know_how_long_they_took() -> None:
+    vector = SequentialVectorEnv([lambda: StepSkipWrapper.wrap(make_heap_env(), n_steps=2)] * 2, seed=1)
+    policy = RandomPolicy(vector.envs[0].action_spaces_dict, vector.envs[0].action_masks_dict)
+    rollout = Collector(vector, 6, torch.Generator().manual_seed(0)).collect(policy)
+    filled = rollout.rows.filled
+    assert rollout.rows.env_steps[filled].tolist() == [2] * int(filled.sum())
+    torch.testing.assert_close(
+        rollout.segments["work"].actor_reward.sum() + rollout.segments["plan"].actor_reward.sum(),
+        rollout.rows.reward[filled].sum().to(torch.float32),
+        check_dtype=False,
+    )
+
+
+def test_doing_nothing_goes_through_action_wrappers_further_in() -> None:
+    inner = DiscretizeActionsWrapper.wrap(remembering(), discretization_config={"action": {"num_bins": 5}})
+    env = StepSkipWrapper.wrap(inner, n_steps=2, skip_mode="noop")
+    env.reset(seed=0)
+    env.step({"action": 4})
+    assert env.unwrapped.core_env.env.taken == [1.0, 0.0]  # type: ignore[attr-defined]
+
+
+def test_where_nobody_knows_how_to_do_nothing_that_is_said_at_once() -> None:
+    with pytest.raises(TypeError, match="GymActionConversion knows no action that does nothing"):
+        StepSkipWrapper.wrap(GymMazeEnv("CartPole-v1"), n_steps=2, skip_mode="noop")
+
+
+def test_arguments_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="n_steps=0 must be at least 1"):
+        StepSkipWrapper.wrap(remembering(), n_steps=0)
+    with pytest.raises(ValueError, match="skip_mode='freeze'"):
+        StepSkipWrapper.wrap(remembering(), n_steps=2, skip_mode="freeze")  # type: ignore[arg-type]
+
+
+def test_changing_numbers_of_agents_are_refused() -> None:
+    env: Any = make_vector_heap_env()
+
+    class Dynamic(HeapCoreEnv):
+        @property
+        def agent_counts_dict(self) -> dict[int | str, int]:
+            return {"plan": 1, "work": -1}
+
+    env.core_env.__class__ = Dynamic
+    with pytest.raises(ValueError, match="numbers of agents that do not change"):
+        StepSkipWrapper.wrap(env, n_steps=2)

@@ -1,0 +1,56 @@
+"""The shipped configurations of cutting-2D reach what they promise, with sampled actions and without an invalid cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import maze_pl
+from maze_pl.__main__ import main
+
+# Lightning warns about itself with torch 2.13, and about a hook that the module overrides on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+
+N_EPISODES = 20
+
+
+def sampled_episodes(checkpoint: Path) -> list[Any]:
+    """Summaries of episodes in which a trained policy samples its actions."""
+    agent, env = maze_pl.load(checkpoint), maze_pl.load_env(checkpoint)
+    generator = torch.Generator().manual_seed(0)
+    for episode in range(N_EPISODES):
+        observation, _ = env.reset(seed=10_000 + episode)
+        ended = False
+        while not ended:
+            action = agent.act(observation, env.actor_id().step_key, deterministic=False, generator=generator)
+            observation, _, terminated, truncated, _ = env.step(action)
+            ended = terminated or truncated
+    summaries: list[Any] = env.drain_episode_summaries()
+    return summaries
+
+
+def total(episodes: list[Any], event: str) -> float:
+    """How often an event happened."""
+    return sum(float(value) for one in episodes for key, value in one.statistics.items() if key[1] == event)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "n_epochs", "at_most"), [("ppo_cutting_2d", 2, 31.3), ("ppo_cutting_2d_constant", 4, 32.0)]
+)
+def test_the_masked_agent_needs_few_raw_pieces_and_makes_no_invalid_cut(
+    config: str, n_epochs: int, at_most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 80,000 and 160,000 env steps, less than half of what there is to learn from."""
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+    assert main(["fit", "--config", config, "--run_dir", "run", "--trainer.max_epochs", str(n_epochs)]) == 0
+    episodes = sampled_episodes(Path("run/checkpoints/last.ckpt"))
+    pieces = [one.kpis["raw_piece_usage_per_step"] * one.env_steps for one in episodes]
+    assert sum(pieces) / N_EPISODES <= at_most
+    assert [one.env_steps for one in episodes] == [180] * N_EPISODES
+    assert [total(episodes, event) for event in ("invalid_cut", "invalid_piece_selected")] == [0, 0]
+    assert total(episodes, "valid_cut") == 180 * N_EPISODES

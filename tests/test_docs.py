@@ -1,0 +1,242 @@
+"""Everything that docs/ shows works, and comes out as it stands there.
+
+`MAZE_PL_RENEW_DOCS=1 python -m pytest tests/test_docs.py` writes the outputs into the pages.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maze_pl import perception
+from maze_pl.envs import StructuredEnv, Wrapper, cutting_2d, wrappers
+from maze_pl.envs.wrappers import LogStatsWrapper, ObservationNormalizationStrategy, PreProcessor, TimeLimitWrapper
+from maze_pl.events.topics import BUILT_IN_TOPICS
+from maze_pl.perception.models.critics import StateCriticComposerInterface
+from tests.documentation import blocks, commands, forget_modules, matches, renew_output, run_page, write_files
+
+DOCS = Path(__file__).parents[1] / "docs"
+EXAMPLES = DOCS.parent / "examples"
+PAGES = {str(path.relative_to(DOCS)): path for path in sorted(DOCS.rglob("*.md"))}
+TUTORIAL = sorted(name for name in PAGES if re.match(r"tutorial/\d", name))
+RENEW = bool(os.environ.get("MAZE_PL_RENEW_DOCS"))
+
+
+def pages(*, slow: bool) -> list[str]:
+    """Pages with something to run; for the slow tests those in which something is slow."""
+    found = {name: blocks(path.read_text(encoding="utf-8")) for name, path in PAGES.items()}
+    return [name for name, all_of in found.items() if any(b.is_run and b.is_slow == slow for b in all_of)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder that is the current one and from which Python imports."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setattr(sys, "argv", ["docs"])
+    yield tmp_path
+    forget_modules(tmp_path)
+    sys.modules.pop("page", None)
+
+
+def check(name: str, folder: Path, *, slow: bool) -> None:
+    """Run a page; one of the tutorial in the project that the pages before it have written."""
+    for earlier in TUTORIAL[: TUTORIAL.index(name)] if name in TUTORIAL else []:
+        write_files(PAGES[earlier].read_text(encoding="utf-8"), folder)
+    wrong = run_page(PAGES[name], folder, slow=slow, renew=RENEW)
+    for picture in re.findall(r"^!\[.*\]\((\S+)\)$", PAGES[name].read_text(encoding="utf-8"), re.MULTILINE):
+        if RENEW and (folder / picture).exists():
+            shutil.copy(folder / picture, PAGES[name].parent / picture)
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.parametrize("name", pages(slow=False))
+def test_what_a_page_shows_works(name: str, folder: Path) -> None:
+    check(name, folder, slow=False)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.parametrize("name", pages(slow=True))
+def test_what_a_page_shows_works_with_its_trainings(name: str, folder: Path) -> None:
+    check(name, folder, slow=True)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_examples_stand_in_the_pages_as_in_their_folder(name: str) -> None:
+    page = renewed = PAGES[name].read_text(encoding="utf-8")
+    for block in reversed(blocks(page)):
+        example = EXAMPLES / (block.file or "")
+        if block.file and example.is_file():
+            text = f"# file: {block.file}\n{example.read_text(encoding='utf-8')}"
+            renewed = renewed[: block.start] + text + renewed[block.start + len(block.text) :]
+    if RENEW:
+        PAGES[name].write_text(renewed, encoding="utf-8")
+    assert RENEW or page == renewed
+
+
+def test_examples_of_environments_are_short_and_shown() -> None:
+    shown = {block.file for path in PAGES.values() for block in blocks(path.read_text(encoding="utf-8"))}
+    for path in EXAMPLES.glob("structured/*.py"):
+        assert f"structured/{path.name}" in shown
+        assert len(path.read_text(encoding="utf-8").splitlines()) < 80
+
+
+def test_links_lead_to_files_and_headings_that_exist() -> None:
+    for name, path in PAGES.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+            file, _, heading = target.partition("#")
+            if file.startswith(("http:", "https:")):
+                continue
+            linked = (path.parent / file).resolve() if file else path
+            assert linked.exists(), f"{name} links to {target}, which does not exist"
+            if heading:
+                titles = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+                anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+                assert heading in anchors, f"{name} links to {target}; the headings there are {anchors}"
+
+
+@pytest.mark.parametrize(
+    ("page", "module", "base"),
+    [
+        ("environments.md", wrappers, Wrapper),
+        ("preprocessing_and_normalization.md", wrappers, PreProcessor),
+        ("preprocessing_and_normalization.md", wrappers, ObservationNormalizationStrategy),
+        ("structured_environments.md", perception, StateCriticComposerInterface),
+    ],
+)
+def test_tables_list_all_that_there_is_of_a_kind(page: str, module: ModuleType, base: type) -> None:
+    kinds = {
+        name
+        for name in module.__all__
+        if inspect.isclass(kind := getattr(module, name)) and issubclass(kind, base) and not inspect.isabstract(kind)
+    }
+    rows = re.findall(r"^\| `(\w+)`", PAGES[page].read_text(encoding="utf-8"), re.MULTILINE)
+    assert kinds - {"StateCriticComposer"} <= set(rows)
+    assert len(rows) == len(set(rows))
+
+
+def test_the_page_on_events_names_all_topics() -> None:
+    cells = re.findall(
+        r"^\| (`\w+Events`.*?) \|", PAGES["events_and_kpis.md"].read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert {name for cell in cells for name in re.findall(r"\w+", cell)} == {
+        topic.__name__ for topic in BUILT_IN_TOPICS
+    }
+
+
+def test_the_tutorial_ends_with_the_environment_that_comes_with_maze_pl(folder: Path) -> None:
+    for name in TUTORIAL:
+        write_files(PAGES[name].read_text(encoding="utf-8"), folder)
+    instance = (50, (4, 3), [(1, 2), (1, 2), (1, 1), (2, 2), (1, 2), (1, 1)])
+    for module, factory in (
+        ("env", "maze_env_factory"),
+        ("struct_env", "struct_env_factory"),
+        ("masked_env", "masked_struct_env_factory"),
+    ):
+        own = getattr(importlib.import_module(f"my_cutting.{module}"), factory)(*instance)
+        built_in = getattr(cutting_2d, factory)(*instance)
+        assert play(own) == play(built_in)
+
+
+def play(env: StructuredEnv) -> list[Any]:
+    """All that an episode of random valid actions shows."""
+    wrapped = LogStatsWrapper.wrap(TimeLimitWrapper.wrap(env, max_episode_steps=180))
+    generator = np.random.default_rng(1)
+    observation, _ = wrapped.reset(seed=0)
+    seen: list[Any] = [observation]
+    ended = False
+    while not ended:
+        key = wrapped.actor_id().step_key
+        space, masks = wrapped.action_spaces_dict[key], wrapped.action_masks_dict.get(key, {})
+        action = {}
+        for head, choices in sorted(space.spaces.items()):
+            allowed = np.flatnonzero(observation[masks[head]]) if head in masks else np.arange(choices.n)
+            action[head] = int(generator.choice(allowed[allowed < 12]))
+        observation, reward, terminated, truncated, info = wrapped.step(action)
+        ended = terminated or truncated
+        seen.append((wrapped.actor_id(), space, action, observation, reward, ended, info))
+    (summary,) = wrapped.drain_episode_summaries()
+    statistics = [  # topics are told apart by their modules; the built-in environment has an event more
+        ((re.split(r"\W", topic)[-1], *key), value)
+        for (topic, *key), value in summary.statistics.items()
+        if key[0] != "no_piece_fits"
+    ]
+    assert len(statistics) >= 9
+    return plain([seen, sorted(statistics, key=str), summary.kpis, summary.reward])
+
+
+def plain(value: Any) -> Any:
+    """The same with lists in place of arrays, to be compared."""
+    if isinstance(value, dict):
+        return {name: plain(child) for name, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(child) for child in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def test_the_index_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\((\S+\.md)\)", PAGES["README.md"].read_text(encoding="utf-8")))
+    assert linked >= set(PAGES) - {"README.md"}
+
+
+# ------------------------------------------------------------------------------------- what the tests themselves do
+
+
+def test_an_output_is_compared_line_by_line_and_dots_stand_for_anything() -> None:
+    assert matches("a 1\nb\n", "a 1  \nb\n\n")
+    assert not matches("a 1\n", "a 2\n")
+    assert not matches("a 1\n", "a 1\nb\n")
+    assert matches("a ... z\n...\nend\n", "a b c z\n1\n2\nend\n")
+    assert not matches("a ... z\nend\n", "a b c z\n1\nend\n")
+
+
+def test_only_numbers_and_widths_may_vary_where_numbers_vary() -> None:
+    assert matches("loss | 1,234.5\n====\n", "loss |  -7e-05\n======\n", numbers_vary=True)
+    assert not matches("loss | 1\n", "gain | 1\n", numbers_vary=True)
+    assert matches("epoch 12 | 7 s\n   12|loss|3\n", "epoch 12 | 8.1 s\n   12|loss|4\n", numbers_vary=True)
+    assert not matches("epoch 12 | 7 s\n", "epoch 11 | 7 s\n", numbers_vary=True)
+    assert not matches("   12|loss|3\n", "   11|loss|3\n", numbers_vary=True)
+
+
+def test_a_renewed_output_keeps_the_selection_of_lines() -> None:
+    output = "head\nreward | 12\nother | 1\nlast 5 s\n"
+    assert renew_output("old\n", output) == output
+    assert renew_output("...\nreward | 3\n...\nlast ... s\n", output) == "...\nreward | 12\n...\nlast ... s\n"
+    assert renew_output("...\ngone | 3\nother | 2\n...\n", output) == "...\ngone | 3\nother | 1\n...\n"
+
+
+def test_pages_run_in_order_with_their_files_and_say_what_came(folder: Path) -> None:
+    page = folder / "page.md"
+    page.write_text(
+        "```python\n# file: shop/price.py\nPRICE = 3\n```\n"
+        "```python\nfrom shop.price import PRICE\nprint(PRICE)\n```\n\n```text\n3\n```\n"
+        "```diff\n# file: shop/price.py\n-PRICE = 3\n+PRICE = 4\n```\n"
+        "```python\nfrom shop.price import PRICE\nprint(PRICE)\n```\n```text\n5\n```\n"
+        "<!-- slow -->\n```python\nprint('slow')\n```\n```text\nfast\n```\n"
+        "```console\ntensorboard --logdir outputs\nmaze-pl list \\\n  envs # which\n```\n",
+        encoding="utf-8",
+    )
+    assert [commands(b.text) for b in blocks(page.read_text(encoding="utf-8")) if b.kind == "console"] == [
+        ["maze-pl list    envs"]
+    ]
+    page.write_text(page.read_text(encoding="utf-8").partition("```console")[0], encoding="utf-8")
+    (wrong,) = run_page(page, folder, slow=False)
+    assert wrong == "page.md, line 23: in truth it is\n4\n"
+    assert len(run_page(page, folder, slow=True)) == 2
+    assert run_page(page, folder, slow=True, renew=True) == []
+    assert run_page(page, folder, slow=True) == []
+    assert "\n4\n```\n<!-- slow -->" in page.read_text(encoding="utf-8")
