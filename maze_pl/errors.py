@@ -173,7 +173,8 @@ def _nearest(text: str, owner: str, options: Iterable[str]) -> str:
     if unknown := _UNKNOWN_CLASS.search(text):
         found = f"{unknown['b']}.{unknown['c']}" if unknown["b"] else owner
         name = unknown["a"] or (owner if owner.startswith(found) else found)
-        paths = [f"{path}.{public}" for path in _PUBLIC for public in importlib.import_module(path).__all__]
+        public = {path: vars(importlib.import_module(path)) for path in _PUBLIC}
+        paths = [f"{path}.{key}" for path, names in public.items() for key, value in names.items() if callable(value)]
         short = {path.rpartition(".")[2]: path for path in paths}
         near = suggestion(name.rpartition(".")[2], short)
         return re.sub(r"\w+(?= or |\?$)", lambda match: short[match[0]], near) or suggestion(name, paths)

@@ -1,35 +1,20 @@
 """Callbacks and loggers of a training run: what is kept, what is shown, and when it ends."""
 
-from maze_pl.callbacks.checkpoints import BestCheckpoint, CheckpointConfiguration, LastCheckpoint
-from maze_pl.callbacks.dashboards import Dashboard, Distributions
-from maze_pl.callbacks.epoch_table import EpochTable
-from maze_pl.callbacks.final_evaluation import FinalEvaluation
-from maze_pl.callbacks.metrics_file import MetricsFile
-from maze_pl.callbacks.progress_bar import ProgressLines, RolloutProgressBar
-from maze_pl.callbacks.run_log import RunLog
-from maze_pl.callbacks.run_record import RunRecord, RunSummary
-from maze_pl.callbacks.signals import StopOnSignal
-from maze_pl.callbacks.stopping import EarlyStopping, StopAtReturn
-from maze_pl.callbacks.tensorboard import TensorBoardLog
-from maze_pl.callbacks.weights_and_biases import WandbLog
-
-__all__ = [
-    "BestCheckpoint",
-    "CheckpointConfiguration",
-    "Dashboard",
-    "Distributions",
-    "EarlyStopping",
-    "EpochTable",
-    "FinalEvaluation",
-    "LastCheckpoint",
-    "MetricsFile",
-    "ProgressLines",
-    "RolloutProgressBar",
-    "RunLog",
-    "RunRecord",
-    "RunSummary",
-    "StopAtReturn",
-    "StopOnSignal",
-    "TensorBoardLog",
-    "WandbLog",
-]
+from maze_pl.callbacks.checkpoints import BestCheckpoint as BestCheckpoint
+from maze_pl.callbacks.checkpoints import CheckpointConfiguration as CheckpointConfiguration
+from maze_pl.callbacks.checkpoints import LastCheckpoint as LastCheckpoint
+from maze_pl.callbacks.dashboards import Dashboard as Dashboard
+from maze_pl.callbacks.dashboards import Distributions as Distributions
+from maze_pl.callbacks.epoch_table import EpochTable as EpochTable
+from maze_pl.callbacks.final_evaluation import FinalEvaluation as FinalEvaluation
+from maze_pl.callbacks.metrics_file import MetricsFile as MetricsFile
+from maze_pl.callbacks.progress_bar import ProgressLines as ProgressLines
+from maze_pl.callbacks.progress_bar import RolloutProgressBar as RolloutProgressBar
+from maze_pl.callbacks.run_log import RunLog as RunLog
+from maze_pl.callbacks.run_record import RunRecord as RunRecord
+from maze_pl.callbacks.run_record import RunSummary as RunSummary
+from maze_pl.callbacks.signals import StopOnSignal as StopOnSignal
+from maze_pl.callbacks.stopping import EarlyStopping as EarlyStopping
+from maze_pl.callbacks.stopping import StopAtReturn as StopAtReturn
+from maze_pl.callbacks.tensorboard import TensorBoardLog as TensorBoardLog
+from maze_pl.callbacks.weights_and_biases import WandbLog as WandbLog

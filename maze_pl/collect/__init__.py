@@ -1,5 +1,3 @@
 """Collecting experience."""
 
-from maze_pl.collect.collector import Collector
-
-__all__ = ["Collector"]
+from maze_pl.collect.collector import Collector as Collector

@@ -1,61 +1,35 @@
 """Environments: simulations, their conversions, and wrappers around them."""
 
-from maze_pl.envs.checker import CheckReport, check_env
-from maze_pl.envs.cloning import take_over
-from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
-from maze_pl.envs.core_env import CoreEnv
-from maze_pl.envs.gym_env import (
-    GymActionConversion,
-    GymCoreEnv,
-    GymMazeEnv,
-    GymObservationConversion,
-    make_gym_maze_env,
-)
-from maze_pl.envs.maze_env import MazeEnv
-from maze_pl.envs.rendering import IntRangeArg, OptionsArrayArg, Renderer, browse, draw_event_statistics, save_gif
-from maze_pl.envs.reward import RewardAggregatorInterface, WeightedRewardAggregator
-from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
-from maze_pl.envs.trajectory_record import (
-    GifFiles,
-    StateRecord,
-    StateTrajectoryRecord,
-    TrajectoryFiles,
-    TrajectoryWriter,
-)
-from maze_pl.envs.wrapper import ActionWrapper, ObservationWrapper, RewardWrapper, Wrapper, wrappers_of
-
-__all__ = [
-    "Action",
-    "ActionConversionInterface",
-    "ActionWrapper",
-    "CheckReport",
-    "CoreEnv",
-    "GifFiles",
-    "GymActionConversion",
-    "GymCoreEnv",
-    "GymMazeEnv",
-    "GymObservationConversion",
-    "IntRangeArg",
-    "MazeEnv",
-    "Observation",
-    "ObservationConversionInterface",
-    "ObservationWrapper",
-    "OptionsArrayArg",
-    "Renderer",
-    "RewardAggregatorInterface",
-    "RewardWrapper",
-    "StateRecord",
-    "StateTrajectoryRecord",
-    "StructuredEnv",
-    "TrajectoryFiles",
-    "TrajectoryWriter",
-    "WeightedRewardAggregator",
-    "Wrapper",
-    "browse",
-    "check_env",
-    "draw_event_statistics",
-    "make_gym_maze_env",
-    "save_gif",
-    "take_over",
-    "wrappers_of",
-]
+from maze_pl.envs.checker import CheckReport as CheckReport
+from maze_pl.envs.checker import check_env as check_env
+from maze_pl.envs.cloning import take_over as take_over
+from maze_pl.envs.conversions import ActionConversionInterface as ActionConversionInterface
+from maze_pl.envs.conversions import ObservationConversionInterface as ObservationConversionInterface
+from maze_pl.envs.core_env import CoreEnv as CoreEnv
+from maze_pl.envs.gym_env import GymActionConversion as GymActionConversion
+from maze_pl.envs.gym_env import GymCoreEnv as GymCoreEnv
+from maze_pl.envs.gym_env import GymMazeEnv as GymMazeEnv
+from maze_pl.envs.gym_env import GymObservationConversion as GymObservationConversion
+from maze_pl.envs.gym_env import make_gym_maze_env as make_gym_maze_env
+from maze_pl.envs.maze_env import MazeEnv as MazeEnv
+from maze_pl.envs.rendering import IntRangeArg as IntRangeArg
+from maze_pl.envs.rendering import OptionsArrayArg as OptionsArrayArg
+from maze_pl.envs.rendering import Renderer as Renderer
+from maze_pl.envs.rendering import browse as browse
+from maze_pl.envs.rendering import draw_event_statistics as draw_event_statistics
+from maze_pl.envs.rendering import save_gif as save_gif
+from maze_pl.envs.reward import RewardAggregatorInterface as RewardAggregatorInterface
+from maze_pl.envs.reward import WeightedRewardAggregator as WeightedRewardAggregator
+from maze_pl.envs.structured_env import Action as Action
+from maze_pl.envs.structured_env import Observation as Observation
+from maze_pl.envs.structured_env import StructuredEnv as StructuredEnv
+from maze_pl.envs.trajectory_record import GifFiles as GifFiles
+from maze_pl.envs.trajectory_record import StateRecord as StateRecord
+from maze_pl.envs.trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord
+from maze_pl.envs.trajectory_record import TrajectoryFiles as TrajectoryFiles
+from maze_pl.envs.trajectory_record import TrajectoryWriter as TrajectoryWriter
+from maze_pl.envs.wrapper import ActionWrapper as ActionWrapper
+from maze_pl.envs.wrapper import ObservationWrapper as ObservationWrapper
+from maze_pl.envs.wrapper import RewardWrapper as RewardWrapper
+from maze_pl.envs.wrapper import Wrapper as Wrapper
+from maze_pl.envs.wrapper import wrappers_of as wrappers_of

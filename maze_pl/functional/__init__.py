@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from maze_pl.functional.losses import approx_kl, explained_variance, ppo_clip_loss, value_loss
-from maze_pl.functional.returns import gae, lambda_return, n_step_return
-
-__all__ = [
-    "approx_kl",
-    "explained_variance",
-    "gae",
-    "lambda_return",
-    "n_step_return",
-    "ppo_clip_loss",
-    "value_loss",
-]
+from maze_pl.functional.losses import approx_kl as approx_kl
+from maze_pl.functional.losses import explained_variance as explained_variance
+from maze_pl.functional.losses import ppo_clip_loss as ppo_clip_loss
+from maze_pl.functional.losses import value_loss as value_loss
+from maze_pl.functional.returns import gae as gae
+from maze_pl.functional.returns import lambda_return as lambda_return
+from maze_pl.functional.returns import n_step_return as n_step_return

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from maze_pl.modules.a2c import A2C
-from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
-from maze_pl.modules.on_policy import Acts, LearningBatch, Minibatch, learning_batch
-from maze_pl.modules.optimizer import FlatAdam
-from maze_pl.modules.ppo import PPO
-
-__all__ = [
-    "A2C",
-    "PPO",
-    "Acts",
-    "AlgorithmModule",
-    "FlatAdam",
-    "LearningBatch",
-    "Minibatch",
-    "ModelComposer",
-    "learning_batch",
-]
+from maze_pl.modules.a2c import A2C as A2C
+from maze_pl.modules.algorithm import AlgorithmModule as AlgorithmModule
+from maze_pl.modules.algorithm import ModelComposer as ModelComposer
+from maze_pl.modules.on_policy import Acts as Acts
+from maze_pl.modules.on_policy import LearningBatch as LearningBatch
+from maze_pl.modules.on_policy import Minibatch as Minibatch
+from maze_pl.modules.on_policy import learning_batch as learning_batch
+from maze_pl.modules.optimizer import FlatAdam as FlatAdam
+from maze_pl.modules.ppo import PPO as PPO

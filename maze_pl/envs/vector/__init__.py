@@ -1,8 +1,7 @@
 """Vector environments."""
 
-from maze_pl.envs.vector.native_vector_env import NativeVectorEnv
-from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
-from maze_pl.envs.vector.subproc_vector_env import SubprocVectorEnv
-from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
-
-__all__ = ["NativeVectorEnv", "SequentialVectorEnv", "StepExtras", "SubprocVectorEnv", "VectorEnv"]
+from maze_pl.envs.vector.native_vector_env import NativeVectorEnv as NativeVectorEnv
+from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv as SequentialVectorEnv
+from maze_pl.envs.vector.subproc_vector_env import SubprocVectorEnv as SubprocVectorEnv
+from maze_pl.envs.vector.vector_env import StepExtras as StepExtras
+from maze_pl.envs.vector.vector_env import VectorEnv as VectorEnv
