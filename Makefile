@@ -30,7 +30,7 @@ test: $(STAMP)  ## The fast tests.
 	$(BIN)/python -m pytest -m "not slow" -q -n auto
 
 slow: $(STAMP)  ## The tests that train.
-	$(BIN)/python -m pytest -m slow -q
+	$(BIN)/python -m pytest -m slow -q -n auto
 
 check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff check .

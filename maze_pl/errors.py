@@ -123,6 +123,7 @@ _REPLACED: Final = (
     (re.compile(r"^- |Type \S.*? expects a function or a callable class: |\.* G\w+ value: Namespace\(.*"), ""),
     (re.compile(r"\.(?=\. Got value)"), ""),
     (re.compile(r"NestedArg\(key='(.*?)', val=(.*)\)"), r"\1=\2"),
+    (re.compile(r"(a function that returns (\w+))\[Any, Any\](?=\.|$)"), r"\1, and whose annotation says so (-> \2)"),
     (re.compile(r"Expected a <class '(?:\w+\.)*(\w+)'>"), r"expected \1"),
     (re.compile(r"Expected a typing\.Literal\[(.*)\]"), r"expected one of \1"),
 )
@@ -173,6 +174,8 @@ def _nearest(text: str, owner: str, options: Iterable[str]) -> str:
     if unknown := _UNKNOWN_CLASS.search(text):
         found = f"{unknown['b']}.{unknown['c']}" if unknown["b"] else owner
         name = unknown["a"] or (owner if owner.startswith(found) else found)
+        if name in importlib.import_module("gymnasium").registry:
+            return f"; for an environment of gymnasium give env/gym_env, and {name} as its option `name`"
         public = {path: vars(importlib.import_module(path)) for path in _PUBLIC}
         paths = [f"{path}.{key}" for path, names in public.items() for key, value in names.items() if callable(value)]
         short = {path.rpartition(".")[2]: path for path in paths}

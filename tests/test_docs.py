@@ -18,12 +18,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pytorch_lightning import Trainer
 
 from maze_pl import perception
+from maze_pl.callbacks import EarlyStopping
+from maze_pl.core.class_path import import_object
+from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs import StructuredEnv, Wrapper, cutting_2d, wrappers
 from maze_pl.envs.wrappers import LogStatsWrapper, ObservationNormalizationStrategy, PreProcessor, TimeLimitWrapper
 from maze_pl.events.topics import BUILT_IN_TOPICS
+from maze_pl.modules import AlgorithmModule
 from maze_pl.perception.models.critics import StateCriticComposerInterface
+from maze_pl.search_path import known_names
 from tests.documentation import blocks, commands, forget_modules, matches, renew_output, run_page, write_files
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -127,6 +133,21 @@ def test_tables_list_all_that_there_is_of_a_kind(page: str, module: ModuleType, 
     rows = re.findall(r"^\| `(\w+)`", PAGES[page].read_text(encoding="utf-8"), re.MULTILINE)
     assert kinds - {"StateCriticComposer"} <= set(rows)
     assert len(rows) == len(set(rows))
+
+
+def test_what_things_became_is_there() -> None:
+    cells = re.findall(r"^\|[^|]*\| (.*) \|$", PAGES["where_things_went.md"].read_text(encoding="utf-8"), re.MULTILINE)
+    names = {name for cell in cells for name in re.findall(r"`(.+?)`", cell)}
+    for name in names:
+        if "." in name and re.fullmatch(r"(maze_pl|pytorch_lightning)\.[\w.]+", name):
+            assert callable(import_object(name)), name
+        elif re.fullmatch(r"[a-z]+/\w+", name) and not name.startswith("checkpoints/"):
+            assert name in known_names()
+    owners = {"model": AlgorithmModule, "data": RolloutDataModule, "trainer": Trainer, "early_stopping": EarlyStopping}
+    options = re.findall(r"--([a-z_]+)\.([a-z_]+)", " ".join(names))
+    assert len(options) >= 11
+    for section, option in options:
+        assert option in inspect.signature(owners[section]).parameters, option
 
 
 def test_the_page_on_events_names_all_topics() -> None:

@@ -28,6 +28,8 @@ from maze_pl.envs.trajectory_record import StateRecord as StateRecord
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord
 from maze_pl.envs.trajectory_record import TrajectoryFiles as TrajectoryFiles
 from maze_pl.envs.trajectory_record import TrajectoryWriter as TrajectoryWriter
+from maze_pl.envs.vector import SequentialVectorEnv as SequentialVectorEnv
+from maze_pl.envs.vector import SubprocVectorEnv as SubprocVectorEnv
 from maze_pl.envs.wrapper import ActionWrapper as ActionWrapper
 from maze_pl.envs.wrapper import ObservationWrapper as ObservationWrapper
 from maze_pl.envs.wrapper import RewardWrapper as RewardWrapper

@@ -158,7 +158,7 @@ class Examination:
     @property
     def title(self) -> str:
         """What was looked at, and for how long."""
-        name = name_of(self._made[0]) if self._made else self._given
+        name = name_of(self._made[0]) if self._made else "the environment"
         n_episodes = sum(act.action is None for act in self._acts)
         return f"{name}: {len(self._acts) - n_episodes:,} acts in {n_episodes} episodes"
 
@@ -273,7 +273,8 @@ class Examination:
         masks = [shown for shown in self._shown if shown.is_mask]
         for shown in masks:
             if not np.isin(shown.kept, (0, 1)).all():
-                yield WARNING, f"{shown.what} holds more than 0 (forbidden) and 1 (allowed)"
+                verdict = WARNING if np.isfinite(shown.kept).all() else ERROR
+                yield verdict, f"{shown.what} holds more than 0 (forbidden) and 1 (allowed)"
             elif np.all(shown.kept):
                 yield WARNING, f"{shown.what} never forbids anything"
         if not masks:

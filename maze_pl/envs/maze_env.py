@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -23,6 +23,15 @@ from maze_pl.envs.forwarding import passed_on
 from maze_pl.envs.rendering import figure_to_array
 from maze_pl.envs.structured_env import Action, Array, EnvMeta, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.events.topics import BaseEnvEvents
+
+_T = TypeVar("_T")
+
+
+class _OfSubSteps(dict[StepKey, _T]):
+    """What there is for each sub-step; whoever names another one is told which there are."""
+
+    def __missing__(self, key: StepKey) -> _T:
+        raise EnvContractError(f"actor_id() names sub-step {key!r}; declared are {list(self)}")
 
 
 class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMeta):  # type: ignore[misc]
@@ -58,12 +67,12 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         self.context = core_env.context
         self.pubsub = core_env.pubsub
         self.action_conversion_dict = dict(action_conversion_dict)
-        self.observation_conversion_dict = dict(observation_conversion_dict)
+        self.observation_conversion_dict = _OfSubSteps(observation_conversion_dict)
         sees, acts = observation_conversion_dict, action_conversion_dict
         where = {key: f"space of sub-step {key!r}" for key in keys}
-        self._observation_spaces = {
-            key: conversion_space(sees[key].space(), f"the observation {where[key]}") for key in keys
-        }
+        self._observation_spaces = _OfSubSteps(
+            {key: conversion_space(sees[key].space(), f"the observation {where[key]}") for key in keys}
+        )
         self._action_spaces = {key: conversion_space(acts[key].space(), f"the action {where[key]}") for key in keys}
         self._action_masks = {key: self._checked_masks(key) for key in keys}
         self._base_events = self.pubsub.create_event_topic(BaseEnvEvents)

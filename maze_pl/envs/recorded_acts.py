@@ -94,6 +94,8 @@ class Recorder(Wrapper):
     def _keep(self, result: Any, action: Action | None, **further: Any) -> None:
         observation, reward, terminated, truncated, *_ = result
         actor = self.env.actor_id()
+        if actor.step_key not in self.sub_steps:
+            raise EnvContractError(f"actor_id() names sub-step {actor.step_key!r}; declared are {list(self.sub_steps)}")
         step = self.sub_steps[actor.step_key]
         what = f"the observation of sub-step {actor.step_key!r} by {self.makers(actor.step_key)}"
         check_observation(observation, step.observation_space, what)

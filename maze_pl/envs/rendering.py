@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,11 +140,11 @@ def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event],
         steps = [step.query_events(event) for step in log.step_event_logs]
         topics = {record.topic: None for step in steps for record in step}
         for one in (one for topic in topics for one in declarations(topic)[event.__name__].step):
-            if one.reduce is not None:
-                columns = [[record.attributes.get(str(one.input_name)) for record in step] for step in steps]
-                values = [one.reduce(column) if column else 0.0 for column in columns]
-                axes.plot(np.cumsum(values) if cumulative else values, label=one.output_name or one.reduce.__name__)
-                axes.legend()
+            reduce: Callable[[Any], Any] = one.reduce or np.mean  # mostly one value in a step
+            columns = [[record.attributes.get(str(one.input_name)) for record in step] for step in steps]
+            values = [reduce(column) if column else 0.0 for column in columns]
+            axes.plot(np.cumsum(values) if cumulative else values, label=one.output_name or reduce.__name__)
+            axes.legend()
         axes.set(title=event.__qualname__, xlabel="environment step", ylabel="sum so far" if cumulative else "per step")
     return figure
 

@@ -65,7 +65,7 @@ class EventLogFiles(EventLogWriter):
     """Writes a file for each kind of event, with a row for each event that happened.
 
     The columns are `episode_id`, `episode_started` (Unix time: evaluations play episodes of the same seeds, and so of
-    the same ids, again and again), `env_time` (environment steps completed when it happened), and the event's
+    the same ids, again and again), `env_time` (environment steps completed before its own), and the event's
     attributes; what is neither a number nor text is written as Python shows it, `(4, 3)`. Any number of environments
     and processes may write to one folder, at the same time or one after the other. Files can be read at any time, also
     after a writer was killed, which takes with it only the rows that it had not yet written.

@@ -21,7 +21,7 @@ class EventRecord(NamedTuple):
         topic: The topic class.
         event: The topic's function, for example `CuttingEvents.valid_cut`.
         attributes: What the event was fired with, by name.
-        env_time: Environment steps completed in the episode when it was fired.
+        env_time: Environment steps completed in the episode before the one that it belongs to.
     """
 
     topic: type
@@ -222,7 +222,8 @@ class Pubsub:
                 attributes = defaults | attributes
                 if attributes.keys() != names:
                     refuse(arguments, keywords)
-            entry = make(EventRecord, (topic, event, attributes, context.env_time))
+            env_time = context.env_time - context.env_step_incremented  # a step that is complete has not ended yet
+            entry = make(EventRecord, (topic, event, attributes, env_time))
             append(entry)
             for subscriber in route:
                 subscriber.notify_event(entry)

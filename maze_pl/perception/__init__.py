@@ -1,5 +1,7 @@
 """Networks: weight initialisation, built-in models, and the composers that make an agent's networks fit its spaces."""
 
+from maze_pl.perception.blocks import ActionMaskingBlock as ActionMaskingBlock
+from maze_pl.perception.blocks import PerceptionBlock as PerceptionBlock
 from maze_pl.perception.models import CustomModelComposer as CustomModelComposer
 from maze_pl.perception.models import CutPolicyNet as CutPolicyNet
 from maze_pl.perception.models import DeltaStateCriticComposer as DeltaStateCriticComposer

@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from maze_pl.core.actor_id import ActorID
 from maze_pl.envs import CoreEnv, GymActionConversion, MazeEnv, ObservationConversionInterface
 from maze_pl.perception import FlattenConcatPolicyNet, FlattenConcatStateValueNet
 
@@ -182,6 +183,16 @@ def converted_shape() -> MazeEnv:
 def converted_more() -> MazeEnv:
     """A conversion with an observation that it does not declare."""
     return _converted({"speed": np.zeros(1, np.float32)})
+
+
+class OtherSubStep(Simulation):
+    def actor_id(self) -> ActorID:
+        return ActorID("cut", 0)
+
+
+def actor_of_another_sub_step() -> MazeEnv:
+    """A simulation whose actor belongs to a sub-step that it does not declare."""
+    return MazeEnv(OtherSubStep(), {0: GymActionConversion(spaces.Discrete(2))}, {0: Converted({})})
 
 
 class PolicyNetNotANumber(FlattenConcatPolicyNet):

@@ -43,6 +43,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--model", "torch.nn.Linear"], ["torch.nn.Linear", "subclass of LightningModule"]),
     ([*FIT, "--model", "os.system"], ["os.system", "subclass of LightningModule"]),
     ([*FIT, "--data.env", "os.system"], ["os.system", "function that returns"]),
+    ([*FIT, "--data.env", "Pendulum-v1"], ["give env/gym_env, and Pendulum-v1 as its option `name`"]),
     ([*FIT, "--data.env", "gymnasium.make"], ["required positional argument: 'id'"]),
     (
         [*FIT, "--data.wrappers", node("maze_pl.envs.wrappers.TimeLimitWraper")],
@@ -136,8 +137,9 @@ ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
         ("converted_fraction", [], ["'goal'", "by Converted has type float64", "int64"]),
         ("converted_shape", [], ["'position'", "by Converted has shape (1,)", "(3,)"]),
         ("converted_more", [], ["by Converted is a dict with ['goal', 'position', 'speed']", "['goal', 'position']"]),
+        ("actor_of_another_sub_step", [], ["actor_id() names sub-step 'cut'; declared are [0]"]),
         ("make_nothing", [], ["None"]),
-        ("make_text", [], ["make_text", "function that returns"]),
+        ("make_text", [], ["make_text", "function that returns Env, and whose annotation says so (-> Env)"]),
         ("Missing", [], ["Missing"]),
     ]
 ] + [

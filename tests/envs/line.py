@@ -26,6 +26,7 @@ class LineEvents:
     @define_episode_stats(sum)
     @define_step_stats(sum, input_name="distance")
     @define_step_stats(len, output_name="count")
+    @define_step_stats(None, input_name="distance", output_name="as it is")
     def moved(self, distance: int, trail: Any) -> None:
         """The walker moved."""
 

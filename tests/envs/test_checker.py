@@ -13,6 +13,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from maze_pl.core.actor_id import ActorID
 from maze_pl.envs import (
     ActionConversionInterface,
     CoreEnv,
@@ -188,6 +189,11 @@ class HalfMask(Seen):
         return {**super().maze_to_space(maze_state), "allowed": np.float32([0, 0.5, 1])}
 
 
+class MaskNotANumber(Seen):
+    def maze_to_space(self, maze_state: Any) -> Any:
+        return {**super().maze_to_space(maze_state), "allowed": np.float32([0, np.nan, 1])}
+
+
 class AllowsAll(Seen):
     def maze_to_space(self, maze_state: Any) -> Any:
         return {**super().maze_to_space(maze_state), "allowed": np.ones(3, np.float32)}
@@ -326,6 +332,11 @@ class WrapperSpoilsReward(RewardWrapper):
         return float("inf")
 
 
+class NamesAnotherActor(MazeEnv):
+    def actor_id(self) -> ActorID:
+        return ActorID(7, 0)
+
+
 class OldStep(CartPoleEnv):
     def step(self, action: Any) -> Any:
         observation, reward, terminated, _, info = super().step(action)
@@ -343,6 +354,12 @@ FAULTS: list[tuple[Any, str, str, str]] = [
     (walk(core=BrokenCore), "steps", "error", r"KeyError: 'inventory' \(test_checker.py:\d+ in step\)"),
     (walk(core=RewardNotANumber), "steps", "error", "RewardNotANumber returned the reward nan, which is not finite"),
     (walk(seen=AllowsNothing), "steps", "error", "mask 'allowed' in .* by AllowsNothing allows nothing for 'move'"),
+    (
+        lambda: NamesAnotherActor(WalkCoreEnv(), {0: Move()}, {0: Seen()}),
+        "steps",
+        "error",
+        r"^actor_id\(\) names sub-step 7; declared are \[0\]$",
+    ),
     (OldStep(), "steps", "error", "step of OldStep returned a tuple of 4 values"),
     (lambda: WrapperLeavesSpace.wrap(walk()()), "steps", "error", "by Seen, WrapperLeavesSpace holds"),
     (walk(seen=ChangesState), "conversions", "error", "ChangesState.maze_to_space changes the state"),
@@ -356,6 +373,7 @@ FAULTS: list[tuple[Any, str, str, str]] = [
     (walk(core=LimitTerminates), "episodes", "warning", "all terminated after 7 steps: if that is a time limit"),
     (walk(core=BothEnds), "episodes", "warning", "terminated and truncated come together"),
     (walk(seen=HalfMask), "masks", "warning", "'allowed' of sub-step 0 by HalfMask holds more than 0"),
+    (walk(seen=MaskNotANumber), "masks", "error", "'allowed' of sub-step 0 by MaskNotANumber holds more than 0"),
     (walk(seen=AllowsAll), "masks", "warning", "'allowed' of sub-step 0 by AllowsAll never forbids anything"),
     (walk(seen=NotANumber), "observations", "error", "'place' of sub-step 0 by NotANumber is not finite: it holds nan"),
     (walk(seen=Constant), "observations", "warning", "'place' of sub-step 0 by Constant never changes"),

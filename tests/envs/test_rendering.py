@@ -78,7 +78,7 @@ def test_statistics_of_events_are_drawn_over_the_steps_of_an_episode(record: Sta
     figure = draw_event_statistics(record.event_log(), [LineEvents.moved, BaseEnvEvents.reward, LineEvents.placed])
     moved, reward, placed = figure.axes
     lines = {line.get_label(): list(line.get_ydata()) for line in moved.lines}
-    assert lines == {"sum": [1, 1, 2], "count": [1, 1, 1]}
+    assert lines == {"sum": [1, 1, 2], "count": [1, 1, 1], "as it is": [1, 1, 2]}
     assert [list(line.get_ydata()) for line in reward.lines] == [[1.0, 1.0, 2.0]]
     assert [list(line.get_ydata()) for line in placed.lines] == [[1, 0.0, 0.0]]
     assert moved.get_title() == "LineEvents.moved"

@@ -55,7 +55,7 @@ def test_each_kind_of_event_has_a_file_with_its_attributes_as_columns(tmp_path: 
     cargo = [1, 2]
     events.arrived('a, "b"\nc', 1.5, cargo=cargo)
     cargo.append(3)
-    context.increment_env_step()
+    context.env_time = 1
     events.arrived(lorry="d", weight=np.float32(0.5), axles=np.int64(3), cargo=np.array([[1.0, 2.0]]), late=True)
     events.left()
     writer.close()

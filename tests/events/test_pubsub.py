@@ -53,8 +53,11 @@ def test_an_event_is_recorded_with_topic_function_attributes_and_time() -> None:
     pubsub = Pubsub(context)
     topic = pubsub.create_event_topic(CuttingEvents)
     context.increment_env_step()
+    topic.valid_cut((3, 2), 6.0)  # in the act that completed the step
+    context.env_step_incremented = False
     topic.valid_cut((1, 2), 3.0)
-    (record,) = pubsub.get_step_events()
+    before, record = pubsub.get_step_events()
+    assert before.env_time == 0
     assert record == EventRecord(CuttingEvents, CuttingEvents.valid_cut, {"piece": (1, 2), "area": 3.0}, 1)
     assert isinstance(record, EventRecord)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maze_pl.perception.blocks import ActionMaskingBlock, PerceptionBlock
+from maze_pl.perception import ActionMaskingBlock, PerceptionBlock
 
 
 def test_masked_logits_are_the_lowest_number_and_the_others_as_they_were() -> None:

@@ -30,6 +30,7 @@ class EventLogsWrapper(Wrapper):
         episode_id,episode_started,env_time,value
 
     Episodes that wrappers estimate their statistics from are left out, and so is what is played again on resuming.
+    Attempts that `RandomResetWrapper` drops are episodes of their own here.
 
     Args:
         env: The environment to wrap.

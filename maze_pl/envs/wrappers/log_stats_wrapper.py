@@ -86,6 +86,8 @@ class LogStatsWrapper(Wrapper):
             self._statistics.end_step()
             if self._event_log is not None:
                 self._event_log.end_step()
+                while len(self._event_log.step_event_logs) < now:  # skipped within the act, or by the reset
+                    self._event_log.end_step()
         if terminated or truncated:
             self.close_episode()
         return result  # type: ignore[no-any-return]

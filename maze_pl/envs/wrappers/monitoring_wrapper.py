@@ -67,8 +67,6 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
     def _begin(self, observation: Observation) -> None:
         super()._begin(observation)
         self._env_time = self.env.get_env_time()
-        if self._rewards is not None:
-            self._rewards.step[:] = self._rewards.total[:] = 0.0
 
     def step(self, action: Action) -> StepResult:
         """Step, after watching the act if it is picked, and watch the reward."""
@@ -112,6 +110,22 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
         rewards = self._rewards
         return {**super().end_episode(), **dict(rewards.named(None, rewards.total) if rewards is not None else ())}
 
+    def state_dict(self) -> dict[str, Any]:
+        """The rewards of the running episode: wrappers that learn process them in another way if it is played again."""
+        rewards = self._rewards
+        if rewards is None:
+            return {}
+        steps = [[value for _, value in shown] for (stream, _), shown in self._sample.items() if stream is RewardEvents]
+        return {"step": rewards.step.tolist(), "total": rewards.total.tolist(), "steps": steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the result of `state_dict`; which steps are picked follows from playing the episode again."""
+        rewards = self._rewards
+        if rewards is not None and state:
+            rewards.step[:], rewards.total[:] = state["step"], state["total"]
+            for place, values in enumerate(state["steps"]):
+                self._sample[RewardEvents, place] = rewards.named("steps", np.array(values))
+
 
 class _Rewards(Subscriber):
     """Adds up rewards; as a subscriber those of the simulation, also where a wrapper steps it several times.
@@ -131,6 +145,10 @@ class _Rewards(Subscriber):
     def notify_event(self, record: EventRecord) -> None:
         if record.event is BaseEnvEvents.reward:
             self.step[0] += record.attributes["value"]
+
+    def clear_events(self) -> None:
+        if self.pubsub.context.env_time == 0:  # an episode begins, which a wrapper may give up before others see it
+            self.step[:] = self.total[:] = 0.0
 
     def named(self, statistic: str | None, values: Array) -> list[Shown]:
         """Original and processed values as they are shown."""

@@ -12,11 +12,11 @@ class NoDictSpacesWrapper(PlainGymWrapper):
     """Replaces both Dict spaces by the only space in each, for other libraries and for gymnasium's checker.
 
     Args:
-        env: A flat environment with one observation and one action head.
+        env: A flat environment with one observation, and actions as `NoDictActionWrapper` takes them.
 
     Raises:
         TypeError: One of its spaces is no Dict.
-        ValueError: It is structured, has action masks, several observations, or several action heads.
+        ValueError: It is structured, has action masks, several observations, or action heads that cannot be joined.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv

@@ -67,8 +67,8 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
         super().__init__(env)
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma={gamma} must be between 0 and 1")
-        if epsilon < 0:
-            raise ValueError(f"epsilon={epsilon} must not be negative")
+        if not 0 <= epsilon < float("inf"):
+            raise ValueError(f"epsilon={epsilon} must be finite and not negative")
         self.gamma = gamma
         self.epsilon = epsilon
         self._base = Moments()

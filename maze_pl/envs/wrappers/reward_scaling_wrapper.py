@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
 
@@ -13,6 +15,9 @@ class RewardScalingWrapper(RewardWrapper):
         env: The environment to wrap.
         scale: The factor.
 
+    Raises:
+        ValueError: The factor is not finite.
+
     Example:
         >>> from maze_pl.envs import GymMazeEnv
         >>> env = RewardScalingWrapper.wrap(GymMazeEnv("CartPole-v1"), scale=0.1)
@@ -23,6 +28,8 @@ class RewardScalingWrapper(RewardWrapper):
 
     def __init__(self, env: StructuredEnv, scale: float) -> None:
         super().__init__(env)
+        if not math.isfinite(scale):
+            raise ValueError(f"RewardScalingWrapper: scale={scale} must be a finite number")
         self.scale = scale
 
     def reward(self, reward: float) -> float:

@@ -55,6 +55,13 @@ def test_a_writer_gets_every_event_of_every_topic_in_order() -> None:
     assert writer.kept[-1] == "closed"
 
 
+def test_all_events_of_a_step_have_its_time_also_those_after_it_was_completed() -> None:
+    writer = Kept()
+    play(EventLogsWrapper.wrap(make_heap_env(), writer=writer), seed=0)
+    times = {event: [kept[3] for kept in writer.kept[:-1] if kept[1] == event] for event in ("added", "reward")}
+    assert times == {"added": [0, 0, 0, 1, 1, 1, 2, 2, 3, 3], "reward": [0] * 4 + [1] * 4 + [2] * 3 + [3] * 3}
+
+
 def test_episodes_cut_off_by_a_wrapper_inside_end_too() -> None:
     writer = Kept()
     env = EventLogsWrapper.wrap(TimeLimitWrapper.wrap(make_heap_env(), max_episode_steps=1), writer=writer)

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper
-from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
+from maze_pl.envs import GymMazeEnv, ObservationWrapper, SequentialVectorEnv, SubprocVectorEnv, Wrapper, wrappers_of
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
     MazeEnvMonitoringWrapper,
     ObservationVisualizationWrapper,
+    RandomResetWrapper,
+    ReturnNormalizationRewardWrapper,
     RewardScalingWrapper,
 )
 from maze_pl.events import EpochStatistics, Histogram, plots
@@ -232,6 +233,41 @@ def test_watching_leaves_what_happens_as_it_is() -> None:
                 env.reset()
         logs.append(log)
     assert logs[0] == logs[1]
+
+
+def test_steps_that_a_reset_skips_count_in_the_first_reward_and_attempts_that_end_do_not() -> None:
+    env = LogStatsWrapper(monitored(RandomResetWrapper(GymMazeEnv("CartPole-v1"), 20, 20), REWARD))
+    for seed in range(3):
+        env.reset(seed=seed)
+        while not any(env.step({"action": 0})[2:4]):
+            continue
+        (summary,) = env.drain_episode_summaries()
+        shown = {key[1]: value for key, value in summary.statistics.items() if key[0] == "RewardEvents"}
+        assert shown == {"reward_original": summary.reward, "reward_processed": summary.reward - 20}
+        assert summary.samples["RewardEvents", "reward_original", "steps", ()][0] == 21
+
+
+def test_rewards_are_as_before_where_an_episode_is_played_again_with_other_statistics() -> None:
+    def make() -> MazeEnvMonitoringWrapper:
+        return monitored(ReturnNormalizationRewardWrapper(GymMazeEnv("Pendulum-v1")), REWARD)
+
+    def go_on(env: MazeEnvMonitoringWrapper, n_steps: int) -> None:
+        for _ in range(n_steps):
+            env.step({"action": np.ones(1, np.float32)})
+
+    whole, resumed = make(), make()
+    whole.reset(seed=1)
+    go_on(whole, 20)
+    for env in (whole, resumed):  # the second one does so to get where the first one was
+        env.reset(seed=2)
+        go_on(env, 60)
+    assert whole.state_dict() != resumed.state_dict()
+    for to, of in zip(wrappers_of(resumed), wrappers_of(whole), strict=True):
+        to.load_state_dict(of.state_dict())
+    for env in (whole, resumed):
+        go_on(env, 60)
+    assert resumed.state_dict() == whole.state_dict()
+    np.testing.assert_equal(resumed.end_episode(), whole.end_episode())
 
 
 def test_environments_in_processes_of_their_own_show_the_same() -> None:

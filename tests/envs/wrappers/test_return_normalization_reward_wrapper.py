@@ -122,7 +122,7 @@ def test_state_holds_the_running_return() -> None:
     assert other.step(NOTHING)[1] == env.step(NOTHING)[1]
 
 
-@pytest.mark.parametrize("arguments", [{"gamma": 1.5}, {"epsilon": -1.0}])
+@pytest.mark.parametrize("arguments", [{"gamma": 1.5}, {"epsilon": -1.0}, {"epsilon": float("nan")}])
 def test_impossible_arguments_are_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments))):
         ReturnNormalizationRewardWrapper.wrap(GymMazeEnv("CartPole-v1"), **arguments)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import LogStatsWrapper, RewardScalingWrapper
@@ -21,3 +22,9 @@ def test_actor_rewards_are_multiplied_too() -> None:
     for amount in (2, 1, 2, 3):
         env.step({"amount": amount})
     np.testing.assert_array_equal(env.get_actor_rewards(), [0.0, -0.5, 0.0, -0.5])
+
+
+@pytest.mark.parametrize("scale", [float("inf"), float("nan")])
+def test_factors_that_are_not_finite_are_refused(scale: float) -> None:
+    with pytest.raises(ValueError, match=f"scale={scale} must be a finite number"):
+        RewardScalingWrapper(make_heap_env(), scale=scale)

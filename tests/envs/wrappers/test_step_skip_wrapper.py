@@ -11,7 +11,13 @@ from maze_pl.core.policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.gym_env import GymActionConversion
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
-from maze_pl.envs.wrappers import DiscretizeActionsWrapper, LogStatsWrapper, StepSkipWrapper, TimeLimitWrapper
+from maze_pl.envs.wrappers import (
+    DiscretizeActionsWrapper,
+    LogStatsWrapper,
+    RandomResetWrapper,
+    StepSkipWrapper,
+    TimeLimitWrapper,
+)
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import HeapCoreEnv, make_heap_env
 from tests.envs.wrappers.environments import make_vector_heap_env
@@ -85,6 +91,16 @@ def test_statistics_and_time_limits_count_all_steps() -> None:
     assert [env.step(NOTHING)[3] for _ in range(2)] == [False, True]
     (summary,) = env.drain_episode_summaries()
     assert (summary.reward, summary.env_steps) == (15.0, 4)
+
+
+def test_event_logs_for_key_figures_have_all_steps() -> None:
+    env = LogStatsWrapper.wrap(StepSkipWrapper.wrap(RandomResetWrapper(make_heap_env(), 1, 1), n_steps=2))
+    for seed in range(2):
+        env.reset(seed=seed)
+        while not any(env.step({"amount": 1})[2:4]):
+            continue
+        (summary,) = env.drain_episode_summaries()
+        assert (summary.env_steps, summary.kpis["acts_per_step"]) == (4, 2.5)  # a worker retires after two steps
 
 
 def test_a_time_limit_inside_ends_the_skipping() -> None:

@@ -40,7 +40,7 @@ class ObservationNormalizationStrategy(ABC):
     ) -> None:
         self.observation_space = observation_space
         ends = [end for end in clip_range if end is not None]
-        if len(clip_range) != 2 or sorted(ends) != ends:
+        if len(clip_range) != 2 or sorted(ends) != ends or any(np.isnan(ends)):
             raise ValueError(f"clip_range={list(clip_range)} must be given as [lowest, highest]")
         self.clip_low, self.clip_high = (end if end is None else np.float32(end) for end in clip_range)
         self.axis = None if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)

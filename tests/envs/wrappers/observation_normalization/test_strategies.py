@@ -135,7 +135,15 @@ def test_statistics_without_a_value_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"axis": 1}, {"axis": [1, 2]}, {"axis": [0, 2]}, {"axis": [0, -1]}, {"clip_range": [1, 0]}, {"clip_range": [1]}],
+    [
+        {"axis": 1},
+        {"axis": [1, 2]},
+        {"axis": [0, 2]},
+        {"axis": [0, -1]},
+        {"clip_range": [1, 0]},
+        {"clip_range": [1]},
+        {"clip_range": [np.nan, 1]},
+    ],
 )
 def test_impossible_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments))):
