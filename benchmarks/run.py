@@ -150,12 +150,18 @@ def training(repetitions: int) -> str:
     return "\n\n".join(sections)
 
 
-def environments(repetitions: int) -> str:
-    """The section on environment steps."""
+def outputs(script: str, repetitions: int) -> list[dict[str, float]]:
+    """What a script of this folder measured, run several times."""
     runs = []
     for repetition in range(repetitions):
-        progress(f"W0: environment steps, {repetition + 1} of {repetitions}")
-        runs.append(last_line([sys.executable, "-W", "ignore", str(FOLDER / "env_step.py")]))
+        progress(f"{script}, {repetition + 1} of {repetitions}")
+        runs.append(last_line([sys.executable, "-W", "ignore", str(FOLDER / script)]))
+    return runs
+
+
+def environments(repetitions: int) -> str:
+    """The section on environment steps."""
+    runs = outputs("env_step.py", repetitions)
     names = list(runs[0])
     rows = []
     for name in names:
@@ -168,20 +174,14 @@ def environments(repetitions: int) -> str:
 
 def events(repetitions: int) -> str:
     """The section on events."""
-    runs = []
-    for repetition in range(repetitions):
-        progress(f"Events and statistics, {repetition + 1} of {repetitions}")
-        runs.append(last_line([sys.executable, "-W", "ignore", str(FOLDER / "events.py")]))
+    runs = outputs("events.py", repetitions)
     rows = [[name, f"{statistics.median(run[name] for run in runs):.2f}"] for name in runs[0]]
     return f"## Events and statistics, processor time\n\n{table(['', 'microseconds'], rows)}"
 
 
 def wrappers(repetitions: int) -> str:
     """The section on wrappers."""
-    runs = []
-    for repetition in range(repetitions):
-        progress(f"Wrappers, {repetition + 1} of {repetitions}")
-        runs.append(last_line([sys.executable, "-W", "ignore", str(FOLDER / "wrappers.py")]))
+    runs = outputs("wrappers.py", repetitions)
     rows = []
     for name in (names := list(runs[0])):
         more = statistics.median(run[name] - run[names[0]] for run in runs)

@@ -182,7 +182,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         """
         renderer = self.get_renderer()
         if renderer is None:
-            return super().render()
+            raise NotImplementedError(f"{name_of(self)} has no renderer; return one from its get_renderer")
         return figure_to_array(renderer.render(self._maze_state, None, self.get_step_events()))
 
     close = passed_on(StructuredEnv.close, "core_env")

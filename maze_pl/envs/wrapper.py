@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar, Self, cast
 
 import gymnasium
@@ -14,6 +15,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
 from maze_pl.envs.cloning import take_over
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.core_env import CoreEnv
 from maze_pl.envs.forwarding import passed_on
 from maze_pl.envs.structured_env import Action, Array, EnvMeta, Observation, ResetResult, StepResult, StructuredEnv
@@ -276,9 +278,18 @@ class RewardWrapper(Wrapper):
         """What the agent gets instead; a pure function, since it is also applied to the rewards of single actors."""
 
     def step(self, action: Action) -> StepResult:
-        """Step, and change the reward."""
+        """Step, and change the reward.
+
+        Raises:
+            EnvContractError: What it was changed to is not finite.
+        """
         observation, reward, terminated, truncated, info = self.env.step(action)
-        return observation, self.reward(reward), terminated, truncated, info
+        changed = self.reward(reward)
+        if changed in (inf, -inf) or changed != changed:  # what is no number at all is told by whoever steps
+            raise EnvContractError(
+                f"{type(self).__name__} made {changed} of the reward {reward}; rewards are finite numbers"
+            )
+        return observation, changed, terminated, truncated, info
 
     def get_actor_rewards(self) -> Array | None:
         """Changed rewards of the acts of the finished environment step, if they are attributed."""

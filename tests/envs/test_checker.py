@@ -22,6 +22,7 @@ from maze_pl.envs import (
     ObservationConversionInterface,
     ObservationWrapper,
     RewardWrapper,
+    Wrapper,
     take_over,
 )
 from maze_pl.envs.checker import CheckLine, CheckReport, check_env
@@ -332,6 +333,12 @@ class WrapperSpoilsReward(RewardWrapper):
         return float("inf")
 
 
+class StepSpoilsReward(Wrapper):
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = self.env.step(action)
+        return observation, float("inf"), *rest
+
+
 class NamesAnotherActor(MazeEnv):
     def actor_id(self) -> ActorID:
         return ActorID(7, 0)
@@ -386,7 +393,8 @@ FAULTS: list[tuple[Any, str, str, str]] = [
     (walk(core=Drifts), "observations", "warning", "'place' of sub-step 0 by Seen drifts"),
     (walk(core=NoReward), "rewards", "warning", "never changes"),
     (walk(core=LargeReward), "rewards", "warning", "has a size .*use RewardScalingWrapper"),
-    (lambda: WrapperSpoilsReward.wrap(walk()()), "rewards", "error", "is not finite: it holds inf"),
+    (lambda: WrapperSpoilsReward.wrap(walk()()), "steps", "error", "WrapperSpoilsReward made inf of the reward"),
+    (lambda: StepSpoilsReward.wrap(walk()()), "rewards", "error", "is not finite: it holds inf"),
     (walk(core=NeverFires), "events", "warning", "never fired: WalkEvents.moved, WalkEvents.fallen"),
     (walk(core=HalfClone), "saving", "error", "clone_from leads to (another|EnvContractError)"),
     (walk(core=SharedClone), "saving", "error", "clone_from leads to (another|EnvContractError)"),

@@ -18,6 +18,7 @@ from maze_pl.envs import (
     Wrapper,
     wrappers_of,
 )
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrappers import LogStatsWrapper, RewardClippingWrapper, RewardScalingWrapper, TimeLimitWrapper
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
@@ -182,3 +183,15 @@ def test_rendering_reaches_the_environment() -> None:
             return "picture"
 
     assert stack_of_five(GymMazeEnv(Drawn([1.0]))).render() == "picture"
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_reward_wrapper_that_gives_no_finite_number_is_named(value: float) -> None:
+    class Overflowing(RewardWrapper):
+        def reward(self, reward: float) -> float:
+            return value
+
+    env = TimeLimitWrapper.wrap(Overflowing.wrap(GymMazeEnv("CartPole-v1")), max_episode_steps=5)
+    env.reset(seed=0)
+    with pytest.raises(EnvContractError, match=f"Overflowing made {value} of the reward 1.0"):
+        env.step({"action": 0})

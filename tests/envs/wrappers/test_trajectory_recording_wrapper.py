@@ -267,5 +267,5 @@ def test_a_hand_written_loop_draws_online() -> None:
     assert pictures[0].dtype == np.uint8
     assert (pictures[0] != pictures[1]).any()
     assert renderer.calls == [([0], None, 1, {}), ([0, 2], None, 3, {})]
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match="has no renderer; return one from its get_renderer"):
         make_line_env().render()
