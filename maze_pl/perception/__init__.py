@@ -1,7 +1,11 @@
 """Networks: weight initialisation, built-in models, and the composers that make an agent's networks fit its spaces."""
 
 from maze_pl.perception.blocks import ActionMaskingBlock as ActionMaskingBlock
+from maze_pl.perception.blocks import DenseBlock as DenseBlock
+from maze_pl.perception.blocks import InferenceBlock as InferenceBlock
+from maze_pl.perception.blocks import LinearOutputBlock as LinearOutputBlock
 from maze_pl.perception.blocks import PerceptionBlock as PerceptionBlock
+from maze_pl.perception.blocks import ShapeNormalizationBlock as ShapeNormalizationBlock
 from maze_pl.perception.models import CustomModelComposer as CustomModelComposer
 from maze_pl.perception.models import CutPolicyNet as CutPolicyNet
 from maze_pl.perception.models import DeltaStateCriticComposer as DeltaStateCriticComposer

@@ -5,13 +5,13 @@ Discrete observations enter as the number that they are; turning them into one-h
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from maze_pl.perception.module_class import ModuleClass, module_class
 from maze_pl.perception.weight_init import make_module_init_normc
 
 
@@ -22,7 +22,7 @@ class _FlattenConcatNet(nn.Module):
         self,
         obs_shapes: Mapping[str, Sequence[int]],
         out_sizes: Mapping[str, int],
-        non_lin: type[nn.Module] | str,
+        non_lin: ModuleClass,
         hidden_units: Sequence[int],
         output_std: float,
     ) -> None:
@@ -71,7 +71,7 @@ class FlattenConcatPolicyNet(_FlattenConcatNet):
         self,
         obs_shapes: Mapping[str, Sequence[int]],
         action_logits_shapes: Mapping[str, Sequence[int]],
-        non_lin: type[nn.Module] | str = nn.Tanh,
+        non_lin: ModuleClass = nn.Tanh,
         hidden_units: Sequence[int] = (256, 256),
     ) -> None:
         sizes = {head: math.prod(shape) for head, shape in action_logits_shapes.items()}
@@ -90,25 +90,7 @@ class FlattenConcatStateValueNet(_FlattenConcatNet):
     def __init__(
         self,
         obs_shapes: Mapping[str, Sequence[int]],
-        non_lin: type[nn.Module] | str = nn.Tanh,
+        non_lin: ModuleClass = nn.Tanh,
         hidden_units: Sequence[int] = (256, 256),
     ) -> None:
         super().__init__(obs_shapes, {"value": 1}, non_lin, hidden_units, output_std=1.0)
-
-
-def module_class(path: type[nn.Module] | str) -> type[nn.Module]:
-    """The module class itself, or the one that a path such as "torch.nn.ReLU" names.
-
-    Raises:
-        ValueError: There is no such module class.
-    """
-    found = path
-    if isinstance(path, str):
-        module, _, name = path.rpartition(".")
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ValueError(f"cannot import the module class {path!r}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        raise ValueError(f"{path!r} is not a subclass of torch.nn.Module; an example is torch.nn.Tanh")
-    return found

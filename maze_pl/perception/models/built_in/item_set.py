@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from maze_pl.perception.models.built_in.flatten_concat import module_class
+from maze_pl.perception.module_class import module_class
 from maze_pl.perception.weight_init import make_module_init_normc
 
 Shapes = Mapping[str, Sequence[int]]
