@@ -36,8 +36,11 @@ THRESHOLDS = {  # what the mean over the seeds must reach
     "ppo_pendulum": -200,
     "ppo_lunar_lander": 220,
     "ppo_lunar_lander_continuous": 220,
+    "ppo_cartpole_recurrent": 400,
+    "ppo_catch": 4.75,
 }
-CONFIGS = [*THRESHOLDS, *(name.replace("ppo", "a2c") for name in THRESHOLDS)]
+A2C = [name.replace("ppo", "a2c") for name in THRESHOLDS]
+CONFIGS = [*THRESHOLDS, *(name for name in A2C if (ROOT / "configs" / f"{name}.yaml").is_file())]
 PACKAGES = ("maze-pl", "torch", "pytorch-lightning", "gymnasium", "numpy")
 Result = dict[str, Any]
 
@@ -69,9 +72,10 @@ def episode_returns(checkpoint: Path) -> list[float]:
     agent, env = maze_pl.load(checkpoint), maze_pl.load_env(checkpoint)
     for episode in range(N_EPISODES):
         observation, _ = env.reset(seed=FIRST_EPISODE_SEED + episode)
+        memory: dict[Any, Any] = {}
         ended = False
         while not ended:
-            observation, _, terminated, truncated, _ = env.step(agent.act(observation))
+            observation, _, terminated, truncated, _ = env.step(agent.act(observation, memory=memory))
             ended = terminated or truncated
     env.close()
     return [summary.reward for summary in env.drain_episode_summaries()]
@@ -171,7 +175,7 @@ def draw(table: dict[str, list[Result]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, len(THRESHOLDS), figsize=(17, 5.2), layout="constrained")
+    figure, axes = pyplot.subplots(3, 4, figsize=(15, 8), layout="constrained")
     for axis, (config, results) in zip(axes.flat, table.items(), strict=True):
         for seed, result in enumerate(results):
             steps, returns = zip(*result["curve"], strict=True)

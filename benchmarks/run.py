@@ -190,6 +190,20 @@ def wrappers(repetitions: int) -> str:
     return f"## Wrappers: one environment step, CartPole-v1, processor time\n\n{table(header, rows)}"
 
 
+def networks(repetitions: int) -> str:
+    """The section on networks."""
+    runs = outputs("networks.py", repetitions)
+    rows = []
+    for name in runs[0]:
+        blocks, by_hand, ratio = (
+            statistics.median(column) for column in zip(*(run[name] for run in runs), strict=True)
+        )
+        rows.append([name, f"{blocks:,.0f}", f"{by_hand:,.0f}", f"{ratio:.2f}"])
+    header = ["", "graph of blocks", "by hand", "ratio"]
+    title = "## Networks: graphs of blocks and the same in plain PyTorch, microseconds of processor time"
+    return f"{title}\n\n{table(header, rows)}"
+
+
 def start(repetitions: int) -> str:
     """The section on how long a command takes to start."""
     progress("W10: from the command line to the first training step")
@@ -221,6 +235,7 @@ def main() -> None:
             environments(repetitions),
             events(repetitions),
             wrappers(repetitions),
+            networks(repetitions),
             start(repetitions),
         ]
     )

@@ -3,8 +3,6 @@
 Importing this package is cheap: torch and Lightning are imported when something needs them.
 """
 
-from __future__ import annotations
-
 from maze_pl.loading import load as load
 from maze_pl.loading import load_env as load_env
 from maze_pl.simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetup

@@ -1,7 +1,5 @@
 """The command `maze-pl`: answers what needs no torch at once, and hands everything else to the command line proper."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib
@@ -37,13 +35,11 @@ examples:
   maze-pl fit --config ppo_cartpole
   maze-pl fit --config ppo_cartpole --data.env.name Acrobot-v1 --model.lr 1e-3 --trainer.max_epochs 20
   maze-pl fit --config ppo_cartpole --model algorithm/a2c --data.env env/gym_env
+  maze-pl fit --config ppo_cartpole --print_model  only show the networks, as tables
   maze-pl fit --config ppo_cartpole --wandb  log to Weights & Biases, too (offline unless logged in)
   maze-pl fit --resume RUN_DIR            go on where a run ended; options given here win
   maze-pl fit --warm-start RUN_DIR        begin a new run with the weights and statistics of another
-  maze-pl validate RUN_DIR
   maze-pl check --config ppo_cartpole --wrappers wrappers/vector_obs
-  maze-pl list environments
-  maze-pl new my_project
 
 names (looked up in ./configs, the folders of MAZE_PL_CONFIG_PATH, and those that come with maze_pl):
 {names}
@@ -65,7 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     arguments = [argument for argument in given if argument != DEBUG]
-    is_debugged = arguments != given
     if not arguments or arguments[0] in ("-h", "--help"):
         commands = "\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items())
         names = "\n".join(f"  {name}" for name in known_names())
@@ -100,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = message_of(error)
         if message is None:
             raise
-        if is_debugged:
+        if DEBUG in given:
             traceback.print_exception(error)
         sys.stderr.write(f"maze-pl: error: {message}\n")
         return 2

@@ -1,7 +1,5 @@
 """`maze-pl check`: the environment doctor for environments and wrappers that configurations describe."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The command line: LightningCLI with run directories, and with what a reinforcement-learning run keeps and shows."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sys
@@ -29,6 +27,7 @@ from maze_pl.instantiation import with_factories
 from maze_pl.loading import check_fit, warm_start
 from maze_pl.modules import PPO, AlgorithmModule
 from maze_pl.modules.options import count_minibatches
+from maze_pl.perception.drawing import actor_critic_graphs, table
 from maze_pl.run_directory import claimed, is_first_rank, last_checkpoint, remove_if_empty, run_directory
 from maze_pl.search_path import ConfigurationError, suggestion
 from maze_pl.signals import StopSignals
@@ -39,11 +38,6 @@ _DEFAULT_CALLBACKS = {
     "early_stopping": callbacks.EarlyStopping,
     "stop_at_return": callbacks.StopAtReturn,
 }
-_KNOWN_WARNINGS = (
-    r".*isinstance\(treespec, LeafSpec\)",  # Lightning with torch 2.13
-    "Be aware that when using `ckpt_path`, callbacks",  # those of training, when an agent is evaluated
-    "Total length of `list` across ranks is zero",  # no evaluators, as asked for
-)
 
 
 def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) -> int:
@@ -59,8 +53,9 @@ def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) 
     """
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_tip)
     with warnings.catch_warnings(), ConsoleLog(), writers_told():
-        for message in _KNOWN_WARNINGS:
-            warnings.filterwarnings("ignore", message=message)
+        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)")  # Lightning with torch 2.13
+        warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks")  # which were for training
+        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # no evaluators, as asked for
         try:
             return MazeCLI(list(arguments), command, signals).status
         except ProcessExitedException as error:  # of a process that was spawned to train
@@ -105,26 +100,17 @@ class MazeCLI(LightningCLI):
         self._signals = signals
         self._given = arguments[0]
         self._command = ["maze-pl", *command]
-        self._config_text = ""
         self._run_dir: str | None = None
+        trainer = {"max_epochs": -1, "log_every_n_steps": 1, "num_sanity_val_steps": 0}
+        trainer |= {"use_distributed_sampler": False, "enable_model_summary": False}
+        parser = {"prog": "maze-pl", "allow_abbrev": False, "exit_on_error": False, "logger": _parsing_logger()}
         super().__init__(
             datamodule_class=pl.LightningDataModule,
             subclass_mode_data=True,
             save_config_callback=None,
-            trainer_defaults={
-                "max_epochs": -1,
-                "log_every_n_steps": 1,
-                "num_sanity_val_steps": 0,
-                "use_distributed_sampler": False,
-                "enable_model_summary": False,
-            },
+            trainer_defaults=trainer,
             seed_everything_default=0,
-            parser_kwargs={
-                "prog": "maze-pl",
-                "allow_abbrev": False,
-                "exit_on_error": False,
-                "logger": _parsing_logger(),
-            },
+            parser_kwargs=parser,
             args=arguments,
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
@@ -137,22 +123,19 @@ class MazeCLI(LightningCLI):
 
         Parsers of the others would be made for nothing, which takes 0.07 s each.
         """
-        skipped = {"model", "dataloaders", "datamodule", "weights_only"}
-        loaders = {"train_dataloaders", "val_dataloaders"}
-        return {self._given: skipped | loaders if self._given == "fit" else skipped}
+        loaders = {"train_dataloaders", "val_dataloaders", "dataloaders"}
+        return {self._given: loaders | {"model", "datamodule", "weights_only"}}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add what a run has beside model, data and trainer."""
         parser.add_argument("--experiment", type=str | None, default=None, help="Folder of the run under outputs/.")
         parser.add_argument("--run_dir", type=str | None, default=None, help="The run directory itself.")
         parser.add_argument("--resume", type=str | None, default=None, help="Run directory in which to go on (fit).")
-        parser.add_argument(
-            "--warm_start", type=str | None, default=None, help="Run whose weights and statistics to begin with."
-        )
+        parser.add_argument("--warm_start", type=str | None, default=None, help="Run directory from which to begin.")
         parser.add_argument("--run", type=str | None, default=None, help="Run directory of the agent to evaluate.")
-        parser.add_argument(
-            "--wandb", type=bool, nargs="?", const=True, default=False, help="Log to Weights & Biases as well."
-        )
+        parser.add_argument("--wandb", type=bool, nargs="?", const=True, default=False, help="Log to Weights & Biases.")
+        shown = "Show the networks as tables of their blocks, and nothing else."
+        parser.add_argument("--print_model", type=bool | None, nargs="?", const=True, default=None, help=shown)
         for name, callback in _DEFAULT_CALLBACKS.items():
             parser.add_class_arguments(callback, name)
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
@@ -172,22 +155,27 @@ class MazeCLI(LightningCLI):
 
     @property
     def _options(self) -> Namespace:
-        options: Namespace = self.config[self.subcommand]
-        return options
+        return self.config[self.subcommand]  # type: ignore[no-any-return]
 
     def before_instantiate_classes(self) -> None:
         """Decide on the run directory and what else depends on several options."""
         options = self._options
-        self._config_text = self._dump(options)
+        shown = options.clone()  # the assembled configuration as it was asked for
+        for name in ("config", "resume", "run_dir", "run", "warm_start", "ckpt_path", "print_model"):
+            shown[name] = None  # which concerns only this call
+        self._config_text = str(self._parser(self.subcommand).dump(shown, skip_unset=False, skip_validation=True))
         trainer = options.trainer
         if trainer is None:
             raise ConfigurationError("trainer: null has no meaning: leave it out, or give options of the trainer")
-        _check_trainer(trainer)
-        if trainer.max_epochs == 0:  # without limit
-            trainer.max_epochs = -1
+        for name in ("check_val_every_n_epoch", "val_check_interval"):  # Lightning takes them, and then fails
+            if isinstance(trainer[name], int | float) and trainer[name] <= 0:
+                raise ConfigurationError(f"trainer.{name}={trainer[name]} must be greater than 0")
+        trainer.max_epochs = -1 if trainer.max_epochs == 0 else trainer.max_epochs  # 0 is without limit
         if self.subcommand != "fit":
             if options.run is not None and options.ckpt_path is None:
                 options.ckpt_path = str(checkpoint_path(options.run))
+            return
+        if options.print_model:
             return
         if options.resume is not None and options.ckpt_path is None:
             options.ckpt_path = last_checkpoint(options.resume)
@@ -198,25 +186,19 @@ class MazeCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         """Make data, module and trainer."""
         self.config_init = self.parser.instantiate(with_factories(self.config))
-        self.datamodule = self.config_init[self.subcommand]["data"]
-        self.model = self.config_init[self.subcommand]["model"]
+        self.datamodule, self.model = (self._get(self.config_init, name) for name in ("data", "model"))
         self.trainer = self.instantiate_trainer()
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """Make the trainer, with default callbacks and loggers where the configuration has none of their kind."""
-        config: dict[str, Any] = {**vars(self.config_init[self.subcommand]["trainer"]), **kwargs}
+        config: dict[str, Any] = {**vars(self._get(self.config_init, "trainer")), **kwargs}
         given = _as_list(config["callbacks"])
         if config["enable_progress_bar"] is None:
             config["enable_progress_bar"] = sys.stdout.isatty()
-        added: list[Callback] = [callbacks.EpochTable()]
-        if not config["enable_progress_bar"]:
-            added.append(callbacks.ProgressLines())
-        elif not any(isinstance(callback, ProgressBar) for callback in given):
-            added.append(callbacks.RolloutProgressBar())
-        if self._run_dir is not None:
-            added += self._kept(self._run_dir)
-        added.append(callbacks.StopOnSignal(self._signals, self._run_dir))
-        kinds = tuple(type(callback) for callback in given)
+        bar = callbacks.RolloutProgressBar() if config["enable_progress_bar"] else callbacks.ProgressLines()
+        kept = self._kept(self._run_dir) if self._run_dir is not None else []
+        added = [callbacks.EpochTable(), bar, *kept, callbacks.StopOnSignal(self._signals, self._run_dir)]
+        kinds = tuple(ProgressBar if isinstance(callback, ProgressBar) else type(callback) for callback in given)
         config["callbacks"] = [*given, *(callback for callback in added if not isinstance(callback, kinds))]
         if self._run_dir is not None:
             config["callbacks"].insert(0, callbacks.RunLog(f"{self._run_dir}/run.log"))
@@ -227,20 +209,12 @@ class MazeCLI(LightningCLI):
         return trainer
 
     def _kept(self, run_dir: str) -> list[Callback]:
-        defaults = [self.config_init[self.subcommand][name] for name in _DEFAULT_CALLBACKS]
-        usual = self._subcommand_parsers[str(self.subcommand)].get_defaults(skip_validation=True).as_dict()
+        defaults = [self._get(self.config_init, name) for name in _DEFAULT_CALLBACKS]
+        usual = self._parser(self.subcommand).get_defaults(skip_validation=True).as_dict()
         record = callbacks.RunRecord(run_dir, self._config_text, self._command, usual)
         configuration = callbacks.CheckpointConfiguration(yaml.safe_load(self._config_text))
-        ending = [callbacks.FinalEvaluation(), callbacks.RunSummary(run_dir)]
+        ending = [callbacks.FinalEvaluation(), callbacks.RunSummary(run_dir), callbacks.NetworkPictures(run_dir)]
         return [record, configuration, callbacks.Distributions(), *defaults, *ending]
-
-    def _dump(self, options: Namespace) -> str:
-        """The assembled configuration as it was asked for, without what concerns only this call."""
-        options = options.clone()
-        for name in ("config", "resume", "run_dir", "run", "warm_start", "ckpt_path"):
-            options[name] = None
-        parser = self._subcommand_parsers[str(self.subcommand)]
-        return str(parser.dump(options, skip_unset=False, skip_validation=True))
 
     def _loggers(self, given: Any) -> list[Logger] | bool:
         if given is False or self._run_dir is None:
@@ -255,6 +229,11 @@ class MazeCLI(LightningCLI):
     # ------------------------------------------------------------------------------------------------- running
 
     def _run_subcommand(self, subcommand: str) -> None:
+        if self._options.print_model:
+            if not isinstance(self.model, AlgorithmModule):
+                raise ConfigurationError(f"--print_model shows policies and critics; {type(self.model)} has none")
+            sys.stdout.write(f"{table(actor_critic_graphs(self.model.networks))}\n")
+            return
         path, data = self._options.ckpt_path, self.datamodule
         if path is not None and isinstance(self.model, AlgorithmModule) and isinstance(data, RolloutDataModule):
             check_fit(path, self.model, data.spec)
@@ -285,10 +264,8 @@ class MazeCLI(LightningCLI):
             monitor = getattr(callback, "monitor", None) or ""
             name, slash, _ = monitor.partition("/")
             if len(names) > 1 and slash and name not in names:
-                raise ConfigurationError(
-                    f"{type(callback).__name__}(monitor={monitor!r}) needs an evaluator {name!r}; there are "
-                    f"{names[1:]} in data.evaluators{suggestion(name, names)}"
-                )
+                known = f"{names[1:]} in data.evaluators{suggestion(name, names)}"
+                raise ConfigurationError(f"{type(callback).__name__}(monitor={monitor!r}) needs {name!r}, not {known}")
 
     def after_fit(self) -> None:
         """Fail if a return that had to be reached was not."""
@@ -297,16 +274,8 @@ class MazeCLI(LightningCLI):
                 callback.take(self.trainer)
                 self.status = int(callback.missed)
                 if callback.missed and self.trainer.is_global_zero:
-                    message = f"{callback.monitor} reached {callback.best:.1f}, not {callback.threshold}"
-                    sys.stderr.write(f"maze-pl: {message}\n")
-
-
-def _check_trainer(trainer: Namespace) -> None:
-    """Refuse values that Lightning takes, and then fails with."""
-    for name in ("check_val_every_n_epoch", "val_check_interval"):
-        value = trainer[name]
-        if isinstance(value, int | float) and value <= 0:
-            raise ConfigurationError(f"trainer.{name}={value} must be greater than 0")
+                    reached = f"reached {callback.best:.1f}, not {callback.threshold}"
+                    sys.stderr.write(f"maze-pl: {callback.monitor} {reached}\n")
 
 
 def _as_list(given: Any) -> list[Any]:

@@ -6,8 +6,6 @@
   `init_args` may be left out on the way. The section `variables` is for values that exist only to be referred to.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Sequence
@@ -31,21 +29,21 @@ class Piece:
     Attributes:
         option: `--config`, `--data.env` and the like; None for a value without option.
         text: What jsonargparse gets as long as the content is that of the file or value itself.
+        raw: That content.
         content: The value, with what it names in place.
         path: The file that it comes from, if any.
-        is_changed: Whether the content is no longer what `text` stands for.
     """
 
     option: str | None
     text: str | None
+    raw: Any = None
     content: Any = None
     path: Path | None = None
-    is_changed: bool = False
 
     @property
     def argument(self) -> str | None:
         """The option's value on the command line that jsonargparse gets."""
-        return dump(self.content) if self.is_changed else self.text
+        return self.text if self.content == self.raw else dump(self.content)
 
 
 def is_group_name(value: Any) -> bool:
@@ -55,12 +53,8 @@ def is_group_name(value: Any) -> bool:
 
 def from_file(option: str, path: Path) -> Piece:
     """The content of a file as an option's value."""
-    return _piece(option, path, read(path))
-
-
-def _piece(option: str, path: Path, raw: Any) -> Piece:
-    content = _expand(raw, path, (path.resolve(),))
-    return Piece(option, str(path), content, path, content != raw)
+    raw = read(path)
+    return Piece(option, str(path), raw, _expand(raw, path, (path.resolve(),)), path)
 
 
 def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Piece]:
@@ -75,17 +69,15 @@ def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Pie
     if not isinstance(raw, dict):
         what = "is empty" if raw is None else f"holds a {type(raw).__name__}"
         raise ConfigurationError(f"{path} {what}; expected options, such as `trainer: {{max_epochs: 10}}`")
-    is_based, bases = BASE in raw, raw.pop(BASE, [])
-    piece = _piece(option, path, raw)
-    piece.is_changed |= is_based
-    pieces = []
+    own = {key: value for key, value in raw.items() if key != BASE}
+    bases, pieces = raw.get(BASE, []), []
     for name in bases if isinstance(bases, list) else [bases]:
         if not isinstance(name, str):
             raise ConfigurationError(f"{path}: {BASE} names configurations, but {name!r} is not a name")
         beside = path.parent / name
         base = beside if name.endswith(SUFFIXES) and beside.is_file() else resolve(name, [path])
         pieces += with_bases(option, base, (*seen, path.resolve()))
-    return [*pieces, piece]
+    return [*pieces, Piece(option, str(path), raw, _expand(own, path, (path.resolve(),)), path)]
 
 
 def _expand(value: Any, source: Path, seen: tuple[Path, ...]) -> Any:
@@ -136,7 +128,7 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
         if keys in (["config"], ["c"]):
             if isinstance(piece.content, dict):
                 _merge(whole, piece.content)
-                piece.is_changed |= piece.content.pop(VARIABLES, None) is not None
+                piece.content = {key: value for key, value in piece.content.items() if key != VARIABLES}
         elif piece.option is not None and piece.text is not None and not piece.option.endswith("+"):
             if keys[0] == VARIABLES:
                 _look_up(keys, whole, f"the option {piece.option}")
@@ -145,8 +137,7 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
             kept.append(piece)
     for piece in kept:
         where = f"the option {piece.option}" if piece.path is None else str(piece.path)
-        filled = _filled(piece.content, whole, where, ())
-        piece.content, piece.is_changed = filled, piece.is_changed or filled != piece.content
+        piece.content = _filled(piece.content, whole, where, ())
     return kept
 
 
@@ -184,10 +175,8 @@ def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
         node = _holder(node, key) if isinstance(node, dict) else {}
         if key not in node:
             known = [".".join([*keys[:index], str(other)]) for other in node]
-            raise ConfigurationError(
-                f"{where} refers to {'.'.join(keys)}, which no configuration file and no option sets"
-                f"{suggestion('.'.join(keys[: index + 1]), known)}"
-            )
+            problem = f"which no configuration file and no option sets{suggestion('.'.join(keys[: index + 1]), known)}"
+            raise ConfigurationError(f"{where} refers to {'.'.join(keys)}, {problem}")
         node = node[key]
     return node
 

@@ -5,8 +5,6 @@ the YAML itself, where files refer to others or to each other's values), and tur
 configuration that is kept in it. What comes out is a command line that jsonargparse understands as it is.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,9 +18,6 @@ from maze_pl.yaml_text import parse
 
 RUN_CONFIG = "config.yaml"
 _CONFIG_OPTIONS = ("--config", "-c")
-_JOINED_OPTIONS = ("--print_config",)  # their value belongs to the same word
-_TRAINED_RUN_COMMANDS = ("validate", "test", "predict", "check")
-_CHECKED = ("env", "wrappers", "action_masks")
 
 _Option = tuple[str | None, str | None]
 
@@ -47,7 +42,7 @@ def prepare(arguments: Sequence[str]) -> list[str]:
         if command == "check":
             piece = _of_environment(piece)
         value = piece.argument
-        if piece.option in _JOINED_OPTIONS and value is not None:
+        if piece.option == "--print_config" and value is not None:  # which belongs to the same word
             prepared.append(f"{piece.option}={value}")
         else:
             prepared += [token for token in (piece.option, value) if token is not None]
@@ -60,7 +55,8 @@ def _of_environment(piece: Piece) -> Piece:
     if piece.option in _CONFIG_OPTIONS and isinstance(piece.content, dict):
         data = piece.content.get("data") or {}
         whole = {**piece.content, **data, **(data.get("init_args") or {})}
-        return replace(piece, content={key: whole[key] for key in _CHECKED if key in whole}, is_changed=True)
+        checked = {key: whole[key] for key in ("env", "wrappers", "action_masks") if key in whole}
+        return replace(piece, content=checked)
     if piece.option == "--run":  # whose configuration comes before
         return Piece(None, None)
     return replace(piece, option=piece.option and piece.option.replace("--data.", "--", 1))
@@ -96,7 +92,7 @@ def _pieces(options: Sequence[_Option]) -> list[Piece]:
         elif _is_group(option, value, beside):
             pieces.append(from_file(option, resolve(value, beside)))
         else:
-            pieces.append(Piece(option, value, _parsed(value)))
+            pieces.append(Piece(option, value, _parsed(value), _parsed(value)))
     return pieces
 
 
@@ -110,12 +106,10 @@ def _parsed(text: str) -> object:
 
 def _is_group(option: str, value: str, beside: Sequence[Path]) -> bool:
     """Whether the value of a model, data or trainer option names a group file: its folder is one of those searched."""
-    if not option.startswith(("--model", "--data", "--trainer", "--env", "--wrappers")) or not is_group_name(value):
+    if not is_group_name(value) or value.endswith(SUFFIXES) or Path(value).exists():
         return False
-    if value.endswith(SUFFIXES) or Path(value).exists():
-        return False
-    group = value.split("/", maxsplit=1)[0]
-    return any((folder / group).is_dir() for folder in search_folders(beside))
+    is_component = option.startswith(("--model", "--data", "--trainer", "--env", "--wrappers"))
+    return is_component and any((folder / value.split("/")[0]).is_dir() for folder in search_folders(beside))
 
 
 def _split(arguments: Sequence[str]) -> list[_Option]:
@@ -134,7 +128,7 @@ def _split(arguments: Sequence[str]) -> list[_Option]:
 
 def _from_run_directory(command: str, options: list[_Option]) -> list[_Option]:
     """Put the configuration that a run directory holds before the options that the user gave."""
-    if command in _TRAINED_RUN_COMMANDS and options and options[0][0] is None:
+    if command in ("validate", "test", "predict", "check") and options and options[0][0] is None:
         options = [("--run", options[0][1]), *options[1:]]
     options = [("--warm_start" if option == "--warm-start" else option, value) for option, value in options]
     names = {option for option, _ in options}
@@ -170,12 +164,8 @@ def checkpoint_path(location: str | Path, preference: Sequence[str] = ("best", "
     Raises:
         ConfigurationError: There is none.
     """
-    location = Path(location)
-    if location.is_file():
-        return location
-    folder = location / "checkpoints"
-    for name in preference:
-        if (folder / f"{name}.ckpt").is_file():
-            return folder / f"{name}.ckpt"
-    wanted = " nor ".join(f"{name}.ckpt" for name in preference)
-    raise ConfigurationError(f"there is no checkpoint in {location}: neither a file, nor {wanted} in {folder}")
+    paths = [Path(location), *(Path(location, "checkpoints", f"{name}.ckpt") for name in preference)]
+    for path in paths:
+        if path.is_file():
+            return path
+    raise ConfigurationError(f"there is no checkpoint: none of {', '.join(map(str, paths))} is a file")

@@ -5,8 +5,6 @@ comes from: it is a message if maze_pl or a library that it is built on refused 
 was running.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dis
 import importlib

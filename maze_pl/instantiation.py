@@ -5,12 +5,10 @@ between everything that the factory makes. Environments must be made several tim
 process that steps them; so the nodes that make them are replaced by `Factory` before anything is instantiated.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 from jsonargparse import ArgumentParser, Namespace
@@ -45,7 +43,7 @@ class Factory:
         return target(*args, **{**made, **self.dict_kwargs, **kwargs})
 
     @classmethod
-    def of(cls, node: Mapping[str, Any]) -> Factory:
+    def of(cls, node: Mapping[str, Any]) -> Self:
         """The factory that a node of a configuration describes."""
         return cls(node["class_path"], node.get("init_args") or {}, node.get("dict_kwargs") or {})
 

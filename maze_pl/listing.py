@@ -1,12 +1,11 @@
 """`maze-pl list`: what there is to choose from, with a line each, read without importing torch or Lightning."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util
 import re
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from maze_pl.search_path import ConfigurationError, known_names, resolve, suggestion
@@ -30,9 +29,8 @@ def listing(topics: Sequence[str]) -> str:
     """
     for topic in topics:
         if topic not in TOPICS:
-            raise ConfigurationError(
-                f"there is no list of {topic!r}: use {', '.join(TOPICS)}{suggestion(topic, TOPICS)}"
-            )
+            known = f"{', '.join(TOPICS)}{suggestion(topic, TOPICS)}"
+            raise ConfigurationError(f"there is no list of {topic!r}: use {known}")
     return "\n\n".join(_table(topic, *TOPICS[topic]) for topic in topics or TOPICS) + "\n"
 
 
@@ -80,12 +78,9 @@ TOPICS: dict[str, tuple[str, Callable[[], list[Row]]]] = {
 def _table(topic: str, usage: str, rows: Callable[[], list[Row]]) -> str:
     lines = rows()
     width = max((len(name) for name, _ in lines), default=0)
-    shortened = (f"  {name:{width}}  {_shortened(text, _COLUMNS - width - 4)}".rstrip() for name, text in lines)
+    shown = (f"  {name:{width}}  {text}".rstrip() for name, text in lines)
+    shortened = (line if len(line) <= _COLUMNS else f"{line[: _COLUMNS - 3]}..." for line in shown)
     return "\n".join([f"{topic} ({usage})", *shortened])
-
-
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def _of_group(group: str) -> list[str]:
@@ -94,13 +89,9 @@ def _of_group(group: str) -> list[str]:
 
 def _described(name: str) -> str:
     """The first line of a file's leading comment that is no command."""
-    for line in resolve(name).read_text(encoding="utf-8").splitlines():
-        text = line.lstrip("# ")
-        if not line.startswith("#"):
-            break
-        if text and not text.startswith("maze-pl "):
-            return text
-    return ""
+    lines = resolve(name).read_text(encoding="utf-8").splitlines()
+    comment = (line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
+    return next((text for text in comment if text and not text.startswith("maze-pl ")), "")
 
 
 def _class_path(name: str) -> str:

@@ -48,17 +48,13 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         raise ConfigurationError(f"the checkpoint {file} was not written by maze_pl: it has no state_dict")
     written = content.get(_MODULE_KEY, {})
     if written.get("format", CHECKPOINT_FORMAT) != CHECKPOINT_FORMAT:
-        raise ConfigurationError(
-            f"the checkpoint {file} has format {written['format']} (maze_pl {written.get('version')}), this version "
-            f"reads format {CHECKPOINT_FORMAT}"
-        )
+        found = f"format {written['format']} (maze_pl {written.get('version')})"
+        raise ConfigurationError(f"the checkpoint {file} has {found}, this version reads format {CHECKPOINT_FORMAT}")
     return cast(dict[str, Any], content)
 
 
 def _what_is_wrong(file: Path) -> str:
-    with file.open("rb") as stream:
-        is_archive = stream.read(2) == b"PK"
-    if not is_archive:
+    if not file.read_bytes().startswith(b"PK"):
         return "it was not written by maze_pl"
     return "it holds more than tensors and plain values" if zipfile.is_zipfile(file) else "it is truncated"
 
@@ -78,12 +74,17 @@ def check_fit(path: str | Path, module: AlgorithmModule, spec: Spec) -> None:
     if _MODULE_KEY not in checkpoint:
         raise ConfigurationError(f"the checkpoint {path} was not written by maze_pl: it does not say what it is of")
     there, here = _spaces(checkpoint[_MODULE_KEY]["spec"]), _spaces(spec.to_dict())
-    for name in [name for name in {**there, **here} if there.get(name) != here.get(name)][:1]:
-        raise ConfigurationError(
-            f"the agent of {path} is one for other spaces: {name} is {there.get(name, 'missing')} there and "
-            f"{here.get(name, 'missing')} here; use the environment and the wrappers that it was trained with"
-        )
-    _check_weights(path, _weights(module.state_dict()), _weights(checkpoint["state_dict"]), "go on with")
+    _require_equal(there, here, f"the agent of {path} is one for other spaces", "environment and wrappers")
+    there, here = _shapes(checkpoint["state_dict"]), _shapes(module.state_dict())
+    _require_equal(there, here, f"the networks of {path} do not fit", "networks")
+
+
+def _require_equal(there: dict[str, str], here: dict[str, str], problem: str, remedy: str) -> None:
+    """Refuse a checkpoint in which something is different; says what is so first."""
+    for name in {**there, **here}:
+        former, own = (one.get(name, "missing") for one in (there, here))
+        if former != own:
+            raise ConfigurationError(f"{problem}: {name} is {former} there and {own} here; use its {remedy}")
 
 
 def _spaces(spec: dict[str, Any]) -> dict[str, str]:
@@ -95,20 +96,6 @@ def _spaces(spec: dict[str, Any]) -> dict[str, str]:
                 size = [str(space[key]) for key in ("type", "shape", "n", "nvec") if key in space]
                 described[f"{kind} {name!r} of sub-step {step['key']!r}"] = " ".join(size)
     return described
-
-
-def _check_weights(path: str | Path, own: dict[str, Any], other: dict[str, Any], purpose: str) -> None:
-    wrong = [name for name in own if name not in other or own[name].shape != other[name].shape]
-    wrong += [name for name in other if name not in own] if purpose == "go on with" else []
-    if wrong:
-        former, new = (
-            {name: tuple(state[name].shape) if name in state else "missing" for name in wrong[:3]}
-            for state in (other, own)
-        )
-        raise ConfigurationError(
-            f"the networks of {path} do not fit: {len(wrong)} parameters differ, such as {former} there, {new} here; "
-            f"to {purpose} them takes the networks of the former run (leave --model.networks as it is)"
-        )
 
 
 def load(path: str | Path) -> AlgorithmModule:
@@ -165,24 +152,23 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: RolloutDat
         ConfigurationError: There is no checkpoint, or its networks or wrappers do not fit.
     """
     checkpoint = read_checkpoint(path)
-    own, other = module.state_dict(), _weights(checkpoint["state_dict"])
-    _check_weights(path, _weights(own), other, "begin with")
-    module.load_state_dict(own | {name: other[name] for name in _weights(own)})
+    own, other = module.state_dict(), checkpoint["state_dict"]
+    here, there = _shapes(own), _shapes({name: other[name] for name in own if name in other})
+    _require_equal(there, here, f"the networks of {path} do not fit", "networks")
+    module.load_state_dict(own | {name: other[name] for name in here})
     datamodule.warm_start(_learned(checkpoint, path))
 
 
-def _weights(state: dict[str, Any]) -> dict[str, Any]:
-    """Entries of a module's state that belong to the networks of policy and critic."""
-    return {name: value for name, value in state.items() if name.startswith("actor_critic.")}
+def _shapes(state: dict[str, Any]) -> dict[str, str]:
+    """The shapes of those entries of a module's state that belong to the networks of policy and critic."""
+    return {name: str(tuple(value.shape)) for name, value in state.items() if name.startswith("actor_critic.")}
 
 
 def _stored(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
     stored = checkpoint.get(CHECKPOINT_KEY)
     if stored is None:
-        raise ConfigurationError(
-            f"{path} does not hold the configuration of what it belongs to: only checkpoints of `maze-pl fit`, or of a "
-            "Trainer with the callback maze_pl.callbacks.CheckpointConfiguration, do"
-        )
+        remedy = "let `maze-pl fit` write it, or a Trainer with the callback CheckpointConfiguration"
+        raise ConfigurationError(f"{path} does not hold the configuration of what it belongs to: {remedy}")
     return cast(dict[str, Any], stored)
 
 

@@ -1,7 +1,5 @@
 """`maze-pl new`: a project of one's own, with everything that training in it needs, to be changed piece by piece."""
 
-from __future__ import annotations
-
 import importlib.util
 import keyword
 import shutil
@@ -27,8 +25,8 @@ def create_project(directory: Path) -> str:
         ConfigurationError: The directory holds something or cannot be written, or its name cannot be a package's.
     """
     package = _package_name(directory)
-    existed = directory.exists()
-    if existed and not directory.is_dir():
+    existed = directory.is_dir()
+    if directory.exists() and not existed:
         raise ConfigurationError(f"{directory} is a file: name a folder that does not exist yet")
     if existed and any(directory.iterdir()):
         raise ConfigurationError(f"{directory} already holds something: name a folder that does not exist, or is empty")

@@ -1,25 +1,19 @@
 """Where a run goes: its directory belongs to one process while it trains, and is left as it was if it is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import IO
 
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
 
 from maze_pl.configuration import checkpoint_path
-from maze_pl.core.output_folder import RUN_DIR_VARIABLE
-from maze_pl.search_path import ConfigurationError
+from maze_pl.core.output_folder import RUN_DIR_VARIABLE, write_file
+from maze_pl.search_path import OUTPUT_FOLDER, ConfigurationError
 
-LOCK = ".lock"
-_OUTPUTS = "outputs"
-_RESULTS = ("*.ckpt", "metrics.csv")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which the system does not say where
 
 
@@ -42,12 +36,10 @@ def run_directory(resumed: str | None, named: str | None, experiment: str | None
     is_first = is_first_rank()
     if resumed is None and not is_first and RUN_DIR_VARIABLE in os.environ:
         return os.environ[RUN_DIR_VARIABLE]
-    path = Path(resumed or named or _new_directory(Path(_OUTPUTS, experiment or "run"), is_first))
+    path = Path(resumed or named or _new_directory(Path(OUTPUT_FOLDER, experiment or "run"), is_first))
     if resumed is None and is_first and path.is_dir() and any(path.iterdir()):
-        raise ConfigurationError(
-            f"the run directory {path} already holds something: name another one, or go on with the run in it by "
-            f"`maze-pl fit --resume {path}`"
-        )
+        remedy = f"name another one, or go on with the run in it by `maze-pl fit --resume {path}`"
+        raise ConfigurationError(f"the run directory {path} already holds something: {remedy}")
     os.environ[RUN_DIR_VARIABLE] = str(path)
     return str(path)
 
@@ -69,10 +61,8 @@ def _new_directory(experiment: Path, is_made: bool) -> Path:
 def remove_if_empty() -> None:
     """Remove a directory that was made under `outputs`, if the run has failed before it wrote anything."""
     run_dir = Path(os.environ.get(RUN_DIR_VARIABLE, ""))
-    if run_dir.parts[:1] == (_OUTPUTS,):
-        with contextlib.suppress(OSError):
-            for folder in (run_dir, *run_dir.parents[:2]):
-                folder.rmdir()
+    if run_dir.parts[:1] == (OUTPUT_FOLDER,):
+        _remove_empty((run_dir, *run_dir.parents[:2]))
 
 
 def last_checkpoint(run_dir: str) -> str | None:
@@ -95,42 +85,37 @@ def claimed(path: Path) -> Iterator[None]:
     Raises:
         ConfigurationError: The directory cannot be written, or another process trains in it.
     """
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(_remove_empty, [folder for folder in (path, *path.parents) if not folder.exists()])
         try:
             path.mkdir(parents=True, exist_ok=True)
             before, results = _content(path), _results(path)
-            lock = (path / LOCK).open("a+b", buffering=0)
+            lock = stack.enter_context((path / ".lock").open("a+b", buffering=0))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            process = f"process {lock.read().decode().strip()} trains in it; wait for it, or stop it by INT or TERM"
+            raise ConfigurationError(f"the run directory {path} is in use: {process}") from None
         except OSError as error:
             raise ConfigurationError(f"the run directory {path} cannot be written: {error.strerror}") from error
-        with lock:
-            _take(lock, path)
-            try:
-                lock.truncate(0)
-                lock.write(f"{os.getpid()}\n".encode())
-                yield
-            except Exception as error:
-                if _results(path) == results:
-                    _restore(path, before)
-                if isinstance(error, OSError) and error.errno in _NO_SPACE and error.filename is None:
-                    reason = error.strerror if str(path) in str(error.strerror) else f"{path}: {error.strerror}"
-                    raise OSError(error.errno, reason) from error
-                raise
-    finally:
-        for folder in made:  # the innermost first
-            with contextlib.suppress(OSError):  # it holds something, or was never made
-                folder.rmdir()
+        try:
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n".encode())
+            yield
+        except Exception as error:
+            if _results(path) == results:
+                _restore(path, before)
+            if isinstance(error, OSError) and error.errno in _NO_SPACE and error.filename is None:
+                reason = error.strerror if str(path) in str(error.strerror) else f"{path}: {error.strerror}"
+                raise OSError(error.errno, reason) from error
+            raise
 
 
-def _take(lock: IO[bytes], path: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        raise ConfigurationError(
-            f"the run directory {path} is in use: process {lock.read().decode().strip()} trains in it; wait for it, "
-            "or stop it first (INT or TERM end it with a checkpoint)"
-        ) from None
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, the innermost first, but for those that hold something or were never made."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def _content(path: Path) -> dict[Path, bytes]:
@@ -139,7 +124,7 @@ def _content(path: Path) -> dict[Path, bytes]:
 
 
 def _results(path: Path) -> dict[Path, int]:
-    return {file: file.stat().st_mtime_ns for pattern in _RESULTS for file in path.rglob(pattern)}
+    return {file: file.stat().st_mtime_ns for pattern in ("*.ckpt", "metrics.csv") for file in path.rglob(pattern)}
 
 
 def _restore(path: Path, before: dict[Path, bytes]) -> None:
@@ -147,8 +132,5 @@ def _restore(path: Path, before: dict[Path, bytes]) -> None:
         if one not in before:
             one.rmdir() if one.is_dir() and not one.is_symlink() else one.unlink()
         elif one.parent == path and one.is_file() and one.read_bytes() != before[one]:
-            temporary = one.with_name(f"{one.name}.part")  # a new file: others may still write into the present one
             with contextlib.suppress(OSError):
-                temporary.write_bytes(before[one])
-                temporary.replace(one)
-            temporary.unlink(missing_ok=True)
+                write_file(one, before[one])  # a new file: others may still write into the present one

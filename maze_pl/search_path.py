@@ -1,7 +1,5 @@
 """Where configurations lie: names become paths, and the folders of a user's project become importable."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Iterable
@@ -10,7 +8,7 @@ from pathlib import Path
 SEARCH_PATH_VARIABLE = "MAZE_PL_CONFIG_PATH"
 SUFFIXES = (".yaml", ".yml", ".json")
 _CONFIG_FOLDER = "configs"
-_OUTPUT_FOLDER = "outputs"
+OUTPUT_FOLDER = "outputs"
 
 
 class ConfigurationError(ValueError):
@@ -54,7 +52,7 @@ def project_folder(path: Path) -> Path | None:
     folders = path.resolve().parents
     if shipped_folder().resolve() in folders:
         return None
-    inside = next((folder for folder in folders if folder.name in (_CONFIG_FOLDER, _OUTPUT_FOLDER)), None)
+    inside = next((folder for folder in folders if folder.name in (_CONFIG_FOLDER, OUTPUT_FOLDER)), None)
     project = folders[0] if inside is None else inside.parent
     while (project / "__init__.py").is_file():
         project = project.parent
@@ -63,21 +61,14 @@ def project_folder(path: Path) -> Path | None:
 
 def find(name: str, beside: Iterable[Path] = ()) -> Path | None:
     """Path of the configuration of this name, without suffix, or None; see `search_folders`."""
-    for folder in search_folders(beside):
-        for suffix in SUFFIXES:
-            path = folder / f"{name}{suffix}"
-            if path.is_file():
-                return path
-    return None
+    paths = (folder / f"{name}{suffix}" for folder in search_folders(beside) for suffix in SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def known_names(beside: Iterable[Path] = ()) -> list[str]:
     """Every name that `find` would find, sorted."""
-    found = set()
-    for folder in search_folders(beside):
-        for suffix in SUFFIXES:
-            found |= {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob(f"*{suffix}")}
-    return sorted(found)
+    paths = {path.relative_to(folder) for folder in search_folders(beside) for path in folder.rglob("*")}
+    return sorted({path.with_suffix("").as_posix() for path in paths if path.suffix in SUFFIXES})
 
 
 def resolve(name: str, beside: Iterable[Path] = ()) -> Path:
@@ -94,10 +85,8 @@ def resolve(name: str, beside: Iterable[Path] = ()) -> Path:
     found = find(name, beside)
     if found is not None:
         return found
-    looked_in = ", ".join(str(folder) for folder in search_folders(beside))
-    raise ConfigurationError(
-        f"there is no configuration named {name!r}; looked in {looked_in}{suggestion(name, known_names(beside))}"
-    )
+    searched = ", ".join(map(str, search_folders(beside))) + suggestion(name, known_names(beside))
+    raise ConfigurationError(f"there is no configuration named {name!r}; looked in {searched}")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -4,15 +4,13 @@ Until training begins there is nothing to keep, so a signal ends the command at 
 the callback `StopOnSignal` ends training where it can be resumed from exactly.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
 import threading
 import time
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 MAIN_PROCESS_VARIABLE: Final = "MAZE_PL_MAIN_PROCESS"
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -50,7 +48,7 @@ class StopSignals:
         self._since = 0.0
         self._former: dict[int, Any] = {}
 
-    def __enter__(self) -> StopSignals:
+    def __enter__(self) -> Self:
         """Take the signals."""
         self.take()
         return self

@@ -1,7 +1,5 @@
 """YAML as jsonargparse reads it, so that a file means the same whether it is passed on as a path or as text."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

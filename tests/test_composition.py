@@ -24,11 +24,11 @@ def write(path: str, text: str) -> Path:
 
 
 def config(**content: Any) -> Piece:
-    return Piece("--config", None, content)
+    return Piece("--config", None, content, content)
 
 
 def option(name: str, text: str) -> Piece:
-    return Piece(name, text, parse(text))
+    return Piece(name, text, parse(text), parse(text))
 
 
 def filled(*pieces: Piece) -> list[Any]:

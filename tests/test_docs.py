@@ -28,6 +28,7 @@ from maze_pl.envs import StructuredEnv, Wrapper, cutting_2d, wrappers
 from maze_pl.envs.wrappers import LogStatsWrapper, ObservationNormalizationStrategy, PreProcessor, TimeLimitWrapper
 from maze_pl.events.topics import BUILT_IN_TOPICS
 from maze_pl.modules import AlgorithmModule
+from maze_pl.perception import PerceptionBlock
 from maze_pl.perception.models.critics import StateCriticComposerInterface
 from maze_pl.search_path import known_names
 from tests.documentation import blocks, commands, forget_modules, matches, renew_output, run_page, write_files
@@ -122,6 +123,7 @@ def test_links_lead_to_files_and_headings_that_exist() -> None:
         ("preprocessing_and_normalization.md", wrappers, PreProcessor),
         ("preprocessing_and_normalization.md", wrappers, ObservationNormalizationStrategy),
         ("structured_environments.md", perception, StateCriticComposerInterface),
+        ("perception_blocks.md", perception, PerceptionBlock),
     ],
 )
 def test_tables_list_all_that_there_is_of_a_kind(page: str, module: ModuleType, base: type) -> None:

@@ -1,7 +1,5 @@
 """A rule that balances CartPole without learning: a first agent for trying out rollouts."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

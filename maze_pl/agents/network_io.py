@@ -1,8 +1,6 @@
 """How networks get their inputs, and which network belongs to which sub-step."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +12,9 @@ from maze_pl.core.actor_id import StepKey
 
 Item = TypeVar("Item")
 
+StateShapes = dict[str, tuple[int, ...]]
+"""Name of what a network carries from act to act -> its shape, without the actors."""
+
 
 class NetworkInput:
     """Brings observations to the network's device and floating point type.
@@ -22,9 +23,11 @@ class NetworkInput:
 
     Args:
         network: The network, all of whose parameters are of one type and on one device.
+        names: What it looks at; all if None.
     """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, names: Collection[str] | None = None) -> None:
+        self._names = names
         # The parameter object outlives moves and conversions of the network, and asking it costs next to nothing.
         self._reference = next((item for item in network.parameters() if item.dtype.is_floating_point), torch.empty(0))
 
@@ -39,7 +42,40 @@ class NetworkInput:
         return {
             name: value.to(device, dtype) if value.is_floating_point() else value.to(device)
             for name, value in observation.items()
+            if self._names is None or name in self._names
         }
+
+
+def state_shapes(network: nn.Module) -> StateShapes:
+    """What a network carries from act to act: all that its modules list in an attribute `state_shapes`."""
+    shapes: StateShapes = {}
+    for module in network.modules():
+        shapes |= {name: tuple(shape) for name, shape in getattr(module, "state_shapes", {}).items()}
+    return shapes
+
+
+def evaluate_recurrent(network: nn.Module, inputs: Mapping[str, Tensor], shapes: StateShapes) -> dict[str, Tensor]:
+    """Outputs of a network that carries a state.
+
+    Args:
+        network: Reads the state beside observations and gives the new one beside its outputs.
+        inputs: Name -> [L * S, ...] what S actors see in L acts each, act by act, and name -> [S, ...] what they carry
+            before the first of these acts. Without that it is zero, and each actor acts once.
+        shapes: What the network carries.
+
+    Returns:
+        Name -> [L * S, ...], and name -> [S, ...] what they carry after the last act.
+    """
+    seen = {name: tensor for name, tensor in inputs.items() if name not in shapes}
+    state = {name: tensor for name, tensor in inputs.items() if name in shapes}
+    n_acts = len(next(iter(seen.values())))
+    if not state:
+        state = {name: next(network.parameters()).new_zeros(n_acts, *shape) for name, shape in shapes.items()}
+    n_actors = len(next(iter(state.values())))
+    if n_acts != n_actors:
+        seen = {name: tensor.reshape(-1, n_actors, *tensor.shape[1:]) for name, tensor in seen.items()}
+    outputs = network({**seen, **state}).items()
+    return {name: tensor if n_acts == n_actors or name in shapes else tensor.flatten(0, 1) for name, tensor in outputs}
 
 
 def torch_dtype(space: spaces.Space[Any]) -> torch.dtype:

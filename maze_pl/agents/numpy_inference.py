@@ -239,8 +239,8 @@ class _Dense:
         return result
 
 
-class _Observation(fx.Proxy):
-    """An observation while a network is traced; its type is known."""
+class _Known(fx.Proxy):
+    """An observation, or what is made of some, while a network is traced; whether it is of floats is known."""
 
     def is_floating_point(self) -> bool:
         """As for a tensor."""
@@ -258,9 +258,17 @@ class _Tracer(fx.Tracer):
         """The network's function, the network and the observations."""
         inputs = {}
         for name, array in self._observation.items():
-            inputs[name] = _Observation(self.create_node("placeholder", name, (), {}), self)
+            inputs[name] = _Known(self.create_node("placeholder", name, (), {}), self)
             inputs[name].node.meta["is_floating_point"] = array.dtype.kind == "f"
         return root_fn, [self.root, inputs]
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """What layers give, or functions that keep the type of what they know."""
+        known = [source.meta.get("is_floating_point") for source in node.all_input_nodes]
+        if node.op != "call_module" and (None in known or node.target not in _KEEPING):
+            return super().proxy(node)
+        node.meta["is_floating_point"] = node.op == "call_module" or any(known)
+        return _Known(node, self)
 
 
 _OF_MODULES = frozenset(vars(nn.Module()))
@@ -323,6 +331,7 @@ _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Operation]] = {
     nn.LeakyReLU: lambda layer: lambda x: np.where(x > 0, x, layer.negative_slope * x),
     nn.Identity: lambda layer: _identity,
 }
+_KEEPING = (torch.cat, torch.concat, torch.flatten, "flatten", "unsqueeze")  # the type, or the most general one
 # Options that are not known here are refused by the call.
 _FUNCTIONS: dict[Any, Callable[..., Operation]] = {
     **dict.fromkeys((torch.tanh, "tanh"), lambda: np.tanh),

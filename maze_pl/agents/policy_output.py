@@ -1,7 +1,5 @@
 """Everything that a policy network says about one batch of actors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,9 +1,8 @@
 """The networks of an agent together: what is trained, moved between devices and saved as one."""
 
-from __future__ import annotations
-
 from torch import nn
 
+from maze_pl.agents.network_io import state_shapes
 from maze_pl.agents.torch_policy import TorchPolicy
 from maze_pl.agents.torch_state_critic import StateCritic
 
@@ -13,10 +12,25 @@ class TorchActorCritic(nn.Module):
 
     Args:
         policy: What acts.
-        critic: What estimates values, or None.
+        critic: What estimates values, or None. A network of it that carries a state from act to act shares what does
+            with the policy's network of the same sub-step: the state is the policy's.
+
+    Raises:
+        ValueError: The critic carries a state of its own.
     """
 
     def __init__(self, policy: TorchPolicy, critic: StateCritic | None = None) -> None:
         super().__init__()
         self.policy = policy
         self.critic = critic
+        for key, network in ({} if critic is None else critic.recurrent).items():
+            nets = list(policy.networks[policy.spec.step_keys.index(key)].children())
+            known, shapes = {id(parameter) for parameter in nets[0].parameters()}, state_shapes(network)
+            carrying = [module for module in network.modules() if getattr(module, "state_shapes", None)]
+            shared = all(known & {id(parameter) for parameter in module.parameters()} for module in carrying)
+            if len(nets) > 1 or not shared or not shapes.items() <= state_shapes(nets[0]).items():
+                raise ValueError(
+                    f"the critic of sub-step {key!r} carries a state of its own, {list(shapes)}, but only policies do: "
+                    "have its network share the part that remembers with the policy's network of that sub-step, which "
+                    "all agents must share then, or remember nothing"
+                )

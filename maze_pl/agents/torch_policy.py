@@ -1,7 +1,5 @@
 """The trained policy: networks, distributions and masks, from observations to actions and log-probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maze_pl.agents.network_io import NetworkInput, networks_by_step
+from maze_pl.agents.network_io import NetworkInput, StateShapes, evaluate_recurrent, networks_by_step, state_shapes
 from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler, numpy_views
 from maze_pl.agents.policy_output import PolicyOutput
 from maze_pl.core.actor_id import StepKey
@@ -18,11 +16,7 @@ from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spaces import environment_action
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.dict import DictProbabilityDistribution
-from maze_pl.distributions.distribution_mapper import (
-    DistributionMapper,
-    DistributionMapperConfig,
-    distribution_mappers,
-)
+from maze_pl.distributions.distribution_mapper import DistributionMapper, DistributionMapperConfig, distribution_mappers
 
 PolicyNetworks = nn.Module | Sequence[nn.Module]
 """The network of a sub-step, or those of its agents in the order of their ids."""
@@ -36,7 +30,8 @@ class _Step:
     inputs: NetworkInput
     mapper: DistributionMapper
     sampler: NumpySampler
-    plain: NumpyNetwork | None  # the network, where there is one for all agents
+    plain: NumpyNetwork | None  # the network, where there is one for all agents that carries no state
+    state_shapes: StateShapes
 
 
 class TorchPolicy(nn.Module):
@@ -44,6 +39,11 @@ class TorchPolicy(nn.Module):
 
     Networks take a dict of observations [B, ...] and give a dict of logits [B, L], one entry for each action head.
     Whether they are in training or evaluation mode is the caller's affair.
+
+    Networks may carry a state from act to act (`state_shapes`). They read it beside the observations and give the new
+    one beside the logits, and so does this class: wherever it takes observations of B actors it takes their state
+    [B, ...] too; zero if it is missing. Observations [L * S, ...] with a state [S, ...] are L acts of S actors each,
+    act by act, and the state is the one before the first.
 
     Args:
         networks: A network for each sub-step, by key or in the specification's order; for sub-steps with separate
@@ -53,8 +53,8 @@ class TorchPolicy(nn.Module):
         substeps_with_separate_agent_nets: Sub-steps in which each agent has its own network.
 
     Raises:
-        ValueError: The networks do not fit the sub-steps and agents, or the number of agents of a sub-step with
-            separate networks changes during an episode.
+        ValueError: The networks do not fit the sub-steps and agents, those of a sub-step carry different states, or
+            the number of agents of a sub-step with separate networks changes during an episode.
     """
 
     def __init__(
@@ -67,11 +67,7 @@ class TorchPolicy(nn.Module):
         super().__init__()
         self.spec = spec
         separate = separate_agent_counts(spec, substeps_with_separate_agent_nets)
-        mappers = distribution_mappers(
-            {key: step.action_space for key, step in spec.steps.items()},
-            distribution_mapper_config,
-            {key: step.masks for key, step in spec.steps.items()},
-        )
+        mappers = distribution_mappers(spec, distribution_mapper_config)
         self._steps: dict[StepKey, _Step] = {}
         for key, given in networks_by_step(networks, spec.step_keys).items():
             nets = (given,) if isinstance(given, nn.Module) and not isinstance(given, nn.ModuleList) else tuple(given)
@@ -79,8 +75,12 @@ class TorchPolicy(nn.Module):
             if len(nets) != expected:
                 what = "separate agent networks" if key in separate else "a network shared by its agents"
                 raise ValueError(f"sub-step {key!r} has {what}: expected {expected}, got {len(nets)}")
-            plain = NumpyNetwork(nets[0]) if len(nets) == 1 else None
-            self._steps[key] = _Step(nets, NetworkInput(nets[0]), mappers[key], NumpySampler(mappers[key]), plain)
+            shapes = state_shapes(nets[0])
+            if others := [state_shapes(net) for net in nets if state_shapes(net) != shapes]:
+                raise ValueError(f"networks of sub-step {key!r} carry different states: {shapes} and {others[0]}")
+            plain = NumpyNetwork(nets[0]) if len(nets) == 1 and not shapes else None
+            sampler = NumpySampler(mappers[key])
+            self._steps[key] = _Step(nets, NetworkInput(nets[0]), mappers[key], sampler, plain, shapes)
         self.networks = nn.ModuleList(nn.ModuleList(step.networks) for step in self._steps.values())
 
     @property
@@ -113,20 +113,21 @@ class TorchPolicy(nn.Module):
             if action is not None:
                 return PolicyStep(action)
         with torch.inference_mode():
-            observation = {name: _tensor(array) for name, array in batch.observation.items()}
+            observation = {name: _tensor(array) for name, array in {**batch.observation, **(batch.state or {})}.items()}
             agent_id = None
             if len(step.networks) > 1:
                 _check_agents(batch, len(step.networks))
                 agent_id = torch.from_numpy(np.asarray(batch.agent_id))
             logits = self.action_logits(batch.step_key, observation, agent_id)
+            after = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes} or None
             arrays = None if with_log_prob else numpy_views(logits)
             action = None if arrays is None else step.sampler.choose(arrays, batch.observation, how)
             if action is not None:
-                return PolicyStep(action)
+                return PolicyStep(action, state=after)
             distribution = self._distribution(step, logits, observation, temperature)
             sampled = distribution.deterministic_sample() if deterministic else distribution.sample(generator)
             log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
-            return PolicyStep({head: value.cpu().numpy() for head, value in sampled.items()}, log_prob)
+            return PolicyStep({head: value.cpu().numpy() for head, value in sampled.items()}, log_prob, after)
 
     def act_on(
         self,
@@ -137,6 +138,7 @@ class TorchPolicy(nn.Module):
         deterministic: bool = True,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
+        memory: dict[Any, Any] | None = None,
     ) -> dict[str, Any]:
         """Action for one observation, as an environment's `step` takes it.
 
@@ -147,9 +149,11 @@ class TorchPolicy(nn.Module):
             deterministic: Take the most likely action instead of sampling.
             temperature: Above 1 flattens the distributions, below 1 sharpens them.
             generator: Source of randomness.
+            memory: What agents carry from act to act, for networks that carry a state: a dict that is empty at the
+                start of an episode, the same one in each call. It is updated in place.
 
         Raises:
-            ValueError: There are several sub-steps and none was named, or an observation is missing.
+            ValueError: There are several sub-steps and none was named, an observation is missing, or the memory is.
         """
         if step_key is None and len(self._steps) > 1:
             raise ValueError(f"several sub-steps may act: name one of {list(self._steps)} as step_key")
@@ -160,8 +164,15 @@ class TorchPolicy(nn.Module):
         if missing := set(wanted) - set(observation):
             raise ValueError(f"sub-step {key!r} also observes {sorted(missing)}; given were {sorted(observation)}")
         batch = {name: np.asarray(observation[name], space.dtype)[None] for name, space in wanted.items()}
-        policy_batch = PolicyBatch(key, batch, np.array([agent_id]))
+        if memory is None and self._steps[key].state_shapes:
+            raise ValueError(
+                f"the agent remembers what it saw in sub-step {key!r}: pass memory={{}} with the first act of an "
+                "episode, and the same dict with all others"
+            )
+        memory = {} if memory is None else memory
+        policy_batch = PolicyBatch(key, batch, np.array([agent_id]), memory.get((key, agent_id)))
         acted = self.act(policy_batch, deterministic=deterministic, temperature=temperature, generator=generator)
+        memory[key, agent_id] = acted.state
         return {head: environment_action(step.action_space[head], value[0]) for head, value in acted.action.items()}
 
     def action_logits(
@@ -176,7 +187,7 @@ class TorchPolicy(nn.Module):
                 agent, such as padding, get logits of zero.
 
         Returns:
-            Head -> [B, L].
+            Head -> [B, L], and what the actors carry after their last act, under the names of the state.
         """
         step = self._step(step_key)
         inputs = step.inputs(observation)
@@ -184,9 +195,19 @@ class TorchPolicy(nn.Module):
             outputs = step.plain.outputs(inputs)
             logits: dict[str, Tensor] = step.networks[0](inputs) if outputs is None else outputs
             return logits
+        if len(step.networks) == 1:
+            return evaluate_recurrent(step.networks[0], inputs, step.state_shapes)
         if agent_id is None:
             raise ValueError(f"the agents of sub-step {step_key!r} have separate networks: agent_id is needed")
-        return _separate_logits(step.networks, inputs, agent_id.to(step.inputs.device))
+        agent_id = agent_id.to(step.inputs.device)
+        if not step.state_shapes:
+            return _separate_logits(step.networks, inputs, agent_id)
+        chosen: dict[str, Tensor] = {}
+        for agent, network in enumerate(step.networks):  # each sees all, since rows cannot be taken out of sequences
+            for name, value in evaluate_recurrent(network, inputs, step.state_shapes).items():
+                own = (agent_id[: len(value)] == agent).view(-1, *[1] * (value.dim() - 1))
+                chosen[name] = torch.where(own, value, chosen.get(name, torch.zeros_like(value)))
+        return chosen
 
     def compute_policy_output(
         self,
@@ -243,7 +264,8 @@ class TorchPolicy(nn.Module):
         temperature: float,
     ) -> PolicyOutput:
         logits = self.action_logits(step_key, observation, agent_id)
-        return PolicyOutput(step_key, logits, self._distribution(step, logits, observation, temperature))
+        heads = {head: logits[head] for head in step.mapper.heads}
+        return PolicyOutput(step_key, heads, self._distribution(step, heads, observation, temperature))
 
     @staticmethod
     def _distribution(

@@ -1,7 +1,5 @@
 """Critics that estimate the value of a state: one for all sub-steps, one for each, or differences between them."""
 
-from __future__ import annotations
-
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from maze_pl.agents.network_io import NetworkInput, networks_by_step, torch_dtype
+from maze_pl.agents.network_io import NetworkInput, evaluate_recurrent, networks_by_step, state_shapes, torch_dtype
 from maze_pl.agents.numpy_inference import NumpyNetwork
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
@@ -27,9 +25,11 @@ class StateCritic(nn.Module, ABC):
         kind: "shared": one value for each row of a rollout, taken at the row's first act. "step": each actor has a
             stream of its own, judged by the network of its sub-step. "delta": each act of a row has a value of its own
             in the one stream of all acts; it sees the observations of earlier sub-steps of the row too.
+        recurrent: By sub-step, networks that carry a state from act to act, which is that of the policy's network.
     """
 
     kind: ClassVar[Literal["shared", "step", "delta"]]
+    recurrent: Mapping[StepKey, nn.Module] = {}
 
     @abstractmethod
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
@@ -37,7 +37,7 @@ class StateCritic(nn.Module, ABC):
 
         Args:
             step_key: The sub-step.
-            observation: Name -> [B, ...].
+            observation: Name -> [B, ...], and what the policy carries, if anything; see `TorchPolicy`.
             agent_id: [B] which agent acts.
 
         Returns:
@@ -56,7 +56,8 @@ class TorchSharedStateCritic(StateCritic):
         spec: What the agent sees and does.
 
     Raises:
-        ValueError: There is not exactly one network, or observations of the same name differ between sub-steps.
+        ValueError: There is not exactly one network, it carries a state from act to act though there are several
+            sub-steps, or observations of the same name differ between sub-steps.
     """
 
     kind = "shared"
@@ -67,15 +68,25 @@ class TorchSharedStateCritic(StateCritic):
         if len(given) != 1:
             raise ValueError(f"a shared critic has one network for all sub-steps, got {len(given)}")
         self.network = given[0]
-        self._inputs = NetworkInput(self.network)
         self._plain = NumpyNetwork(self.network)
         self._index = {key: index for index, key in enumerate(spec.step_keys)}
         self._spaces = shared_observation_space(spec).spaces
+        self._state_shapes = state_shapes(self.network)
+        self._inputs = NetworkInput(self.network, {*self._spaces, *self._state_shapes})
+        if self._state_shapes:
+            self.recurrent = {spec.step_keys[0]: self.network}
+            if len(spec.steps) > 1:
+                raise ValueError(
+                    f"a critic shared by the sub-steps {list(spec.step_keys)} cannot remember, as its network does "
+                    f"({list(self._state_shapes)}), since each of their policies does so by itself: use a step critic"
+                )
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
 
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
         """[B] values; see `StateCritic.value`."""
         inputs = self._inputs(self._complete(step_key, observation))
+        if self._state_shapes:
+            return _value(evaluate_recurrent(self.network, inputs, self._state_shapes))
         outputs = self._plain.outputs(inputs)
         return _value(self.network(inputs) if outputs is None else outputs)
 
@@ -109,11 +120,17 @@ class StepwiseStateCritic(StateCritic):
         super().__init__()
         by_step = networks_by_step(networks, spec.step_keys)
         self.networks = nn.ModuleList(by_step.values())
-        self._steps = {key: (network, NetworkInput(network)) for key, network in by_step.items()}
+        self.recurrent = {key: network for key, network in by_step.items() if state_shapes(network)}
+        self._steps = {
+            key: (network, NetworkInput(network, {*spec.steps[key].observation_space.spaces, *state_shapes(network)}))
+            for key, network in by_step.items()
+        }
 
     def _output(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> Tensor:
         """[B] what the network of a sub-step gives."""
         network, inputs = self._steps[step_key]
+        if step_key in self.recurrent:
+            return _value(evaluate_recurrent(network, inputs(observation), state_shapes(network)))
         return _value(network(inputs(observation)))
 
 
@@ -139,7 +156,8 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
         spec: What the agent sees and does; in each row its sub-steps act once each, in this order.
 
     Raises:
-        ValueError: The networks are not one for each sub-step, or a sub-step has several agents.
+        ValueError: The networks are not one for each sub-step or carry a state from act to act, or a sub-step has
+            several agents.
     """
 
     kind = "delta"
@@ -151,6 +169,11 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
             raise ValueError(
                 "a delta critic needs sub-steps that act once each, in the same order, in every environment step; "
                 f"number of agents of sub-steps with several: {several}; use a step or a shared critic"
+            )
+        if self.recurrent:
+            raise ValueError(
+                f"a delta critic cannot remember, as its networks of the sub-steps {list(self.recurrent)} do: it "
+                "judges earlier observations again, without what was carried then; use a step critic"
             )
 
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
@@ -200,4 +223,5 @@ def shared_observation_space(spec: Spec) -> spaces.Dict:
 
 
 def _value(output: Mapping[str, Tensor]) -> Tensor:
-    return output["value"].squeeze(-1)  # [..., 1] -> [...]
+    value = output["value"].squeeze(-1)  # [..., 1] -> [...]
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value

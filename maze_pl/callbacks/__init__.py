@@ -8,6 +8,7 @@ from maze_pl.callbacks.dashboards import Distributions as Distributions
 from maze_pl.callbacks.epoch_table import EpochTable as EpochTable
 from maze_pl.callbacks.final_evaluation import FinalEvaluation as FinalEvaluation
 from maze_pl.callbacks.metrics_file import MetricsFile as MetricsFile
+from maze_pl.callbacks.network_pictures import NetworkPictures as NetworkPictures
 from maze_pl.callbacks.progress_bar import ProgressLines as ProgressLines
 from maze_pl.callbacks.progress_bar import RolloutProgressBar as RolloutProgressBar
 from maze_pl.callbacks.run_log import RunLog as RunLog

@@ -5,8 +5,6 @@ not improve; so there are two callbacks. Both write under another name first and
 while it saves still has its former checkpoint.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import warnings
@@ -41,9 +39,12 @@ def save_atomically(trainer: pl.Trainer, path: str | Path) -> None:
     trainer.strategy.barrier("maze_pl.save_atomically")
 
 
-def _make_folder(trainer: pl.Trainer, stage: str, folder: str | Path) -> None:
+def _folder(trainer: pl.Trainer, stage: str, dirpath: str | Path | None) -> str:
+    """The folder of a callback's checkpoints, made before training, so that it is known whether it can be."""
+    folder = Path(dirpath or Path(trainer.default_root_dir, "checkpoints"))
     if stage == "fit" and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    return str(folder)
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -56,22 +57,14 @@ class BestCheckpoint(ModelCheckpoint):
     """
 
     def __init__(self, monitor: str = "eval/return", mode: str = "max", dirpath: str | None = None) -> None:
-        super().__init__(
-            dirpath=dirpath,
-            filename="best",
-            monitor=monitor,
-            mode=mode,
-            save_top_k=1,
-            save_on_train_epoch_end=True,  # not in the middle of an epoch, so that it can be resumed from exactly
-            enable_version_counter=False,
-        )
+        # not in the middle of an epoch, so that it can be resumed from exactly
+        when: dict[str, Any] = {"save_on_train_epoch_end": True, "enable_version_counter": False}
+        super().__init__(dirpath, "best", monitor, mode=mode, **when)
         self._evaluated = False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Find the folder; one that is not empty is nothing to be warned of, as it is so whenever a run is resumed."""
-        if self.dirpath is None:
-            self.dirpath = str(Path(trainer.default_root_dir, "checkpoints"))
-        _make_folder(trainer, stage, self.dirpath)
+        self.dirpath = _folder(trainer, stage, self.dirpath)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
             super().setup(trainer, pl_module, stage)
@@ -109,11 +102,8 @@ class LastCheckpoint(Checkpoint):
         self.every_n_epochs, self.dirpath = every_n_epochs, dirpath
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Find out before training whether the folder can be made."""
-        _make_folder(trainer, stage, self._folder(trainer))
-
-    def _folder(self, trainer: pl.Trainer) -> Path:
-        return Path(self.dirpath or Path(trainer.default_root_dir, "checkpoints"))
+        """Find the folder."""
+        self.dirpath = _folder(trainer, stage, self.dirpath)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the checkpoint."""
@@ -123,9 +113,8 @@ class LastCheckpoint(Checkpoint):
 
     def save(self, trainer: pl.Trainer) -> None:
         """Write the checkpoint, whatever epoch it is; all ranks must call it."""
-        if trainer.fast_dev_run:  # type: ignore[attr-defined]
-            return
-        save_atomically(trainer, self._folder(trainer) / "last.ckpt")
+        if not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            save_atomically(trainer, f"{self.dirpath}/last.ckpt")
 
 
 class CheckpointConfiguration(Callback):

@@ -3,21 +3,19 @@
 Lightning's loggers take numbers. Ours take these, too, each in the way of its dashboard, over env steps.
 """
 
-from __future__ import annotations
-
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
-import yaml
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers.logger import Logger
 
 from maze_pl.events.histogram import Histogram
 from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.yaml_text import dump
 
 N_BINS = 64
 Bins = tuple[np.ndarray, np.ndarray]  # counts [n] and edges [n + 1]
@@ -98,8 +96,8 @@ def log_epoch(
 
 
 def dashboards(trainer: pl.Trainer) -> list[Dashboard]:
-    """The trainer's loggers that are dashboards."""
-    return [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
+    """The trainer's loggers that are dashboards; none but on the first rank."""
+    return [one for one in trainer.loggers if isinstance(one, Dashboard) and trainer.is_global_zero]
 
 
 def bins(histogram: Histogram) -> Bins | None:
@@ -117,20 +115,15 @@ def bins(histogram: Histogram) -> Bins | None:
 
 def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of data and model as a flat table: `model` is a class, `model.lr` a number; lists are texts."""
-    table: dict[str, Any] = {"seed_everything": config.get("seed_everything")}
-    for name in ("model", "data"):
-        _flatten(name, config.get(name), table)
-    return {name: value for name, value in table.items() if value is not None}
+    return dict(row for name in ("seed_everything", "model", "data") for row in _rows(name, config.get(name)))
 
 
-def _flatten(name: str, value: Any, table: dict[str, Any]) -> None:
+def _rows(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and "class_path" in value:
-        table[name] = value["class_path"].rpartition(".")[2]
+        yield name, value["class_path"].rpartition(".")[2]
         value = value.get("init_args") or {}
     if isinstance(value, dict):
         for key, item in value.items():
-            _flatten(f"{name}.{key}", item, table)
-    elif isinstance(value, list):
-        table[name] = yaml.safe_dump(value, default_flow_style=True, width=10_000).strip()
-    else:
-        table[name] = value
+            yield from _rows(f"{name}.{key}", item)
+    elif value is not None:
+        yield name, dump(value) if isinstance(value, list) else value

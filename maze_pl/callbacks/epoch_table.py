@@ -1,11 +1,10 @@
 """The console's view of an epoch: its statistics as a table, grouped by topic."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 import pytorch_lightning as pl
@@ -22,9 +21,7 @@ _STEP_WIDTH = 5
 class EpochTable(Callback):
     """Prints the statistics of each epoch."""
 
-    def __init__(self) -> None:
-        self._began = 0.0
-        self._evaluated = False
+    _began, _evaluated = 0.0, False
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the time."""
@@ -42,7 +39,7 @@ class EpochTable(Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the table of an evaluation outside of training."""
         self._evaluated = not trainer.sanity_checking
-        if not trainer.training and not trainer.sanity_checking and trainer.state.fn == "validate":
+        if trainer.state.fn == "validate":
             self.on_test_end(trainer, pl_module)
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -78,21 +75,20 @@ def render(title: str, step: int, statistics: Mapping[str, Mapping[str, Any]]) -
             event, _, rest = name.partition("/")
             is_count = rest in ("episode_count", "total_step_count", "total_episode_count")
             value = format_value(int(values[key]) if is_count else values[key])
-            rows.append((f"{stage} {topic}", event, rest, value))
-    value_width = max(len("value"), *(len(row[3]) for row in rows)) if rows else 0
-    paths = _fit([list(row[:3]) for row in rows], WIDTH - _STEP_WIDTH - value_width - 3)
-    width = max([len(path) for path in paths], default=0)
-    values_shown = [f"{row[3]:>{value_width}}" for row in rows]
-    lines = [f"{step:>{_STEP_WIDTH}}|{path}| {value}" for path, value in zip(paths, values_shown, strict=True)]
-    if lines:
-        head = f"{'step':>{_STEP_WIDTH}}|{'path':{width}}| {'value':>{value_width}}"
-        lines = [head, f"{'=' * _STEP_WIDTH}|{'=' * width}|{'=' * (value_width + 1)}", *lines]
-    return "\n".join(["", title, *lines])
+            rows.append(([f"{stage} {topic}", event, rest], value))
+    if not rows:
+        return f"\n{title}"
+    wide = max(len("value"), *(len(value) for _, value in rows))
+    paths = _fit([names for names, _ in rows], WIDTH - _STEP_WIDTH - wide - 3)
+    head = f"{'step':>{_STEP_WIDTH}}|{'path':{len(paths[0])}}| {'value':>{wide}}"
+    ruler = f"{'=' * _STEP_WIDTH}|{'=' * len(paths[0])}|{'=' * (wide + 1)}"
+    lines = (f"{step:>{_STEP_WIDTH}}|{path}| {value:>{wide}}" for path, (_, value) in zip(paths, rows, strict=True))
+    return "\n".join(["", title, head, ruler, *lines])
 
 
 def _fit(rows: list[list[str]], width: int) -> list[str]:
     """Rows of three names as aligned lines of at most a width; they stay different from each other."""
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[""], [""], [""]]
+    columns = list(zip(*rows, strict=True))
     widths = [max(len(name) for name in column) for column in columns]
     while sum(widths) + 2 * (len(widths) - 1) > width:
         widths[widths.index(max(widths))] -= 1
@@ -102,17 +98,12 @@ def _fit(rows: list[list[str]], width: int) -> list[str]:
 
 def shortened(names: Iterable[str], width: int) -> dict[str, str]:
     """Each name in at most so many characters, with `..` for what is left out; different names stay different."""
-    result: dict[str, str] = {}
-    taken = {name for name in names if len(name) <= width}
-    for name in dict.fromkeys(names):
-        if len(name) > width:
-            tails = [*range(width // 2, width - 3), *range(width // 2)]
-            cuts = (f"{name[: width - 2 - tail]}..{name[len(name) - tail :]}" for tail in tails)
-            numbered = (f"{name[: width - 2 - len(str(n))]}..{n}" for n in range(2, len(taken) + 3))
-            result[name] = next(cut for cut in (*cuts, *numbered) if cut not in taken)
-            taken.add(result[name])
-        else:
-            result[name] = name
+    result = {name: name for name in names if len(name) <= width}
+    for name in dict.fromkeys(name for name in names if len(name) > width):
+        tails = [*range(width // 2, width - 3), *range(width // 2)]
+        cuts = (f"{name[: width - 2 - tail]}..{name[len(name) - tail :]}" for tail in tails)
+        numbered = (f"{name[: width - 2 - len(str(n))]}..{n}" for n in range(2, len(result) + 3))
+        result[name] = next(cut for cut in chain(cuts, numbered) if cut not in result.values())
     return result
 
 

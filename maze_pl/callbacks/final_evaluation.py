@@ -1,9 +1,7 @@
 """The last word on a run: how its last and its best policy do."""
 
-from __future__ import annotations
-
 import copy
-import math
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from maze_pl.datamodules import RolloutDataModule
 from maze_pl.loading import read_checkpoint
 from maze_pl.modules.algorithm import CHECKPOINT_KEY, AlgorithmModule
 from maze_pl.modules.ranks import gather_objects
+from maze_pl.modules.statistics import episode_means
 
 _NETWORKS = "actor_critic."
 
@@ -63,9 +62,5 @@ def _read(path: str, data_class: str) -> dict[str, Any]:
 
 def _means(evaluation: Evaluation) -> str:
     """Return and KPIs as text, means over the episodes of all ranks."""
-    own = [(summary.reward, summary.kpis) for summary in evaluation.summaries]
-    values: dict[str, list[float]] = {}
-    for reward, kpis in (episode for rank in gather_objects(own) for episode in rank):
-        for name, value in {"return": reward, **{f"kpi/{kpi}": value for kpi, value in kpis.items()}}.items():
-            values.setdefault(name, []).append(value)
-    return ", ".join(f"{name} {format_value(math.fsum(found) / len(found))}" for name, found in values.items())
+    means = episode_means(chain(*gather_objects(evaluation.summaries)))
+    return ", ".join(f"{name} {format_value(value)}" for name, value in means.items())

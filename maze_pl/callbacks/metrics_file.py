@@ -3,15 +3,18 @@
 Lightning's own CSV logger starts the file anew on resuming and keeps what was not flushed in memory.
 """
 
-from __future__ import annotations
-
+import contextlib
 import csv
+import io
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers.logger import Logger
+
+from maze_pl.core.output_folder import write_file
 
 
 class MetricsFile(Logger):
@@ -24,25 +27,12 @@ class MetricsFile(Logger):
 
     def __init__(self, save_dir: str, filename: str = "metrics.csv") -> None:
         super().__init__()
-        self._path = Path(save_dir, filename)
+        self.save_dir, self._path = save_dir, Path(save_dir, filename)
         self._columns: list[str] = []
         self._row: dict[str, Any] = {}  # the last one, which stands at the offset
         self._offset = 0
 
-    @property
-    def name(self) -> str:
-        """Empty: files lie in the folder itself."""
-        return ""
-
-    @property
-    def version(self) -> str:
-        """Empty, as the name."""
-        return ""
-
-    @property
-    def save_dir(self) -> str:
-        """Folder of the file."""
-        return str(self._path.parent)
+    name = version = save_dir = ""  # no folders of their own for experiments and versions
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
         """Nothing: the run directory holds the whole configuration."""
@@ -55,22 +45,20 @@ class MetricsFile(Logger):
             metrics: Name -> value; a new name becomes a new column.
             step: Env steps so far.
         """
-        row: dict[str, Any] = {"step": step} | {name: _number(value) for name, value in metrics.items()}
-        row = {name: value for name, value in row.items() if value is not None}
         same = step is not None and self._row.get("step") == step
-        row = {**self._row, **row} if same else row
-        rows = None  # those before this one, if the file is written anew
-        if not self._columns:  # rows of a former run that lie beyond where this one goes on are dropped
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            rows = [one for one in self._read() if step is None or int(one["step"] or -1) < step]
-            self._columns = list(rows[0]) if rows else []
-        added = [name for name in row if name not in self._columns]
-        if added and rows is None:
+        row: dict[str, Any] = {**(self._row if same else {"step": step}), **_numbers(metrics)}
+        is_new = not row.keys() <= set(self._columns)
+        if is_new:
             rows = self._read()[: -1 if same else None]
-        self._columns += added
-        if rows is not None:
-            self._write_anew(rows)
-        if rows is not None or not same:
+            if not self._columns:  # rows of a former run that lie beyond where this one goes on are dropped
+                rows = [one for one in rows if step is None or int(one["step"] or -1) < step]
+            self._columns = list(dict.fromkeys([*self._columns, *(rows[0] if rows else ()), *row]))
+            text = io.StringIO()
+            writer = csv.DictWriter(text, self._columns, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+            write_file(self._path, text.getvalue().encode())
+        if is_new or not same:
             self._offset = self._path.stat().st_size
         try:
             with self._path.open("r+", newline="", encoding="utf-8") as file:
@@ -88,20 +76,11 @@ class MetricsFile(Logger):
         with self._path.open(newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
-    def _write_anew(self, rows: list[dict[str, str]]) -> None:
-        temporary = self._path.with_suffix(".part")
-        with temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self._columns, restval="")
-            writer.writeheader()
-            writer.writerows(rows)
-        os.replace(temporary, self._path)
 
-
-def _number(value: Any) -> float | None:
-    """The value if it is a number or holds just one."""
-    if isinstance(value, bool | int | float):
-        return value
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Those that are numbers, or hold just one."""
+    numbers: dict[str, float] = {}
+    for name, value in metrics.items():
+        with contextlib.suppress(TypeError, ValueError):
+            numbers[name] = value if isinstance(value, int) else float(value)
+    return numbers

@@ -5,8 +5,6 @@ messages, warnings, prints of an environment. What only a terminal can show is l
 over themselves, and the codes of colours.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re
@@ -15,7 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
@@ -39,7 +37,7 @@ class ConsoleLog:
         self._after_redraw = False
         self._former = contextlib.ExitStack()
 
-    def __enter__(self) -> ConsoleLog:
+    def __enter__(self) -> Self:
         self._former.enter_context(contextlib.redirect_stdout(_Copied(sys.stdout, self)))
         self._former.enter_context(contextlib.redirect_stderr(_Copied(sys.stderr, self)))
         for handler in (handler for name in _LIBRARIES for handler in logging.getLogger(name).handlers):
@@ -111,7 +109,7 @@ class RunLog(Callback):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._own: ConsoleLog | None = None
+        self._own = contextlib.ExitStack()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Name the file; start copying where nobody does, as in a process that was spawned."""
@@ -122,18 +120,12 @@ class RunLog(Callback):
         if isinstance(stream, _Copied):
             stream.log.open(self.path)
         else:
-            self._own = ConsoleLog().__enter__()
-            self._own.open(self.path)
+            self._own.enter_context(ConsoleLog()).open(self.path)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Stop copying."""
-        self._leave(None)
+        self._own.close()
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Stop copying."""
-        self._leave(exception)
-
-    def _leave(self, error: BaseException | None) -> None:
-        if self._own is not None:
-            self._own.__exit__(None, error, None)
-            self._own = None
+        self._own.__exit__(type(exception), exception, exception.__traceback__)

@@ -1,7 +1,5 @@
 """What a run is, said at its start, and what came of it and what to do next, said at its end."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +15,7 @@ from maze_pl.callbacks.dashboards import dashboards
 from maze_pl.callbacks.epoch_table import WIDTH, env_steps, say
 from maze_pl.callbacks.stopping import EarlyStopping, StopAtReturn
 from maze_pl.configuration import RUN_CONFIG
+from maze_pl.core.output_folder import write_file
 
 
 class RunRecord(Callback):
@@ -37,10 +36,7 @@ class RunRecord(Callback):
         if stage != "fit" or not trainer.is_global_zero:
             return
         folder = Path(self.run_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f"{RUN_CONFIG}.part"
-        temporary.write_text(self.config, encoding="utf-8")
-        temporary.replace(folder / RUN_CONFIG)
+        write_file(folder / RUN_CONFIG, self.config.encode())
         with (folder / "command.txt").open("a", encoding="utf-8") as file:
             file.write(self.command + "\n")
         given = readable(yaml.safe_load(self.config), self.defaults)
@@ -96,13 +92,11 @@ class RunSummary(Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Say it."""
         seconds, steps = self._ended_at - self._began_at, env_steps(pl_module)
-        rate = (steps - self._began_with) / max(seconds, 1e-9)
-        run_dir = shlex.quote(self.run_dir)
-        reason, more = _end(trainer)
+        new, run_dir, (reason, more) = steps - self._began_with, shlex.quote(self.run_dir), _end(trainer)
         commands = [f"maze-pl validate {run_dir}", f"maze-pl fit --resume {run_dir}{more}"]
         commands += [dashboard.view_command for dashboard in dashboards(trainer)]
-        new = f", {steps - self._began_with:,} of them" if self._began_with else ""
-        took = f"{steps:,} env steps{new} in {timedelta(seconds=round(seconds))} ({rate:,.0f} env steps/s)"
+        made = f"{steps:,} env steps" + (f", {new:,} of them" if self._began_with else "")
+        took = f"{made} in {timedelta(seconds=round(seconds))} ({new / max(seconds, 1e-9):,.0f} env steps/s)"
         say(trainer, f"ended: {reason}\n{took}\nrun directory: {self.run_dir}\nnext:")
         say(trainer, "\n".join(f"  {command}" for command in commands if command))
 

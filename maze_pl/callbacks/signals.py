@@ -4,8 +4,6 @@ Lightning itself ends with status 0 after TERM and with a lost epoch after INT, 
 several ranks, because its handler communicates.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 from typing import Any
@@ -73,27 +71,20 @@ class StopOnSignal(Checkpoint):  # so that Lightning calls it after the module a
         """As in `on_train_end`, which does not follow an exception."""
         self.on_train_end(trainer, pl_module)
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Stop after a rollout, unless an evaluation follows, which a resumed run would leave out."""
-        if not trainer.is_last_batch and (batch_idx + 1) % (trainer.val_check_batch or sys.maxsize):
-            self._stop_if_told(trainer, pl_module)
+        if not trainer.is_last_batch and (trainer.fit_loop.batch_idx + 1) % (trainer.val_check_batch or sys.maxsize):
+            self.on_train_epoch_end(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stop after an epoch and its evaluation."""
-        self._stop_if_told(trainer, pl_module)
-
-    def _stop_if_told(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop after an epoch and its evaluation, or after a rollout."""
         number = self._signals.received
         if trainer.world_size > 1:
             told = torch.tensor(number, device=trainer.strategy.root_device)
             distributed.all_reduce(told, op=distributed.ReduceOp.MAX)
             number = int(told)
-        if number:
-            self._stop(trainer, pl_module, number)
-
-    def _stop(self, trainer: pl.Trainer, pl_module: pl.LightningModule, number: int) -> None:
+        if not number:
+            return
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, LastCheckpoint):
                 callback.save(trainer)

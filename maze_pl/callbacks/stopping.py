@@ -1,7 +1,5 @@
 """When training ends before its last epoch: because nothing improves any more, or because the goal is reached."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,6 +10,8 @@ from pytorch_lightning import callbacks
 
 from maze_pl.search_path import suggestion
 
+_Mode = Literal["max", "min"]
+
 
 def require_value(callback: callbacks.Callback, monitor: str, metrics: Mapping[str, Any]) -> None:
     """Refuse to wait for a value, such as a KPI, that evaluations do not give.
@@ -20,10 +20,8 @@ def require_value(callback: callbacks.Callback, monitor: str, metrics: Mapping[s
         ValueError: There is no such value; says which there are.
     """
     if monitor not in metrics:
-        raise ValueError(
-            f"{type(callback).__name__}(monitor={monitor!r}): the evaluation gives no such value; it has "
-            f"{', '.join(sorted(metrics))}{suggestion(monitor, metrics)}"
-        )
+        known = f"{', '.join(sorted(metrics))}{suggestion(monitor, metrics)}"
+        raise ValueError(f"{type(callback).__name__}(monitor={monitor!r}): no evaluation gives it; it has {known}")
 
 
 class EarlyStopping(callbacks.EarlyStopping):
@@ -37,11 +35,7 @@ class EarlyStopping(callbacks.EarlyStopping):
     """
 
     def __init__(
-        self,
-        patience: int = 15,
-        monitor: str = "eval/return",
-        mode: Literal["max", "min"] = "max",
-        min_delta: float = 0.0,
+        self, patience: int = 15, monitor: str = "eval/return", mode: _Mode = "max", min_delta: float = 0.0
     ) -> None:
         if patience < 0:
             raise ValueError(f"patience={patience} must not be negative; 0 never ends training")

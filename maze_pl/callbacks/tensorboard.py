@@ -1,14 +1,11 @@
 """TensorBoard: a run's event files, which a resumed run goes on with."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import yaml
-from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import TensorBoardLogger
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from torch.utils.tensorboard.summary import hparams
@@ -34,40 +31,27 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
         """TensorBoard's own command."""
         return f"tensorboard --logdir {shlex.quote(self.log_dir)}"
 
-    @rank_zero_only
     def begin(self, config: str, command: str, env_steps: int) -> None:
         """Log configuration and command as texts and, for a new run, what the HPARAMS tab compares runs by."""
         writer = self.experiment._get_file_writer()
         # TensorBoard drops everything that stands in earlier files at this step or later.
-        restart = SessionLog(status=SessionLog.START)
-        writer.add_event(Event(step=env_steps + 1, session_log=restart))
+        writer.add_event(Event(step=env_steps + 1, session_log=SessionLog(status=SessionLog.START)))
         if env_steps == 0:
             parameters = hyperparameters(yaml.safe_load(config))
-            experiment, start, _ = hparams(parameters, dict.fromkeys(_COMPARED, 0.0))  # type: ignore[no-untyped-call]
-            writer.add_summary(experiment)
-            writer.add_summary(start)
+            for summary in hparams(parameters, dict.fromkeys(_COMPARED, 0.0))[:2]:  # type: ignore[no-untyped-call]
+                writer.add_summary(summary)
         self.experiment.add_text("configuration", f"```yaml\n{config}\n```", env_steps)
         self.experiment.add_text("command", f"`{command}`", env_steps)
         self.save()
 
-    @rank_zero_only
     def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
         """Log histograms, for the tabs HISTOGRAMS and DISTRIBUTIONS."""
         for name, (counts, edges) in distributions.items():
             centres = (edges[1:] + edges[:-1]) / 2
-            self.experiment.add_histogram_raw(
-                name,
-                min=edges[0],
-                max=edges[-1],
-                num=int(counts.sum()),
-                sum=float(np.dot(counts, centres)),
-                sum_squares=float(np.dot(counts, centres**2)),
-                bucket_limits=edges[1:].tolist(),
-                bucket_counts=counts.tolist(),
-                global_step=env_steps,
-            )
+            sums = int(counts.sum()), float(counts @ centres), float(counts @ centres**2)
+            limits_and_counts = edges[1:].tolist(), counts.tolist()
+            self.experiment.add_histogram_raw(name, edges[0], edges[-1], *sums, *limits_and_counts, env_steps)
 
-    @rank_zero_only
     def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
         """Log pictures, for the tab IMAGES."""
         for name, image in images.items():
@@ -76,7 +60,6 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
             else:
                 self.experiment.add_figure(name, image, env_steps, close=False)
 
-    @rank_zero_only
     def save(self) -> None:
         """Write to disk; there is no file of hyper-parameters, as the run directory holds the configuration."""
         self.experiment.flush()

@@ -1,7 +1,5 @@
 """Weights & Biases: imported only where a run asks for it, with all its files in the run directory."""
 
-from __future__ import annotations
-
 import json
 import netrc
 import os
@@ -15,11 +13,14 @@ from urllib.parse import urlsplit
 
 import yaml
 from lightning_fabric.loggers.logger import rank_zero_experiment
+from lightning_utilities.core.imports import lazy_import
 from lightning_utilities.core.rank_zero import rank_zero_only
 
 from maze_pl.callbacks.dashboards import Bins, Dashboard
+from maze_pl.core.output_folder import write_file
 
 X_AXIS = "env_steps"
+wandb = lazy_import("wandb")
 
 
 class WandbLog(Dashboard):
@@ -36,24 +37,16 @@ class WandbLog(Dashboard):
     def __init__(self, save_dir: str) -> None:
         super().__init__()
         self._folder = Path(save_dir)
+        self._record = self._folder / "wandb" / "maze_pl.json"
         self._run: Any = None
         self._logged: dict[str, int] = {}  # name -> env steps of its last point
-
-    @property
-    def _record(self) -> Path:
-        return self._folder / "wandb" / "maze_pl.json"
 
     @property
     @rank_zero_experiment
     def experiment(self) -> Any:
         """The `wandb.Run`, which is begun when somebody asks for it."""
-        if self._run is None:
-            self._run = self._start()
-        return self._run
-
-    def _start(self) -> Any:
-        import wandb
-
+        if self._run is not None:
+            return self._run
         record = json.loads(self._record.read_text(encoding="utf-8")) if self._record.is_file() else {}
         identity, self._logged = record.get("id") or uuid.uuid4().hex[:8], record.get("logged", {})
         self._record.parent.mkdir(parents=True, exist_ok=True)  # or its files would go elsewhere
@@ -61,7 +54,7 @@ class WandbLog(Dashboard):
         if "x_transaction_log_flush_interval" in getattr(wandb.Settings, "model_fields", {}):
             settings["x_transaction_log_flush_interval"] = 1.0  # of 15 seconds, which a killed run would lose
         folder = self._folder.resolve()
-        run = wandb.init(
+        self._run = wandb.init(
             project=self.name,
             name=os.environ.get("WANDB_NAME", folder.name),
             group=os.environ.get("WANDB_RUN_GROUP", folder.parent.name),
@@ -71,15 +64,13 @@ class WandbLog(Dashboard):
             resume="allow" if record else None,
             settings=wandb.Settings(**settings),
         )
-        run.define_metric(X_AXIS)
-        run.define_metric("*", step_metric=X_AXIS)
+        self._run.define_metric(X_AXIS)
+        self._run.define_metric("*", step_metric=X_AXIS)
         self._keep(identity)
-        return run
+        return self._run
 
     def _keep(self, identity: str) -> None:
-        part = self._record.with_suffix(".part")
-        part.write_text(json.dumps({"id": identity, "logged": self._logged}), encoding="utf-8")
-        os.replace(part, self._record)
+        write_file(self._record, json.dumps({"id": identity, "logged": self._logged}).encode())
 
     @property
     def name(self) -> str:
@@ -98,11 +89,8 @@ class WandbLog(Dashboard):
             return f"python -m webbrowser {self._run.url}" if self._run.url else ""
         return f"wandb sync {shlex.quote(str(self._folder))}/wandb/offline-run-*"
 
-    @rank_zero_only
     def begin(self, config: str, command: str, env_steps: int) -> None:
         """Log the configuration, as the run's and as a text, and the command."""
-        import wandb
-
         self.experiment.config.update({**yaml.safe_load(config), "command": command}, allow_val_change=True)
         texts = {"configuration": config, "command": command}
         panels = {name: wandb.Html(f"<pre>{escape(text)}</pre>", inject=False) for name, text in texts.items()}
@@ -126,22 +114,14 @@ class WandbLog(Dashboard):
             self._logged |= dict.fromkeys(new, step)
             self._keep(run.id)
 
-    @rank_zero_only
     def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
         """Log histograms."""
-        import wandb
+        self.log_metrics({name: wandb.Histogram(np_histogram=one) for name, one in distributions.items()}, env_steps)
 
-        shown = {name: wandb.Histogram(np_histogram=counted) for name, counted in distributions.items()}
-        self.log_metrics(shown, env_steps)
-
-    @rank_zero_only
     def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
         """Log pictures."""
-        import wandb
-
         self.log_metrics({name: wandb.Image(image) for name, image in images.items()}, env_steps)
 
-    @rank_zero_only
     def finalize(self, status: str) -> None:
         """End the run, as one that failed if it did."""
         if self._run is not None:

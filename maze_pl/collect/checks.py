@@ -1,7 +1,5 @@
 """Refuses what no algorithm could learn from: observations and rewards that are not numbers, and empty masks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plays a policy in a vector of environments and writes what happens into rollouts."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +9,7 @@ import torch
 
 from maze_pl.collect.checks import check_acts, check_now
 from maze_pl.collect.history import Histories
+from maze_pl.collect.memory import Memory
 from maze_pl.collect.serialization import from_tensors, to_tensors
 from maze_pl.collect.slots import ActorSlots
 from maze_pl.collect.storage import Array, RolloutStorage, tensors
@@ -23,7 +22,7 @@ MAX_ACTS_PER_ENV_STEP = 10_000
 
 Trees = dict[StepKey, dict[str, Array]]
 Truncation = tuple[int, int, StepKey, int, dict[str, Array], int]
-"""Row, environment, step key, agent id, observation and slot (-1 if the agent holds none) after a truncated row."""
+"""After a truncated row: row, environment, step key, agent id, observation with state, and slot (-1: holds none)."""
 
 
 class Collector:
@@ -47,6 +46,7 @@ class Collector:
         self._keys: tuple[StepKey, ...] = self.spec.step_keys
         self._flat = self.spec.is_flat
         self.slots = ActorSlots(self.spec, self.n_envs)
+        self.memory = Memory(self.slots)
         self._attributed: bool | None = None
 
     def collect(self, policy: Policy) -> Rollout:
@@ -101,23 +101,28 @@ class Collector:
         observed = [(name, array, segment.observation[name]) for name, array in staging.observation[key].items()]
         staged, acted = staging.action[key], segment.action
         batch = PolicyBatch(key, {}, staging.next_agent)
-        act, generator, step_vector = policy.act, self.generator, self.vector.step
+        act, generator, step_vector = self.memory.act, self.generator, self.vector.step
         advances, env_steps, n_envs = self.vector.always_advances, staging.env_steps, self.n_envs
         rewards, terminated, truncated = rows.reward, rows.terminated, rows.truncated
+        everyone, seen = np.arange(n_envs), self.slots.seen[:, 0]
+        is_first = ~seen
         for t in range(self.n_rollout_steps):
             views = {}
-            for name, array, seen in observed:
-                view = views[name] = seen[t]
+            for name, array, kept in observed:
+                view = views[name] = kept[t]
                 view[...] = array
             batch.observation = views
-            for head, values in act(batch, generator=generator).action.items():
+            for head, values in act(policy, batch, 0, everyone, self.slots.next, generator=generator).action.items():
                 acted[head][t] = staged[head][...] = values
             extras = step_vector()
             rewards[t] = staging.reward
             terminated[t] = staging.terminated
             truncated[t] = staging.truncated
             if extras.finals:
-                truncations += [(t, *final, 0) for final in extras.finals]
+                truncations += [self._truncation(t, *final) for final in extras.finals]
+            if batch.state is not None:
+                segment.remember(t, batch.state)
+                seen[:] = ~(terminated[t] | truncated[t])
             if not advances:
                 rows.env_steps[t] = env_steps
                 if np.count_nonzero(env_steps) < n_envs and not ((env_steps > 0) | terminated[t] | truncated[t]).all():
@@ -125,9 +130,9 @@ class Collector:
         if advances:
             rows.env_steps[: t + 1] = 1
         row[:] = t + 1
-        ends = self.storage.complete_flat(t + 1, ~self.slots.seen[:, 0], staging.next_agent)
+        ends = self.storage.complete_flat(t + 1, is_first, staging.next_agent)
         completed[:] = ((rows.env_steps[: t + 1] > 0) | ends).sum(0)
-        self.slots.seen[:, 0] = ~ends[-1]
+        seen[:] = ~ends[-1]
 
     def _collect_around_resets(
         self, policy: Policy, resetting: Array, row: Array, truncations: list[Truncation]
@@ -138,13 +143,13 @@ class Collector:
         do beyond the rollout belongs to none, so that all rollouts are full and made by one policy.
 
         Returns:
-            What each environment showed after its last row.
+            What each environment showed after its last row, and the state with which its actor would have acted.
         """
         (key,) = self._keys
         staging, n_rows = self.vector.staging, self.n_rollout_steps
         rows, segment = self.storage.rows, self.storage.segments[key]
         batch, seen = PolicyBatch(key, {}, staging.next_agent), self.slots.seen[:, 0]
-        is_first = ~seen
+        is_first, actors = ~seen, (0, np.arange(self.n_envs), self.slots.next)
         last_seen = {name: array.copy() for name, array in staging.observation[key].items()}
         while (row < n_rows).any():
             acting = ~resetting
@@ -153,19 +158,22 @@ class Collector:
             batch.observation = {name: array.copy() for name, array in staging.observation[key].items()}
             for name, array in batch.observation.items():
                 segment.observation[name][at, envs] = array[envs]
-            for head, values in policy.act(batch, generator=self.generator).action.items():
+            step = self.memory.act(policy, batch, *actors, generator=self.generator)
+            segment.remember((at, envs), {name: array[envs] for name, array in (batch.state or {}).items()})
+            for head, values in step.action.items():
                 segment.action[head][at, envs] = values[envs]
                 staging.action[key][head][...] = values
             extras = self.vector.step()
             rows.reward[at, envs] = staging.reward[envs]
             rows.terminated[at, envs] = staging.terminated[envs]
             rows.truncated[at, envs] = staging.truncated[envs]
-            truncations += [(int(row[final[0]]), *final, 0) for final in extras.finals if row[final[0]] < n_rows]
-            seen[acting] = ~(staging.terminated | staging.truncated)[acting]
+            truncations += [self._truncation(int(row[f[0]]), *f) for f in extras.finals if row[f[0]] < n_rows]
+            seen[:] = acting & ~(staging.terminated | staging.truncated)  # those that were only reset have not acted
             row[envs] += 1
             done = envs[row[envs] == n_rows]
-            for name, array in last_seen.items():
-                array[done] = staging.observation[key][name][done]
+            shown = staging.observation[key] | (self.memory.recall(*actors) or {})
+            for name, array in shown.items():
+                last_seen.setdefault(name, np.zeros_like(array))[done] = array[done]
         rows.env_steps[:n_rows] = 1
         self.storage.complete_flat(n_rows, is_first, staging.next_agent)
         return {key: last_seen}
@@ -203,9 +211,7 @@ class Collector:
             terminated, truncated = staging.terminated[envs], staging.truncated[envs]
             ended, advanced = terminated | truncated, staging.env_steps[envs]
             for n, step_key, agent, seen in extras.finals:
-                truncations.append(
-                    (int(row[n]), n, step_key, agent, seen, self.slots.held(n, self._keys.index(step_key), agent))
-                )
+                truncations.append(self._truncation(int(row[n]), n, step_key, agent, seen))
             step_ends = (advanced > 0) | ended
             self._write_actor_rewards(extras, envs[step_ends].tolist(), pending)
             self.slots.release(envs, keys, slots, staging.actor_done[envs], ended)
@@ -225,6 +231,11 @@ class Collector:
             completed[envs] += step_ends
             envs = envs[completed[envs] < self.n_rollout_steps]
 
+    def _truncation(self, row: int, n: int, step_key: StepKey, agent: int, seen: dict[str, Array]) -> Truncation:
+        key = self._keys.index(step_key)
+        slot = 0 if self._flat else self.slots.held(n, key, agent)
+        return row, n, step_key, agent, seen | (self.memory.recall(key, n, slot) or {}), slot
+
     def _find_slots(self, envs: Array) -> None:
         staging = self.vector.staging
         self.slots.find(envs, staging.next_key[envs], staging.next_agent[envs])
@@ -240,7 +251,9 @@ class Collector:
         index = row[envs], envs * self.slots.n_slots[key] + slots
         actor = self.slots.offsets[key] + slots
         is_first = ~self.slots.seen[envs, actor]
-        step = policy.act(PolicyBatch(step_key, observation, agents, is_first=is_first), generator=self.generator)
+        batch = PolicyBatch(step_key, observation, agents, is_first=is_first)
+        step = self.memory.act(policy, batch, key, envs, slots, generator=self.generator)
+        segment.remember(index, batch.state)
         for name, values in observation.items():
             segment.observation[name][index] = values
         for head, values in step.action.items():
@@ -253,8 +266,7 @@ class Collector:
         opens = position[envs] == 0
         self.storage.rows.first_key[index[0][opens], envs[opens]] = key
         self.storage.rows.first_slot[index[0][opens], envs[opens]] = slots[opens]
-        self.slots.seen[envs, actor] = True
-        acted[envs, actor] = True
+        self.slots.seen[envs, actor] = acted[envs, actor] = True
         position[envs] += 1
 
     def _write_actor_rewards(self, extras: StepExtras, finished: list[int], pending: list[Any]) -> None:
@@ -310,17 +322,20 @@ class Collector:
             envs = running if self._flat else running[staging.next_key[running] == index]
             cut = [truncation for truncation in truncations if truncation[2] == key]
             numbers = [last[envs], envs, self.slots.next[envs], staging.next_agent[envs]]
-            observation = {name: array[envs] for name, array in last_seen[key].items()}
+            observation = self.memory.recall(index, envs, self.slots.next[envs]) or {}
+            observation |= {name: array[envs] for name, array in last_seen[key].items()}
             if cut:
                 before = zip(*((t, n, slot, agent) for t, n, _, agent, _, slot in cut), strict=True)
                 numbers = [np.concatenate([b, after]) for b, after in zip(before, numbers, strict=True)]
                 for name, after in observation.items():
-                    arrays = [np.asarray(truncation[4][name], after.dtype)[None] for truncation in cut]
+                    zero = np.zeros(after.shape[1:])  # no actor of the sub-step had a state yet
+                    arrays = [np.asarray(truncation[4].get(name, zero), after.dtype)[None] for truncation in cut]
                     observation[name] = np.concatenate([*arrays, after])
             seen = {f"observation {name!r}": array for name, array in observation.items()}
             check_now(seen, numbers[1], numbers[0] + 1, "the rollout", self.vector.first_env_index)
             after_row, env, slot, agent_id = map(torch.from_numpy, numbers)
-            finals[key] = Final(after_row, env, slot, agent_id, tensors(observation))
+            state = {name: observation.pop(name) for name in [*observation] if name not in staging.observation[key]}
+            finals[key] = Final(after_row, env, slot, agent_id, tensors(observation), tensors(state))
         return finals
 
     # -------------------------------------------------------------------------------------------------- state
@@ -338,6 +353,7 @@ class Collector:
             "wrappers": self.vector.wrapper_states(),
             "observation": self._shown(),
             "slots": self.slots.state_dict(),
+            "memory": self.memory.carried,
         }
         return dict(to_tensors(state))
 
@@ -369,6 +385,7 @@ class Collector:
         self.vector.replay(histories, state["wrappers"])
         self.started = True
         self.slots.load_state_dict(state["slots"])
+        self.memory.carried = state.get("memory", {})
         shown = self._shown()
         strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], shown[str(n)])]
         self.vector.reset(strayed, [histories[n].episode + 1 for n in strayed])

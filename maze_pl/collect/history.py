@@ -1,7 +1,5 @@
 """The acts of running episodes, kept so that a resumed run can play the episodes again and go on from there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

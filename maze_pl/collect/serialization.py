@@ -1,7 +1,5 @@
 """NumPy state as tensors and primitives, which is all that a checkpoint may hold, and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

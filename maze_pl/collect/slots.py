@@ -1,7 +1,5 @@
 """Which slot of a rollout's storage an agent holds, and whether it has acted in the running episode."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -65,11 +66,24 @@ class SegmentArrays:
         self.actor_done = np.zeros(shape, np.bool_)
         self.is_first = np.zeros(shape, np.bool_)
         self.actor_reward = np.zeros(shape)
+        self.state: dict[str, Array] = {}
+
+    def remember(self, index: Any, state: Mapping[str, Array] | None) -> None:
+        """Write the policy's state before acts, if it has one.
+
+        Args:
+            index: Row, or rows and columns of the acts.
+            state: Name -> [n, ...].
+        """
+        for name, values in (state or {}).items():
+            if name not in self.state:
+                self.state[name] = np.zeros((*self.active.shape, *values.shape[1:]), values.dtype)
+            self.state[name][index] = values
 
     def blank(self, n_rows: int) -> None:
         """Overwrite what earlier rollouts left where no act was made in the first rows."""
         nothing = ~self.active[:n_rows]
-        trees = [*self.observation.values(), *self.action.values()]
+        trees = [*self.observation.values(), *self.action.values(), *self.state.values()]
         for array in (*trees, self.position, self.agent_id):
             array[:n_rows][nothing] = 0
 
@@ -150,6 +164,8 @@ def _copy(source: Any, target: Any) -> None:
     """Write arrays, also those in nested dicts, over the first rows of others."""
     if isinstance(source, dict):
         for name, child in source.items():
+            if name not in target:  # state, whose shape comes from the policy
+                target[name] = np.zeros((2 * len(child), *child.shape[1:]), child.dtype)
             _copy(child, target[name])
     else:
         target[: len(source)] = source

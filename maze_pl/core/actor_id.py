@@ -1,7 +1,5 @@
 """Who acts: the policy that is asked, and for which of its agents."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 StepKey = int | str

@@ -1,7 +1,5 @@
 """From a dotted path, as configurations name classes and functions, to what it names."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is kept of a finished episode: its statistics, small enough to travel between processes and ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final

@@ -1,7 +1,5 @@
 """The policy protocol: what trained, random, heuristic and replaying policies have in common."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +23,8 @@ class PolicyBatch:
         step_key: The sub-step, which names the policy.
         observation: Name -> [B, ...].
         agent_id: [B] which agent of the sub-step each row belongs to.
-        state: The state that the policy returned for these actors before, if it has one.
+        state: Name -> [B, ...], the state that the policy returned after these actors' last acts, zero for those that
+            have not acted in their episode. None: zero for all.
         is_first: [B] whether this is the actor's first act in its episode.
         maze_state: [B] the simulations' own states, only for policies that ask for them.
     """
@@ -45,7 +44,7 @@ class PolicyStep:
     Attributes:
         action: Head -> [B, ...], as sampled; boxes may be exceeded by unbounded distributions.
         log_prob: [B] log-probability of the whole action, where the policy was asked for it.
-        state: The policy's state after this act.
+        state: Name -> [B, ...], the policy's state after this act, for policies that remember.
     """
 
     action: dict[str, Array]
@@ -89,17 +88,20 @@ def evaluation_mode(policy: object) -> Iterator[None]:
     modules: list[nn.Module] = [policy]
     for module in modules:  # grows while it is walked; `Module.modules` and `Module.train` cost ten times as much
         modules += [child for child in module._modules.values() if child is not None]
-    plain = all(type(m).train is nn.Module.train and type(m).__setattr__ is nn.Module.__setattr__ for m in modules)
-    was_training, training = policy.training, [module for module in modules if plain and module.training]
+    usual = nn.Module.__setattr__, nn.RNNBase.__setattr__
+    plain = all(type(m).train is nn.Module.train and type(m).__setattr__ in usual for m in modules)
+    was_training, training = policy.training, [module for module in modules if module.training]
     if not plain:
         policy.eval()
-    for module in training:
+    for module in training if plain else ():
         object.__setattr__(module, "training", False)
     try:
         yield
     finally:
         if not plain:
             policy.train(was_training)
+            for module in modules:  # whatever mode its own `train` has given to its parts
+                object.__setattr__(module, "training", False)
         for module in training:
             object.__setattr__(module, "training", True)
 

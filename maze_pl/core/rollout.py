@@ -73,7 +73,7 @@ class Segment:
         is_first: [T, B] bool, the actor's first act in its episode.
         actor_reward: [T, B] float64, the reward attributed to this act, if the environment attributes rewards.
         log_prob: [T, B] log-probability under the policy that acted, if it was asked for.
-        state: The policy's state before the act, if it has one.
+        state: Name -> [T, B, ...], the policy's state before the act, if it has one.
     """
 
     observation: Tree
@@ -86,7 +86,7 @@ class Segment:
     is_first: Tensor
     actor_reward: Tensor | None = None
     log_prob: Tensor | None = None
-    state: Tree | None = None
+    state: Tree = field(default_factory=dict)
 
 
 @dataclass
@@ -101,6 +101,7 @@ class Final:
         slot: [F] int64, slot of the actor that would act next.
         agent_id: [F] int64, its id.
         observation: Name -> [F, ...].
+        state: Name -> [F, ...], the state with which the actor would act, if the policy has one.
     """
 
     row: Tensor
@@ -108,6 +109,7 @@ class Final:
     slot: Tensor
     agent_id: Tensor
     observation: Tree
+    state: Tree = field(default_factory=dict)
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """One seed gives every environment, episode, rank and purpose its own stream of random numbers."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

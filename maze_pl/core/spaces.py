@@ -1,7 +1,5 @@
 """Gymnasium spaces as plain YAML types and back, so that checkpoints hold no pickled objects."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
 

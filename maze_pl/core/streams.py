@@ -10,8 +10,6 @@ rewards to actors, R_i is the reward attributed to act i. An actor that does not
 terminal; one that is done early ends its own stream with the environment step in which it was done.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The data module of on-policy algorithms: its batches are rollouts of the policy that is being trained."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from functools import partial

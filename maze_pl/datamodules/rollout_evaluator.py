@@ -1,7 +1,5 @@
 """How a policy is evaluated: how many episodes, and whether it takes its most likely actions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

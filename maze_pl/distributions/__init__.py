@@ -1,6 +1,7 @@
 """Probability distributions over actions, and the mapping from action spaces to them."""
 
 from maze_pl.distributions.bernoulli import BernoulliProbabilityDistribution as BernoulliProbabilityDistribution
+from maze_pl.distributions.beta import BetaProbabilityDistribution as BetaProbabilityDistribution
 from maze_pl.distributions.categorical import CategoricalProbabilityDistribution as CategoricalProbabilityDistribution
 from maze_pl.distributions.diagonal_gaussian import (
     DiagonalGaussianProbabilityDistribution as DiagonalGaussianProbabilityDistribution,
@@ -12,3 +13,6 @@ from maze_pl.distributions.multi_categorical import (
     MultiCategoricalProbabilityDistribution as MultiCategoricalProbabilityDistribution,
 )
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution as ProbabilityDistribution
+from maze_pl.distributions.squashed_gaussian import (
+    SquashedGaussianProbabilityDistribution as SquashedGaussianProbabilityDistribution,
+)

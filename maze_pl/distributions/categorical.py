@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from gymnasium import spaces
@@ -10,12 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from maze_pl.distributions.probability_distribution import (
-    ProbabilityDistribution,
-    check_logits,
-    masked_logits,
-    uniform,
-)
+from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution, drawn
 
 
 def sample_index(logits: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -25,7 +20,7 @@ def sample_index(logits: Tensor, generator: torch.Generator | None) -> Tensor:
     p_i. Entries of probability 0 never win, because the uniform numbers are kept away from 0.
     """
     probability = functional.softmax(logits, dim=-1)
-    minus_exponential = uniform(probability, generator).clamp_min_(torch.finfo(probability.dtype).tiny).log_()
+    minus_exponential = drawn(torch.rand, probability, generator).clamp_min_(torch.finfo(probability.dtype).tiny).log_()
     return (probability / minus_exponential).argmin(dim=-1)
 
 
@@ -79,36 +74,25 @@ def log_prob_and_entropy_of(logits: Tensor, index: Tensor) -> tuple[Tensor, Tens
     return both
 
 
-class CategoricalProbabilityDistribution(ProbabilityDistribution):
+class CategoricalProbabilityDistribution(MaskableProbabilityDistribution):
     """One of n options: logits are unnormalised log-probabilities [..., n]. Actions are int64 from the space's start.
 
     Where a mask allows nothing at all, every option is equally likely.
     """
 
-    supports_mask: ClassVar[bool] = True
-
-    def __init__(
-        self, logits: Tensor, action_space: spaces.Space[Any], temperature: float = 1.0, mask: Tensor | None = None
-    ) -> None:
-        super().__init__(logits, action_space, temperature, mask)
-        space = _discrete(action_space)
-        check_logits("CategoricalProbabilityDistribution", logits, int(space.n))
-        scaled = self.logits if temperature == 1.0 else self.logits / temperature
-        self._masked = masked_logits(scaled, mask)
-        self._start = int(space.start)
-        self._normalised: Tensor | None = None
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._start = int(self._require(self.action_space, spaces.Discrete).start)
 
     @classmethod
     def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
         """(n,)."""
-        return (int(_discrete(action_space).n),)
+        return (int(cls._require(action_space, spaces.Discrete).n),)
 
     @property
     def log_probs(self) -> Tensor:
-        """[..., n] log-probability of every option, computed once."""
-        if self._normalised is None:
-            self._normalised = functional.log_softmax(self._masked, dim=-1)
-        return self._normalised
+        """[..., n] log-probability of every option."""
+        return functional.log_softmax(self._masked, dim=-1)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """[...] int64 options."""
@@ -134,9 +118,3 @@ class CategoricalProbabilityDistribution(ProbabilityDistribution):
     def kl(self, other: Self) -> Tensor:
         """[...] KL(self || other) in nats."""
         return kl_of(self.log_probs, other.log_probs)
-
-
-def _discrete(space: spaces.Space[Any]) -> spaces.Discrete:
-    if not isinstance(space, spaces.Discrete):
-        raise TypeError(f"CategoricalProbabilityDistribution needs a Discrete space, got {space}")
-    return space

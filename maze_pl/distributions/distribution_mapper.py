@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.class_path import import_object
+from maze_pl.core.spec import Spec
 from maze_pl.distributions.bernoulli import BernoulliProbabilityDistribution
 from maze_pl.distributions.categorical import CategoricalProbabilityDistribution
 from maze_pl.distributions.diagonal_gaussian import DiagonalGaussianProbabilityDistribution
@@ -18,6 +19,8 @@ from maze_pl.distributions.multi_categorical import MultiCategoricalProbabilityD
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution
 
 DistributionMapperConfig = Sequence[Mapping[str, Any]]
+
+_CONFIG = "distribution_mapper_config"
 
 _DEFAULTS: tuple[tuple[type[spaces.Space[Any]], type[ProbabilityDistribution]], ...] = (
     (spaces.Discrete, CategoricalProbabilityDistribution),
@@ -38,6 +41,10 @@ class DistributionMapper:
             place of their paths.
         masks: Head -> name of the observation that masks it; used to refuse heads that cannot be masked.
 
+    Attributes:
+        heads: Head -> class of its distribution, and its space.
+        logits_shapes: Head -> shape of its logits, without batch dimensions.
+
     Raises:
         ValueError: An override is malformed or names an unknown head, space or distribution, or a mask belongs to an
             unknown head or one that cannot be masked.
@@ -57,31 +64,21 @@ class DistributionMapper:
     ) -> None:
         self.action_space = action_space
         self.masks = dict(masks or {})
-        self._heads: dict[str, tuple[type[ProbabilityDistribution], spaces.Space[Any]]] = {}
-        self._shapes: dict[str, tuple[int, ...]] = {}
+        self.heads: dict[str, tuple[type[ProbabilityDistribution], spaces.Space[Any]]] = {}
+        self.logits_shapes: dict[str, tuple[int, ...]] = {}
         overrides = [_parse_override(entry, action_space.spaces) for entry in distribution_mapper_config or ()]
         for head, space in action_space.spaces.items():
             distribution = _choose(head, space, overrides)
-            self._heads[head] = distribution, space
+            self.heads[head] = distribution, space
             try:
-                self._shapes[head] = distribution.required_logits_shape(space)
+                self.logits_shapes[head] = distribution.required_logits_shape(space)
             except TypeError as error:
                 raise TypeError(f"action head {head!r} with space {space}: {error}") from error
         for head in self.masks:
-            if head not in self._heads:
-                raise ValueError(f"mask for unknown action head {head!r}; heads: {sorted(self._heads)}")
-            if not self._heads[head][0].supports_mask:
-                raise ValueError(f"action head {head!r} has a {self._heads[head][0].__name__}, which cannot be masked")
-
-    @property
-    def heads(self) -> dict[str, tuple[type[ProbabilityDistribution], spaces.Space[Any]]]:
-        """Head -> class of its distribution, and its space."""
-        return dict(self._heads)
-
-    @property
-    def logits_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Head -> shape of its logits, without batch dimensions."""
-        return dict(self._shapes)
+            if head not in self.heads:
+                raise ValueError(f"mask for unknown action head {head!r}; heads: {sorted(self.heads)}")
+            if not self.heads[head][0].supports_mask:
+                raise ValueError(f"action head {head!r} has a {self.heads[head][0].__name__}, which cannot be masked")
 
     def required_logits_shape(self, head: str) -> tuple[int, ...]:
         """Shape of the logits of one head, without batch dimensions.
@@ -89,9 +86,9 @@ class DistributionMapper:
         Raises:
             ValueError: There is no such head.
         """
-        if head not in self._shapes:
-            raise ValueError(f"unknown action head {head!r}; heads: {sorted(self._shapes)}")
-        return self._shapes[head]
+        if head not in self.logits_shapes:
+            raise ValueError(f"unknown action head {head!r}; heads: {sorted(self.logits_shapes)}")
+        return self.logits_shapes[head]
 
     def logits_dict_to_distribution(
         self, logits_dict: Mapping[str, Tensor], temperature: float = 1.0, masks: Mapping[str, Tensor] | None = None
@@ -103,80 +100,61 @@ class DistributionMapper:
             temperature: Above 1 flattens the distributions, below 1 sharpens them.
             masks: Head -> [..., L], nonzero where an entry is allowed; heads may be left out.
         """
-        return DictProbabilityDistribution(
-            {
-                head: distribution(logits_dict[head], space, temperature, masks.get(head) if masks else None)
-                for head, (distribution, space) in self._heads.items()
-            }
-        )
+        heads, masks = self.heads.items(), masks or {}
+        parts = {head: kind(logits_dict[head], space, temperature, masks.get(head)) for head, (kind, space) in heads}
+        return DictProbabilityDistribution(parts)
 
 
 def distribution_mappers(
-    action_spaces: Mapping[StepKey, spaces.Dict],
-    distribution_mapper_config: DistributionMapperConfig | None = None,
-    masks: Mapping[StepKey, Mapping[str, str]] | None = None,
+    spec: Spec, distribution_mapper_config: DistributionMapperConfig | None = None
 ) -> dict[StepKey, DistributionMapper]:
     """One mapper for each sub-step from a single configuration, in which a head may exist in some sub-steps only.
 
     Args:
-        action_spaces: Sub-step -> its heads.
+        spec: Has the heads of each sub-step, and their masks.
         distribution_mapper_config: Overrides for all sub-steps, see `DistributionMapper`.
-        masks: Sub-step -> head -> observation.
 
     Raises:
         ValueError: An override names a head that no sub-step has; see `DistributionMapper` for the rest.
     """
-    every_head = {head: space for step in action_spaces.values() for head, space in step.spaces.items()}
-    config = list(distribution_mapper_config or ())
+    every_head = {head: space for step in spec.steps.values() for head, space in step.action_space.spaces.items()}
+    mappers, config = dict[StepKey, DistributionMapper](), list(distribution_mapper_config or ())
     for entry in config:
         _parse_override(entry, every_head)
-    return {
-        key: DistributionMapper(
-            space,
-            [entry for entry in config if "action_head" not in entry or entry["action_head"] in space.spaces],
-            (masks or {}).get(key),
-        )
-        for key, space in action_spaces.items()
-    }
+    for key, step in spec.steps.items():
+        fitting = [entry for entry in config if entry.get("action_head") in (None, *step.action_space)]
+        mappers[key] = DistributionMapper(step.action_space, fitting, step.masks)
+    return mappers
 
 
 Override = tuple[str | type[spaces.Space[Any]], type[ProbabilityDistribution]]
 
 
 def _parse_override(entry: Mapping[str, Any], heads: Mapping[str, spaces.Space[Any]]) -> Override:
-    keys = set(entry)
-    if keys == {"action_head", "distribution"}:
-        target: str | type[spaces.Space[Any]] = entry["action_head"]
-        if target not in heads:
-            raise ValueError(f"distribution_mapper_config: unknown action_head {target!r}; heads: {sorted(heads)}")
-    elif keys == {"action_space", "distribution"}:
-        target = _resolve("action_space", entry["action_space"], spaces.Space)
-    else:
-        raise ValueError(
-            f"distribution_mapper_config: {dict(entry)} needs `distribution` and `action_space` or `action_head`"
-        )
-    return target, _resolve("distribution", entry["distribution"], ProbabilityDistribution)
+    if entry.keys() not in ({"action_head", "distribution"}, {"action_space", "distribution"}):
+        raise ValueError(f"{_CONFIG}: {dict(entry)} needs `distribution` and `action_space` or `action_head`")
+    distribution = _resolve(entry, "distribution", ProbabilityDistribution)
+    if "action_head" not in entry:
+        return _resolve(entry, "action_space", spaces.Space), distribution
+    if entry["action_head"] not in heads:
+        raise ValueError(f"{_CONFIG}: unknown action_head {entry['action_head']!r}; heads: {sorted(heads)}")
+    return entry["action_head"], distribution
 
 
-def _resolve(what: str, path: str | type[Any], base: type[Any]) -> type[Any]:
-    found: Any = path
-    if isinstance(path, str):
-        module, _, name = path.rpartition(".")
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ValueError(f"distribution_mapper_config: cannot import {what} {path!r}: {error}") from error
+def _resolve(entry: Mapping[str, Any], what: str, base: type[Any]) -> type[Any]:
+    path = entry[what]
+    try:
+        found = import_object(path) if isinstance(path, str) else path
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{_CONFIG}: cannot import {what} {path!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ValueError(f"distribution_mapper_config: {what} {path!r} is not a subclass of {base.__name__}")
+        raise ValueError(f"{_CONFIG}: {what} {path!r} is not a subclass of {base.__name__}")
     return found
 
 
 def _choose(head: str, space: spaces.Space[Any], overrides: Sequence[Override]) -> type[ProbabilityDistribution]:
-    for target, distribution in reversed(overrides):
+    for target, distribution in (*reversed(overrides), *_DEFAULTS):
         if target == head if isinstance(target, str) else isinstance(space, target):
-            return distribution
-    for space_type, distribution in _DEFAULTS:
-        if isinstance(space, space_type):
             return distribution
     known = ", ".join(space_type.__name__ for space_type, _ in _DEFAULTS)
     raise TypeError(f"no distribution fits action head {head!r} with space {space}; known spaces: {known}")

@@ -6,12 +6,16 @@ objects and validate shapes, not values, because they sit in the innermost loop.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from gymnasium import spaces
 from torch import Tensor
+
+_SpaceType = TypeVar("_SpaceType", bound=spaces.Space[Any])
 
 
 class ProbabilityDistribution(ABC):
@@ -28,6 +32,7 @@ class ProbabilityDistribution(ABC):
 
     Raises:
         ValueError: Shapes do not fit, the temperature is not positive, or the distribution cannot be masked.
+        TypeError: It does not fit the space.
     """
 
     supports_mask: ClassVar[bool] = False
@@ -35,18 +40,24 @@ class ProbabilityDistribution(ABC):
     def __init__(
         self, logits: Tensor, action_space: spaces.Space[Any], temperature: float = 1.0, mask: Tensor | None = None
     ) -> None:
+        shape, given = tuple(self.required_logits_shape(action_space)), tuple(logits.shape)
+        if given[len(given) - len(shape) :] != shape:
+            sizes = ", ".join(map(str, shape))
+            raise ValueError(f"{type(self).__name__} needs logits of shape [..., {sizes}] for its space, got {given}")
         if not temperature > 0:
             raise ValueError(f"temperature={temperature} must be positive; use deterministic actions for the limit 0")
         if mask is not None:
             if not self.supports_mask:
                 raise ValueError(f"{type(self).__name__} cannot be masked; only discrete and binary heads can")
             if mask.shape[-1:] != logits.shape[-1:]:
-                raise ValueError(f"mask of shape {tuple(mask.shape)} does not fit logits of {tuple(logits.shape)}")
-        if logits.dtype in (torch.float16, torch.bfloat16):
-            logits = logits.float()
-        self.logits = logits
-        self.action_space = action_space
-        self.temperature = temperature
+                raise ValueError(f"mask of shape {tuple(mask.shape)} does not fit logits of {given}")
+        self.logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        self.action_space, self.temperature, self.mask = action_space, temperature, mask
+        self._shape = tuple(action_space.shape or ())
+        self._prepare()
+
+    def _prepare(self) -> None:  # noqa: B027  # most need nothing
+        """Compute from these attributes what all methods use; called at the end of the constructor."""
 
     @classmethod
     @abstractmethod
@@ -88,35 +99,41 @@ class ProbabilityDistribution(ABC):
         """`log_prob(action)` and `entropy()`, sharing what both need."""
         return self.log_prob(action), self.entropy()
 
+    @classmethod
+    def _require(cls, space: spaces.Space[Any], kind: type[_SpaceType]) -> _SpaceType:
+        """The space, if it is of the kind that this distribution is for."""
+        if not isinstance(space, kind):
+            raise TypeError(f"{cls.__name__} needs a {kind.__name__} space, got {space}")
+        return space
 
-def check_logits(distribution: str, logits: Tensor, size: int) -> None:
-    """Refuse logits whose last dimension is not the required one.
+    def _flat(self, action: Tensor) -> Tensor:
+        """[..., n] the n = prod(shape) components of `action` [..., *shape]."""
+        leading = action.shape[: action.dim() - len(self._shape)]
+        return action.reshape((*leading, math.prod(self._shape)))
 
-    Raises:
-        ValueError: Naming both sizes.
-    """
-    if logits.dim() == 0 or logits.shape[-1] != size:
-        raise ValueError(f"{distribution} needs logits of shape [..., {size}] for its space, got {tuple(logits.shape)}")
+    def _shaped(self, components: Tensor) -> Tensor:
+        """[..., *shape] actions from their n = prod(shape) components [..., n]."""
+        return components if len(self._shape) == 1 else components.reshape((*components.shape[:-1], *self._shape))
 
 
-def masked_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """`logits` [..., L] with the smallest finite number where `mask` [..., L] is zero, so that nothing becomes NaN."""
+class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
+    """A distribution whose logits may be masked, see `masked_logits`."""
+
+    supports_mask: ClassVar[bool] = True
+
+    def _prepare(self) -> None:
+        self._masked = masked_logits(self.logits, self.mask, self.temperature)
+
+
+def masked_logits(logits: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
+    """`logits` / `temperature` [..., L]; where `mask` [..., L] is 0 the lowest finite number: nothing becomes NaN."""
+    logits = logits if temperature == 1.0 else logits / temperature
     if mask is None:
         return logits
     return torch.where(mask != 0, logits, torch.finfo(logits.dtype).min)
 
 
-def uniform(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Numbers in [0, 1) with shape, dtype and device of `like`, drawn on the generator's device."""
-    if generator is None:
-        return torch.rand(like.shape, dtype=like.dtype, device=like.device)
-    numbers = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=generator.device)
-    return numbers.to(like.device)
-
-
-def standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Standard normal numbers with shape, dtype and device of `like`, drawn on the generator's device."""
-    if generator is None:
-        return torch.randn(like.shape, dtype=like.dtype, device=like.device)
-    numbers = torch.randn(like.shape, generator=generator, dtype=like.dtype, device=generator.device)
-    return numbers.to(like.device)
+def drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """What `torch.rand` or `torch.randn` draws on the generator's device, with shape, type and device of `like`."""
+    device = like.device if generator is None else generator.device
+    return draw(like.shape, generator=generator, dtype=like.dtype, device=device).to(like.device)

@@ -1,5 +1,6 @@
 """Environments: simulations, their conversions, and wrappers around them."""
 
+from maze_pl.envs.catch_env import CatchEnv as CatchEnv
 from maze_pl.envs.checker import CheckReport as CheckReport
 from maze_pl.envs.checker import check_env as check_env
 from maze_pl.envs.cloning import take_over as take_over

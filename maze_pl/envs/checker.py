@@ -1,7 +1,5 @@
 """The environment doctor: finds what training would fail on, or would learn nothing from without saying so."""
 
-from __future__ import annotations
-
 import copy
 import os
 import textwrap
@@ -173,7 +171,7 @@ class Examination:
         """Another environment if there can be one, otherwise the same."""
         if callable(self._given) or not self._made:
             made: Any = make_wrapped(self._given if callable(self._given) else lambda: self._given)
-            made.unwrapped._unchecked = {}  # `steps` looks at all observations
+            made.unwrapped._unchecked = []  # `steps` looks at all observations
             self._made.append(made)
         return Recorder(self._made[-1], self._masks)
 
@@ -284,7 +282,9 @@ class Examination:
         """Finite, of sizes that networks can learn from, and without drift."""
         for shown in self._shown:
             if isinstance(shown.space, spaces.Box) and not shown.is_mask:
-                yield from _judge(shown.what, shown.kept, "use ObservationNormalizationWrapper")
+                is_image = shown.space.dtype == np.uint8 and len(shown.space.shape) > 1  # networks scale its bytes
+                kept = [seen / 255.0 for seen in shown.kept] if is_image else shown.kept
+                yield from _judge(shown.what, kept, "use ObservationNormalizationWrapper")
 
     def rewards(self) -> Iterator[Finding]:
         """Finite, of sizes that networks can learn from, and without drift."""

@@ -1,7 +1,5 @@
 """Taking over the state of another environment, for those who try actions out before they act."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from typing import Any

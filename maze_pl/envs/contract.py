@@ -4,8 +4,6 @@ Nothing here runs in a step that went well: whoever steps environments comes her
 result caused, or with the first results of an environment, which are looked at closely.
 """
 
-from __future__ import annotations
-
 import dis
 import traceback
 from typing import Any
@@ -60,9 +58,8 @@ def check_reset(result: Any, env: Any) -> None:
         hint = "; the observation alone is gym's old interface" if isinstance(result, np.ndarray) else ""
         if isinstance(result, tuple) and len(result) == 2:
             hint = f" with {describe(result[1])} in the place of info"
-        raise EnvContractError(
-            f"reset of {name_of(env)} returned {describe(result)}{hint}; expected (observation, info dict)"
-        )
+        came = f"{describe(result)}{hint}"
+        raise EnvContractError(f"reset of {name_of(env)} returned {came}; expected (observation, info dict)")
 
 
 def check_step(result: Any, env: Any) -> None:
@@ -85,11 +82,8 @@ def check_step(result: Any, env: Any) -> None:
 
 def _is_number(value: Any, kinds: str) -> bool:
     """Whether a value is one number of Python or NumPy, of some kinds of types as NumPy names them."""
-    return (
-        isinstance(value, bool | int | float | np.generic | np.ndarray)
-        and np.ndim(value) == 0
-        and np.asarray(value).dtype.kind in kinds
-    )
+    is_one = isinstance(value, bool | int | float | np.generic | np.ndarray) and np.ndim(value) == 0
+    return is_one and np.asarray(value).dtype.kind in kinds
 
 
 def check_spaces(env: Any) -> None:

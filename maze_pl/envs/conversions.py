@@ -1,7 +1,5 @@
 """Between a simulation's own objects and the arrays that agents see and choose."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any

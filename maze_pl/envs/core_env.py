@@ -1,7 +1,5 @@
 """The simulation, free of everything that learning needs."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any

@@ -1,11 +1,9 @@
 """Gymnasium environments as simulations, with conversions that only give their spaces names."""
 
-from __future__ import annotations
-
 import copy
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import reduce
@@ -110,7 +108,53 @@ class GymCoreEnv(CoreEnv):
         return self._maze_state
 
 
-class GymObservationConversion(ObservationConversionInterface):
+class _NamedParts:
+    """The leaves of a gymnasium space by name: one of a given name, or those of a Dict, nested ones joined by a slash.
+
+    Args:
+        space: The space.
+        name: What its only leaf is called.
+
+    Raises:
+        TypeError: A leaf is not a Box, Discrete, MultiDiscrete or MultiBinary.
+    """
+
+    def __init__(self, space: spaces.Space[Any], name: str) -> None:
+        self._original, self._is_dict = space, isinstance(space, spaces.Dict)
+        leaves = _leaves(space, ())
+        for path, leaf in leaves.items():
+            if not isinstance(leaf, LEAF_SPACES):
+                where = f"has at {SEPARATOR.join(path)!r}" if path else "is"
+                remedy = "turn it into Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these by a wrapper of"
+                remedy += " gymnasium, such as gymnasium.wrappers.FlattenObservation or TransformAction"
+                raise TypeError(f"the {name} space {where} {leaf}, which is not supported; {remedy}")
+        self._paths = {SEPARATOR.join(path) or name: path for path in leaves}
+        if len(self._paths) != len(leaves):
+            raise ValueError(f"the {name} space has parts with the same name: {sorted(map(SEPARATOR.join, leaves))}")
+        self._space = spaces.Dict(dict(zip(self._paths, copy.deepcopy(list(leaves.values())), strict=True)))
+
+    def space(self) -> spaces.Dict:
+        """A Dict of the environment's space, or of its parts."""
+        return self._space
+
+    def divided(self, whole: Any) -> dict[str, Any]:
+        """The parts of a value of the environment's space, by name."""
+        return {name: reduce(getitem, path, whole) for name, path in self._paths.items()}
+
+    def joined(self, parts: Mapping[str, Any]) -> Any:
+        """The value of the environment's space that has these parts."""
+        if not self._is_dict:
+            return parts[next(iter(self._paths))]
+        tree: dict[str, Any] = {}
+        for name, path in self._paths.items():
+            branch = tree
+            for key in path[:-1]:
+                branch = branch.setdefault(key, {})
+            branch[path[-1]] = parts[name]
+        return tree
+
+
+class GymObservationConversion(_NamedParts, ObservationConversionInterface):
     """Gives observations names: `observation`, or the names of a Dict space, nested ones joined by a slash.
 
     Observations are copied, in the type that their space declares: many environments use the same array again.
@@ -123,37 +167,30 @@ class GymObservationConversion(ObservationConversionInterface):
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        self._original = space
-        parts = named_parts(space, "observation")
-        self._space = spaces.Dict({name: copy.deepcopy(part) for name, (_, part) in parts.items()})
-        self._parts = [(name, path, np.dtype(part.dtype or np.float32)) for name, (path, part) in parts.items()]
-        self._dtype = None if isinstance(space, spaces.Dict) else self._parts[0][2]
-
-    def space(self) -> spaces.Dict:
-        """A Dict of the environment's observation space, or of its parts."""
-        return self._space
+        super().__init__(space, "observation")
+        self._dtypes = {name: np.dtype(part.dtype or np.float32) for name, part in self._space.items()}
+        self._dtype = None if self._is_dict else self._dtypes["observation"]
 
     def maze_to_space(self, maze_state: Any) -> Observation:
         """The observation under its name, or its parts under theirs."""
         try:
             if self._dtype is not None:
                 return {"observation": np.array(maze_state, self._dtype)}
-            return {name: np.array(reduce(getitem, path, maze_state), dtype) for name, path, dtype in self._parts}
+            return {name: np.array(part, self._dtypes[name]) for name, part in self.divided(maze_state).items()}
         except (IndexError, KeyError, TypeError, ValueError):
             check_observation(maze_state, self._original, "the observation that the environment returned")
             raise
 
     def space_to_maze(self, observation: Observation) -> Any:
         """What the gymnasium environment returned."""
-        if self._dtype is not None:
-            return observation["observation"]
-        return nested([(path, observation[name]) for name, path, _ in self._parts])
+        return self.joined(observation)
 
 
-class GymActionConversion(ActionConversionInterface):
+class GymActionConversion(_NamedParts, ActionConversionInterface):
     """Gives actions names: `action`, or the names of a Dict space, nested ones joined by a slash.
 
-    Values are passed on unchanged: a `Discrete` that starts at 3 has actions from 3 on.
+    Values are passed on unchanged: a `Discrete` that starts at 3 has actions from 3 on. Integers reach the environment
+    as Python's own, which also work as keys of dictionaries.
 
     Args:
         space: The gymnasium environment's action space.
@@ -163,26 +200,18 @@ class GymActionConversion(ActionConversionInterface):
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        parts = named_parts(space, "action")
-        self._space = spaces.Dict({name: copy.deepcopy(part) for name, (_, part) in parts.items()})
-        self._parts = [(name, path, _value_of(part)) for name, (path, part) in parts.items()]
-        self._value = None if isinstance(space, spaces.Dict) else self._parts[0][2]
-
-    def space(self) -> spaces.Dict:
-        """A Dict of the environment's action space, or of its parts."""
-        return self._space
+        super().__init__(space, "action")
+        self._choices = {name for name, part in self._space.items() if isinstance(part, spaces.Discrete)}
 
     def space_to_maze(self, action: Action, maze_state: Any) -> Any:
         """The action as the gymnasium environment expects it."""
-        if self._value is not None:
-            return self._value(action["action"])
-        return nested([(path, value(action[name])) for name, path, value in self._parts])
+        if not self._is_dict:
+            return int(action["action"]) if self._choices else action["action"]
+        return self.joined({name: int(one) if name in self._choices else one for name, one in action.items()})
 
     def maze_to_space(self, maze_action: Any) -> Action:
         """The gymnasium environment's action under its name, or its parts under theirs."""
-        if self._value is not None:
-            return {"action": maze_action}
-        return {name: reduce(getitem, path, maze_action) for name, path, _ in self._parts}
+        return self.divided(maze_action)
 
 
 class GymMazeEnv(MazeEnv):
@@ -220,12 +249,9 @@ class GymMazeEnv(MazeEnv):
         elif kwargs:
             raise TypeError(f"{sorted(kwargs)} are arguments for making an environment by name, but {env} was given")
         check_spaces(env)
-        super().__init__(
-            GymCoreEnv(env),
-            action_conversion_dict={0: GymActionConversion(env.action_space)},
-            observation_conversion_dict={0: GymObservationConversion(env.observation_space)},
-        )
-        self._unchecked = {}  # GymCoreEnv has looked, and lets pass what many of gymnasium's environments do
+        acts, sees = GymActionConversion(env.action_space), GymObservationConversion(env.observation_space)
+        super().__init__(GymCoreEnv(env), {0: acts}, {0: sees})
+        self._unchecked = []  # GymCoreEnv has looked, and lets pass what many of gymnasium's environments do
         self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
@@ -249,53 +275,12 @@ def make_gym_maze_env(name: str, **kwargs: Any) -> GymMazeEnv:
     return GymMazeEnv(name, **kwargs)
 
 
-def named_parts(space: spaces.Space[Any], name: str) -> dict[str, tuple[tuple[str, ...], spaces.Space[Any]]]:
-    """The leaves of a space by name, with the keys that lead to them; one leaf of the given name if it has no keys.
-
-    Raises:
-        TypeError: A leaf is not a Box, Discrete, MultiDiscrete or MultiBinary.
-    """
-    leaves = _leaves(space, ()) if isinstance(space, spaces.Dict) else {(): space}
-    for path, leaf in leaves.items():
-        if not isinstance(leaf, LEAF_SPACES):
-            where = f"has at {SEPARATOR.join(path)!r}" if path else "is"
-            raise TypeError(
-                f"the {name} space {where} {leaf}, which is not supported; "
-                "turn it into Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these by a wrapper of gymnasium, "
-                "such as gymnasium.wrappers.FlattenObservation or TransformAction"
-            )
-    named = {SEPARATOR.join(path) or name: (path, leaf) for path, leaf in leaves.items()}
-    if len(named) != len(leaves):
-        raise ValueError(f"the {name} space has parts with the same name: {sorted(map(SEPARATOR.join, leaves))}")
-    return named
-
-
-def _leaves(space: spaces.Dict, path: tuple[str, ...]) -> dict[tuple[str, ...], spaces.Space[Any]]:
-    leaves: dict[tuple[str, ...], spaces.Space[Any]] = {}
-    for key, child in space.spaces.items():
-        here = (*path, str(key))
-        leaves |= _leaves(child, here) if isinstance(child, spaces.Dict) else {here: child}
-    return leaves
-
-
-def nested(items: list[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
-    """The nested dict that has these values at these paths."""
-    tree: dict[str, Any] = {}
-    for path, value in items:
-        branch = tree
-        for key in path[:-1]:
-            branch = branch.setdefault(key, {})
-        branch[path[-1]] = value
-    return tree
-
-
-def _value_of(space: spaces.Space[Any]) -> Callable[[Any], Any]:
-    """How an action reaches the environment: integers as Python's own, which also work as keys of dictionaries."""
-    return int if isinstance(space, spaces.Discrete) else _unchanged
-
-
-def _unchanged(value: Any) -> Any:
-    return value
+def _leaves(space: spaces.Space[Any], path: tuple[str, ...]) -> dict[tuple[str, ...], spaces.Space[Any]]:
+    """What a space consists of, with the keys that lead there."""
+    if not isinstance(space, spaces.Dict):
+        return {path: space}
+    parts = [_leaves(child, (*path, str(key))) for key, child in space.spaces.items()]
+    return {leaf_path: leaf for part in parts for leaf_path, leaf in part.items()}
 
 
 def _make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:

@@ -1,7 +1,5 @@
 """A simulation as a gymnasium environment: conversions between its objects and arrays, time, and its reward event."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from math import isfinite
@@ -13,15 +11,14 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 
-from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spaces import conversion_space
 from maze_pl.envs.cloning import take_over
 from maze_pl.envs.contract import EnvContractError, check_observation, check_step, name_of
 from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
 from maze_pl.envs.core_env import CoreEnv
-from maze_pl.envs.forwarding import passed_on
 from maze_pl.envs.rendering import figure_to_array
-from maze_pl.envs.structured_env import Action, Array, EnvMeta, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.events.topics import BaseEnvEvents
 
 _T = TypeVar("_T")
@@ -34,7 +31,7 @@ class _OfSubSteps(dict[StepKey, _T]):
         raise EnvContractError(f"actor_id() names sub-step {key!r}; declared are {list(self)}")
 
 
-class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMeta):  # type: ignore[misc]
+class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignore[misc]
     """Wraps a simulation, with one pair of conversions for each sub-step.
 
     It fires `BaseEnvEvents.reward` with the simulation's own reward, and keeps the time of flat simulations. Events
@@ -57,41 +54,32 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         action_conversion_dict: Mapping[StepKey, ActionConversionInterface],
         observation_conversion_dict: Mapping[StepKey, ObservationConversionInterface],
     ) -> None:
-        keys = list(core_env.agent_counts_dict)
-        if not set(keys) == set(action_conversion_dict) == set(observation_conversion_dict):
-            raise ValueError(
-                f"the simulation has sub-steps {keys}, action conversions are for {list(action_conversion_dict)} and "
-                f"observation conversions for {list(observation_conversion_dict)}; give one of each for every sub-step"
-            )
-        self.core_env = core_env
-        self.context = core_env.context
-        self.pubsub = core_env.pubsub
-        self.action_conversion_dict = dict(action_conversion_dict)
-        self.observation_conversion_dict = _OfSubSteps(observation_conversion_dict)
-        sees, acts = observation_conversion_dict, action_conversion_dict
-        where = {key: f"space of sub-step {key!r}" for key in keys}
-        self._observation_spaces = _OfSubSteps(
-            {key: conversion_space(sees[key].space(), f"the observation {where[key]}") for key in keys}
-        )
-        self._action_spaces = {key: conversion_space(acts[key].space(), f"the action {where[key]}") for key in keys}
-        self._action_masks = {key: self._checked_masks(key) for key in keys}
+        keys, sees, acts = list(core_env.agent_counts_dict), observation_conversion_dict, action_conversion_dict
+        if not set(keys) == set(acts) == set(sees):
+            there_are = f"action conversions are for {list(acts)} and observation conversions for {list(sees)}"
+            raise ValueError(f"the simulation has sub-steps {keys}, {there_are}; give one of each for every sub-step")
+        self.core_env, self.context, self.pubsub = core_env, core_env.context, core_env.pubsub
+        self.action_conversion_dict, self.observation_conversion_dict = dict(acts), _OfSubSteps(sees)
+        self._observation_spaces, self._action_spaces = _OfSubSteps[spaces.Dict](), dict[StepKey, spaces.Dict]()
+        self._action_masks: dict[StepKey, dict[str, str]] = {}
+        for key in keys:
+            where = f"space of sub-step {key!r}"
+            self._observation_spaces[key] = conversion_space(sees[key].space(), f"the observation {where}")
+            self._action_spaces[key] = conversion_space(acts[key].space(), f"the action {where}")
+            masks = self._action_masks[key] = dict(acts[key].action_masks)
+            for head, name in masks.items():
+                if head not in self._action_spaces[key].spaces:
+                    raise ValueError(f"sub-step {key!r} has a mask for the unknown action head {head!r}")
+                if name not in self._observation_spaces[key].spaces:
+                    raise ValueError(f"sub-step {key!r} has the mask {name!r}, which is not among its observations")
         self._base_events = self.pubsub.create_event_topic(BaseEnvEvents)
         self._is_flat = len(keys) == 1 and core_env.agent_counts_dict[keys[0]] == 1
-        self._unchecked = dict.fromkeys(keys, 2)  # how many observations are still to be looked at closely
+        self._unchecked = [*keys, *keys]  # sub-steps whose next observation is still to be looked at closely
         self._step_key: StepKey | None = None  # of the actor that acts next
         self._space_seed: int | None = None  # which the action spaces are yet to be seeded with
         self._generator: np.random.Generator | None = None
         self._maze_state: Any = None
         self._maze_action: Any = None
-
-    def _checked_masks(self, key: StepKey) -> dict[str, str]:
-        masks = dict(self.action_conversion_dict[key].action_masks)
-        for head, name in masks.items():
-            if head not in self._action_spaces[key].spaces:
-                raise ValueError(f"sub-step {key!r} has a mask for the unknown action head {head!r}")
-            if name not in self._observation_spaces[key].spaces:
-                raise ValueError(f"sub-step {key!r} has the mask {name!r}, which is not among its observations")
-        return masks
 
     # ---------------------------------------------------------------------------------------------- interaction
 
@@ -155,13 +143,11 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
 
     def _check(self, key: StepKey, observation: Any) -> None:
         """Look closely at the first observations of a sub-step."""
-        left = self._unchecked.pop(key, 0)
-        if left > 0:
+        if key in self._unchecked:
+            self._unchecked.remove(key)
             conversion = type(self.observation_conversion_dict[key]).__name__
             what = f"the observation of sub-step {key!r} by {conversion}"
             check_observation(observation, self._observation_spaces[key], what, exactly=True)
-            if left > 1:
-                self._unchecked[key] = left - 1
 
     @property
     def _np_random(self) -> np.random.Generator | None:
@@ -185,32 +171,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
             raise NotImplementedError(f"{name_of(self)} has no renderer; return one from its get_renderer")
         return figure_to_array(renderer.render(self._maze_state, None, self.get_step_events()))
 
-    close = passed_on(StructuredEnv.close, "core_env")
-
-    # -------------------------------------------------------------------------------------------------- actors
-
-    # Those that are asked for in every step are methods, which are faster where there is a single layer.
-
-    def actor_id(self) -> ActorID:
-        """The actor that acts next."""
-        return self.core_env.actor_id()
-
-    def is_actor_done(self) -> bool:
-        """Whether the actor that just acted is done."""
-        return self.core_env.is_actor_done()
-
-    def get_actor_rewards(self) -> Array | None:
-        """Rewards of the acts of the finished environment step, if they are attributed."""
-        return self.core_env.get_actor_rewards()
-
-    def get_env_time(self) -> int:
-        """Number of environment steps since the episode started."""
-        return self.core_env.get_env_time()
-
-    @property
-    def agent_counts_dict(self) -> Mapping[StepKey, int]:
-        """Number of agents of each sub-step, -1 where it changes."""
-        return self.core_env.agent_counts_dict
+    close = StructuredEnv.close  # not gymnasium's
 
     # -------------------------------------------------------------------------------------------------- spaces
 
@@ -245,19 +206,9 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
 
     # --------------------------------------------------------------------------------------- states and events
 
-    get_maze_state = passed_on(StructuredEnv.get_maze_state, "core_env")
-    get_kpi_calculator = passed_on(StructuredEnv.get_kpi_calculator, "core_env")
-    get_renderer = passed_on(StructuredEnv.get_renderer, "core_env")
-    get_serializable_components = passed_on(StructuredEnv.get_serializable_components, "core_env")
-    get_step_events = passed_on(StructuredEnv.get_step_events, "pubsub")
-
     def get_maze_action(self) -> Any:
         """The simulation's form of the last action, None before the first one."""
         return self._maze_action
-
-    def get_episode_id(self) -> str:
-        """Identifier (UUID) of the current episode."""
-        return self.context.episode_id
 
     def clone_from(self, env: Any) -> None:
         """Take over the state of another environment; see `StructuredEnv.clone_from`."""
@@ -273,20 +224,16 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
         self._space_seed, self._np_random_seed = env._space_seed, env._np_random_seed
         self._generator = copy.deepcopy(env._generator)
 
-    def get_observation_and_action_dicts(
-        self, maze_state: Any, maze_action: Any, first_step_in_episode: bool
-    ) -> tuple[dict[StepKey, Observation] | None, dict[StepKey, Action] | None]:
+    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action; see `StructuredEnv.get_observation_and_action_dicts`.
 
         Raises:
             ValueError: There are several sub-steps, so that the state does not say which of them it belongs to.
         """
-        if len(self._observation_spaces) != 1:
-            raise ValueError(
-                f"a state alone does not tell which of the sub-steps {list(self._observation_spaces)} it belongs to; "
-                "override get_observation_and_action_dicts in the environment or in a wrapper"
-            )
-        (key,) = self._observation_spaces
-        observation = None if maze_state is None else self.observation_conversion_dict[key].maze_to_space(maze_state)
-        action = None if maze_action is None else self.action_conversion_dict[key].maze_to_space(maze_action)
-        return None if observation is None else {key: observation}, None if action is None else {key: action}
+        key, *others = self._observation_spaces
+        if others:
+            keys, remedy = [key, *others], "override get_observation_and_action_dicts in the environment or a wrapper"
+            raise ValueError(f"a state alone does not tell which of the sub-steps {keys} it belongs to; {remedy}")
+        sees, acts = self.observation_conversion_dict[key], self.action_conversion_dict[key]
+        observations = None if maze_state is None else {key: sees.maze_to_space(maze_state)}
+        return observations, None if maze_action is None else {key: acts.maze_to_space(maze_action)}

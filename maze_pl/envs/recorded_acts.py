@@ -1,7 +1,5 @@
 """Keeps what an environment shows, and compares it with what it shows when the same is done again."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -6,7 +6,6 @@ Matplotlib, and Pillow which comes with it, are optional, and imported when some
 from __future__ import annotations
 
 import io
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maze_pl.core.output_folder import write_file
 from maze_pl.envs.structured_env import Array
 from maze_pl.events.declaration import declarations
 from maze_pl.events.kpi import EpisodeEventLog
@@ -89,15 +89,6 @@ def figure_to_array(figure: Figure) -> Array:
     return np.array(canvas.buffer_rgba())[..., :3]
 
 
-def write_file(path: str | Path, content: bytes) -> None:
-    """Write a file, in folders that are made, so that there is a whole one at any time: the former or this one."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    os.replace(part, path)
-
-
 def save_gif(path: str | Path, frames: Iterable[Any], frames_per_second: float = 20.0) -> None:
     """Write an animated picture; nothing if there are no frames. Equal frames in a row become one that lasts longer.
 
@@ -168,10 +159,8 @@ def browse(record: StateTrajectoryRecord, renderer: Renderer) -> Figure:
     choices = [IntRangeArg("step", "step", 0, len(record.steps)), *renderer.arguments()]
     heights = [20, *[1] * len(choices)]
     figure, (axes, *slots) = pyplot.subplots(len(heights), height_ratios=heights, figsize=(8, 8), layout="constrained")
-    sliders = [
-        Slider(slot, choice.title, 0, len(choice.options) - 1, valstep=1)
-        for slot, choice in zip(slots, choices, strict=True)
-    ]
+    places = zip(slots, choices, strict=True)
+    sliders = [Slider(slot, choice.title, 0, len(choice.options) - 1, valstep=1) for slot, choice in places]
 
     def show(_: Any = None) -> None:
         chosen = {}

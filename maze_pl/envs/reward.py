@@ -1,7 +1,5 @@
 """Rewards computed from events, apart from the simulation, so that they can be exchanged without touching it."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, ABCMeta, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ StepResult = tuple[Observation, float, bool, bool, dict[str, Any]]
 """Observation, reward, terminated, truncated and further information."""
 ResetResult = tuple[Observation, dict[str, Any]]
 """Observation and further information."""
+Dicts = tuple[dict[StepKey, Observation] | None, dict[StepKey, Action] | None]
+"""Observation and action of each sub-step."""
 
 
 class EnvMeta(ABCMeta):
@@ -43,11 +45,12 @@ class EnvMeta(ABCMeta):
         return True
 
 
-class StructuredEnv(ABC):
+class StructuredEnv(metaclass=EnvMeta):
     """An environment in which one actor at a time acts; who that is, the environment decides.
 
     An environment step consists of one or several acts, and an act is one call of `step`. A flat environment, with
-    one actor that acts once in each environment step, is the special case.
+    one actor that acts once in each environment step, is the special case. What is not said otherwise here, the
+    simulation knows.
     """
 
     core_env: CoreEnv
@@ -71,30 +74,30 @@ class StructuredEnv(ABC):
             options: Passed on to environments that take options.
         """
 
-    @abstractmethod
     def close(self) -> None:
         """Release what the environment holds; safe to call twice."""
+        self.core_env.close()
 
-    @abstractmethod
     def actor_id(self) -> ActorID:
         """The actor that acts next; ids of finished actors are not used again in an episode."""
+        return self.core_env.actor_id()
 
-    @abstractmethod
     def is_actor_done(self) -> bool:
         """Whether the actor that just acted is done, which says nothing about the episode."""
+        return self.core_env.is_actor_done()
 
     @property
-    @abstractmethod
     def agent_counts_dict(self) -> Mapping[StepKey, int]:
         """Number of agents of each sub-step, -1 where it changes during an episode."""
+        return self.core_env.agent_counts_dict
 
-    @abstractmethod
     def get_actor_rewards(self) -> Array | None:
         """Rewards of the acts of the finished environment step in order, None if rewards are the team's."""
+        return self.core_env.get_actor_rewards()
 
-    @abstractmethod
     def get_env_time(self) -> int:
         """Number of environment steps since the episode started."""
+        return self.core_env.get_env_time()
 
     @property
     @abstractmethod
@@ -121,33 +124,33 @@ class StructuredEnv(ABC):
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
         """For each sub-step, action head -> name of the observation whose nonzero entries are allowed."""
 
-    @abstractmethod
     def get_maze_state(self) -> Any:
         """The simulation's state."""
+        return self.core_env.get_maze_state()
 
     @abstractmethod
     def get_maze_action(self) -> Any:
         """The simulation's form of the last action, None before the first one."""
 
-    @abstractmethod
     def get_episode_id(self) -> str:
         """Identifier (UUID) of the current episode."""
+        return self.context.episode_id
 
-    @abstractmethod
     def get_step_events(self) -> list[EventRecord]:
         """Events of the current environment step so far."""
+        return self.pubsub.get_step_events()
 
-    @abstractmethod
     def get_kpi_calculator(self) -> KpiCalculator | None:
         """What computes the performance indicators of an episode, if anything."""
+        return self.core_env.get_kpi_calculator()
 
-    @abstractmethod
     def get_renderer(self) -> Any:
         """What draws states of this environment, None if nothing does."""
+        return self.core_env.get_renderer()
 
-    @abstractmethod
     def get_serializable_components(self) -> dict[str, Any]:
         """Components whose state is recorded together with the simulation's state."""
+        return self.core_env.get_serializable_components()
 
     @abstractmethod
     def clone_from(self, env: Any) -> None:
@@ -158,9 +161,7 @@ class StructuredEnv(ABC):
         """
 
     @abstractmethod
-    def get_observation_and_action_dicts(
-        self, maze_state: Any, maze_action: Any, first_step_in_episode: bool
-    ) -> tuple[dict[StepKey, Observation] | None, dict[StepKey, Action] | None]:
+    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and a recorded action to what agents saw and did in each sub-step.
 
         Args:

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import cloudpickle  # type: ignore[import-untyped]
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.output_folder import output_folder
-from maze_pl.envs.rendering import Renderer, figure_to_array, save_gif, write_file
+from maze_pl.core.output_folder import output_folder, write_file
+from maze_pl.envs.rendering import Renderer, figure_to_array, save_gif
 from maze_pl.envs.structured_env import Array
 from maze_pl.events.kpi import EpisodeEventLog
 from maze_pl.events.pubsub import EventRecord

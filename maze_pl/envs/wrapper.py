@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, ClassVar, Self, cast
+from operator import attrgetter
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import gymnasium
 import numpy as np
@@ -17,13 +18,27 @@ from maze_pl.core.spaces import dict_space
 from maze_pl.envs.cloning import take_over
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.core_env import CoreEnv
-from maze_pl.envs.forwarding import passed_on
-from maze_pl.envs.structured_env import Action, Array, EnvMeta, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, Dicts, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.events.context import EnvironmentContext
 from maze_pl.events.pubsub import Pubsub
 
+Member = TypeVar("Member")
 
-class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMeta):  # type: ignore[misc]
+
+def passed_on(member: Member | str) -> Member:
+    """A member of a class that is the one of the same name of what its instances hold as `env`.
+
+    It is found without a call for each layer on the way.
+
+    Args:
+        member: The method that is passed on, or the name of an attribute.
+    """
+    if not isinstance(member, str):
+        return cast(Member, property(attrgetter(f"env.{cast(Any, member).__name__}"), doc=member.__doc__))
+    return cast(Member, property(attrgetter(f"env.{member}"), lambda self, value: setattr(self.env, member, value)))
+
+
+class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignore[misc]
     """Wraps an environment and passes everything on; subclasses override what they change.
 
     What a subclass overrides is what everything outside sees: one that splits a flat environment into sub-steps
@@ -161,15 +176,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv, metaclass=EnvMe
     render_mode: str | None = passed_on("render_mode")
     spec: Any = passed_on("spec")
 
-    @property
-    def np_random(self) -> np.random.Generator:
-        """The environment's random generator."""
-        return cast(gymnasium.Env[Any, Any], self.env).np_random
-
-    @np_random.setter
-    def np_random(self, value: np.random.Generator) -> None:
-        cast(gymnasium.Env[Any, Any], self.env).np_random = value
-
+    np_random: np.random.Generator = passed_on("np_random")
     np_random_seed: int = passed_on("np_random_seed")
 
     # ------------------------------------------------------------------------------------------- learned state
@@ -231,9 +238,7 @@ class ObservationWrapper(Wrapper):
         observation, info = self.env.reset(seed=seed, options=options)
         return self.observation(observation), info
 
-    def get_observation_and_action_dicts(
-        self, maze_state: Any, maze_action: Any, first_step_in_episode: bool
-    ) -> tuple[dict[StepKey, Observation] | None, dict[StepKey, Action] | None]:
+    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action, and change the observations."""
         observations, actions = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
         if observations is not None:
@@ -260,9 +265,7 @@ class ActionWrapper(Wrapper):
         """Change the action, and step."""
         return self.env.step(self.action(action))
 
-    def get_observation_and_action_dicts(
-        self, maze_state: Any, maze_action: Any, first_step_in_episode: bool
-    ) -> tuple[dict[StepKey, Observation] | None, dict[StepKey, Action] | None]:
+    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action, and turn the actions back."""
         observations, actions = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
         if actions is not None:
@@ -286,9 +289,8 @@ class RewardWrapper(Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         changed = self.reward(reward)
         if changed in (inf, -inf) or changed != changed:  # what is no number at all is told by whoever steps
-            raise EnvContractError(
-                f"{type(self).__name__} made {changed} of the reward {reward}; rewards are finite numbers"
-            )
+            kind = type(self).__name__
+            raise EnvContractError(f"{kind} made {changed} of the reward {reward}; rewards are finite numbers")
         return observation, changed, terminated, truncated, info
 
     def get_actor_rewards(self) -> Array | None:

@@ -1,15 +1,11 @@
 """Events: what happens in an environment, declared once, aggregated from step to episode to epoch."""
 
 from maze_pl.events.context import EnvironmentContext as EnvironmentContext
-from maze_pl.events.declaration import EventDeclaration as EventDeclaration
-from maze_pl.events.declaration import declarations as declarations
-from maze_pl.events.declaration import event_path as event_path
 from maze_pl.events.decorators import define_episode_stats as define_episode_stats
 from maze_pl.events.decorators import define_epoch_stats as define_epoch_stats
 from maze_pl.events.decorators import define_plot as define_plot
 from maze_pl.events.decorators import define_stats_grouping as define_stats_grouping
 from maze_pl.events.decorators import define_step_stats as define_step_stats
-from maze_pl.events.episode_statistics import EpisodeStatistics as EpisodeStatistics
 from maze_pl.events.epoch_statistics import EpochStatistics as EpochStatistics
 from maze_pl.events.event_logs import EventLogFiles as EventLogFiles
 from maze_pl.events.event_logs import EventLogWriter as EventLogWriter
@@ -19,11 +15,8 @@ from maze_pl.events.kpi import EpisodeEventLog as EpisodeEventLog
 from maze_pl.events.kpi import KpiCalculator as KpiCalculator
 from maze_pl.events.kpi import StepEventLog as StepEventLog
 from maze_pl.events.pubsub import EventRecord as EventRecord
-from maze_pl.events.pubsub import EventTopic as EventTopic
 from maze_pl.events.pubsub import Pubsub as Pubsub
 from maze_pl.events.pubsub import Subscriber as Subscriber
-from maze_pl.events.summary_state import summary_from_dict as summary_from_dict
-from maze_pl.events.summary_state import summary_to_dict as summary_to_dict
 from maze_pl.events.topics import ActionEvents as ActionEvents
 from maze_pl.events.topics import ActorCriticEvents as ActorCriticEvents
 from maze_pl.events.topics import BaseEnvEvents as BaseEnvEvents

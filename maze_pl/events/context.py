@@ -1,7 +1,5 @@
 """Environment time and episode identity: the one object that an environment, its wrappers and its events share."""
 
-from __future__ import annotations
-
 import time
 import uuid
 
@@ -22,12 +20,19 @@ class EnvironmentContext:
     """
 
     def __init__(self) -> None:
+        self.is_logged = True
+        self.reset_episode()
+
+    def reset_episode(self, seed: int | None = None) -> None:
+        """Start an episode at time 0.
+
+        Args:
+            seed: Seed that the episode is reset with; None gives an id that is not reproducible.
+        """
         self._episode_id: str | None = None
-        self._seed: int | None = None
+        self._seed, self.episode_started = seed, time.time()
         self.env_time = 0
         self.env_step_incremented = False
-        self.is_logged = True
-        self.episode_started = 0.0
 
     @property
     def episode_id(self) -> str:
@@ -41,13 +46,3 @@ class EnvironmentContext:
         """Complete an environment step: called in the act that finishes it."""
         self.env_time += 1
         self.env_step_incremented = True
-
-    def reset_episode(self, seed: int | None = None) -> None:
-        """Start an episode at time 0.
-
-        Args:
-            seed: Seed that the episode is reset with; None gives an id that is not reproducible.
-        """
-        self._episode_id, self._seed, self.episode_started = None, seed, time.time()
-        self.env_time = 0
-        self.env_step_incremented = False

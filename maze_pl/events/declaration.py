@@ -1,24 +1,16 @@
 """Declarations: what the decorators of a topic ask for, checked, completed and found again by name in any process."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
-from maze_pl.events.decorators import Plot, Reducer, Statistic, marks_of
+from maze_pl.events.decorators import Plot, Statistic, marks_of
 from maze_pl.events.histogram import histogram
 from maze_pl.events.topics import BUILT_IN_TOPICS
-
-ZERO_OF_NOTHING: frozenset[Reducer] = frozenset({len, sum, np.sum, math.fsum})
-"""Reductions that give 0 where nothing happened; all others have no value there."""
 
 
 class StatisticsError(ValueError):
@@ -51,10 +43,19 @@ class EventDeclaration:
     plots: tuple[Plot, ...]
     grouping: tuple[str, ...]
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """Names of the event's attributes, in order."""
-        return tuple(self.signature.parameters)
+    @contextmanager
+    def reducing(self, level: str, statistic: Statistic) -> Iterator[None]:
+        """While a statistic is reduced: says whose it was if that fails.
+
+        Raises:
+            StatisticsError: In place of whatever the reduction raised.
+        """
+        try:
+            yield
+        except Exception as error:
+            which = f"the {level} statistic {statistic.output_name!r} of {self.topic.__name__}.{self.name}"
+            fault = f"cannot be computed: {type(error).__name__}: {error}"
+            raise StatisticsError(f"{which}, with input_name={statistic.input_name!r}, {fault}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By reference, as for any function: reducers are often lambdas.
@@ -94,30 +95,22 @@ def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclarat
     wanted: list[Statistic | Plot] = [*marks.epoch, *marks.plots]
     episode = [_keep_histogram(s) for s in marks.episode] or _pass_on(wanted)
     step = [_keep_histogram(s) for s in marks.step] or _pass_on(episode)
-    for level in (step, episode, marks.epoch):
-        _check_names_differ(label, level)
+    for names in ([statistic.output_name for statistic in level] for level in (step, episode, marks.epoch)):
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"{label}: two statistics of one level are called {twice[0]!r}; give each its output_name")
     _check_inputs(label, wanted, "episode", episode)
     _check_inputs(label, episode, "step", step)
     needed = {statistic.input_name for statistic in wanted}
     measured = [attribute for attribute in attributes if attribute not in marks.grouping]
-    return EventDeclaration(
-        topic=topic,
-        name=name,
-        event=event,
-        signature=inspect.Signature(parameters),
-        step=tuple(_with_attribute(label, statistic, attributes, measured) for statistic in step),
-        episode=tuple(statistic for statistic in episode if statistic.output_name in needed),
-        epoch=tuple(marks.epoch),
-        plots=tuple(marks.plots),
-        grouping=marks.grouping,
-    )
+    measured_step = tuple(_with_attribute(label, statistic, attributes, measured) for statistic in step)
+    needed_episode = tuple(statistic for statistic in episode if statistic.output_name in needed)
+    above = tuple(marks.epoch), tuple(marks.plots), tuple(marks.grouping)
+    return EventDeclaration(topic, name, event, inspect.Signature(parameters), measured_step, needed_episode, *above)
 
 
 def _keep_histogram(statistic: Statistic) -> Statistic:
     """Below the epoch a histogram is the values themselves."""
-    if statistic.reduce is not histogram:
-        return statistic
-    return Statistic(None, statistic.input_name, statistic.output_name)
+    return replace(statistic, reduce=None) if statistic.reduce is histogram else statistic
 
 
 def _pass_on(users: Sequence[Statistic | Plot]) -> list[Statistic]:
@@ -125,21 +118,12 @@ def _pass_on(users: Sequence[Statistic | Plot]) -> list[Statistic]:
     return [Statistic(None, name, name) for name in dict.fromkeys(user.input_name for user in users)]
 
 
-def _check_names_differ(label: str, level: Iterable[Statistic]) -> None:
-    names = [statistic.output_name for statistic in level]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{label}: two statistics of one level are called {name!r}; give each its output_name")
-
-
 def _check_inputs(label: str, users: Iterable[Statistic | Plot], level: str, inputs: Iterable[Statistic]) -> None:
     available = [statistic.output_name for statistic in inputs]
     for user in users:
         if user.input_name not in available:
-            raise ValueError(
-                f"{label}: input_name={user.input_name!r} is none of the {level} statistics {available}; "
-                f"set input_name to one of their output names"
-            )
+            wrong = f"input_name={user.input_name!r} is none of the {level} statistics {available}"
+            raise ValueError(f"{label}: {wrong}; set it to one of their output names")
 
 
 def _with_attribute(label: str, statistic: Statistic, attributes: list[str], measured: list[str]) -> Statistic:
@@ -153,23 +137,7 @@ def _with_attribute(label: str, statistic: Statistic, attributes: list[str], mea
         raise ValueError(f"{label}: say by input_name which of its attributes {attributes} is passed on")
     elif name is not None and name not in attributes:
         raise ValueError(f"{label}: input_name={name!r} is none of its attributes {attributes}")
-    return Statistic(statistic.reduce, name, statistic.output_name)
-
-
-@contextmanager
-def reducing(declaration: EventDeclaration, level: str, statistic: Statistic) -> Iterator[None]:
-    """While a statistic is reduced: says whose it was if that fails.
-
-    Raises:
-        StatisticsError: In place of whatever the reduction raised.
-    """
-    try:
-        yield
-    except Exception as error:
-        raise StatisticsError(
-            f"the {level} statistic {statistic.output_name!r} of {declaration.topic.__name__}.{declaration.name}, "
-            f"with input_name={statistic.input_name!r}, cannot be computed: {type(error).__name__}: {error}"
-        ) from error
+    return replace(statistic, input_name=name)
 
 
 def group_label(attribute: str, value: Any) -> str:
@@ -215,8 +183,6 @@ def find_topic(name: str, known: Iterable[type]) -> type:
     except (ImportError, AttributeError):
         found = None
     if not isinstance(found, type):
-        raise ValueError(
-            f"event topic {name!r} cannot be imported; define the class at the top of a module, "
-            f"or pass it along: EpochStatistics(topics=[...])"
-        )
+        remedy = "define the class at the top of a module, or pass it along: EpochStatistics(topics=[...])"
+        raise ValueError(f"event topic {name!r} cannot be imported; {remedy}")
     return found

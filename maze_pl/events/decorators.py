@@ -12,11 +12,9 @@ what is asked for; `maze_pl.events.declaration` checks it when a topic is used.
     ...         '''A parcel fell off the lorry.'''
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 Reducer = Callable[[Any], Any]
 EventFunction = TypeVar("EventFunction", bound=Callable[..., Any])
@@ -55,7 +53,7 @@ class Marks:
     episode: list[Statistic] = field(default_factory=list)
     epoch: list[Statistic] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
-    grouping: tuple[str, ...] = ()
+    grouping: list[str] = field(default_factory=list)
 
 
 def define_step_stats(
@@ -108,12 +106,7 @@ def define_stats_grouping(*attributes: str) -> Callable[[EventFunction], EventFu
     Args:
         attributes: Names of attributes of the event; their values end the name that is logged (`substep_0/action`).
     """
-
-    def mark(event: EventFunction) -> EventFunction:
-        _marks(event).grouping = attributes
-        return event
-
-    return mark
+    return _marker("grouping", *attributes)
 
 
 def define_plot(
@@ -126,31 +119,19 @@ def define_plot(
             and the tuple of group names; it may return None, to draw nothing.
         input_name: Output name of the episode statistic that is drawn.
     """
-
-    def mark(event: EventFunction) -> EventFunction:
-        _marks(event).plots.insert(0, Plot(create_figure_function, input_name))
-        return event
-
-    return mark
+    return _marker("plots", Plot(create_figure_function, input_name))
 
 
 def marks_of(event: Callable[..., Any]) -> Marks:
     """What the decorators on an event say; empty for one that has none."""
-    marks = event.__dict__.get(_MARK)
-    return marks if isinstance(marks, Marks) else Marks()
+    return cast(Marks, event.__dict__.get(_MARK) or Marks())
 
 
-def _marks(event: Callable[..., Any]) -> Marks:
-    marks = event.__dict__.setdefault(_MARK, Marks())
-    assert isinstance(marks, Marks)
-    return marks
+def _marker(marks: str, *entries: Any) -> Callable[[EventFunction], EventFunction]:
+    """A decorator that adds to the marks of an event."""
 
-
-def _marker(level: str, statistic: Statistic) -> Callable[[EventFunction], EventFunction]:
     def mark(event: EventFunction) -> EventFunction:
-        marks = _marks(event)
-        levels = {"step": marks.step, "episode": marks.episode, "epoch": marks.epoch}
-        levels[level].insert(0, statistic)  # decorators apply from the bottom up
+        getattr(event.__dict__.setdefault(_MARK, Marks()), marks)[:0] = entries  # they apply from the bottom up
         return event
 
     return mark

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from numbers import Real
 from operator import itemgetter
 from typing import Any
@@ -13,19 +13,14 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
-from maze_pl.events.declaration import (
-    ZERO_OF_NOTHING,
-    EventDeclaration,
-    StatisticsError,
-    declarations,
-    group_label,
-    reducing,
-    topic_name,
-)
-from maze_pl.events.decorators import Statistic
+from maze_pl.events.declaration import EventDeclaration, StatisticsError, declarations, group_label, topic_name
+from maze_pl.events.decorators import Reducer, Statistic
 from maze_pl.events.histogram import number_array
 from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.topics import BaseEnvEvents, ContinuousActionEvents, DiscreteActionEvents
+
+ZERO_OF_NOTHING: frozenset[Reducer] = frozenset({len, sum, np.sum, math.fsum})
+"""Reductions that give 0 where nothing happened; all others have no value there."""
 
 
 class EpisodeStatistics:
@@ -99,7 +94,7 @@ class EpisodeStatistics:
                 else:
                     statistics.update({(topic, event, name, groups): value for name, value in values.items()})
         for name, value in (kpis or {}).items():
-            if not isinstance(value, Real) or not isfinite(value):
+            if not isinstance(value, Real) or not math.isfinite(value):
                 raise StatisticsError(f"KPI {name!r} is {value!r}, no finite number; leave out what has no value")
             all_kpis[name] = float(value)
         summary = EpisodeSummary(statistics, self._n_steps if env_steps is None else env_steps, reward, all_kpis)
@@ -109,7 +104,8 @@ class EpisodeStatistics:
     def reset(self) -> None:
         """Drop the running episode and begin another one."""
         for plan in self._plans.values():
-            plan.reset()
+            if plan.series.steps or plan.series_by_value:
+                plan.reset()
         self._n_steps = 0
 
 
@@ -132,17 +128,11 @@ class _EventPlan:
         # counting needs no values
         self.inputs = tuple(dict.fromkeys(s.input_name for s in declaration.step if s.reduce is not len))
         self.group_of = itemgetter(*declaration.grouping) if declaration.grouping else None
-        self.series_by_value: dict[Any, _Series] = {}
-        self._begin()
-
-    def _begin(self) -> None:
-        self.series = _Series(self.inputs)
-        self.series_by_label: dict[tuple[str, ...], _Series] = {} if self.group_of else {(): self.series}
+        self.reset()
 
     def reset(self) -> None:
-        if self.series_by_value or self.series.steps:
-            self.series_by_value = {}
-            self._begin()
+        self.series, self.series_by_value = _Series(self.inputs), dict[Any, _Series]()
+        self.series_by_label: dict[tuple[str, ...], _Series] = {} if self.group_of else {(): self.series}
 
     def add_group(self, group: Any) -> _Series:
         grouping = self.declaration.grouping
@@ -159,15 +149,9 @@ class _EventPlan:
 
 def action_keys(step_key: StepKey, space: spaces.Dict) -> dict[str, StatKey]:
     """Head -> the statistic that the values of its actions are, in the order in which they were taken."""
-    return {
-        head: (
-            topic_name(ContinuousActionEvents if isinstance(part, spaces.Box) else DiscreteActionEvents),
-            DiscreteActionEvents.action.__name__,
-            None,
-            (group_label("step_key", step_key), head),
-        )
-        for head, part in space.spaces.items()
-    }
+    group, heads = group_label("step_key", step_key), space.spaces.items()
+    topics = {h: ContinuousActionEvents if isinstance(part, spaces.Box) else DiscreteActionEvents for h, part in heads}
+    return {head: (topic.__name__, topic.action.__name__, None, (group, head)) for head, topic in topics.items()}
 
 
 def flat_summary(
@@ -200,18 +184,16 @@ def episode_values(
     """
     by_step: dict[str | None, list[Any]] = {}
     for statistic in declaration.step:
-        with reducing(declaration, "step", statistic):
+        with declaration.reducing("step", statistic):
             column = columns.get(statistic.input_name, [])
             by_step[statistic.output_name] = _step_values(statistic, steps, column, n_steps)
     result: dict[str | None, Any] = {}
     for statistic in declaration.episode:
-        values = by_step[statistic.input_name]
-        if not values and statistic.reduce not in ZERO_OF_NOTHING:
+        values, reduce = by_step[statistic.input_name], statistic.reduce
+        if not values and reduce not in ZERO_OF_NOTHING:
             continue
-        with reducing(declaration, "episode", statistic):
-            result[statistic.output_name] = (
-                number_array(values) if statistic.reduce is None else as_number(statistic.reduce(values))
-            )
+        with declaration.reducing("episode", statistic):
+            result[statistic.output_name] = number_array(values) if reduce is None else as_number(reduce(values))
     return result
 
 
@@ -221,15 +203,12 @@ def _step_values(statistic: Statistic, steps: Sequence[int], column: list[Any], 
     if reduce is None:
         return column
     if reduce is len:
-        counts = [0] * n_steps
-        for step in steps:
-            counts[step] += 1
-        return counts
+        return list(np.bincount(np.array(steps, np.intp), minlength=n_steps).tolist())
     if reduce is sum:
-        sums: list[Any] = [0] * n_steps
+        totals: list[Any] = [0] * n_steps
         for step, value in zip(steps, column, strict=True):
-            sums[step] += value
-        return sums
+            totals[step] += value
+        return totals
     by_step: dict[int, list[Any]] = {}
     for step, value in zip(steps, column, strict=True):
         by_step.setdefault(step, []).append(value)

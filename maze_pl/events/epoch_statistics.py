@@ -1,14 +1,12 @@
 """Epoch statistics: summaries of episodes, from any process or rank, become what is logged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from maze_pl.core.episode import EpisodeSummary, StatKey
-from maze_pl.events.declaration import EventDeclaration, declarations, event_path, find_topic, reducing
+from maze_pl.events.declaration import EventDeclaration, declarations, event_path, find_topic
 from maze_pl.events.episode_statistics import as_number, episode_values
 from maze_pl.events.histogram import Histogram
 from maze_pl.events.summary_state import summary_from_dict, summary_to_dict
@@ -34,8 +32,7 @@ class EpochStatistics:
     """
 
     def __init__(self, topics: Iterable[type] = ()) -> None:
-        self.total_step_count = 0
-        self.total_episode_count = 0
+        self.total_step_count = self.total_episode_count = 0
         self._topics = tuple(topics)
         self._episodes: list[EpisodeSummary] = []
         self._declarations: dict[tuple[str, str], EventDeclaration] = {}
@@ -67,17 +64,14 @@ class EpochStatistics:
                     continue
                 path = event_path(topic, event, statistic.output_name, groups)
                 if path in result:
-                    raise ValueError(
-                        f"{path!r} is a statistic of both {owners[path]!r} and {topic!r}; rename one of the two topics"
-                    )
+                    both = f"{owners[path]!r} and {topic!r}"
+                    raise ValueError(f"{path!r} is a statistic of both {both}; rename one of the two topics")
                 owners[path] = topic
-                with reducing(declaration, "epoch", statistic):
-                    result[path] = _value(
-                        Histogram.of(values) if statistic.reduce is None else statistic.reduce(values)
-                    )
-        result[event_path(*_REWARD, "episode_count")] = float(len(self._episodes))
-        result[event_path(*_REWARD, "total_step_count")] = float(self.total_step_count)
-        result[event_path(*_REWARD, "total_episode_count")] = float(self.total_episode_count)
+                with declaration.reducing("epoch", statistic):
+                    result[path] = _value((statistic.reduce or Histogram.of)(values))
+        counts = (len(self._episodes), self.total_step_count, self.total_episode_count)
+        for name, count in zip(("episode_count", "total_step_count", "total_episode_count"), counts, strict=True):
+            result[event_path(*_REWARD, name)] = float(count)
         self._episodes = []
         return dict(sorted(result.items()))
 
@@ -154,7 +148,6 @@ def _join(values: Sequence[float | np.ndarray]) -> list[float] | np.ndarray:
 def _value(reduced: Any) -> float | Histogram:
     if isinstance(reduced, Histogram):
         return reduced
-    number = as_number(reduced)
-    if isinstance(number, float):
+    if isinstance(number := as_number(reduced), float):
         return number
     raise TypeError(f"an epoch statistic is one number or a histogram, got an array of shape {number.shape}")

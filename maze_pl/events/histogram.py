@@ -52,8 +52,6 @@ class Histogram:
             return NotImplemented
         return np.array_equal(self.values, other.values, equal_nan=True) and np.array_equal(self.counts, other.counts)
 
-    __hash__ = None  # type: ignore[assignment]  # equal by content, like an array
-
 
 def histogram(values: Any) -> Histogram:
     """Reduction that keeps the whole distribution; on the step and the episode level it passes the values on."""

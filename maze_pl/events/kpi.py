@@ -1,7 +1,5 @@
 """Key performance indicators: computed once per episode, from everything that happened in it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -35,6 +33,10 @@ class EpisodeEventLog:
     """
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin another episode."""
         self.step_event_logs: list[StepEventLog] = []
         self._step_is_open = False
 
@@ -53,11 +55,6 @@ class EpisodeEventLog:
     def query_events(self, events: Callable[..., Any] | Iterable[Callable[..., Any]]) -> list[EventRecord]:
         """Events of one or several kinds in the whole episode, in the order in which they were fired."""
         return select_events((record for step in self.step_event_logs for record in step.events), events)
-
-    def reset(self) -> None:
-        """Begin another episode."""
-        self.step_event_logs = []
-        self._step_is_open = False
 
     def _open_step(self) -> None:
         self.step_event_logs.append(StepEventLog(env_time=len(self.step_event_logs)))

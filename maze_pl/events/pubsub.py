@@ -133,12 +133,10 @@ class Pubsub:
             made = EventTopic(self, topic)
             for known in (*self._topics, *BUILT_IN_TOPICS):
                 if known is not topic and known.__name__ == topic.__name__:
-                    raise ValueError(
-                        f"event topic {topic.__module__}.{topic.__qualname__} is logged under the same name as "
-                        f"{known.__module__}.{known.__qualname__}; rename one of the two"
-                    )
+                    one, other = (f"{given.__module__}.{given.__qualname__}" for given in (topic, known))
+                    raise ValueError(f"topic {one} is logged under the same name as {other}; rename one of the two")
             self._topics[topic] = made
-            self._routes[topic] = [s for s in self._subscribers if _wants(s, topic)]
+            self._routes[topic] = [s for s in self._subscribers if issubclass(topic, tuple(s.get_interfaces()))]
         return cast(Topic, self._topics[topic])
 
     def register_subscriber(self, subscriber: Subscriber) -> None:
@@ -147,7 +145,7 @@ class Pubsub:
             return
         self._subscribers.append(subscriber)
         for topic, route in self._routes.items():
-            if _wants(subscriber, topic):
+            if issubclass(topic, tuple(subscriber.get_interfaces())):
                 route.append(subscriber)
         subscriber.join(self)
 
@@ -167,7 +165,7 @@ class Pubsub:
         if self._keep_undrained:
             del self._records[: self._drained]
         else:
-            self._records.clear()
+            self._records.clear()  # faster
         self._drained = 0
         self._step_start = len(self._records)
         for subscriber in self._subscribers:
@@ -235,7 +233,3 @@ def select_events(records: Iterable[EventRecord], events: Event | Iterable[Event
     """Records of one or several kinds of events, in their order."""
     wanted = [events] if callable(events) else list(events)
     return [record for record in records if record.event in wanted]
-
-
-def _wants(subscriber: Subscriber, topic: type) -> bool:
-    return any(issubclass(topic, interface) for interface in subscriber.get_interfaces())

@@ -1,13 +1,12 @@
 """Built-in topics: events that every environment, and every actor-critic algorithm, has."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.events.decorators import (
+    EventFunction,
     define_episode_stats,
     define_epoch_stats,
     define_plot,
@@ -18,16 +17,36 @@ from maze_pl.events.histogram import histogram
 from maze_pl.events.plots import create_bar_plot, create_own_plot, create_violin_plot
 
 
+def _spread_over_episodes(event: EventFunction) -> EventFunction:
+    for name, reduce in (("max", max), ("min", min), ("std", np.std), ("mean", np.mean)):
+        event = define_epoch_stats(reduce, output_name=name)(event)
+    return event
+
+
+def _distribution(event: EventFunction) -> EventFunction:
+    """All values, for each sub-step and each name."""
+    return define_epoch_stats(histogram)(define_stats_grouping("step_key", "name")(event))
+
+
+def _total_and_steps(event: EventFunction) -> EventFunction:
+    """The total of an episode, and the values of all its steps."""
+    event = define_step_stats(sum)(define_step_stats(None, output_name="each")(event))
+    event = define_episode_stats(sum)(define_episode_stats(None, input_name="each", output_name="steps")(event))
+    event = define_epoch_stats(histogram, input_name="steps", output_name="step")(event)
+    return define_epoch_stats(np.mean, output_name="mean_episode_total")(event)
+
+
+def _mean_of_sub_step(event: EventFunction) -> EventFunction:
+    return define_epoch_stats(np.mean)(define_stats_grouping("step_key")(event))
+
+
 class BaseEnvEvents:
     """What is known of every environment: its reward, how long episodes take, and its KPIs.
 
     `EpochStatistics` adds `total_step_count` and `total_episode_count`, which count over the whole run.
     """
 
-    @define_epoch_stats(np.mean, output_name="mean")
-    @define_epoch_stats(np.std, output_name="std")
-    @define_epoch_stats(min, output_name="min")
-    @define_epoch_stats(max, output_name="max")
+    @_spread_over_episodes
     @define_epoch_stats(len, output_name="episode_count")
     @define_epoch_stats(np.mean, input_name="step_count", output_name="mean_step_count")
     @define_epoch_stats(np.median, input_name="step_count", output_name="median_step_count")
@@ -37,12 +56,8 @@ class BaseEnvEvents:
     def reward(self, value: float) -> None:
         """The environment's own reward, before any wrapper changed it."""
 
-    @define_epoch_stats(np.mean, output_name="mean")
-    @define_epoch_stats(np.std, output_name="std")
-    @define_epoch_stats(min, output_name="min")
-    @define_epoch_stats(max, output_name="max")
+    @_spread_over_episodes
     @define_episode_stats(np.mean)
-    @define_step_stats(None)
     @define_stats_grouping("name")
     def kpi(self, name: str, value: float) -> None:
         """A key performance indicator of the episode that ended."""
@@ -51,10 +66,7 @@ class BaseEnvEvents:
 class DiscreteActionEvents:
     """Actions of discrete, multi-discrete and multi-binary heads."""
 
-    @define_epoch_stats(histogram)
-    @define_episode_stats(None)
-    @define_step_stats(None)
-    @define_stats_grouping("step_key", "name")
+    @_distribution
     def action(self, step_key: StepKey, name: str, value: Any, num_actions: int) -> None:
         """An action was taken; `value` is one choice, or an array of them, out of `num_actions`."""
 
@@ -62,10 +74,7 @@ class DiscreteActionEvents:
 class ContinuousActionEvents:
     """Actions of box heads."""
 
-    @define_epoch_stats(histogram)
-    @define_episode_stats(None)
-    @define_step_stats(None)
-    @define_stats_grouping("step_key", "name")
+    @_distribution
     def action(self, step_key: StepKey, name: str, value: Any) -> None:
         """An action was taken; `value` is an array in the shape of the box."""
 
@@ -74,19 +83,16 @@ class ActionEvents:
     """Pictures of a sample of the actions; numbers about all of them are those of the two topics above."""
 
     @define_plot(create_bar_plot)
-    @define_episode_stats(None)
     @define_stats_grouping("step_key", "name", "choices")
     def discrete_action(self, step_key: StepKey, name: str, choices: str, value: int) -> None:
         """One of the `choices`, such as "0_to_3", was made."""
 
     @define_plot(create_bar_plot)
-    @define_episode_stats(None)
     @define_stats_grouping("step_key", "name")
     def binary_action(self, step_key: StepKey, name: str, value: Any) -> None:
         """Several choices between yes and no were made."""
 
     @define_plot(create_violin_plot)
-    @define_episode_stats(None)
     @define_stats_grouping("step_key", "name")
     def continuous_action(self, step_key: StepKey, name: str, value: Any) -> None:
         """Values in the shape of a box were chosen."""
@@ -95,17 +101,11 @@ class ActionEvents:
 class ObservationEvents:
     """Observations, before and after wrappers processed them."""
 
-    @define_epoch_stats(histogram)
-    @define_episode_stats(None)
-    @define_step_stats(None)
-    @define_stats_grouping("step_key", "name")
+    @_distribution
     def observation_original(self, step_key: StepKey, name: str, value: Any) -> None:
         """What the environment returned."""
 
-    @define_epoch_stats(histogram)
-    @define_episode_stats(None)
-    @define_step_stats(None)
-    @define_stats_grouping("step_key", "name")
+    @_distribution
     def observation_processed(self, step_key: StepKey, name: str, value: Any) -> None:
         """What the policy gets to see."""
 
@@ -114,7 +114,6 @@ class ObservationVisualizationEvents:
     """Pictures of observations by functions of the user's own."""
 
     @define_plot(create_own_plot)
-    @define_episode_stats(None)
     @define_stats_grouping("plot_function", "step_key", "name")
     def observation(self, plot_function: str, step_key: StepKey, name: str, value: Any) -> None:
         """What the policy got to see; `plot_function` is the path of the function that draws it."""
@@ -123,21 +122,11 @@ class ObservationVisualizationEvents:
 class RewardEvents:
     """Rewards, before and after wrappers processed them, one entry for each environment step."""
 
-    @define_epoch_stats(np.mean, output_name="mean_episode_total")
-    @define_epoch_stats(histogram, input_name="steps", output_name="step")
-    @define_episode_stats(sum)
-    @define_episode_stats(None, input_name="each", output_name="steps")
-    @define_step_stats(sum)
-    @define_step_stats(None, output_name="each")
+    @_total_and_steps
     def reward_original(self, value: float) -> None:
         """What the environment returned."""
 
-    @define_epoch_stats(np.mean, output_name="mean_episode_total")
-    @define_epoch_stats(histogram, input_name="steps", output_name="step")
-    @define_episode_stats(sum)
-    @define_episode_stats(None, input_name="each", output_name="steps")
-    @define_step_stats(sum)
-    @define_step_stats(None, output_name="each")
+    @_total_and_steps
     def reward_processed(self, value: float) -> None:
         """What the algorithm learns from."""
 
@@ -172,46 +161,31 @@ class ActorCriticEvents:
     def learning_rate(self, value: float) -> None:
         """Learning rate of the update."""
 
-    @define_epoch_stats(np.mean)
-    @define_stats_grouping("step_key")
+    @_mean_of_sub_step
     def policy_loss(self, step_key: StepKey, value: float) -> None:
         """Loss of the policy, without the entropy bonus."""
 
-    @define_epoch_stats(np.mean)
-    @define_stats_grouping("step_key")
+    @_mean_of_sub_step
     def policy_grad_norm(self, step_key: StepKey, value: float) -> None:
         """L2 norm of the policy's gradient, before clipping."""
 
-    @define_epoch_stats(np.mean)
-    @define_stats_grouping("step_key")
+    @_mean_of_sub_step
     def policy_entropy(self, step_key: StepKey, value: float) -> None:
         """Entropy of the policy's action distribution."""
 
-    @define_epoch_stats(np.mean)
-    @define_stats_grouping("step_key")
+    @_mean_of_sub_step
     def critic_value(self, step_key: StepKey, value: float) -> None:
         """Value that the critic estimates."""
 
-    @define_epoch_stats(np.mean)
-    @define_stats_grouping("step_key")
+    @_mean_of_sub_step
     def critic_value_loss(self, step_key: StepKey, value: float) -> None:
         """Loss of the critic."""
 
-    @define_epoch_stats(np.mean)
-    @define_stats_grouping("step_key")
+    @_mean_of_sub_step
     def critic_grad_norm(self, step_key: StepKey, value: float) -> None:
         """L2 norm of the critic's gradient, before clipping."""
 
 
-BUILT_IN_TOPICS: tuple[type, ...] = (
-    BaseEnvEvents,
-    DiscreteActionEvents,
-    ContinuousActionEvents,
-    ActionEvents,
-    ObservationEvents,
-    ObservationVisualizationEvents,
-    RewardEvents,
-    RewardShareEvents,
-    ActorCriticEvents,
-)
+_ALL = list(vars().values())
+BUILT_IN_TOPICS: tuple[type, ...] = tuple(one for one in _ALL if isinstance(one, type) and one.__module__ == __name__)
 """Topics that go by their own name in `EpisodeSummary.statistics`."""

@@ -1,7 +1,5 @@
 """Losses of policies and critics, one number for each act: weighting and averaging are the caller's."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

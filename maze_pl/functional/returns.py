@@ -6,8 +6,6 @@ https://doi.org/10.1145/7902.7903). That is log2(T) operations on whole tensors,
 differentiable.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Shape and range checks that the functions of this package make on entry."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

@@ -1,7 +1,5 @@
 """Algorithms: each a LightningModule that learns from what a data module yields."""
 
-from __future__ import annotations
-
 from maze_pl.modules.a2c import A2C as A2C
 from maze_pl.modules.algorithm import AlgorithmModule as AlgorithmModule
 from maze_pl.modules.algorithm import ModelComposer as ModelComposer

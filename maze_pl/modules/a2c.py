@@ -1,7 +1,5 @@
 """Advantage actor-critic: one gradient step for each rollout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -30,6 +28,8 @@ class A2C(AlgorithmModule):
         value_loss_coef: Weight of the critic's loss.
         entropy_coef: Weight of the policy's entropy, which is maximised.
         normalize_advantage: Bring the advantages of a rollout to mean 0 and standard deviation 1.
+        sequence_length: Over how many acts of an actor gradients flow back, where the policy carries a state from act
+            to act; minibatches then consist of sequences of so many acts, fewer at the ends of episodes and rollouts.
         kwargs: Further options, see `AlgorithmModule`.
     """
 
@@ -43,14 +43,16 @@ class A2C(AlgorithmModule):
         value_loss_coef: float = 0.5,
         entropy_coef: float = 2.5e-4,
         normalize_advantage: bool = False,
+        sequence_length: int = 16,
         **kwargs: Any,
     ) -> None:
         super().__init__(lr=lr, **kwargs)
         check_fraction(gamma=gamma, gae_lambda=gae_lambda)
         check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
+        check_at_least(1, sequence_length=sequence_length)
         self.gamma, self.gae_lambda = gamma, gae_lambda
         self.policy_loss_coef, self.value_loss_coef, self.entropy_coef = policy_loss_coef, value_loss_coef, entropy_coef
-        self.normalize_advantage = normalize_advantage
+        self.normalize_advantage, self.sequence_length = normalize_advantage, sequence_length
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
@@ -60,6 +62,7 @@ class A2C(AlgorithmModule):
             self.gamma,
             self.gae_lambda,
             normalize_advantage=self.normalize_advantage,
+            sequence_length=self.sequence_length,
             with_log_prob=False,
         )
         for step_key, (n_open, n_acts) in batch.open_share.items():
@@ -71,7 +74,7 @@ class A2C(AlgorithmModule):
         """Loss of a set of acts.
 
         Args:
-            minibatch: The acts by step key; `weight @ x` is the mean of x over them.
+            minibatch: The acts by step key; `weight.dot(x)` is the mean of x over them.
 
         Returns:
             A scalar whose mean over ranks is minimised.
@@ -82,15 +85,15 @@ class A2C(AlgorithmModule):
         for step_key, acts in minibatch.items():
             if not self.in_critic_burn_in:
                 log_prob, entropies = self.policy.evaluate(step_key, acts.observation, acts.action, acts.agent_id)
-                policy_loss = acts.weight @ (-log_prob * acts.advantage)
-                entropy = acts.weight @ entropies
+                policy_loss = acts.weight.dot(-log_prob * acts.advantage)
+                entropy = acts.weight.dot(entropies)
                 total = total.add(policy_loss, alpha=self.policy_loss_coef).sub(entropy, alpha=self.entropy_coef)
                 self.record("policy_loss", policy_loss, step_key, count=acts.share)
                 self.record("policy_entropy", entropy, step_key, count=acts.share)
             if acts.value_share:
                 value = critic.value(step_key, acts.judged, acts.agent_id)
-                critic_loss = acts.value_weight @ value_loss(value, acts.return_)
+                critic_loss = acts.value_weight.dot(value_loss(value, acts.return_))
                 total = total.add(critic_loss, alpha=self.value_loss_coef)
-                self.record("critic_value", acts.value_weight @ value.detach(), step_key, count=acts.value_share)
+                self.record("critic_value", acts.value_weight.dot(value.detach()), step_key, count=acts.value_share)
                 self.record("critic_value_loss", critic_loss, step_key, count=acts.value_share)
         return total

@@ -1,7 +1,5 @@
 """The base of all algorithms: networks, one optimisation step, statistics, and what a checkpoint must hold."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping

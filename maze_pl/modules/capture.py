@@ -8,8 +8,6 @@ checked against autograd when it is made and once in every epoch, and given up w
 `torch.jit` is deprecated; nothing outside this file knows of it.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -105,15 +103,23 @@ class GradientRecorder:
 
     def _function(self, loss: Any, parameters: Sequence[Tensor], max_norm: float) -> Function:
         """All that is done, as a function of tensors only."""
-        owned = {id(parameter): name for name, parameter in self._module.named_parameters()}
-        names = [f"module.{owned[id(parameter)]}" for parameter in parameters]
+        # Each module is asked once, by one of its names: what functional_call ties by itself, it swaps once for each
+        # name of a module that is shared, and does not restore.
+        position = {id(parameter): index for index, parameter in enumerate(parameters)}
         owner = _Owner(self._module, loss)
+        places = {
+            name: position[id(parameter)]
+            for path, part in owner.named_modules()
+            for name, parameter in part.named_parameters(path, recurse=False, remove_duplicate=False)
+            if id(parameter) in position
+        }
 
         def function(*tensors: Tensor) -> tuple[Tensor, Tensor]:
-            inputs, written = tensors[len(names) : -1], tensors[-1]
+            inputs, written = tensors[len(parameters) : -1], tensors[-1]
             with torch.enable_grad():
-                leaves = [tensor.detach().requires_grad_() for tensor in tensors[: len(names)]]
-                total, scalars = functional_call(owner, dict(zip(names, leaves, strict=True)), (inputs,))
+                leaves = [tensor.detach().requires_grad_() for tensor in tensors[: len(parameters)]]
+                named = {name: leaves[index] for name, index in places.items()}
+                total, scalars = functional_call(owner, named, (inputs,), tie_weights=False)
                 gradients = torch.autograd.grad(total, leaves, allow_unused=True)
             parts = [
                 torch.zeros_like(leaf).reshape(-1) if gradient is None else gradient.reshape(-1)

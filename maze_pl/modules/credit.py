@@ -1,7 +1,5 @@
 """Advantages and value targets of the acts of a rollout, for critics of each actor, of the whole row, of each act."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -68,13 +66,9 @@ def step_credit(
         def scatter(dense: Tensor, at: Tensor = at, exists: Tensor = exists, target: Tensor = target) -> Tensor:
             return target.scatter_add(0, at, torch.where(exists, dense, 0.0))
 
-        weight = scatter(counts)
-        credit[key] = Credit(
-            advantage=scatter(advantage * counts),
-            return_=scatter((advantage + own) * counts),
-            weight=weight,
-            value_weight=weight,
-        )
+        parts = scatter(advantage * counts), scatter((advantage + own) * counts), scatter(counts)
+        advantage, return_, weight = (part.to(values[key].device) for part in parts)
+        credit[key] = Credit(advantage, return_, weight, weight)
     return credit
 
 

@@ -4,8 +4,6 @@ Autograd writes down much that does nothing, such as multiplications by 1, or th
 gradient that it starts with. For small networks an operation costs about the same whatever it computes.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -30,9 +28,10 @@ def simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphM
             node.args = (node.args[0].args[0], *node.args[1:])
     _fold_constants(module, arguments)
     seen: dict[Any, fx.Node] = {}
+    changing = {_origin(written) for node in graph.nodes for written in _written(node)}
     for node in list(graph.nodes):
-        if node.target in (_aten.t.default, _aten.view.default, _aten.unsqueeze.default, _aten.squeeze.dim):
-            key = (node.target, str(node.args))
+        if _is_function(node) and not changing & {_origin(item) for item in (node, *node.all_input_nodes)}:
+            key = (node.target, str(node.args), str(node.kwargs))
             if key in seen:
                 node.replace_all_uses_with(seen[key])
                 graph.erase_node(node)
@@ -44,7 +43,7 @@ def simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphM
             continue
         if node.target is _aten._to_copy.default:
             node.target, node.args = _aten.to.dtype, (node.args[0], node.kwargs["dtype"])
-            node.kwargs = {}
+            node.kwargs = {name: value for name, value in node.kwargs.items() if name == "memory_format"}
         node.kwargs = {name: value for name, value in node.kwargs.items() if name not in _PLACEMENT}
         if isinstance(node.target, torch._ops.OpOverload):
             node.target = node.target.overloadpacket
@@ -145,6 +144,11 @@ def _origin(node: fx.Node) -> fx.Node:
             node = node.all_input_nodes[0]
         else:
             return node
+
+
+def _is_function(node: fx.Node) -> bool:
+    """Whether an operation gives the same whenever it is given the same, and changes nothing."""
+    return isinstance(node.target, torch._ops.OpOverload) and not _written(node) and not _any_value(node.target)
 
 
 def _any_value(target: torch._ops.OpOverload) -> bool:

@@ -3,6 +3,10 @@
 Values and log-probabilities are computed once per rollout, batched over the acts of each step key. A minibatch is a set
 of filled rows, with all the acts that were made in them; rows are dealt out evenly, so that the number of minibatches
 follows from configuration alone and all ranks step equally often.
+
+Where the policy carries a state from act to act, a minibatch is a set of sequences of acts instead, each of one actor
+in one episode, which begins with the state that the actor had then. They are dealt out in the same way, those of each
+step key by themselves. Gradients flow back to a sequence's first act: truncated back-propagation through time.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,6 +27,9 @@ from maze_pl.core.rollout import Rollout, Segment, Tree
 from maze_pl.modules.credit import Credit, delta_credit, shared_credit, step_credit
 from maze_pl.modules.ranks import sum_over_ranks, world_size
 
+MOST_ELEMENTS = 2**23
+"""Of observations that are evaluated together where no gradient is wanted: 32 MiB as float32."""
+
 
 @dataclass(slots=True)
 class Acts:
@@ -30,8 +38,11 @@ class Acts:
     The weights of a minibatch are such that `weight @ loss`, averaged over ranks, is the mean of `loss` over the valid
     acts of all ranks; the same holds for `value_weight` and the values that a critic is to learn.
 
+    The acts of a policy that carries a state are S sequences of at most L, n = L * S, act by act: those of S actors at
+    a time. Shorter ones are filled up with copies of their last act, of weight 0.
+
     Attributes:
-        observation: Name -> [n, ...].
+        observation: Name -> [n, ...], and of what is carried [S, ...] before the first act of each sequence.
         action: Head -> [n, ...].
         agent_id: [n] int64.
         advantage: [n]
@@ -41,6 +52,7 @@ class Acts:
         value_weight: [n] weight of its value in the loss of the critic.
         old_log_prob: [n] log-probability under the policy that acted; 0 if it was not asked for.
         earlier: What the critic also sees: observations of earlier sub-steps of the row, for delta critics only.
+        carried: Names among `observation` of what is carried from act to act.
         share: Sum of `weight`; 1 on average over ranks.
         value_share: Sum of `value_weight`; 1 on average over ranks, summed over step keys if they share a critic.
     """
@@ -55,6 +67,7 @@ class Acts:
     value_weight: Tensor
     old_log_prob: Tensor
     earlier: Tree = field(default_factory=dict, kw_only=True)
+    carried: tuple[str, ...] = field(default=(), kw_only=True)
     share: float = field(default=1.0, init=False)
     value_share: float = field(default=1.0, init=False)
 
@@ -75,18 +88,22 @@ class Acts:
             self.old_log_prob,
         )
 
-    def select(self, index: Tensor) -> Acts:
-        """The acts at `index` [m], in that order."""
+    def select(self, index: Tensor, sequences: Tensor | None = None) -> Acts:
+        """The acts at `index` [m], in that order, which are those of `sequences` if there are any."""
+        places = dict.fromkeys(self.carried, index if sequences is None else sequences)
         return Acts(
-            {name: tensor.index_select(0, index) for name, tensor in self.observation.items()},
+            {name: tensor.index_select(0, places.get(name, index)) for name, tensor in self.observation.items()},
             {name: tensor.index_select(0, index) for name, tensor in self.action.items()},
             *(vector.index_select(0, index) for vector in self.vectors()),
             earlier={name: tensor.index_select(0, index) for name, tensor in self.earlier.items()},
+            carried=self.carried,
         )
 
     def split(self, sizes: list[int]) -> list[Acts]:
-        """Consecutive parts of the given sizes."""
-        observations = {name: torch.split(tensor, sizes) for name, tensor in self.observation.items()}
+        """Consecutive parts of the given sizes; of sequences, parts with whole ones."""
+        n_acts, n_carried = len(self.weight), {name: len(self.observation[name]) for name in self.carried}
+        places = {name: [size * n // max(n_acts, 1) for size in sizes] for name, n in n_carried.items()}
+        observations = {name: torch.split(t, places.get(name, sizes)) for name, t in self.observation.items()}
         actions = {name: torch.split(tensor, sizes) for name, tensor in self.action.items()}
         earlier = {name: torch.split(tensor, sizes) for name, tensor in self.earlier.items()}
         vectors = zip(*(torch.split(vector, sizes) for vector in self.vectors()), strict=True)
@@ -96,6 +113,7 @@ class Acts:
                 {name: parts[index] for name, parts in actions.items()},
                 *part,
                 earlier={name: parts[index] for name, parts in earlier.items()},
+                carried=self.carried,
             )
             for index, part in enumerate(vectors)
         ]
@@ -141,8 +159,9 @@ class LearningBatch:
 
     Attributes:
         acts: By step key, with weights of 0 and 1.
-        row: By step key, [n] int64, which filled row each act belongs to; None if act i belongs to row i.
-        n_rows: Number of filled rows.
+        row: By step key, [n] int64, which filled row or which sequence each act belongs to; None if act i belongs to
+            row i.
+        n_rows: Number of filled rows; 0 where acts belong to sequences.
         shared: Whether the critic has one value for each row.
         open_share: By step key, acts left out because no observation follows them, and acts in all.
     """
@@ -156,7 +175,7 @@ class LearningBatch:
     @property
     def even(self) -> bool:
         """Whether minibatches of equally many rows have the same number of acts of each step key."""
-        return self.row is None or all(len(acts.weight) == self.n_rows for acts in self.acts.values())
+        return self.row is None or all(len(acts.weight) == self.n_rows > 0 for acts in self.acts.values())
 
     def minibatches(self, n_minibatches: int, generator: torch.Generator | None = None) -> list[Minibatch]:
         """Deal the rows out to minibatches and gather them; every rank must call it.
@@ -168,19 +187,22 @@ class LearningBatch:
         if self.row is None and world_size() == 1:
             return self._equal_minibatches(n_minibatches, generator)
         device = next(iter(self.acts.values())).weight.device
-        place = (torch.arange(self.n_rows) * n_minibatches).div_(self.n_rows, rounding_mode="floor")
-        shuffled = None if generator is None else torch.randperm(self.n_rows, generator=generator)
-        if shuffled is not None and self.row is not None:
-            place = torch.empty_like(place).scatter_(0, shuffled, place)  # of the i-th row, not of the i-th row dealt
-        place = place.to(device)
         gathered: dict[StepKey, Acts] = {}
         members: list[Tensor] = []  # for each step key [n], the minibatch of each act as gathered, ascending
         for key, acts in self.acts.items():
+            if not (members and self.n_rows):
+                n_rows = self.n_rows or len(torch.unique((self.row or {})[key]))
+                place = (torch.arange(n_rows) * n_minibatches).div_(max(n_rows, 1), rounding_mode="floor")
+                shuffled = None if generator is None else torch.randperm(n_rows, generator=generator)
+                if shuffled is not None and self.row is not None:
+                    place = torch.empty_like(place).scatter_(0, shuffled, place)  # of the i-th row, not the i-th dealt
+                place = place.to(device)
             order = None if shuffled is None else shuffled.to(device)
             member = place
             if self.row is not None:
-                member, order = place[self.row[key]].sort(stable=True)
-            gathered[key] = acts if order is None else acts.select(order)
+                member, order = place[self.row[key]].sort(stable=True)  # stable: sequences stay side by side
+            sequences = place.argsort(stable=True) if acts.carried else None
+            gathered[key] = acts if order is None else acts.select(order, sequences)
             members.append(member)
         return self._normalised(gathered, members, n_minibatches)
 
@@ -229,6 +251,7 @@ def learning_batch(
     *,
     normalize_advantage: bool,
     with_log_prob: bool,
+    sequence_length: int = 16,
 ) -> LearningBatch:
     """Evaluate a rollout and give credit to its acts; every rank must call it.
 
@@ -242,6 +265,7 @@ def learning_batch(
         normalize_advantage: Bring advantages to mean 0 and standard deviation 1, for each step key over the valid acts
             of all ranks.
         with_log_prob: Whether log-probabilities are needed.
+        sequence_length: Most acts of a sequence, where the policy carries a state.
 
     Raises:
         ValueError: There is no critic.
@@ -279,6 +303,11 @@ def learning_batch(
             normalize_advantages(acts)
     n_valid = {key: len(part.weight) for key, part in acts.items()}
     open_share = {key: (len(part.agent_id) - n_valid[key], len(part.agent_id)) for key, part in chosen.items()}
+    if any(segment.state for segment in rollout.segments.values()):
+        sequences = {}
+        for key, part in chosen.items():
+            acts[key], sequences[key] = _in_sequences(acts[key], part, credit[key], sequence_length)
+        return LearningBatch(acts, sequences, 0, shared, open_share)
     rows = None if rollout.flat else _rows(rollout, chosen, credit)
     filled = rollout.rows.filled
     return LearningBatch(acts, rows, filled.numel() if rollout.flat else int(filled.sum()), shared, open_share)
@@ -319,7 +348,8 @@ class _Chosen:
 def _chosen(segment: Segment, flat: bool) -> _Chosen:
     index = None if flat else segment.active.flatten().nonzero().squeeze(1)
     chosen = _Chosen(segment, index, {}, {}, segment.agent_id)
-    chosen.observation = {name: chosen.take(tensor) for name, tensor in segment.observation.items()}
+    seen = segment.observation | segment.state
+    chosen.observation = {name: chosen.take(tensor) for name, tensor in seen.items()}
     chosen.action = {name: chosen.take(tensor) for name, tensor in segment.action.items()}
     chosen.agent_id = chosen.take(segment.agent_id)
     return chosen
@@ -340,7 +370,7 @@ def _final_value(critic: StateCritic, rollout: Rollout, key: StepKey) -> Tensor:
     """[F] values of the final observations of a step key."""
     final = rollout.finals[key]
     earlier = _earlier(rollout, key, final.row * rollout.n_envs + final.env) if critic.kind == "delta" else {}
-    return critic.value(key, final.observation | earlier, final.agent_id)
+    return critic.value(key, final.observation | final.state | earlier, final.agent_id)
 
 
 def _values(critic: StateCritic, key: StepKey, chosen: _Chosen, shared: bool) -> Tensor:
@@ -354,7 +384,7 @@ def _values(critic: StateCritic, key: StepKey, chosen: _Chosen, shared: bool) ->
         index, agent_id = index[first], agent_id[first]
     if not len(index):
         return torch.zeros(shape, device=index.device)
-    value = critic.value(key, observation, agent_id)
+    value = _in_parts(partial(critic.value, key), observation, agent_id)
     return value.new_zeros(shape.numel()).index_copy_(0, index, value).view(shape)
 
 
@@ -364,10 +394,14 @@ def _flat_values(
     """[T, N] values and [F] those of the final observations, where every row is one act; evaluated together."""
     ((key, part),) = chosen.items()
     final = rollout.finals[key]
-    observation = {name: torch.cat([tensor, final.observation[name]]) for name, tensor in part.observation.items()}
+    following, shape = final.observation | final.state, part.segment.active.shape
+    if _n_parts(part.observation) > 1:  # so large that the copy costs more than evaluating twice
+        value = _in_parts(partial(critic.value, key), part.observation, part.agent_id)
+        return {key: value.view(shape)}, {key: critic.value(key, following, final.agent_id)}
+    observation = {name: torch.cat([tensor, following[name]]) for name, tensor in part.observation.items()}
     value = critic.value(key, observation, torch.cat([part.agent_id, final.agent_id]))
     n_acts = len(part.agent_id)
-    return {key: value[:n_acts].view(part.segment.active.shape)}, {key: value[n_acts:]}
+    return {key: value[:n_acts].view(shape)}, {key: value[n_acts:]}
 
 
 def _log_prob(actor_critic: TorchActorCritic, key: StepKey, chosen: _Chosen) -> Tensor:
@@ -376,19 +410,39 @@ def _log_prob(actor_critic: TorchActorCritic, key: StepKey, chosen: _Chosen) -> 
         return chosen.take(chosen.segment.log_prob)
     if not len(chosen.agent_id):
         return torch.zeros(0, device=chosen.agent_id.device)
-    return actor_critic.policy.distribution(key, chosen.observation, chosen.agent_id).log_prob(chosen.action)
+
+    def evaluate(observation: Tree, agent_id: Tensor, action: Tree) -> Tensor:
+        return actor_critic.policy.distribution(key, observation, agent_id).log_prob(action)
+
+    return _in_parts(evaluate, chosen.observation, chosen.agent_id, chosen.action)
+
+
+def _n_parts(observation: Tree) -> int:
+    """In how many parts acts are evaluated where no gradient is wanted."""
+    return -(-sum(tensor.numel() for tensor in observation.values()) // MOST_ELEMENTS)
+
+
+def _in_parts(evaluate: Callable[..., Tensor], observation: Tree, agent_id: Tensor, *others: Tree) -> Tensor:
+    """[n] what networks give for acts, not for all at once where they are large: there images become floats."""
+    n_parts = _n_parts(observation)
+    if n_parts < 2:
+        return evaluate(observation, agent_id, *others)
+    size = -(-len(agent_id) // n_parts)
+    values = []
+    for part in (slice(start, start + size) for start in range(0, len(agent_id), size)):
+        trees = [{name: tensor[part] for name, tensor in tree.items()} for tree in (observation, *others)]
+        values.append(evaluate(trees[0], agent_id[part], *trees[1:]))
+    return torch.cat(values)
 
 
 def _valid(chosen: _Chosen, credit: Credit) -> Tensor:
     """[n] bool, acts that count for policy or critic; the others are open."""
-    return (chosen.take(credit.weight) > 0) | (chosen.take(credit.value_weight) > 0)
+    return chosen.take((credit.weight + credit.value_weight).to(chosen.agent_id.device)) > 0
 
 
 def _acts(chosen: _Chosen, value: Tensor, log_prob: Tensor, credit: Credit) -> Acts:
     """The valid acts of a step key, in the critic's type."""
     like = chosen.take(value)
-    if chosen.index is not None:
-        credit = Credit(*(part.to(like.device) for part in vars(credit).values()))
     advantage, return_, weight, value_weight = (
         chosen.take(part).to(like) for part in (credit.advantage, credit.return_, credit.weight, credit.value_weight)
     )
@@ -402,6 +456,31 @@ def _acts(chosen: _Chosen, value: Tensor, log_prob: Tensor, credit: Credit) -> A
     return acts if bool(valid.all()) else acts.select(valid.nonzero().squeeze(1))
 
 
+def _in_sequences(acts: Acts, chosen: _Chosen, credit: Credit, length: int) -> tuple[Acts, Tensor]:
+    """Valid acts as sequences, and to which one each belongs [L * S].
+
+    An act that is not valid has no successor: it is the last of its actor before an episode or the rollout ends. So
+    the acts between two starts are consecutive.
+    """
+    carried = tuple(chosen.segment.state)
+    index = torch.arange(len(chosen.agent_id), device=chosen.agent_id.device) if chosen.index is None else chosen.index
+    valid = _valid(chosen, credit).nonzero().squeeze(1)
+    column, order = (index[valid] % chosen.segment.active.shape[1]).sort(stable=True)  # by actor, then by time
+    starts = chosen.take(chosen.segment.is_first)[valid][order]
+    starts[:1] = True
+    starts[1:] |= column[1:] != column[:-1]
+    place = torch.arange(len(order), device=order.device)
+    since = place - torch.where(starts, place, 0).cummax(0).values
+    first = (since % (length if carried else 1) == 0).nonzero().squeeze(1)  # [S]
+    sizes = first.diff(append=first.new_tensor([len(order)]))
+    steps = torch.arange(int(sizes.max()) if len(sizes) else 0, device=order.device)[:, None]  # [L, 1]
+    grid = order[first + torch.minimum(steps, sizes - 1)]  # [L, S]
+    acts = replace(acts, carried=carried).select(grid.flatten(), order[first])
+    exists = (steps < sizes).flatten()
+    acts.weight, acts.value_weight = acts.weight * exists, acts.value_weight * exists
+    return acts, torch.arange(len(first), device=order.device).repeat(len(steps))
+
+
 def _rows(rollout: Rollout, chosen: dict[StepKey, _Chosen], credit: dict[StepKey, Credit]) -> dict[StepKey, Tensor]:
     """By step key, [n] which filled row each valid act belongs to."""
     filled = rollout.rows.filled.flatten()
@@ -413,5 +492,5 @@ def _rows(rollout: Rollout, chosen: dict[StepKey, _Chosen], credit: dict[StepKey
         n_columns = part.segment.active.shape[1]
         time = part.index.div(n_columns, rounding_mode="floor")
         env = (part.index % n_columns).div(rollout.n_slots(key), rounding_mode="floor")
-        rows[key] = rank[time * n_envs + env][_valid(part, credit[key]).to(filled.device)]
+        rows[key] = rank[time * n_envs + env][_valid(part, credit[key])]
     return rows

@@ -5,8 +5,6 @@ the parameters are views of one tensor, so that a step, the norm of the gradient
 operation each.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

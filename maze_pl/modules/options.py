@@ -1,7 +1,5 @@
 """Checks of what algorithms are configured with."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

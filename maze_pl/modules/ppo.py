@@ -1,7 +1,5 @@
 """Proximal policy optimisation: several passes over each rollout, held close to the policy that collected it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -37,6 +35,8 @@ class PPO(AlgorithmModule):
         target_kl: No further pass once the mean divergence of a policy from the one that acted exceeded this in a pass;
             None never stops early.
         normalize_advantage: Bring the advantages of a rollout to mean 0 and standard deviation 1.
+        sequence_length: Over how many acts of an actor gradients flow back, where the policy carries a state from act
+            to act; minibatches then consist of sequences of so many acts, fewer at the ends of episodes and rollouts.
         kwargs: Further options, see `AlgorithmModule`.
     """
 
@@ -55,12 +55,14 @@ class PPO(AlgorithmModule):
         value_clip_range: float | None = None,
         target_kl: float | None = None,
         normalize_advantage: bool = True,
+        sequence_length: int = 16,
         **kwargs: Any,
     ) -> None:
         super().__init__(lr=lr, **kwargs)
         check_fraction(gamma=gamma, gae_lambda=gae_lambda)
         check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
-        check_at_least(1, batch_size=batch_size, n_optimization_epochs=n_optimization_epochs)
+        counts = {"batch_size": batch_size, "n_optimization_epochs": n_optimization_epochs}
+        check_at_least(1, **counts, sequence_length=sequence_length)
         check_positive(clip_range=clip_range, value_clip_range=value_clip_range, target_kl=target_kl)
         if target_kl is not None and n_optimization_epochs == 1:
             raise ValueError(
@@ -70,7 +72,7 @@ class PPO(AlgorithmModule):
         self.policy_loss_coef, self.value_loss_coef, self.entropy_coef = policy_loss_coef, value_loss_coef, entropy_coef
         self.batch_size, self.n_optimization_epochs = batch_size, n_optimization_epochs
         self.clip_range, self.value_clip_range, self.target_kl = clip_range, value_clip_range, target_kl
-        self.normalize_advantage = normalize_advantage
+        self.normalize_advantage, self.sequence_length = normalize_advantage, sequence_length
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
@@ -81,6 +83,7 @@ class PPO(AlgorithmModule):
             self.gamma,
             self.gae_lambda,
             normalize_advantage=self.normalize_advantage,
+            sequence_length=self.sequence_length,
             with_log_prob=True,
         )
         for step_key, (n_open, n_acts) in batch.open_share.items():
@@ -92,6 +95,7 @@ class PPO(AlgorithmModule):
                 if self.target_kl is not None:
                     for step_key, divergence in self.last_recorded("policy_kl").items():
                         divergences[step_key] += divergence
+            del minibatch  # with it goes the shuffled copy of all observations, before there is another one
             if self.target_kl is not None:
                 mean = mean_over_ranks(torch.stack(list(divergences.values())) / n_minibatches)
                 if float(mean.max()) > self.target_kl:
@@ -101,7 +105,7 @@ class PPO(AlgorithmModule):
         """Loss of a set of acts.
 
         Args:
-            minibatch: The acts by step key; `weight @ x` is the mean of x over them.
+            minibatch: The acts by step key; `weight.dot(x)` is the mean of x over them.
 
         Returns:
             A scalar whose mean over ranks is minimised.
@@ -112,19 +116,20 @@ class PPO(AlgorithmModule):
         for step_key, acts in minibatch.items():
             if not self.in_critic_burn_in:
                 log_prob, entropies = self.policy.evaluate(step_key, acts.observation, acts.action, acts.agent_id)
-                policy_loss = acts.weight @ ppo_clip_loss(log_prob, acts.old_log_prob, acts.advantage, self.clip_range)
-                entropy = acts.weight @ entropies
+                losses = ppo_clip_loss(log_prob, acts.old_log_prob, acts.advantage, self.clip_range)
+                policy_loss = acts.weight.dot(losses)  # unlike @ it is computed in float32 in mixed precision too
+                entropy = acts.weight.dot(entropies)
                 total = total.add(policy_loss, alpha=self.policy_loss_coef).sub(entropy, alpha=self.entropy_coef)
                 self.record("policy_loss", policy_loss, step_key, count=acts.share)
                 self.record("policy_entropy", entropy, step_key, count=acts.share)
                 if self.target_kl is not None:
-                    divergence = acts.weight @ approx_kl(log_prob.detach(), acts.old_log_prob)
+                    divergence = acts.weight.dot(approx_kl(log_prob.detach(), acts.old_log_prob))
                     self.record("policy_kl", divergence, step_key, count=acts.share)
             if acts.value_share:
                 value = critic.value(step_key, acts.judged, acts.agent_id)
                 errors = value_loss(value, acts.return_, acts.old_value, self.value_clip_range)
-                critic_loss = acts.value_weight @ errors
+                critic_loss = acts.value_weight.dot(errors)
                 total = total.add(critic_loss, alpha=self.value_loss_coef)
-                self.record("critic_value", acts.value_weight @ value.detach(), step_key, count=acts.value_share)
+                self.record("critic_value", acts.value_weight.dot(value.detach()), step_key, count=acts.value_share)
                 self.record("critic_value_loss", critic_loss, step_key, count=acts.value_share)
         return total

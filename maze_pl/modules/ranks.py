@@ -3,8 +3,6 @@
 Every function here but `world_size` must be called by all ranks equally often.
 """
 
-from __future__ import annotations
-
 import atexit
 from typing import Any
 

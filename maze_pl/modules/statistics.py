@@ -1,9 +1,7 @@
 """What an epoch adds up to: numbers that algorithms record and episodes that were played, over all ranks."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +38,15 @@ class EpochTable:
             f"{prefix}_{name}": value.mean if isinstance(value, Histogram) else float(value)
             for name, value in self.values.items()
         }
+
+
+def episode_means(summaries: Iterable[EpisodeSummary]) -> dict[str, float]:
+    """Means over episodes: "return", and "kpi/<name>" over those that have it."""
+    found: dict[str, list[float]] = {}
+    for summary in summaries:
+        for name, value in {"return": summary.reward, **{f"kpi/{kpi}": v for kpi, v in summary.kpis.items()}}.items():
+            found.setdefault(name, []).append(value)
+    return {name: math.fsum(values) / len(values) for name, values in found.items()}
 
 
 @dataclass
@@ -149,11 +156,5 @@ class RunStatistics:
         epoch = self._epochs.setdefault(source, EpochStatistics())
         for summary in summaries:
             epoch.add(summary)
-        metrics: dict[str, float] = {}
-        if summaries:
-            metrics["return"] = math.fsum(summary.reward for summary in summaries) / len(summaries)
-        for name in dict.fromkeys(name for summary in summaries for name in summary.kpis):
-            numbers = [summary.kpis[name] for summary in summaries if name in summary.kpis]
-            metrics[f"kpi/{name}"] = math.fsum(numbers) / len(numbers)
         plots = epoch.compute_plots()
-        return EpochTable(dict(epoch.compute()), metrics, plots)
+        return EpochTable(dict(epoch.compute()), episode_means(summaries), plots)

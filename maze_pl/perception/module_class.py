@@ -16,12 +16,10 @@ def module_class(path: ModuleClass) -> type[nn.Module]:
     Raises:
         ValueError: There is no such module class.
     """
-    found = path
-    if isinstance(path, str):
-        try:
-            found = import_object(path)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ValueError(f"cannot import the module class {path!r}: {error}") from error
+    try:
+        found = import_object(path) if isinstance(path, str) else path
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"cannot import the module class {path!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise ValueError(f"{path!r} is not a subclass of torch.nn.Module; an example is torch.nn.Tanh")
     return found

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import nn
-
-_WITH_WEIGHTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def make_module_init_normc(std: float) -> Callable[[nn.Module], None]:
@@ -29,13 +28,36 @@ def make_module_init_normc(std: float) -> Callable[[nn.Module], None]:
     """
 
     def initialise(module: nn.Module) -> None:
-        if not isinstance(module, _WITH_WEIGHTS):
-            return
-        with torch.no_grad():
-            direction = torch.randn_like(module.weight)
-            norms = direction.flatten(1).norm(dim=1).reshape(-1, *[1] * (direction.dim() - 1))
-            module.weight.copy_(direction * (std / norms))
-            if module.bias is not None:
-                module.bias.zero_()
+        if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            with torch.no_grad():
+                direction = torch.randn_like(module.weight)
+                norms = direction.flatten(1).norm(dim=1).reshape(-1, *[1] * (direction.dim() - 1))
+                module.weight.copy_(direction * (std / norms))
+                if module.bias is not None:
+                    module.bias.zero_()
 
     return initialise
+
+
+def compute_sigmoid_bias(probability: float) -> float:
+    """The bias with which a sigmoid gives a probability where all else is zero.
+
+        b = log(p / (1 - p)),   sigmoid(b) = p
+
+    For the head of a Bernoulli distribution that is to begin with the rate p.
+
+    Args:
+        probability: p, between 0 and 1.
+
+    Raises:
+        ValueError: It is not between 0 and 1.
+
+    Example:
+        >>> layer = nn.Linear(4, 3).apply(make_module_init_normc(0.01))
+        >>> _ = nn.init.constant_(layer.bias, compute_sigmoid_bias(0.1))
+        >>> layer(torch.zeros(4)).sigmoid()
+        tensor([0.1000, 0.1000, 0.1000], grad_fn=<SigmoidBackward0>)
+    """
+    if not 0.0 < probability < 1.0:
+        raise ValueError(f"probability={probability} must lie between 0 and 1, without 0 and 1 themselves")
+    return math.log(probability / (1.0 - probability))

@@ -12,7 +12,15 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from maze_pl.core.actor_id import ActorID
 from maze_pl.envs import CoreEnv, GymActionConversion, MazeEnv, ObservationConversionInterface
-from maze_pl.perception import FlattenConcatPolicyNet, FlattenConcatStateValueNet
+from maze_pl.perception import (
+    ConcatenationBlock,
+    DenseBlock,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    InferenceBlock,
+    LinearOutputBlock,
+    PerceptionBlock,
+)
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 
@@ -107,6 +115,10 @@ class NoSpace(Sound):
 
 class TextAction(Sound):
     action_space = spaces.Text(5)
+
+
+class UnboundedAction(Sound):
+    action_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
 
 class TupleAction(Sound):
@@ -208,6 +220,55 @@ class CriticNotANumber(FlattenConcatStateValueNet):
 class WrongNames(FlattenConcatPolicyNet):
     def forward(self, in_dict: Any) -> dict[str, torch.Tensor]:
         return {f"{name}s": value for name, value in super().forward(in_dict).items()}
+
+
+class WrongLogits(FlattenConcatPolicyNet):
+    def forward(self, in_dict: Any) -> dict[str, torch.Tensor]:
+        return {name: torch.zeros(len(value), 3) for name, value in super().forward(in_dict).items()}
+
+
+class FailsWhenMade(FlattenConcatPolicyNet):
+    def __init__(self, obs_shapes: Any, action_logits_shapes: Any) -> None:
+        super().__init__({"picture": obs_shapes["picture"]}, action_logits_shapes)
+
+
+class FailsWhenRun(FlattenConcatPolicyNet):
+    def forward(self, in_dict: Any) -> Any:
+        return super().forward({"observation": in_dict["picture"]})
+
+
+class BlocksInACycle(torch.nn.Module):
+    """Networks of blocks that do not fit together."""
+
+    def __init__(self, obs_shapes: Any, action_logits_shapes: Any) -> None:
+        super().__init__()
+        self.net = InferenceBlock("observation", "action", obs_shapes["observation"], self.blocks())
+
+    def blocks(self) -> dict[str, PerceptionBlock]:
+        return {
+            "first": DenseBlock("second", "first", [4], hidden_units=[4]),
+            "second": DenseBlock("first", "second", [4], hidden_units=[4]),
+            "head": LinearOutputBlock("observation", "action", [4], output_units=2),
+        }
+
+    def forward(self, in_dict: Any) -> Any:
+        return self.net(in_dict)
+
+
+class BlocksWriteOneKey(BlocksInACycle):
+    def blocks(self) -> dict[str, PerceptionBlock]:
+        head = LinearOutputBlock("observation", "action", [4], output_units=2)
+        return {"first": head, "second": head}
+
+
+class BlocksCannotBeJoined(BlocksInACycle):
+    def blocks(self) -> dict[str, PerceptionBlock]:
+        return {"joined": ConcatenationBlock(["observation", "square"], "action", [[4], [2, 2]])}
+
+
+class BlocksDoNotFit(BlocksInACycle):
+    def blocks(self) -> dict[str, PerceptionBlock]:
+        return {"head": LinearOutputBlock("observation", "action", [5], output_units=2)}
 
 
 def make_nothing() -> Sound:

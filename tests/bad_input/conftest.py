@@ -68,6 +68,7 @@ TEXTS = {
     "section.yaml": "modle: {init_args: {lr: 1}}\n",
     "option.yaml": "trainer: {max_epoch: 1}\n",
     "null.yaml": "trainer: null\n",
+    "unnamed.yaml": "model: {init_args: {networks: {init_args: {policy: {init_args: {networks: null}}}}}}\n",
     "code.yaml": 'model: !!python/object/apply:os.system ["touch pwned"]\n',
     "documents.yaml": "a: 1\n---\nb: 2\n",
     "brackets.json": '{"a": 1',

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where
 
 POLICY_NETS = "--model.networks.init_args.policy.init_args.networks"
 CRITIC_NETS = "--model.networks.init_args.critic.init_args.networks"
+MEMORY = ["fit", "--config", "ppo_cartpole_recurrent", "--run_dir", "new"]
 MASKED = ["--data.action_masks", '{"action": "mask"}']
 RESUME = ["fit", "--resume", "run", "--trainer.max_epochs", "2"]
 WARM = ["fit", "--warm-start", "run", "--run_dir", "new"]
@@ -209,6 +210,87 @@ FILES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--trainer.default_root_dir", "file"], ["file"]),
 ]
 
+TEMPLATE = [*FIT, "--model.networks", "model/vector_obs"]
+BUILDER = "--model.networks.model_builder"
+MAPPED = f"{BUILDER}.observation_modality_mapping"
+FEATURE = f"{BUILDER}.modality_config.feature"
+DENSE = {"block_type": "maze_pl.perception.DenseBlock", "block_params": {"hidden_units": [8]}}
+VGG = {"block_type": "maze_pl.perception.VGGConvolutionDenseBlock", "block_params": {}}
+NETWORKS: list[tuple[list[str], list[str]]] = [
+    ([*TEMPLATE, MAPPED, "{observation: image}"], ["'observation'", "the modality 'image'", "'feature'"]),
+    ([*TEMPLATE, MAPPED, "{}"], ["observations ['observation'] of sub-step 0", "observation_modality_mapping lacks"]),
+    ([*TEMPLATE, MAPPED, "{observation: feature, screen: feature}"], ["['screen']", "'observation'"]),
+    ([*TEMPLATE, FEATURE, "{block_type: maze_pl.perception.DenseBlok}"], ["maze_pl.perception.DenseBlok"]),
+    ([*TEMPLATE, FEATURE, "{block_type: torch.nn.Linear}"], ["'feature' needs block_type, a PerceptionBlock"]),
+    (
+        [*TEMPLATE, f"{BUILDER}.modality_config.hiden", "{block_type: maze_pl.perception.DenseBlock}"],
+        ["modality_config has ['hiden'], which nothing uses", "'hidden'"],
+    ),
+    ([*TEMPLATE, FEATURE, "DenseBlock"], ["modality_config", "DenseBlock"]),
+    (
+        [*TEMPLATE, FEATURE, str(DENSE | {"block_params": {"hidden_unit": [3]}})],
+        ["sub-step 0", "'feature'", "'hidden_unit'"],
+    ),
+    ([*TEMPLATE, FEATURE, str(DENSE | {"block_params": {"hidden_units": ["a"]}})], ["'feature' cannot be made", "str"]),
+    ([*TEMPLATE, FEATURE, str(VGG)], ["'feature' cannot be made for 'observation' of shape (4,)", "VGG"]),
+    (
+        [
+            *TEMPLATE,
+            f"{BUILDER}.modality_config.recurrence",
+            str(DENSE | {"block_type": "maze_pl.perception.LSTMBlock"}),
+        ],
+        ["'recurrence' cannot be made for 'concat' of shape (32,)"],
+    ),
+    ([*TEMPLATE, f"{BUILDER}.shared_embedding_keys", "[latnt]"], ["there is no ['latnt']", "'latent'"]),
+    ([*MEMORY, f"{BUILDER}.shared_embedding_keys", "[]"], ["critic of sub-step 0", "a state of its own", "share"]),
+    ([*MEMORY, "--model.networks.critic", "maze_pl.perception.DeltaStateCriticComposer"], ["a delta critic cannot"]),
+    ([*MEMORY, "--model.sequence_length", "0"], ["sequence_length=0 must be at least 1"]),
+    (
+        [*TEMPLATE, "--model.networks.policy.networks", "[maze_pl.perception.FlattenConcatPolicyNet]"],
+        ["its policy names some", "networks: null"],
+    ),
+    ([*FIT, "--config", "unnamed.yaml"], ["networks are needed", "TemplateModelComposer"]),
+    (
+        [*TEMPLATE, "--model.networks.critic.networks", "[maze_pl.perception.FlattenConcatSharedStateValueNet]"],
+        ["shared critic network", "InferenceBlock", "FlattenConcatPolicyNet"],
+    ),
+    *(
+        [[*FIT, POLICY_NETS, f"[broken_environments.{name}]"], ["policy network of sub-step 0", *parts]]
+        for name, parts in [  # type: ignore[list-item]
+            ("BlocksInACycle", ["in a cycle", "'first' reads ['second'] and writes ['first']"]),
+            ("BlocksWriteOneKey", ["the key 'action' is written by the blocks ['first', 'second']"]),
+            ("BlocksCannotBeJoined", ["ConcatenationBlock from 'observation' (4,), 'square' (2, 2)"]),
+            ("BlocksDoNotFit", ["block 'head' (LinearOutputBlock) expects 'observation' of shape (5,)", "(4,)"]),
+            ("WrongLogits", ["(WrongLogits)", "output 'action'", "(2, 3)", "expected (2, 2)"]),
+            ("FailsWhenMade", ["cannot be made with obs_shapes, action_logits_shapes", "KeyError: 'picture'"]),
+            (
+                "FailsWhenRun",
+                ["(FailsWhenRun): forward failed", "{'observation': 'float32 (2, 4)'}", "KeyError: 'picture'"],
+            ),
+        ]
+    ),
+]
+
+MAPPER = "--model.networks.init_args.distribution_mapper_config"
+BETA = "maze_pl.distributions.BetaProbabilityDistribution"
+SQUASHED = "maze_pl.distributions.squashed_gaussian.SquashedGaussianProbabilityDistribution"
+DISTRIBUTIONS: list[tuple[list[str], list[str]]] = [
+    ([*FIT, *more, MAPPER, str([{"action_head": "action", "distribution": kind, **others}])], parts)
+    for more, kind, others, parts in [
+        ([], BETA, {}, ["action head 'action'", "Discrete(2)", "BetaProbabilityDistribution needs a Box of floats"]),
+        (
+            ["--data.env", "broken_environments.UnboundedAction"],
+            SQUASHED,
+            {},
+            ["action head 'action'", "Box(-inf, inf, (2,), float32)", "finite bounds", "DiagonalGaussian"],
+        ),
+        ([], "maze_pl.distributions.Beta", {}, ["cannot import distribution 'maze_pl.distributions.Beta'"]),
+        ([], "torch.nn.Linear", {}, ["'torch.nn.Linear' is not a subclass of ProbabilityDistribution"]),
+        ([], BETA, {"action_space": "gymnasium.spaces.Box"}, ["needs `distribution` and `action_space` or"]),
+        ([], BETA, {"action_head": "actoin"}, ["unknown action_head 'actoin'", "['action']"]),
+    ]
+]
+
 RUNS: list[tuple[list[str], list[str]]] = [
     (["validate"], ["required"]),
     (["validate", "nowhere"], ["nowhere is not a run directory"]),
@@ -242,7 +324,7 @@ RUNS: list[tuple[list[str], list[str]]] = [
     (["fit", "--warm-start", "full", "--run_dir", "new"], ["full is not a run directory"]),
 ]
 
-TABLE = [*NAMES, *VALUES, *ENVIRONMENTS, *WRAPPERS, *FILES, *RUNS]
+TABLE = [*NAMES, *VALUES, *ENVIRONMENTS, *WRAPPERS, *FILES, *NETWORKS, *DISTRIBUTIONS, *RUNS]
 
 
 @pytest.mark.parametrize(("arguments", "parts"), TABLE, ids=[" ".join(row[0][-2:])[-60:] for row in TABLE])

@@ -102,7 +102,7 @@ def test_the_policy_is_asked_for_one_kind_of_actor_at_a_time_and_told_where_epis
         assert set(batch.observation) == set(names)
         assert all(len(array) == len(batch.agent_id) for array in batch.observation.values())
         assert (batch.agent_id < vector.spec.steps[batch.step_key].n_slots).all()
-    assert sum(int(batch.is_first.sum()) for batch in policy.batches if batch.is_first is not None) == 4
+    assert sum(int(batch.is_first.sum()) for batch in policy.batches if batch.is_first is not None) == 2 * 4
     assert all(options == (False, generator) for options in policy.options)
 
 

@@ -19,7 +19,7 @@ SMALL = [
 
 
 def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
-    names = {name for name in NAMES if "cutting_2d" not in name}
+    names = {name for name in NAMES if "cutting_2d" not in name and name not in ("ppo_catch", "ppo_cartpole_recurrent")}
     environments = {name.partition("_")[2] for name in names}
     assert {"cartpole", "acrobot", "pendulum", "lunar_lander", "lunar_lander_continuous"} <= environments
     assert names == {f"{algorithm}_{environment}" for algorithm in ("a2c", "ppo") for environment in environments}
@@ -34,5 +34,5 @@ def test_experiments_train(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
         assert [row["step"] for row in csv.DictReader(file)] == ["100"]
     agent, env = maze_pl.load("here"), maze_pl.load_env("here")
     observation, _ = env.reset(seed=0)
-    assert env.action_space.contains(agent.act(observation, env.actor_id().step_key))
+    assert env.action_space.contains(agent.act(observation, env.actor_id().step_key, memory={}))
     env.close()

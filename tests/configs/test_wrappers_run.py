@@ -39,6 +39,7 @@ ENVIRONMENTS: dict[str, Callable[[], MazeEnv]] = {
     "no_wrappers": lambda: GymMazeEnv("CartPole-v1"),
     "vector_obs": lambda: GymMazeEnv("CartPole-v1"),
     "pixel_obs": lambda: GymMazeEnv(Picture()),
+    "pixel_obs_rnn": lambda: GymMazeEnv(Picture()),
     "tutorial_cutting_2d": lambda: maze_env_factory(200, [100, 100], [30, 15]),
 }
 
@@ -66,13 +67,21 @@ def test_stacks_run(name: str) -> None:
     env.close()
 
 
-def test_pictures_become_gray_small_and_between_zero_and_one() -> None:
-    observation, _ = make("pixel_obs").reset(seed=0)
+def test_pictures_become_gray_small_and_stacked_and_stay_bytes() -> None:
+    env = make("pixel_obs")
+    observation, _ = env.reset(seed=0)
     (picture,) = observation.values()
-    assert list(observation) == ["observation-rgb2gray-resize_img-unsqueeze"]
-    assert picture.shape == (1, 96, 96)
-    np.testing.assert_allclose(picture[0, :, [10, 40]], 1, rtol=1e-6)
-    np.testing.assert_array_equal(picture[0, :, [60, 90]], 0)
+    assert list(observation) == ["observation-rgb2gray-resize_img"]
+    assert env.observation_space["observation-rgb2gray-resize_img"] == spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    assert (picture.shape, picture.dtype) == ((4, 84, 84), np.uint8)
+    np.testing.assert_array_equal(picture[:, :, [10, 40]], 255)
+    np.testing.assert_array_equal(picture[:, :, [44, 83]], 0)
+
+
+def test_stacks_for_recurrent_networks_have_one_entry_for_each_time() -> None:
+    pictures = make("pixel_obs_rnn").observation_space["observation-rgb2gray-resize_img-unsqueeze"]
+    assert pictures == spaces.Box(0, 255, (4, 1, 84, 84), np.uint8)
+    assert make("vector_obs_rnn").observation_space["observation"].shape == (4, 4)
 
 
 def test_the_cutting_problem_gets_a_flat_inventory_and_two_hundred_steps() -> None:

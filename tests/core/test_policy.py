@@ -92,6 +92,16 @@ def test_modules_that_override_their_switch_are_asked() -> None:
     assert modes(network) == [True, False, True]
 
 
+@pytest.mark.parametrize("part", [nn.LSTM(1, 1), Frozen(1, 1)])
+def test_parts_with_ways_of_their_own_do_not_change_the_mode_of_others(part: nn.Module) -> None:
+    network = nn.Sequential(part, nn.BatchNorm1d(1), nn.Dropout()).train()
+    network[1].eval()
+    before = modes(network)
+    with evaluation_mode(network):
+        assert not any(modes(network))
+    assert modes(network) == before
+
+
 def test_policies_that_are_no_modules_are_left_alone() -> None:
     policy = RandomPolicy({0: ACTIONS})
     before = dict(vars(policy))

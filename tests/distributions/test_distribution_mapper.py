@@ -7,6 +7,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions import (
     BernoulliProbabilityDistribution,
     CategoricalProbabilityDistribution,
@@ -150,9 +151,10 @@ def test_masks_and_temperature_reach_the_heads():
 
 
 def test_one_configuration_serves_sub_steps_with_different_heads():
-    steps = {0: spaces.Dict({"a": spaces.Discrete(2)}), "next": spaces.Dict({"b": spaces.Discrete(3)})}
-    mappers = distribution_mappers(steps, [{"action_head": "b", "distribution": SharpCategorical}])
+    heads = {0: spaces.Dict({"a": spaces.Discrete(2)}), "next": spaces.Dict({"b": spaces.Discrete(3)})}
+    spec = Spec({key: StepSpec(spaces.Dict({"x": spaces.Discrete(2)}), space) for key, space in heads.items()})
+    mappers = distribution_mappers(spec, [{"action_head": "b", "distribution": SharpCategorical}])
     assert kinds(mappers[0]) == {"a": CategoricalProbabilityDistribution}
     assert kinds(mappers["next"]) == {"b": SharpCategorical}
     with pytest.raises(ValueError, match="unknown action_head 'c'"):
-        distribution_mappers(steps, [{"action_head": "c", "distribution": SharpCategorical}])
+        distribution_mappers(spec, [{"action_head": "c", "distribution": SharpCategorical}])

@@ -16,6 +16,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from maze_pl.core.actor_id import ActorID
 from maze_pl.envs import (
     ActionConversionInterface,
+    CatchEnv,
     CoreEnv,
     GymMazeEnv,
     MazeEnv,
@@ -431,6 +432,7 @@ SOUND: list[tuple[str, Any, list[str] | None]] = [
     ("CartPole", lambda: GymMazeEnv("CartPole-v1"), []),
     ("gymnasium's own", gymnasium.make("CartPole-v1"), []),
     ("Pendulum", lambda: GymMazeEnv("Pendulum-v1"), []),
+    ("images of bytes", lambda: GymMazeEnv(CatchEnv()), ["episodes"]),  # which always take as many steps
     ("a heap", make_heap_env, ["episodes"]),  # it always takes four steps
     ("sub-steps", lambda: TwoHalvesWrapper.wrap(GymMazeEnv("CartPole-v1")), []),
     ("wrappers that learn", normalised, []),

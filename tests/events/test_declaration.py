@@ -9,16 +9,14 @@ import pytest
 from maze_pl.events import (
     ActorCriticEvents,
     BaseEnvEvents,
-    declarations,
     define_episode_stats,
     define_epoch_stats,
     define_plot,
     define_stats_grouping,
     define_step_stats,
-    event_path,
     histogram,
 )
-from maze_pl.events.declaration import find_topic, topic_name
+from maze_pl.events.declaration import declarations, event_path, find_topic, topic_name
 
 
 class StockEvents:

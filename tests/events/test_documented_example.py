@@ -7,7 +7,6 @@ import pytest
 
 from maze_pl.events import (
     EnvironmentContext,
-    EpisodeStatistics,
     EpochStatistics,
     Histogram,
     Pubsub,
@@ -17,6 +16,7 @@ from maze_pl.events import (
     define_step_stats,
     histogram,
 )
+from maze_pl.events.episode_statistics import EpisodeStatistics
 
 
 class CuttingEvents:

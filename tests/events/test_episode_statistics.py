@@ -11,7 +11,6 @@ from maze_pl.core.episode import EpisodeSummary
 from maze_pl.events import (
     BaseEnvEvents,
     DiscreteActionEvents,
-    EpisodeStatistics,
     EventRecord,
     define_episode_stats,
     define_epoch_stats,
@@ -19,6 +18,7 @@ from maze_pl.events import (
     define_step_stats,
 )
 from maze_pl.events.declaration import StatisticsError
+from maze_pl.events.episode_statistics import EpisodeStatistics
 
 
 class ParcelEvents:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.events import (
-    EpisodeStatistics,
     EpochStatistics,
     EventRecord,
     Histogram,
@@ -22,10 +21,10 @@ from maze_pl.events import (
     define_stats_grouping,
     define_step_stats,
     histogram,
-    summary_from_dict,
-    summary_to_dict,
 )
 from maze_pl.events.declaration import StatisticsError
+from maze_pl.events.episode_statistics import EpisodeStatistics
+from maze_pl.events.summary_state import summary_from_dict, summary_to_dict
 
 
 def draw(values: list[Any], groups: tuple[str, ...]) -> tuple[str, float, tuple[str, ...]]:

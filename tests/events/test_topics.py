@@ -9,14 +9,14 @@ from maze_pl.events import (
     ContinuousActionEvents,
     DiscreteActionEvents,
     EnvironmentContext,
-    EpisodeStatistics,
     EpochStatistics,
     Histogram,
     ObservationEvents,
     Pubsub,
     RewardEvents,
-    declarations,
 )
+from maze_pl.events.declaration import declarations
+from maze_pl.events.episode_statistics import EpisodeStatistics
 from maze_pl.events.topics import BUILT_IN_TOPICS
 
 

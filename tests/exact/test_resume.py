@@ -14,7 +14,7 @@ import torch
 from tests.exact.comparison import comparable, differences, without_times
 
 ROOT = Path(__file__).parents[2]
-ALL = ["cartpole", "lunarlander", "agreement", "delta", "team", "hierarchy"]
+ALL = ["cartpole", "lunarlander", "agreement", "delta", "team", "hierarchy", "memory", "team_memory"]
 
 
 def run(folder: Path, algorithm: str, phase: str, names: list[str], n_ranks: int) -> None:

@@ -18,18 +18,23 @@ import pytorch_lightning as pl
 import torch
 from torch import distributed
 
+from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormalizationRewardWrapper
 from maze_pl.modules import A2C, PPO
 from maze_pl.perception import (
+    ConcatModelBuilder,
     CustomModelComposer,
     DeltaStateCriticComposer,
+    DenseBlock,
     FlattenConcatPolicyNet,
     FlattenConcatStateValueNet,
     ProbabilisticPolicyComposer,
+    RecurrentBlock,
     SharedStateCriticComposer,
     StepStateCriticComposer,
+    TemplateModelComposer,
 )
 from tests.structured import agreement, hierarchy, team
 
@@ -40,6 +45,8 @@ ENVIRONMENTS = {
     "delta": agreement.make_env,
     "team": team.make_env,
     "hierarchy": hierarchy.make_env,
+    "memory": partial(make_gym_maze_env, "CartPole-v1"),
+    "team_memory": team.make_env,
 }
 CRITICS = {
     "agreement": StepStateCriticComposer,
@@ -54,6 +61,16 @@ def policy_net(obs_shapes, action_logits_shapes):
 
 def value_net(obs_shapes):
     return FlattenConcatStateValueNet(obs_shapes, torch.nn.Tanh, [16])
+
+
+def networks_that_remember(spec: Spec, cell: str) -> TemplateModelComposer:
+    names = {name for step in spec.steps.values() for name in step.observation_space.spaces}
+    config = {
+        "feature": {"block_type": DenseBlock, "block_params": {"hidden_units": [8]}},
+        "recurrence": {"block_type": RecurrentBlock, "block_params": {"hidden_size": 8, "cell": cell}},
+    }
+    builder = ConcatModelBuilder(config, dict.fromkeys(sorted(names), "feature"), ["latent"])
+    return TemplateModelComposer(builder, ProbabilisticPolicyComposer(), StepStateCriticComposer())
 
 
 def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | None) -> None:
@@ -72,7 +89,9 @@ def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | 
     composer = CRITICS.get(name, SharedStateCriticComposer)
     critic = composer([value_net] * (1 if composer is SharedStateCriticComposer else n_networks))
     networks = CustomModelComposer(policy=ProbabilisticPolicyComposer([policy_net] * n_networks), critic=critic)
-    options = {"spec": data.spec, "networks": networks, "gamma": 0.95, "lr": 1e-3}
+    if "memory" in name:
+        networks = networks_that_remember(data.spec, "gru" if name == "memory" else "lstm")
+    options = {"spec": data.spec, "networks": networks, "gamma": 0.95, "lr": 1e-3, "sequence_length": 5}
     module = (
         A2C(**options) if algorithm == "a2c" else PPO(**options, batch_size=17, n_optimization_epochs=2, target_kl=0.01)
     )

@@ -52,6 +52,36 @@ def gradient(
     return replay(record, [*(parameter.detach() for parameter in parameters), *inputs, target.gradient])
 
 
+class Twins(nn.Module):
+    """Two networks that have a module in common, and a parameter in modules of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        embedding = nn.Linear(3, 4)
+        self.left, self.right = nn.Sequential(embedding, nn.Linear(4, 2)), nn.Sequential(embedding, nn.Linear(4, 2))
+        self.right[1].weight = self.left[1].weight
+
+    def loss(self, inputs: Any) -> tuple[Tensor, list[Tensor]]:
+        product = self.left(inputs[0]).tanh() * self.right(inputs[0])
+        return product.mean(), [product.sum()]
+
+
+def test_parameters_that_several_networks_share_are_the_same_ones_after_recording() -> None:
+    torch.manual_seed(0)
+    net: Any = Twins()
+    before = dict(net.named_parameters(remove_duplicate=False))
+    recorder, parameters = GradientRecorder(net), list(net.parameters())
+    for step in range(3):
+        x = torch.randn(6, 3)
+        target = into(net)
+        found = gradient(recorder, "key", net.loss, parameters, [x], check=step != 1, target=target)
+        assert found is not None, recorder.refused
+        torch.testing.assert_close(found[0], expected(net, x), rtol=1e-5, atol=1e-7)
+        after = dict(net.named_parameters(remove_duplicate=False))
+        assert before.keys() == after.keys()
+        assert all(after[name] is parameter for name, parameter in before.items())
+
+
 def test_a_replayed_gradient_is_autograds_for_other_inputs_and_parameters() -> None:
     torch.manual_seed(0)
     net = Net()

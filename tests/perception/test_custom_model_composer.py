@@ -89,6 +89,43 @@ class NoTensor(Recorder):
         return dict.fromkeys(self.outputs, 0.0)
 
 
+class Rounding(Recorder):
+    def forward(self, in_dict):
+        return {name: output.long() for name, output in super().forward(in_dict).items()}
+
+
+class MoreKeys(Recorder):
+    def forward(self, in_dict):
+        return {**super().forward(in_dict), "value": torch.zeros(2, 1)}
+
+
+class MixedKeys(Recorder):
+    def forward(self, in_dict):
+        return {1: torch.zeros(2, 1), "action": torch.zeros(2, 2)}
+
+
+class FailsWhenMade(Recorder):
+    def __init__(self, obs_shapes: Any, action_logits_shapes: Any = None) -> None:
+        super().__init__({"picture": obs_shapes["picture"]}, action_logits_shapes)
+
+
+class FailsWhenRun(Recorder):
+    def forward(self, in_dict):
+        return {"action": torch.zeros(2, 5) @ in_dict["observation"]}
+
+
+class Carrying(Recorder):
+    """Gives a state, of the right shape or a wrong one."""
+
+    def __init__(self, obs_shapes: Any, action_logits_shapes: Any = None, size: int = 3) -> None:
+        super().__init__(obs_shapes, action_logits_shapes)
+        self.state_shapes, self.size = {"memory": (3,)}, size
+
+    def forward(self, in_dict):
+        n = len(in_dict["observation"])
+        return {"action": torch.zeros(n, 2), **({"memory": torch.zeros(n, self.size)} if self.size else {})}
+
+
 class Normalised(nn.Module):
     """Learns statistics in its forward pass, and draws random numbers in training mode."""
 
@@ -171,13 +208,37 @@ def test_finished_networks_are_used_as_they_are():
         ),
         (WrongShape, ValueError, r"output 'action' for a batch of 2 has shape \(2, 7\), expected \(2, 2\)"),
         (NoDict, TypeError, "forward gave a Tensor, expected a dict"),
-        (NoTensor, TypeError, "is a float, expected a tensor"),
+        (NoTensor, TypeError, "is a float, expected a tensor of floats"),
+        (
+            Rounding,
+            TypeError,
+            r"'action' for a batch of 2 is a torch\.int64, expected a tensor of floats of shape \(2, 2\)",
+        ),
         (lambda **shapes: "net", TypeError, r"gave a str, expected a torch\.nn\.Module"),
+        (MoreKeys, ValueError, r"forward gave the keys \['action', 'value'\], expected \['action'\]"),
+        (MixedKeys, ValueError, r"forward gave the keys \['1', 'action'\], expected \['action'\]"),
+        (
+            partial(Recorder, depth=3),
+            ValueError,
+            "^policy network of sub-step 0 cannot be made with obs_shapes, action_logits_shapes: TypeError: .*'depth'",
+        ),
+        (FailsWhenMade, ValueError, "^policy network of sub-step 0 cannot be made with .*: KeyError: 'picture'$"),
+        (
+            FailsWhenRun,
+            ValueError,
+            r"\(FailsWhenRun\): forward failed for the zeros {'observation': 'float32 \(2, 4\)'}: RuntimeError",
+        ),
+        (partial(Carrying, size=0), ValueError, r"gave the keys \['action'\], expected \['action', 'memory'\]"),
+        (partial(Carrying, size=5), ValueError, r"'memory' for a batch of 2 has shape \(2, 5\), expected \(2, 3\)"),
     ],
 )
 def test_policy_networks_that_do_not_fit_are_refused(network, error, message):
     with pytest.raises(error, match=message):
         ProbabilisticPolicyComposer([network]).compose(FLAT)
+
+
+def test_a_state_that_is_carried_is_expected_beside_the_heads():
+    assert len(ProbabilisticPolicyComposer([Carrying]).compose(FLAT).networks) == 1
 
 
 @pytest.mark.parametrize("composer", [SharedStateCriticComposer, StepStateCriticComposer])

@@ -13,16 +13,16 @@ from maze_pl.envs.cutting_2d.events import CuttingEvents as CuttingEvents
 from maze_pl.envs.cutting_2d.events import DefaultRewardAggregator as DefaultRewardAggregator
 from maze_pl.envs.cutting_2d.events import InventoryEvents as InventoryEvents
 from maze_pl.envs.cutting_2d.events import RawPieceUsageRewardAggregator as RawPieceUsageRewardAggregator
+from maze_pl.envs.cutting_2d.events import WasteRewardAggregator as WasteRewardAggregator
 from maze_pl.envs.cutting_2d.greedy_policy import GreedyCuttingPolicy as GreedyCuttingPolicy
 from maze_pl.envs.cutting_2d.maze_env import ActionConversion as ActionConversion
 from maze_pl.envs.cutting_2d.maze_env import Cutting2DEnvironment as Cutting2DEnvironment
-from maze_pl.envs.cutting_2d.maze_env import ObservationConversion as ObservationConversion
-from maze_pl.envs.cutting_2d.maze_env import maze_env_factory as maze_env_factory
-from maze_pl.envs.cutting_2d.renderer import Cutting2DRenderer as Cutting2DRenderer
-from maze_pl.envs.cutting_2d.struct_env import (
+from maze_pl.envs.cutting_2d.maze_env import (
     MaskedStructuredCutting2DEnvironment as MaskedStructuredCutting2DEnvironment,
 )
-from maze_pl.envs.cutting_2d.struct_env import StructuredCutting2DEnvironment as StructuredCutting2DEnvironment
-from maze_pl.envs.cutting_2d.struct_env import masked_struct_env_factory as masked_struct_env_factory
-from maze_pl.envs.cutting_2d.struct_env import struct_env_factory as struct_env_factory
-from maze_pl.envs.cutting_2d.waste_reward import WasteRewardAggregator as WasteRewardAggregator
+from maze_pl.envs.cutting_2d.maze_env import ObservationConversion as ObservationConversion
+from maze_pl.envs.cutting_2d.maze_env import StructuredCutting2DEnvironment as StructuredCutting2DEnvironment
+from maze_pl.envs.cutting_2d.maze_env import masked_struct_env_factory as masked_struct_env_factory
+from maze_pl.envs.cutting_2d.maze_env import maze_env_factory as maze_env_factory
+from maze_pl.envs.cutting_2d.maze_env import struct_env_factory as struct_env_factory
+from maze_pl.envs.cutting_2d.renderer import Cutting2DRenderer as Cutting2DRenderer

@@ -1,7 +1,5 @@
 """The cutting problem as a simulation: orders come in one by one, and each is cut out of a piece in stock."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What customers order: the same piece, a cycle of pieces, what raw pieces can be cut into, or anything at random."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -62,10 +60,8 @@ class MixedPeriodicDemand(DemandGenerator):
         """
         most = self.n_raw_pieces * raw_piece_size[0] * raw_piece_size[1]
         if not 1 <= self.n_raw_pieces <= self.m_demanded_pieces <= most:
-            raise ValueError(
-                f"n_raw_pieces={self.n_raw_pieces} of size {raw_piece_size} cannot be cut into "
-                f"m_demanded_pieces={self.m_demanded_pieces}; give at least one raw piece for at most {most} others"
-            )
+            wrong = f"n_raw_pieces={self.n_raw_pieces} of size {raw_piece_size} cannot be cut into "
+            raise ValueError(f"{wrong}m_demanded_pieces={self.m_demanded_pieces}; give at least 1 for at most {most}")
         pieces = [raw_piece_size] * self.n_raw_pieces
         while not last and len(pieces) < self.m_demanded_pieces:
             index, axis = int(generator.integers(len(pieces))), int(generator.integers(2))

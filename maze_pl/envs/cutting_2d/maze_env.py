@@ -1,16 +1,26 @@
-"""The flat environment: conversions between the simulation's objects and arrays; piece and cuts are chosen at once."""
+"""The environments: flat, where piece and cuts are chosen at once, and structured, where one actor chooses the piece.
 
-from __future__ import annotations
+The second actor, which chooses the cuts, sees the piece that was chosen.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.error import ResetNeeded
 
+from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
 from maze_pl.envs.core_env import CoreEnv
 from maze_pl.envs.cutting_2d.core_env import Cutting2DCoreEnvironment, Cutting2DMazeAction, Cutting2DMazeState
 from maze_pl.envs.cutting_2d.demand import Demand, Piece
+from maze_pl.envs.cutting_2d.events import InventoryEvents
 from maze_pl.envs.maze_env import MazeEnv
-from maze_pl.envs.structured_env import Action, Observation
+from maze_pl.envs.structured_env import Action, Array, Dicts, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.wrapper import Wrapper
+
+_HEADS: dict[StepKey, tuple[str, ...]] = {0: ("piece_idx",), 1: ("cut_rotation", "cut_order")}
 
 
 class ObservationConversion(ObservationConversionInterface):
@@ -94,8 +104,160 @@ def maze_env_factory(max_pieces_in_inventory: int, raw_piece_size: Piece, static
         static_demand: The piece that is always ordered, several that follow one another in a cycle, or a generator of
             other orders.
     """
-    return Cutting2DEnvironment(
-        Cutting2DCoreEnvironment(max_pieces_in_inventory, raw_piece_size, static_demand),
-        ActionConversion(max_pieces_in_inventory),
-        ObservationConversion(raw_piece_size, max_pieces_in_inventory),
-    )
+    core_env = Cutting2DCoreEnvironment(max_pieces_in_inventory, raw_piece_size, static_demand)
+    sees = ObservationConversion(raw_piece_size, max_pieces_in_inventory)
+    return Cutting2DEnvironment(core_env, ActionConversion(max_pieces_in_inventory), sees)
+
+
+class StructuredCutting2DEnvironment(Wrapper):
+    """Splits each step of the flat environment into two sub-steps, 0 and 1.
+
+    Sub-step 0 sees all of the stock and chooses a piece, for no reward; sub-step 1 sees that piece and the order,
+    chooses the cuts and completes the step. Each of the two actors is credited with half of the reward.
+
+    Args:
+        maze_env: The flat environment, with or without wrappers; these leave pieces and orders as they are.
+
+    Raises:
+        ValueError: Its observations or actions are not those of the flat cutting environment.
+
+    Example:
+        >>> env = struct_env_factory(50, (4, 3), (1, 2))
+        >>> observation, _ = env.reset(seed=0)
+        >>> observation, reward, *_ = env.step({"piece_idx": 0})
+        >>> sorted(observation), observation["selected_piece"].tolist(), reward
+        (['ordered_piece', 'selected_piece'], [4.0, 3.0], 0.0)
+        >>> observation, reward, *_ = env.step({"cut_rotation": 0, "cut_order": 0})
+        >>> observation["inventory"][:3].tolist(), reward
+        ([[3.0, 3.0], [1.0, 1.0], [4.0, 3.0]], -2.0)
+    """
+
+    def __init__(self, maze_env: StructuredEnv) -> None:
+        super().__init__(maze_env)
+        flat, heads = (s.get(0, ()) for s in (maze_env.observation_spaces_dict, maze_env.action_spaces_dict))
+        if not {"inventory", "ordered_piece"} <= set(flat) or set(heads) != {*_HEADS[0], *_HEADS[1]}:
+            wanted = "the flat cutting environment, with inventory and ordered_piece among its observations"
+            raise ValueError(f"{type(self).__name__} wraps {wanted}; got {maze_env}, which shows {sorted(flat)}")
+        assert isinstance(flat, spaces.Dict) and isinstance(heads, spaces.Dict)
+        cutting = dict.fromkeys(("selected_piece", "ordered_piece"), flat["ordered_piece"])
+        self._observation_spaces = {0: spaces.Dict({**flat.spaces}), 1: spaces.Dict(cutting)}
+        self._action_spaces = {key: spaces.Dict({head: heads[head] for head in _HEADS[key]}) for key in _HEADS}
+        self._flat_observation: Observation | None = None
+        self._piece_idx: int | None = None  # chosen in sub-step 0, None before that
+        self._reward = 0.0
+
+    def step(self, action: Action) -> StepResult:
+        """Choose a piece, or cut it."""
+        if self._flat_observation is None:
+            raise ResetNeeded(f"step of {type(self).__name__} was called before reset; start an episode first")
+        if self._piece_idx is None:
+            if self.context.env_step_incremented:  # another step begins
+                self.pubsub.clear()
+                self.context.env_step_incremented = False
+            self._piece_idx = int(action["piece_idx"])
+            return self._cutting_observation(self._flat_observation, self._piece_idx), 0.0, False, False, {}
+        flat_action = {**action, "piece_idx": self._piece_idx}
+        self._flat_observation, self._reward, terminated, truncated, info = self.env.step(flat_action)
+        self._piece_idx = None
+        return self._selection_observation(self._flat_observation), self._reward, terminated, truncated, info
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode with the choice of a piece."""
+        self._flat_observation, info = self.env.reset(seed=seed, options=options)
+        self._piece_idx = None
+        return self._selection_observation(self._flat_observation), info
+
+    def _selection_observation(self, flat: Observation) -> Observation:
+        """What sub-step 0 sees."""
+        return flat.copy()
+
+    def _cutting_observation(self, flat: Observation, piece_idx: int) -> Observation:
+        """What sub-step 1 sees; a piece without extent if there is none in the slot."""
+        inventory, order = flat["inventory"], flat["ordered_piece"].copy()
+        piece = inventory[piece_idx].copy() if 0 <= piece_idx < len(inventory) else np.zeros_like(order)
+        return {"selected_piece": piece, "ordered_piece": order}
+
+    def actor_id(self) -> ActorID:
+        """Agent 0 of sub-step 0 or 1."""
+        return ActorID(0 if self._piece_idx is None else 1, 0)
+
+    @property
+    def agent_counts_dict(self) -> Mapping[StepKey, int]:
+        """Two sub-steps with an agent each."""
+        return {0: 1, 1: 1}
+
+    def get_actor_rewards(self) -> Array:
+        """Half of the finished step's reward for each of the two."""
+        return np.full(2, self._reward / 2)
+
+    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
+        """Convert a recorded state and action; a state without its action gives what sub-step 0 saw, and only that."""
+        seen, taken = self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        observations = seen and {0: self._selection_observation(seen[0])}
+        if observations and seen and taken:
+            observations[1] = self._cutting_observation(seen[0], int(taken[0]["piece_idx"]))
+        actions = taken and {key: {head: taken[0][head] for head in heads} for key, heads in _HEADS.items()}
+        return observations, actions
+
+
+class MaskedStructuredCutting2DEnvironment(StructuredCutting2DEnvironment):
+    """The structured environment with masks, which leave valid cuts only.
+
+    `inventory_mask` has a 1 for each piece that the order fits into, and `cutting_mask` for each `cut_rotation` with
+    which it does. Where no piece is left that the order fits into, the episode terminates (`no_piece_fits`).
+
+    Args:
+        maze_env: The flat environment, with or without wrappers; these leave pieces and orders as they are.
+
+    Example:
+        >>> env = masked_struct_env_factory(3, (4, 3), (1, 2))
+        >>> env.reset(seed=0)[0]["inventory_mask"].tolist(), env.action_masks_dict
+        ([1.0, 0.0, 0.0], {0: {'piece_idx': 'inventory_mask'}, 1: {'cut_rotation': 'cutting_mask'}})
+    """
+
+    def __init__(self, maze_env: StructuredEnv) -> None:
+        super().__init__(maze_env)
+        self._inventory_events = self.pubsub.create_event_topic(InventoryEvents)
+        selection, cutting = self.observation_spaces_dict[0], self.observation_spaces_dict[1]
+        selection["inventory_mask"] = spaces.Box(0, 1, (selection["inventory"].shape or ())[:1])
+        cutting["cutting_mask"] = spaces.Box(0, 1, (2,))
+
+    @property
+    def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
+        """The masks of both sub-steps."""
+        return {0: {"piece_idx": "inventory_mask"}, 1: {"cut_rotation": "cutting_mask"}}
+
+    def step(self, action: Action) -> StepResult:
+        """Choose a piece, or cut it; the episode is over if the next order fits into nothing."""
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self._piece_idx is None and not observation["inventory_mask"].any():
+            self._inventory_events.no_piece_fits(tuple(observation["ordered_piece"].astype(int).tolist()))
+            terminated, truncated = True, False
+        return observation, reward, terminated, truncated, info
+
+    def _selection_observation(self, flat: Observation) -> Observation:
+        pieces, order = flat["inventory"], flat["ordered_piece"]
+        upright, turned = pieces >= order, pieces >= order[::-1]
+        mask = (upright[:, 0] & upright[:, 1]) | (turned[:, 0] & turned[:, 1])
+        return {**flat, "inventory_mask": mask.astype(np.float32)}
+
+    def _cutting_observation(self, flat: Observation, piece_idx: int) -> Observation:
+        observation = super()._cutting_observation(flat, piece_idx)
+        (x, y), (width, height) = observation["selected_piece"].tolist(), observation["ordered_piece"].tolist()
+        fits = (width <= x and height <= y, height <= x and width <= y)
+        return {**observation, "cutting_mask": np.array(fits, np.float32)}
+
+
+def struct_env_factory(
+    max_pieces_in_inventory: int, raw_piece_size: Piece, static_demand: Demand
+) -> StructuredCutting2DEnvironment:
+    """Make the structured environment; see `maze_env_factory`."""
+    return StructuredCutting2DEnvironment(maze_env_factory(max_pieces_in_inventory, raw_piece_size, static_demand))
+
+
+def masked_struct_env_factory(
+    max_pieces_in_inventory: int, raw_piece_size: Piece, static_demand: Demand
+) -> MaskedStructuredCutting2DEnvironment:
+    """Make the structured environment with masks; see `maze_env_factory`."""
+    flat_env = maze_env_factory(max_pieces_in_inventory, raw_piece_size, static_demand)
+    return MaskedStructuredCutting2DEnvironment(flat_env)

@@ -1,21 +1,18 @@
 """Environments that gymnasium implements as a vector: one object whose step is one computation for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError, describe
-from maze_pl.envs.gym_env import GymActionConversion, GymMazeEnv, GymObservationConversion, named_parts, nested
+from maze_pl.envs.gym_env import GymActionConversion, GymMazeEnv, GymObservationConversion
 from maze_pl.envs.structured_env import Observation
-from maze_pl.envs.vector.vector_env import Array, History, LocalVectorEnv, StepExtras, Tree, reader_of
+from maze_pl.envs.vector.vector_env import Array, History, StepExtras, Tree, VectorEnv, readers_of
 from maze_pl.events.episode_statistics import action_keys, detached, flat_summary
 
 _ROWS_IN_A_LOT = 1024
@@ -25,7 +22,7 @@ _ROWS_IN_A_LOT = 1024
 _INSTEAD = "use vectorization=sequential or subprocess"
 
 
-class NativeVectorEnv(LocalVectorEnv):
+class NativeVectorEnv(VectorEnv):
     """Steps environments by gymnasium's own vector implementation, with the statistics that all others have.
 
     There is one random generator for all environments: one seed is derived for the vector, and episodes have none of
@@ -50,29 +47,17 @@ class NativeVectorEnv(LocalVectorEnv):
     can_replay = False
 
     def __init__(
-        self,
-        name: str,
-        n_envs: int,
-        *,
-        seed: int = 0,
-        first_env_index: int = 0,
-        spec: Spec | None = None,
-        **kwargs: Any,
+        self, name: str, n_envs: int, seed: int = 0, first_env_index: int = 0, spec: Spec | None = None, **kwargs: Any
     ) -> None:
         if gymnasium.spec(name).vector_entry_point is None:
-            raise ValueError(
-                f"gymnasium has no vector implementation of {name} (no vector_entry_point is registered); {_INSTEAD}"
-            )
+            raise ValueError(f"gymnasium has no vector implementation of {name} (vector_entry_point); {_INSTEAD}")
         super().__init__(spec or Spec.of(GymMazeEnv(name, **kwargs)), [{}] * n_envs, seed, first_env_index, None)
         self.name = name
         ((self._key, step),) = self.spec.steps.items()
         self.env = gymnasium.make_vec(name, n_envs, vectorization_mode="vector_entry_point", **kwargs)
-        observation, action = self.env.single_observation_space, self.env.single_action_space
-        conversion = GymObservationConversion(observation)
-        single, native = (
-            (step.observation_space, step.action_space),
-            (conversion.space(), GymActionConversion(action).space()),
-        )
+        conversion = GymObservationConversion(self.env.single_observation_space)
+        self._actions = GymActionConversion(self.env.single_action_space)
+        single, native = (step.observation_space, step.action_space), (conversion.space(), self._actions.space())
         self._mode = self.env.metadata.get("autoreset_mode")
         if single != native or not isinstance(self._mode, AutoresetMode):
             fault = f"does not say how it resets, autoreset_mode={self._mode!r}"
@@ -80,9 +65,7 @@ class NativeVectorEnv(LocalVectorEnv):
                 fault = " ".join(f"has the spaces {native}, a single one has {single}".split())
             raise ValueError(f"gymnasium's vector implementation of {name} {fault}; {_INSTEAD}")
         self._convert = conversion.maze_to_space  # of one observation, and as well of all at once
-        self._paths = {head: path for head, (path, _) in named_parts(action, "action").items()}
-        self._readers = {head: reader_of(space) for head, space in step.action_space.spaces.items()}
-        self._is_dict = isinstance(action, spaces.Dict)
+        self._readers = readers_of(step.action_space)
         self._stat_keys = action_keys(self._key, step.action_space)
         self.staging.env_steps.fill(1)
         self.always_advances = self._mode != AutoresetMode.NEXT_STEP
@@ -123,11 +106,7 @@ class NativeVectorEnv(LocalVectorEnv):
         staged = staging.action[self._key]
         actions = {head: read(staged[head]) for head, read in self._readers.items()}
         kept = {head: values.copy() for head, values in actions.items()}
-        result: Any = self.env.step(
-            nested([(self._paths[head], values) for head, values in actions.items()])
-            if self._is_dict
-            else actions["action"]
-        )
+        result: Any = self.env.step(self._actions.joined(actions))
         self._check(result)
         seen, reward, terminated, truncated, info = result
         staging.reward[...] = reward
@@ -176,9 +155,8 @@ class NativeVectorEnv(LocalVectorEnv):
                 if observation[name].shape != values.shape:
                     raise ValueError(f"observation {name!r} has shape {observation[name].shape}, not {values.shape}")
         except (KeyError, TypeError, ValueError) as error:
-            raise EnvContractError(
-                f"the vector {self.name} returned as observations {describe(seen)}, which does not fit: {error}"
-            ) from error
+            came = f"the vector {self.name} returned as observations {describe(seen)}"
+            raise EnvContractError(f"{came}, which does not fit: {error}") from error
         return observation
 
     def _stage(self, observation: Observation) -> None:

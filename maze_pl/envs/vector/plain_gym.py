@@ -1,7 +1,5 @@
 """Gymnasium's environments without the layers around them, where what these would do is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,23 +1,20 @@
 """Environments that are stepped one after the other in this process."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
-from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError, check_observation, check_step, explain_step
 from maze_pl.envs.vector.plain_gym import PlainGymEnvs
-from maze_pl.envs.vector.vector_env import EnvFactory, History, LocalVectorEnv, Staging, StepExtras, reader_of
+from maze_pl.envs.vector.vector_env import EnvFactory, History, Staging, StepExtras, VectorEnv, readers_of
 from maze_pl.envs.vector.wrapped import make_wrapped, wrapper_stack
 
 
-class SequentialVectorEnv(LocalVectorEnv):
+class SequentialVectorEnv(VectorEnv):
     """Steps its environments in a loop; the fastest way for environments that are cheap.
 
     Args:
@@ -58,13 +55,8 @@ class SequentialVectorEnv(LocalVectorEnv):
             self._plain = PlainGymEnvs(self.envs)
             self.staging.env_steps.fill(1)
         self.always_advances = self._plain is not None
-        self._readers: dict[StepKey, dict[str, Callable[[Any], Any]]] = {  # by head; integers become Python's own
-            key: {
-                head: np.ndarray.tolist if isinstance(space, spaces.Discrete) else reader_of(space)
-                for head, space in step.action_space.spaces.items()
-            }
-            for key, step in self.spec.steps.items()
-        }
+        steps = self.spec.steps.items()  # integers become Python's own
+        self._readers = {key: readers_of(step.action_space, np.ndarray.tolist) for key, step in steps}
 
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""
@@ -115,9 +107,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         else:
             key, agent_id = self.envs[n].actor_id()
             if key not in self._key_index:
-                raise EnvContractError(
-                    f"actor_id() names sub-step {key!r}; the environment declared {self.spec.step_keys}"
-                )
+                raise EnvContractError(f"actor_id() names sub-step {key!r}; declared are {self.spec.step_keys}")
             self._next_key[n] = key
             staging.next_key[n] = self._key_index[key]
             staging.next_agent[n] = agent_id

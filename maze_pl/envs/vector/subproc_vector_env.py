@@ -1,7 +1,5 @@
 """Environments in processes of their own, for simulations that are worth more than the hand-over."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math
@@ -21,7 +19,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.output_folder import RUN_DIR_VARIABLE
+from maze_pl.core.output_folder import RUN_DIR_VARIABLE, output_folder
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError, is_refusal
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
@@ -134,8 +132,8 @@ class SubprocVectorEnv(VectorEnv):
             probe = SequentialVectorEnv(env_factories[:1])
             spec = probe.spec
             probe.close()
-        self.spec, self.n_envs, self.first_env_index = spec, len(env_factories), first_env_index
-        n_workers = min(self.n_envs, n_workers or len(os.sched_getaffinity(0)))
+        n_envs = len(env_factories)
+        n_workers = min(n_envs, n_workers or len(os.sched_getaffinity(0)))
         context = multiprocessing.get_context(_CONTEXT)
         blocks: list[Any] = []
 
@@ -143,8 +141,8 @@ class SubprocVectorEnv(VectorEnv):
             blocks.append(context.RawArray("b", max(1, math.prod(shape) * dtype.itemsize)))
             return _as_array(blocks[-1], shape, dtype)
 
-        self.staging = Staging(spec, self.n_envs, allocate)
-        bounds = np.linspace(0, self.n_envs, n_workers + 1).round().astype(int).tolist()
+        super().__init__(spec, [{}] * n_envs, 0, first_env_index, Staging(spec, n_envs, allocate))
+        bounds = np.linspace(0, n_envs, n_workers + 1).round().astype(int).tolist()
         self._slices = list(itertools.pairwise(bounds))
         self._connections: list[Connection] = []
         self._processes: list[Any] = []
@@ -153,13 +151,12 @@ class SubprocVectorEnv(VectorEnv):
         self._end = Finalize(self, _end_processes, (self._connections, self._processes), exitpriority=10)
         context.set_forkserver_preload([__name__])
         _start_server()
-        run_dir = os.environ.get(RUN_DIR_VARIABLE)
-        run_dir = None if run_dir is None else os.path.abspath(run_dir)
+        run_dir = os.environ.get(RUN_DIR_VARIABLE) and str(output_folder("").absolute())
         for start, stop in self._slices:
             options["first_env_index"] = first_env_index + start
             pickled = cloudpickle.dumps((list(env_factories[start:stop]), spec, options, run_dir))
             ours, theirs = context.Pipe()
-            arguments = (theirs, pickled, blocks, self.n_envs, start, stop)
+            arguments = (theirs, pickled, blocks, n_envs, start, stop)
             process = context.Process(target=_work, args=arguments, daemon=True, name=f"maze_pl-envs-{start}-{stop}")
             process.start()
             theirs.close()
@@ -169,37 +166,23 @@ class SubprocVectorEnv(VectorEnv):
             self._receive(worker)
         self._is_ready = True
 
-    def _send(self, worker: int, method: str, *arguments: Any) -> None:
-        try:
-            self._connections[worker].send((method, arguments))
-        except (BrokenPipeError, ConnectionResetError):
-            self._fail_dead(worker)
-
     def _receive(self, worker: int) -> Any:
         connection, process = self._connections[worker], self._processes[worker]
-        if connection not in wait([connection, process.sentinel]):
-            self._fail_dead(worker)
         try:
+            if connection not in wait([connection, process.sentinel]):
+                raise EOFError
             succeeded, result = connection.recv()
         except (EOFError, ConnectionResetError):
-            self._fail_dead(worker)
-        if isinstance(result, EnvContractError):
-            self.close()
-            raise EnvContractError(str(result)) from result
-        if not succeeded:
-            self._fail(worker, result)
-        return result
-
-    def _fail_dead(self, worker: int) -> None:
-        process = self._processes[worker]
-        process.join(timeout=1)
-        end = "hung up" if process.exitcode is None else f"died with exit code {process.exitcode}"
-        self._fail(worker, f"its process {end}{'' if self._is_ready else _NO_GUARD}")
-
-    def _fail(self, worker: int, reason: str) -> None:
-        start, stop = self._slices[worker]
+            process.join(timeout=1)
+            end = "hung up" if process.exitcode is None else f"died with exit code {process.exitcode}"
+            succeeded, result = False, f"its process {end}{'' if self._is_ready else _NO_GUARD}"
+        if succeeded:
+            return result
         self.close()
-        raise RuntimeError(f"environments {start} to {stop - 1} failed: {reason}")
+        if isinstance(result, EnvContractError):
+            raise EnvContractError(str(result)) from result
+        start, stop = self._slices[worker]
+        raise RuntimeError(f"environments {start} to {stop - 1} failed: {result}")
 
     def _call(self, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Call a method in several workers at once.
@@ -212,7 +195,8 @@ class SubprocVectorEnv(VectorEnv):
             Worker -> what its method returned.
         """
         for worker, given in arguments.items():
-            self._send(worker, method, *given)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is dead, as is noticed below
+                self._connections[worker].send((method, given))
         return {worker: self._receive(worker) for worker in arguments}
 
     def _everywhere(self, method: str, *arguments: Any) -> list[Any]:
@@ -236,11 +220,8 @@ class SubprocVectorEnv(VectorEnv):
 
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""
-        arguments = {
-            worker: (local, None if episodes is None else [episodes[place] for place in places])
-            for worker, (local, places) in self._chosen(envs).items()
-        }
-        self._call("reset", arguments)
+        chosen = self._chosen(envs).items()
+        self._call("reset", {worker: (own, episodes and [episodes[i] for i in at]) for worker, (own, at) in chosen})
 
     def step(self, envs: Sequence[int] | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""
@@ -278,11 +259,8 @@ class SubprocVectorEnv(VectorEnv):
 
     def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Play episodes again up to where they were; see `VectorEnv.replay`."""
-        arguments = {
-            worker: (list(histories[start:stop]), list(wrapper_states[start:stop]))
-            for worker, (start, stop) in enumerate(self._slices)
-        }
-        self._call("replay", arguments)
+        parts = [(list(histories[start:stop]), list(wrapper_states[start:stop])) for start, stop in self._slices]
+        self._call("replay", dict(enumerate(parts)))
 
     def close(self) -> None:
         """End the processes; safe to call twice."""

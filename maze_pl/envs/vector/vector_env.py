@@ -21,6 +21,7 @@ from maze_pl.envs.wrapper import Wrapper
 Array = np.ndarray[Any, np.dtype[Any]]
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 EnvFactory = Callable[[], gymnasium.Env[Any, Any]]
+Reader = Callable[[Array], Any]
 Tree = dict[str, Array]
 
 
@@ -32,9 +33,8 @@ def allocate_tree(space: spaces.Dict, leading: tuple[int, ...], allocate: Alloca
         leading: Dimensions before those of a value.
         allocate: Makes an array of zeros.
     """
-    return {
-        name: allocate((*leading, *(part.shape or ())), np.dtype(part.dtype)) for name, part in space.spaces.items()
-    }
+    parts = space.spaces.items()
+    return {name: allocate((*leading, *(part.shape or ())), np.dtype(part.dtype)) for name, part in parts}
 
 
 def map_arrays(change: Callable[[Array], Any], value: Any) -> Any:
@@ -44,11 +44,20 @@ def map_arrays(change: Callable[[Array], Any], value: Any) -> Any:
     return change(value)
 
 
-def reader_of(space: spaces.Space[Any]) -> Callable[[Array], Array]:
-    """What takes staged actions over: it copies them, those of a Box within its bounds."""
-    if isinstance(space, spaces.Box) and (space.bounded_below.any() or space.bounded_above.any()):
-        return lambda staged: np.clip(staged, space.low, space.high)
-    return np.ndarray.copy
+def readers_of(space: spaces.Dict, discrete: Callable[[Array], Any] = np.ndarray.copy) -> dict[str, Reader]:
+    """For each head, what takes staged actions over: it copies them, those of a Box within its bounds.
+
+    Args:
+        space: The action space.
+        discrete: What takes over those of a Discrete head.
+    """
+
+    def reader(part: spaces.Space[Any]) -> Reader:
+        if isinstance(part, spaces.Box) and (part.bounded_below.any() or part.bounded_above.any()):
+            return lambda staged: np.clip(staged, part.low, part.high)
+        return discrete if isinstance(part, spaces.Discrete) else np.ndarray.copy
+
+    return {head: reader(part) for head, part in space.spaces.items()}
 
 
 class Staging:
@@ -125,23 +134,32 @@ class VectorEnv(ABC):
     Every episode is seeded by the run's seed, the environment's index and the episode's index, so that results do
     not depend on how environments are spread over processes.
 
-    Attributes:
+    Args:
         spec: What agents see and do.
+        stacks: For each environment, its wrappers by name; see `wrapper_stack`.
+        seed: The run's seed.
+        first_env_index: Index of the first environment among those of all ranks and workers.
+        staging: Where observations are read and actions are written, for example in shared memory; made here if None.
+
+    Attributes:
         n_envs: Number of environments.
-        staging: Where observations are read and actions are written.
-        first_env_index: Index of the first environment among those of all ranks.
         always_advances: Whether every act is known to complete an environment step.
         can_replay: Whether an episode can be played again from its seed and its actions.
         resetting: [N] bool, environments that the next step only resets, whatever their action; None if it never does.
     """
 
-    spec: Spec
-    n_envs: int
-    staging: Staging
-    first_env_index: int = 0
     always_advances: bool = False
     can_replay: bool = True
     resetting: Array | None = None
+
+    def __init__(
+        self, spec: Spec, stacks: list[dict[str, Wrapper]], seed: int, first_env_index: int, staging: Staging | None
+    ) -> None:
+        self.spec, self.n_envs, self.seed, self.first_env_index = spec, len(stacks), seed, first_env_index
+        self.staging = staging or Staging(spec, self.n_envs)
+        self._stacks = stacks
+        self._episode = [0] * self.n_envs
+        self._summaries: list[EpisodeSummary] = []
 
     @abstractmethod
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
@@ -161,35 +179,6 @@ class VectorEnv(ABC):
         """
 
     @abstractmethod
-    def drain_summaries(self) -> list[EpisodeSummary]:
-        """Summaries of the episodes that ended since the last call, in order of environment and episode."""
-
-    @abstractmethod
-    def episodes(self) -> list[int]:
-        """Index of the episode that each environment is in."""
-
-    @abstractmethod
-    def shared_states(self) -> list[dict[str, Any]]:
-        """For each environment, what its wrappers have learned, by position and class path."""
-
-    @abstractmethod
-    def merge_shared_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """What copies of the same stack of wrappers have learned together, merged in the order given."""
-
-    @abstractmethod
-    def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
-        """Give every environment's wrappers what was learned.
-
-        Args:
-            state: Result of `merge_shared_states`, or one entry of `shared_states`.
-            freeze: Whether they stop learning, as evaluation copies do.
-        """
-
-    @abstractmethod
-    def wrapper_states(self) -> list[dict[str, Any]]:
-        """For each environment, the whole state of its wrappers, by position and class path."""
-
-    @abstractmethod
     def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Bring each environment to where its history ended, then restore the state of its wrappers."""
 
@@ -197,34 +186,13 @@ class VectorEnv(ABC):
     def close(self) -> None:
         """End the environments and the processes that they live in; safe to call twice."""
 
-
-class LocalVectorEnv(VectorEnv):
-    """What vectors of environments in this process have in common: they count episodes and know the wrappers.
-
-    Args:
-        spec: What agents see and do.
-        stacks: For each environment, its wrappers by name; see `wrapper_stack`.
-        seed: The run's seed.
-        first_env_index: Index of the first environment among those of all ranks and workers.
-        staging: Arrays to use, for example in shared memory.
-    """
-
-    def __init__(
-        self, spec: Spec, stacks: list[dict[str, Wrapper]], seed: int, first_env_index: int, staging: Staging | None
-    ) -> None:
-        self.spec, self.n_envs, self.seed, self.first_env_index = spec, len(stacks), seed, first_env_index
-        self.staging = staging or Staging(spec, self.n_envs)
-        self._stacks = stacks
-        self._episode = [0] * self.n_envs
-        self._summaries: list[EpisodeSummary] = []
-
     def _finish(self, n: int, summary: EpisodeSummary) -> None:
         """Take over the statistics of an episode that ended."""
         summary.env_index, summary.episode_index = self.first_env_index + n, self._episode[n]
         self._summaries.append(summary)
 
     def drain_summaries(self) -> list[EpisodeSummary]:
-        """Summaries of ended episodes; see `VectorEnv.drain_summaries`."""
+        """Summaries of the episodes that ended since the last call, in order of environment and episode."""
         summaries, self._summaries = self._summaries, []
         return sorted(summaries, key=lambda summary: (summary.env_index, summary.episode_index))
 
@@ -233,23 +201,24 @@ class LocalVectorEnv(VectorEnv):
         return list(self._episode)
 
     def shared_states(self) -> list[dict[str, Any]]:
-        """What each environment's wrappers have learned; see `VectorEnv.shared_states`."""
+        """For each environment, what its wrappers have learned, by position and class path."""
         return [shared_states_of(stack) for stack in self._stacks]
 
     def merge_shared_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Merge what copies have learned; see `VectorEnv.merge_shared_states`."""
-        return {
-            name: self._stacks[0][name].merge_shared_states([state[name] for state in states]) for name in states[0]
-        }
+        """What copies of the same stack of wrappers have learned together, merged in the order given."""
+        stack = self._stacks[0]
+        return {name: stack[name].merge_shared_states([state[name] for state in states]) for name in states[0]}
 
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
-        """Distribute what was learned; see `VectorEnv.load_shared_states`."""
+        """Give every environment's wrappers what was learned.
+
+        Args:
+            state: Result of `merge_shared_states`, or one entry of `shared_states`.
+            freeze: Whether they stop learning, as evaluation copies do.
+        """
         for stack in self._stacks:
             load_shared_states(stack, state, freeze)
 
     def wrapper_states(self) -> list[dict[str, Any]]:
-        """Whole state of each environment's wrappers; see `VectorEnv.wrapper_states`."""
-        return [
-            {name: state for name, wrapper in stack.items() if (state := wrapper.state_dict())}
-            for stack in self._stacks
-        ]
+        """For each environment, the whole state of its wrappers, by position and class path."""
+        return [{name: state for name, one in stack.items() if (state := one.state_dict())} for stack in self._stacks]

@@ -3,8 +3,6 @@
 Apart from all that is heavy, because each of their processes imports it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,10 +27,8 @@ def make_wrapped(env: Callable[[], Env], wrappers: Sequence[Callable[..., Env]] 
     for wrapper in wrappers:
         inner, built = built, wrapper(built)
         if built is not inner and all(layer.env is not inner for layer in wrappers_of(built)):
-            raise TypeError(
-                f"{wrapper!r} in the list of wrappers made {describe(built)}, which is no Wrapper of maze_pl around "
-                "the environment; gymnasium's own wrappers go inside of GymMazeEnv"
-            )
+            made = f"{wrapper!r} in the list of wrappers made {describe(built)}, which is no Wrapper of maze_pl around"
+            raise TypeError(f"{made} the environment; gymnasium's own wrappers go inside of GymMazeEnv")
     return built if isinstance(built, LogStatsWrapper) else LogStatsWrapper.wrap(built)
 
 
@@ -41,24 +37,19 @@ def _adapt(env: Any) -> Any:
     if isinstance(env, StructuredEnv):
         return env
     if not isinstance(env, gymnasium.Env):
-        raise TypeError(
-            f"the environment factory returned {describe(env)}, which is no gymnasium environment; "
-            "return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')"
-        )
+        came = f"the environment factory returned {describe(env)}, which is no gymnasium environment"
+        raise TypeError(f"{came}; return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')")
     if isinstance(env.unwrapped, StructuredEnv):
-        raise TypeError(
-            f"gymnasium's {type(env).__name__} around {name_of(env)} hides its sub-steps, masks and events; put "
-            "gymnasium's wrappers inside of GymMazeEnv, and those of maze_pl.envs.wrappers around it"
-        )
+        remedy = "put gymnasium's wrappers inside of GymMazeEnv, and those of maze_pl.envs.wrappers around it"
+        kind = type(env).__name__
+        raise TypeError(f"gymnasium's {kind} around {name_of(env)} hides its sub-steps, masks and events; {remedy}")
     return GymMazeEnv(env)
 
 
 def wrapper_stack(env: StructuredEnv) -> dict[str, Wrapper]:
     """The wrappers of an environment from the outermost inwards, named by position and class path."""
-    return {
-        f"{position}:{type(wrapper).__module__}.{type(wrapper).__qualname__}": wrapper
-        for position, wrapper in enumerate(wrappers_of(env))
-    }
+    wrappers = list(wrappers_of(env))
+    return {f"{i}:{type(one).__module__}.{type(one).__qualname__}": one for i, one in enumerate(wrappers)}
 
 
 def shared_states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:
@@ -78,10 +69,8 @@ def load_shared_states(stack: Mapping[str, Wrapper], state: Mapping[str, Any], f
         ValueError: It was learned by other wrappers.
     """
     if unknown := set(state) - set(stack):
-        raise ValueError(
-            f"there are statistics for wrappers {sorted(unknown)}, but the stack is {list(stack)}; "
-            "use the same wrappers in the same order"
-        )
+        both = f"there are statistics for wrappers {sorted(unknown)}, but the stack is {list(stack)}"
+        raise ValueError(f"{both}; use the same wrappers in the same order")
     for name, wrapper in stack.items():
         if name in state:
             wrapper.load_shared_state(state[name])

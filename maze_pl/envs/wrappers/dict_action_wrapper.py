@@ -1,7 +1,5 @@
 """Names for actions of environments that do not give them any."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gymnasium import spaces
@@ -37,9 +35,8 @@ class DictActionWrapper(ActionWrapper):
         self._action_spaces = {}
         for key, space in env.action_spaces_dict.items():
             parts = self.reverse_action(space.spaces if isinstance(space, spaces.Tuple) else space)
-            self._action_spaces[key] = dict_space(
-                spaces.Dict(parts), f"what DictActionWrapper makes of sub-step {key!r}"
-            )
+            what = f"what DictActionWrapper makes of sub-step {key!r}"
+            self._action_spaces[key] = dict_space(spaces.Dict(parts), what)
 
     def action(self, action: Action) -> Any:
         """What stands under the name, or the tuple of what stands under the names."""
@@ -47,6 +44,5 @@ class DictActionWrapper(ActionWrapper):
 
     def reverse_action(self, action: Any) -> dict[str, Any]:
         """The action under its name, or its parts under theirs."""
-        return (
-            {f"action_{i}": part for i, part in enumerate(action)} if isinstance(action, tuple) else {"action": action}
-        )
+        parts = action if isinstance(action, tuple) else ()
+        return {f"action_{i}": part for i, part in enumerate(parts)} or {"action": action}

@@ -1,7 +1,5 @@
 """Names for observations of environments that do not give them any."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -35,12 +33,10 @@ class DictObservationWrapper(ObservationWrapper):
 
     def __init__(self, env: StructuredEnv) -> None:
         super().__init__(env)
-        self._observation_spaces = {
-            key: dict_space(
-                spaces.Dict({"observation": space}), f"what DictObservationWrapper makes of sub-step {key!r}"
-            )
-            for key, space in env.observation_spaces_dict.items()
-        }
+        self._observation_spaces = {}
+        for key, space in env.observation_spaces_dict.items():
+            what = f"what DictObservationWrapper makes of sub-step {key!r}"
+            self._observation_spaces[key] = dict_space(spaces.Dict({"observation": space}), what)
 
     def observation(self, observation: Any) -> Observation:
         """The observation under its name."""

@@ -1,7 +1,5 @@
 """Makes continuous actions a choice among a few values, for policies and algorithms that need that."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,9 +39,7 @@ class DiscretizeActionsWrapper(ReplacedHeadsWrapper):
     def replacement(self, head: str, space: Any, entry: Any) -> dict[str, spaces.Space[Any]]:
         """As many choices as there are entries."""
         if not isinstance(space, spaces.Box):
-            raise ValueError(
-                f"DiscretizeActionsWrapper: action head {head!r} is {space}; only a Box can be discretised"
-            )
+            raise ValueError(f"DiscretizeActionsWrapper: head {head!r} is {space}; only a Box can be discretised")
         values = self._values[head] = bin_values(space, **entry).astype(space.dtype)
         self._shapes[head] = space.shape
         n_entries, num_bins = values.shape
@@ -70,8 +66,6 @@ def bin_values(space: spaces.Box, num_bins: int, low: Any = None, high: Any = No
     low, high = (np.broadcast_to(np.asarray(end, np.float64), space.shape).ravel() for end in ends)
     fits = (space.low.ravel() <= low) & (low < high) & (high <= space.high.ravel()) & np.isfinite([low, high]).all()
     if num_bins < 2 or not fits.all():
-        raise ValueError(
-            f"discretization_config: num_bins={num_bins}, low={low}, high={high} do not fit {space}; use at least 2 "
-            "bins and finite bounds within the space"
-        )
+        wrong = f"num_bins={num_bins}, low={low}, high={high} do not fit {space}"
+        raise ValueError(f"discretization_config: {wrong}; use at least 2 bins and finite bounds within the space")
     return np.linspace(low, high, num_bins, axis=-1)

@@ -1,7 +1,5 @@
 """Writes raw event logs."""
 
-from __future__ import annotations
-
 from maze_pl.envs.structured_env import Action, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.events.event_logs import EventLogFiles, EventLogWriter

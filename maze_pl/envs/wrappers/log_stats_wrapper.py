@@ -1,7 +1,5 @@
 """Keeps the statistics of episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +8,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.envs.contract import check_step
+from maze_pl.envs.contract import bounds, check_step
 from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.events.episode_statistics import EpisodeStatistics, action_keys, detached
@@ -42,21 +40,18 @@ class LogStatsWrapper(Wrapper):
 
     def __init__(self, env: StructuredEnv, logging_prefix: str | None = None) -> None:
         super().__init__(env)
-        self.logging_prefix = logging_prefix
-        self._pubsub = env.pubsub
+        self.logging_prefix, self._pubsub = logging_prefix, env.pubsub
         self._inner = tuple(wrappers_of(env))[::-1]  # the outermost has the last word
         self._statistics = EpisodeStatistics()
         self._n_topics = 0
         self._event_log = EpisodeEventLog() if env.get_kpi_calculator() is not None else None
         self._summaries: list[EpisodeSummary] = []
-        self._env_time = 0
-        self._begun = False
-        self._heads = {key: _action_events(space) for key, space in env.action_spaces_dict.items()}
+        self._env_time, self._begun = 0, False
+        heads = env.action_spaces_dict.items()
+        self._events = {key: {head: _action_event(part) for head, part in space.items()} for key, space in heads}
         # Actions go straight into columns, and become events only for whoever computes KPIs of them.
-        self._actions: dict[StepKey, list[tuple[str, list[Any]]]] = {
-            key: [(head, []) for head, _, _, _ in heads] for key, heads in self._heads.items()
-        }
-        self._keys = {key: action_keys(key, space) for key, space in env.action_spaces_dict.items()}
+        self._actions: dict[StepKey, list[tuple[str, list[Any]]]] = {k: [(h, []) for h in space] for k, space in heads}
+        self._keys = {key: action_keys(key, space) for key, space in heads}
         counts = env.agent_counts_dict
         self._flat_key: StepKey | None = next(iter(counts)) if list(counts.values()) == [1] else None
 
@@ -94,10 +89,10 @@ class LogStatsWrapper(Wrapper):
 
     def _action_records(self, step_key: StepKey, action: Action) -> Iterator[EventRecord]:
         """The action as events."""
-        for head, topic, event, num_actions in self._heads[step_key]:
+        for head, (topic, event, n_choices) in self._events[step_key].items():
             attributes = {"step_key": step_key, "name": head, "value": action[head]}
-            if num_actions:
-                attributes["num_actions"] = num_actions
+            if n_choices:
+                attributes["num_actions"] = n_choices
             yield EventRecord(topic, event, attributes, self._env_time)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
@@ -119,10 +114,8 @@ class LogStatsWrapper(Wrapper):
         if len(topics) != self._n_topics:
             self._statistics.declare(*topics)
             self._n_topics = len(topics)
-        kpis: dict[str, float] = {}
-        calculator = self.env.get_kpi_calculator()
-        if calculator is not None and self._event_log is not None:
-            kpis = calculator.calculate_kpis(self._event_log, self.env.get_maze_state())
+        calculator, log = self.env.get_kpi_calculator(), self._event_log
+        kpis = calculator.calculate_kpis(log, self.env.get_maze_state()) if calculator and log is not None else {}
         summary = self._statistics.end_episode(kpis, env_steps=self._env_time)
         for step_key, columns in self._actions.items():
             keys = self._keys[step_key]
@@ -161,16 +154,9 @@ class LogStatsWrapper(Wrapper):
         self._begun = False
 
 
-def _action_events(space: spaces.Dict) -> list[tuple[str, type, Event, int]]:
-    """For each head, its name, the topic and the event that its actions are, and out of how many they are chosen."""
-    events: list[tuple[str, type, Event, int]] = []
-    for head, part in space.spaces.items():
-        if isinstance(part, spaces.Box):
-            events.append((head, ContinuousActionEvents, ContinuousActionEvents.action, 0))
-            continue
-        if isinstance(part, spaces.Discrete):
-            num_actions = int(part.n)
-        else:
-            num_actions = int(part.nvec.max()) if isinstance(part, spaces.MultiDiscrete) else 2
-        events.append((head, DiscreteActionEvents, DiscreteActionEvents.action, num_actions))
-    return events
+def _action_event(space: spaces.Space[Any]) -> tuple[type, Event, int]:
+    """Topic and event that an action is, and out of how many each of its entries is chosen; 0 for a Box."""
+    if isinstance(space, spaces.Box):
+        return ContinuousActionEvents, ContinuousActionEvents.action, 0
+    low, high = bounds(space)
+    return DiscreteActionEvents, DiscreteActionEvents.action, int(np.max(high - low)) + 1

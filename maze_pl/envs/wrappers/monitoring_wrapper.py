@@ -1,7 +1,5 @@
 """Shows what an agent sees, does and gets: distributions and pictures in the dashboards, once per epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -93,10 +91,8 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
             maze_env: Any = self.unwrapped
             key = maze_env.actor_id().step_key
             original = maze_env.observation_conversion_dict[key].maze_to_space(maze_env.get_maze_state())
-            for event, place, shown in (
-                ("observation_original", group_label("step_key", key), original),
-                ("observation_processed", group, observation),
-            ):
+            places = {"observation_original": group_label("step_key", key), "observation_processed": group}
+            for (event, place), shown in zip(places.items(), (original, observation), strict=True):
                 for name, value in shown.items():
                     yield (ObservationEvents.__name__, event, None, (place, name)), self._excerpt(value)
 
@@ -152,10 +148,8 @@ class _Rewards(Subscriber):
 
     def named(self, statistic: str | None, values: Array) -> list[Shown]:
         """Original and processed values as they are shown."""
-        return [
-            ((RewardEvents.__name__, event, statistic, ()), value)
-            for event, value in zip(("reward_original", "reward_processed"), values.tolist(), strict=True)
-        ]
+        pairs = zip(("reward_original", "reward_processed"), values.tolist(), strict=True)
+        return [((RewardEvents.__name__, event, statistic, ()), value) for event, value in pairs]
 
 
 def _choices(head: str, space: spaces.Space[Any], value: Any) -> Iterator[tuple[str, tuple[str, ...], Any]]:

@@ -1,7 +1,5 @@
 """Actions without names, for libraries that choose arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Observations without names, for libraries that expect arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from maze_pl.envs.structured_env import Observation, StructuredEnv

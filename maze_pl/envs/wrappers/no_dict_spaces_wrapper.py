@@ -1,7 +1,5 @@
 """A flat environment as stable-baselines3 and the like know environments."""
 
-from __future__ import annotations
-
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrappers.no_dict_action_wrapper import NoDictActionWrapper
 from maze_pl.envs.wrappers.no_dict_observation_wrapper import NoDictObservationWrapper

@@ -1,7 +1,5 @@
 """Lets policies without memory see what changes from one observation to the next."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.envs.structured_env import Array, Observation, ResetResult, StructuredEnv
+from maze_pl.envs.structured_env import Array, Dicts, Observation, ResetResult, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper
 
 History = dict[str, Array]
@@ -35,10 +33,8 @@ class StackConfig:
     def space(self, space: spaces.Space[Any]) -> spaces.Box:
         """Space of the stack."""
         if not isinstance(space, spaces.Box) or self.stack_steps < 1:
-            raise ValueError(
-                f"observation {self.observation!r}, {space}, cannot be stacked {self.stack_steps} times; stack_steps "
-                "must be at least 1, and the observation a Box (PreProcessingWrapper encodes others)"
-            )
+            wrong = f"{self.observation!r}, {space}, cannot be stacked {self.stack_steps} times"
+            raise ValueError(f"observation {wrong}; stack at least 1, of a Box (PreProcessingWrapper encodes others)")
         low, high = (np.repeat(bound[np.newaxis], self.stack_steps, axis=0) for bound in (space.low, space.high))
         if self.delta:
             low, high = (bound.astype(np.result_type(bound, np.float32)) for bound in (low, high))
@@ -95,9 +91,8 @@ class ObservationStackWrapper(ObservationWrapper):
         known = {name for space in env.observation_spaces_dict.values() for name in space.spaces}
         if unknown := {stack.observation for stack in self._stacks} - known:
             raise ValueError(f"stack_config names {sorted(unknown)}, which are not among {sorted(known)}")
-        self._observation_spaces = {
-            key: self._stacked_space(key, dict(space.spaces)) for key, space in env.observation_spaces_dict.items()
-        }
+        shown = env.observation_spaces_dict.items()
+        self._observation_spaces = {key: self._stacked_space(key, dict(space.spaces)) for key, space in shown}
         self._live: dict[Hashable, History] = {}  # by actor
         self._recorded: dict[Hashable, History] = {}  # by sub-step
 
@@ -127,19 +122,12 @@ class ObservationStackWrapper(ObservationWrapper):
         self._live.clear()
         return super().reset(seed=seed, options=options)
 
-    def get_observation_and_action_dicts(
-        self, maze_state: Any, maze_action: Any, first_step_in_episode: bool
-    ) -> tuple[dict[StepKey, Any] | None, dict[StepKey, Any] | None]:
+    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert recorded states, one after the other as they were recorded, with stacks of their own.
 
         All agents of a sub-step share them, as a state does not tell whose it is.
         """
-        observations, actions = self.env.get_observation_and_action_dicts(
-            maze_state, maze_action, first_step_in_episode
-        )
+        seen, done = self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
         if first_step_in_episode:
             self._recorded.clear()
-        if observations is not None:
-            recorded = self._recorded
-            observations = {k: self._stacked(recorded.setdefault(k, {}), seen) for k, seen in observations.items()}
-        return observations, actions
+        return seen and {key: self._stacked(self._recorded.setdefault(key, {}), seen[key]) for key in seen}, done

@@ -1,7 +1,5 @@
 """Shows observations in the dashboards as a function of the user's own draws them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the wrappers have in common that make a flat environment look like any other of gymnasium's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,21 +30,17 @@ class PlainGymWrapper(Wrapper):
         super().__init__(env)
         counts, masks = dict(env.agent_counts_dict), env.action_masks_dict
         if list(counts.values()) != [1] or any(masks.values()):
-            raise ValueError(
-                f"{type(self).__name__} is for flat environments without action masks, because other libraries know "
-                f"nothing of these; the sub-steps of {name_of(env)} have these numbers of agents: {counts}, and these "
-                f"masks: {dict(masks)}; train it with maze_pl"
-            )
+            has = f"{name_of(env)} has these numbers of agents by sub-step: {counts}, and these masks: {dict(masks)}"
+            only = f"{type(self).__name__} is for flat environments without action masks"
+            raise ValueError(f"{only}, because other libraries know nothing of these; {has}; train it with maze_pl")
 
     def _only_entry(self, spaces_dict: Mapping[StepKey, spaces.Dict], what: str) -> tuple[StepKey, str, Any]:
         """The sub-step, and the name and space of the only entry of its space."""
         ((key, space),) = spaces_dict.items()
         parts = list(dict_space(space, f"the {what} space that {type(self).__name__} is to take apart").items())
         if len(parts) != 1:
-            raise ValueError(
-                f"{type(self).__name__} is for {what}s with a single entry, but there are {list(space)}; "
-                "leave out or join some of them by a wrapper further in"
-            )
+            only = f"{type(self).__name__} is for {what}s with a single entry, but there are {list(space)}"
+            raise ValueError(f"{only}; leave out or join some of them by a wrapper further in")
         return key, *parts[0]
 
     @property

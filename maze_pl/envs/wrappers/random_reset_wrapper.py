@@ -1,7 +1,5 @@
 """Lets episodes start in many places, although the simulation always starts in the same one."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -42,9 +40,7 @@ class RandomResetWrapper(Wrapper):
     def __init__(self, env: StructuredEnv, min_skip_steps: int, max_skip_steps: int) -> None:
         super().__init__(env)
         if not 0 <= min_skip_steps <= max_skip_steps:
-            raise ValueError(
-                f"min_skip_steps={min_skip_steps} must be at least 0 and at most max_skip_steps={max_skip_steps}"
-            )
+            raise ValueError(f"{min_skip_steps=} must be at least 0 and at most {max_skip_steps=}")
         self.min_skip_steps, self.max_skip_steps = min_skip_steps, max_skip_steps
         self._generator = np.random.default_rng()
         self._spaces = copy.deepcopy(dict(env.action_spaces_dict))  # to sample without changing what others do
@@ -70,10 +66,9 @@ class RandomResetWrapper(Wrapper):
             if not ended:
                 return observation, info
             self.env.pubsub.discard()
-        raise ValueError(
-            f"RandomResetWrapper: the episode ended within the first {self.min_skip_steps} to {self.max_skip_steps} "
-            f"steps in {_MOST_ATTEMPTS} attempts; make min_skip_steps and max_skip_steps smaller"
-        )
+        skipped = f"the first {self.min_skip_steps} to {self.max_skip_steps} steps in {_MOST_ATTEMPTS} attempts"
+        remedy = "make min_skip_steps and max_skip_steps smaller"
+        raise ValueError(f"RandomResetWrapper: the episode ended within {skipped}; {remedy}")
 
     def _random_action(self, observation: Observation) -> Action:
         key = self.env.actor_id().step_key
@@ -84,9 +79,7 @@ class RandomResetWrapper(Wrapper):
 
 def _mask(space: spaces.Space[Any], allowed: Any) -> Any:
     """A mask as gymnasium's spaces take it."""
-    allowed = np.asarray(allowed).ravel() != 0
+    allowed = (np.asarray(allowed).ravel() != 0).astype(np.int8)
     if isinstance(space, spaces.MultiDiscrete):
-        return tuple(np.split(allowed.astype(np.int8), np.cumsum(space.nvec)[:-1]))
-    if isinstance(space, spaces.MultiBinary):
-        return np.where(allowed, 2, 0).astype(np.int8).reshape(space.shape)  # 2: either
-    return allowed.astype(np.int8)
+        return tuple(np.split(allowed, np.cumsum(space.nvec)[:-1]))
+    return 2 * allowed.reshape(space.shape) if isinstance(space, spaces.MultiBinary) else allowed  # 2: either

@@ -1,7 +1,5 @@
 """What the wrappers have in common that put other action heads in the place of an environment's own."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -29,9 +27,8 @@ class ReplacedHeadsWrapper(ActionWrapper):
         differing = {h for space in env.action_spaces_dict.values() for h, part in space.items() if part != old[h]}
         name = type(self).__name__
         if wrong := set(config) - (set(old) - differing):
-            raise ValueError(
-                f"{name}: action heads {sorted(wrong)} are not the same in all sub-steps, or not among {sorted(old)}"
-            )
+            fault = f"are not the same in all sub-steps, or not among {sorted(old)}"
+            raise ValueError(f"{name}: action heads {sorted(wrong)} {fault}")
         self._new = {head: self.replacement(head, old[head], entry) for head, entry in config.items()}
         self._action_spaces = {}
         for key, space in env.action_spaces_dict.items():

@@ -69,10 +69,8 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
             raise ValueError(f"gamma={gamma} must be between 0 and 1")
         if not 0 <= epsilon < float("inf"):
             raise ValueError(f"epsilon={epsilon} must be finite and not negative")
-        self.gamma = gamma
-        self.epsilon = epsilon
-        self._base = Moments()
-        self._delta = Moments()
+        self.gamma, self.epsilon = gamma, epsilon
+        self._base = self._delta = Moments()
         self._return = 0.0
         self._step_reward = 0.0  # of the environment step that is not complete yet
         self._env_time = 0

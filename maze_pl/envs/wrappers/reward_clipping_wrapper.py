@@ -1,7 +1,5 @@
 """Keeps rare large rewards from dominating what is learned."""
 
-from __future__ import annotations
-
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
 
@@ -26,8 +24,7 @@ class RewardClippingWrapper(RewardWrapper):
         super().__init__(env)
         if not min_val <= max_val:
             raise ValueError(f"min_val={min_val} must not be above max_val={max_val}")
-        self.min_val = min_val
-        self.max_val = max_val
+        self.min_val, self.max_val = min_val, max_val
 
     def reward(self, reward: float) -> float:
         """The nearest reward within the range."""

@@ -1,7 +1,5 @@
 """Brings rewards to a range that is good to learn from, by a factor."""
 
-from __future__ import annotations
-
 import math
 
 from maze_pl.envs.structured_env import StructuredEnv

@@ -1,7 +1,5 @@
 """Picking what is shown of an episode: bounded, whatever its length, and the same for the same seed."""
 
-from __future__ import annotations
-
 import random
 from abc import abstractmethod
 from collections import Counter

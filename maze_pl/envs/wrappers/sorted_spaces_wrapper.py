@@ -1,9 +1,5 @@
 """Observations and actions in an order that does not depend on how an environment lists them."""
 
-from __future__ import annotations
-
-from collections import OrderedDict
-
 from gymnasium import spaces
 
 from maze_pl.envs.structured_env import Observation, StructuredEnv
@@ -25,13 +21,10 @@ class SortedSpacesWrapper(ObservationWrapper):
 
     def __init__(self, env: StructuredEnv) -> None:
         super().__init__(env)
-        self._observation_spaces = {key: _by_name(space) for key, space in env.observation_spaces_dict.items()}
-        self._action_spaces = {key: _by_name(space) for key, space in env.action_spaces_dict.items()}
+        shown, taken = env.observation_spaces_dict.items(), env.action_spaces_dict.items()
+        self._observation_spaces = {key: spaces.Dict(sorted(space.items())) for key, space in shown}
+        self._action_spaces = {key: spaces.Dict(sorted(space.items())) for key, space in taken}
 
     def observation(self, observation: Observation) -> Observation:
         """The same entries, sorted."""
         return dict(sorted(observation.items()))
-
-
-def _by_name(space: spaces.Dict) -> spaces.Dict:
-    return spaces.Dict(OrderedDict(sorted(space.spaces.items())))

@@ -1,7 +1,5 @@
 """Makes parts of an action vector action heads, each with a distribution, or a wrapper, of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,21 +33,17 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
     def __init__(
         self, env: StructuredEnv, split_config: Mapping[str, Mapping[str, Mapping[str, Sequence[int]]]]
     ) -> None:
-        self._indices = {
-            head: {name: list(part["indices"]) for name, part in parts.items()} for head, parts in split_config.items()
-        }
+        heads = split_config.items()
+        self._indices = {head: {name: list(one["indices"]) for name, one in parts.items()} for head, parts in heads}
         super().__init__(env, split_config)
 
     def replacement(self, head: str, space: Any, entry: Any) -> dict[str, spaces.Space[Any]]:
         """Vectors of some of the entries."""
         parts, kinds = self._indices[head], spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary
-        if not isinstance(space, kinds) or sorted(index for part in parts.values() for index in part) != list(
-            range(*space.shape)
-        ):
-            raise ValueError(
-                f"SplitActionsWrapper: action head {head!r}, {space}, must be a vector with each of its entries in "
-                f"exactly one part, but the indices are {parts}"
-            )
+        indices = sorted(index for part in parts.values() for index in part)
+        if not isinstance(space, kinds) or indices != list(range(*space.shape)):
+            expected = "a vector with each of its entries in exactly one part"
+            raise ValueError(f"SplitActionsWrapper: head {head!r}, {space}, must be {expected}; indices are {parts}")
         return {name: _part(space, indices) for name, indices in parts.items()}
 
     def joined(self, head: str, values: dict[str, Any]) -> Any:

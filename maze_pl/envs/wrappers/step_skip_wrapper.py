@@ -1,7 +1,5 @@
 """Lets agents decide less often than simulations step."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, cast
 
 from maze_pl.core.actor_id import ActorID, StepKey

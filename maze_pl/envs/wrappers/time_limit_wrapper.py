@@ -1,10 +1,6 @@
 """Ends episodes that take too long."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
 
 
@@ -31,20 +27,10 @@ class TimeLimitWrapper(Wrapper):
         if max_episode_steps < 1:
             raise ValueError(f"max_episode_steps={max_episode_steps} must be at least 1")
         self.max_episode_steps = max_episode_steps
-        self._env_time = 0
 
     def step(self, action: Action) -> StepResult:
         """Step, and truncate the episode if its time is over."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        env_time = self.env.get_env_time()
-        if env_time != self._env_time:
-            self._env_time = env_time
-            if env_time >= self.max_episode_steps and not terminated:
-                truncated = True
+        if self.env.get_env_time() >= self.max_episode_steps and self.context.env_step_incremented and not terminated:
+            truncated = True
         return observation, reward, terminated, truncated, info
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
-        """Start an episode."""
-        result = self.env.reset(seed=seed, options=options)
-        self._env_time = self.env.get_env_time()
-        return result

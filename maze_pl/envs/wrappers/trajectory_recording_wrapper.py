@@ -1,7 +1,5 @@
 """Records episodes: to be looked at, to be shown as films, and to learn from."""
 
-from __future__ import annotations
-
 import copy
 import io
 from collections import deque
@@ -53,10 +51,8 @@ class TrajectoryRecordingWrapper(Wrapper):
         if self._has_frames:
             require_matplotlib(type(writer).__name__)
             if self.get_renderer() is None and self.render_mode != "rgb_array":
-                raise ValueError(
-                    f"nothing draws {name_of(env)}: make a gymnasium environment with render_mode='rgb_array' "
-                    "(--data.env.dict_kwargs.render_mode rgb_array), give a simulation a get_renderer"
-                )
+                remedy = "make a gymnasium environment with render_mode='rgb_array' (--data.env.dict_kwargs.render_mode"
+                raise ValueError(f"nothing draws {name_of(env)}: {remedy} rgb_array), give a simulation a get_renderer")
         self.writer = writer
         self.trajectories: deque[StateTrajectoryRecord] = deque(maxlen=n_episodes)
         self._record: StateTrajectoryRecord | None = None

@@ -1,8 +1,33 @@
 """Building blocks of networks: modules that take a dict of tensors and give one."""
 
-from maze_pl.perception.blocks.action_masking import ActionMaskingBlock as ActionMaskingBlock
+from maze_pl.perception.blocks.attention import MultiHeadAttentionBlock as MultiHeadAttentionBlock
+from maze_pl.perception.blocks.attention import SelfAttentionConvBlock as SelfAttentionConvBlock
+from maze_pl.perception.blocks.attention import SelfAttentionSeqBlock as SelfAttentionSeqBlock
+from maze_pl.perception.blocks.convolution import StridedConvolutionBlock as StridedConvolutionBlock
+from maze_pl.perception.blocks.convolution import VGGConvolutionBlock as VGGConvolutionBlock
 from maze_pl.perception.blocks.dense import DenseBlock as DenseBlock
 from maze_pl.perception.blocks.dense import LinearOutputBlock as LinearOutputBlock
+from maze_pl.perception.blocks.general import ActionMaskingBlock as ActionMaskingBlock
+from maze_pl.perception.blocks.general import ConcatenationBlock as ConcatenationBlock
+from maze_pl.perception.blocks.general import CorrelationBlock as CorrelationBlock
+from maze_pl.perception.blocks.general import FlattenBlock as FlattenBlock
+from maze_pl.perception.blocks.general import FunctionalBlock as FunctionalBlock
+from maze_pl.perception.blocks.general import GlobalAveragePoolingBlock as GlobalAveragePoolingBlock
+from maze_pl.perception.blocks.general import MaskedGlobalPoolingBlock as MaskedGlobalPoolingBlock
+from maze_pl.perception.blocks.general import MultiIndexSlicingBlock as MultiIndexSlicingBlock
+from maze_pl.perception.blocks.general import RepeatToMatchBlock as RepeatToMatchBlock
+from maze_pl.perception.blocks.general import SlicingBlock as SlicingBlock
+from maze_pl.perception.blocks.graph import GraphAttentionBlock as GraphAttentionBlock
+from maze_pl.perception.blocks.graph import GraphConvBlock as GraphConvBlock
 from maze_pl.perception.blocks.inference import InferenceBlock as InferenceBlock
+from maze_pl.perception.blocks.joint import FlattenDenseBlock as FlattenDenseBlock
+from maze_pl.perception.blocks.joint import LSTMLastStepBlock as LSTMLastStepBlock
+from maze_pl.perception.blocks.joint import StridedConvolutionDenseBlock as StridedConvolutionDenseBlock
+from maze_pl.perception.blocks.joint import VGGConvolutionDenseBlock as VGGConvolutionDenseBlock
+from maze_pl.perception.blocks.joint import VGGConvolutionGAPBlock as VGGConvolutionGAPBlock
 from maze_pl.perception.blocks.perception_block import PerceptionBlock as PerceptionBlock
+from maze_pl.perception.blocks.point_net import PointNetFeatureBlock as PointNetFeatureBlock
+from maze_pl.perception.blocks.recurrent import LSTMBlock as LSTMBlock
+from maze_pl.perception.blocks.recurrent import RecurrentBlock as RecurrentBlock
 from maze_pl.perception.blocks.shape_normalization import ShapeNormalizationBlock as ShapeNormalizationBlock
+from maze_pl.perception.blocks.shape_normalization import TorchModelBlock as TorchModelBlock

@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from torch import Tensor, nn
 
 from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes
 from maze_pl.perception.module_class import ModuleClass, module_class
 
+Layers = Sequence[int]
+"""One number for each layer."""
 
-class DenseBlock(PerceptionBlock):
+
+def dense_layers(widths: Layers, non_lin: ModuleClass) -> nn.Sequential:
+    """Dense layers from each width to the next one, each followed by an activation."""
+    activation = module_class(non_lin)
+    return nn.Sequential(*(layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), activation())))
+
+
+class _NetBlock(PerceptionBlock, ABC):
+    """A module for the last dimension of a single tensor."""
+
+    def _use(self, net: nn.Module, width: int) -> None:
+        """Make this the module, which gives that width."""
+        self.net = net
+        self._out_shapes = [(*self.in_shapes[0][:-1], int(width))]
+
+    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """[..., width]."""
+        net, x = self._modules["net"], block_input[self.in_keys[0]]  # as an attribute it takes a while to find
+        if not x.is_floating_point():  # such as numbers and flags that an environment shows
+            x = x.to(next(self.parameters()).dtype)
+        return {self.out_keys[0]: net(x)}  # type: ignore[misc]
+
+
+class DenseBlock(_NetBlock):
     """Dense layers, each followed by an activation: [..., n] to [..., hidden_units[-1]].
 
     Args:
         in_keys: Name of what goes in.
         out_keys: Name of what comes out.
-        in_shapes: Its shape (n,).
+        in_shapes: Its shape (n,), or (..., n).
         hidden_units: Width of each layer.
         non_lin: Activation, a class or its path.
 
@@ -26,32 +53,21 @@ class DenseBlock(PerceptionBlock):
     """
 
     def __init__(
-        self,
-        in_keys: Keys,
-        out_keys: Keys,
-        in_shapes: Shapes,
-        hidden_units: Sequence[int],
-        non_lin: ModuleClass = nn.ReLU,
+        self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, hidden_units: Layers, non_lin: ModuleClass = nn.ReLU
     ) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
-        self.require(len(self.in_shapes) == len(self.in_shapes[0]) == 1, "one vector")
-        activation, layers = module_class(non_lin), list[nn.Module]()
-        for n_in, n_out in zip([self.in_shapes[0][0], *hidden_units[:-1]], hidden_units, strict=True):
-            layers += [nn.Linear(n_in, n_out), activation()]
-        self.net = nn.Sequential(*layers)
-
-    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """[..., hidden_units[-1]]."""
-        return {self.out_keys[0]: self.net(block_input[self.in_keys[0]])}
+        self.require_single(1)
+        self.require(len(hidden_units) > 0, "at least one entry of hidden_units")
+        self._use(dense_layers([self.in_shapes[0][-1], *hidden_units], non_lin), hidden_units[-1])
 
 
-class LinearOutputBlock(PerceptionBlock):
+class LinearOutputBlock(_NetBlock):
     """One linear layer without activation, for logits and values: [..., n] to [..., output_units].
 
     Args:
         in_keys: Name of what goes in.
         out_keys: Name of what comes out.
-        in_shapes: Its shape (n,).
+        in_shapes: Its shape (n,), or (..., n).
         output_units: Number of outputs.
 
     Example:
@@ -61,9 +77,5 @@ class LinearOutputBlock(PerceptionBlock):
 
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, output_units: int) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
-        self.require(len(self.in_shapes) == len(self.in_shapes[0]) == 1, "one vector")
-        self.net = nn.Linear(self.in_shapes[0][0], output_units)
-
-    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """[..., output_units]."""
-        return {self.out_keys[0]: self.net(block_input[self.in_keys[0]])}
+        self.require_single(1)
+        self._use(nn.Linear(self.in_shapes[0][-1], output_units), output_units)

@@ -8,6 +8,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from maze_pl.agents.network_io import state_shapes
 from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes
 
 
@@ -24,6 +25,7 @@ class InferenceBlock(PerceptionBlock):
         perception_blocks: Name -> block, in any order.
 
     Raises:
+        TypeError: Something is no block.
         ValueError: Blocks read what nobody writes, write the same, wait for each other, or expect other shapes than are
             written.
 
@@ -43,9 +45,7 @@ class InferenceBlock(PerceptionBlock):
         ordered = _in_order(self, perception_blocks)
         self.block_names = list(ordered)
         self.blocks = nn.ModuleList(ordered.values())  # names of blocks may be such that a ModuleDict refuses them
-        self.state_shapes: dict[str, tuple[int, ...]] = {}
-        for block in ordered.values():
-            self.state_shapes |= getattr(block, "state_shapes", {})
+        self.state_shapes = state_shapes(self.blocks)
         self._given = [*self.out_keys, *self.state_shapes]
 
     @property
@@ -55,18 +55,24 @@ class InferenceBlock(PerceptionBlock):
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of `out_keys` from a dict that has those of `in_keys`, [..., *shape] each."""
-        tensors = dict(block_input)
-        for block in self.blocks:
-            tensors.update(block(tensors))
+        tensors = {**block_input}
+        for block in self._modules["blocks"]._modules.values():  # type: ignore[union-attr]  # slow through attributes
+            tensors |= block(tensors)  # type: ignore[misc]
         return {key: tensors[key] for key in self._given}
 
 
 def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> dict[str, PerceptionBlock]:
     """The blocks in an order in which each finds what it reads, with the shapes that it expects."""
-    writers = Counter([*graph.in_keys, *(key for block in blocks.values() for key in block.out_keys)])
+    for name, block in blocks.items():
+        if not isinstance(block, PerceptionBlock):
+            raise TypeError(
+                f"block {name!r} is a {type(block).__name__}, expected a PerceptionBlock; see TorchModelBlock"
+            )
+    written = {name: [*block.out_keys, *getattr(block, "state_shapes", ())] for name, block in blocks.items()}
+    writers = Counter([*graph.in_keys, *(key for keys in written.values() for key in keys)])
     for key, count in writers.items():
         if count > 1:
-            who = [name for name, block in blocks.items() if key in block.out_keys]
+            who = [name for name, keys in written.items() if key in keys]
             also = " and it is an input of the graph" if key in graph.in_keys else ""
             raise ValueError(f"the key {key!r} is written by the blocks {who}{also}; each key is written once")
     shapes = dict(zip(graph.in_keys, graph.in_shapes, strict=True))
@@ -79,13 +85,12 @@ def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> d
             block = ordered[name] = waiting.pop(name)
             for key, shape in zip(block.in_keys, block.in_shapes, strict=True):
                 if shape != shapes[key]:
-                    raise ValueError(
-                        f"block {name!r} ({type(block).__name__}) expects {key!r} of shape {shape}, but it has shape "
-                        f"{shapes[key]}"
-                    )
+                    what = f"block {name!r} ({type(block).__name__}) expects {key!r} of shape {shape}"
+                    raise ValueError(f"{what}, but it has shape {shapes[key]}")
             shapes.update(zip(block.out_keys, block.out_shapes(), strict=True))
     if missing := [key for key in graph.out_keys if key not in shapes]:
         raise ValueError(f"the outputs {missing} are written by no block; there are the keys {list(shapes)}")
+    graph._out_shapes = [shapes[key] for key in graph.out_keys]
     return ordered
 
 
@@ -93,9 +98,7 @@ def _explain(waiting: Mapping[str, PerceptionBlock], keys: list[str]) -> None:
     """Say why none of the blocks can run."""
     for name, block in waiting.items():
         if missing := [key for key in block.in_keys if key not in keys]:
-            raise ValueError(
-                f"block {name!r} ({type(block).__name__}) reads {missing}, which is neither an input nor written by a "
-                f"block; there are the keys {keys}"
-            )
+            what = f"block {name!r} ({type(block).__name__}) reads {missing}"
+            raise ValueError(f"{what}, which is neither an input nor written by a block; there are the keys {keys}")
     needs = "; ".join(f"{name!r} reads {block.in_keys} and writes {block.out_keys}" for name, block in waiting.items())
     raise ValueError(f"blocks wait for each other in a cycle: {needs}")

@@ -39,4 +39,4 @@ class CustomModelComposer:
             TypeError: A network or its outputs are of a wrong type, or no distribution fits an action head.
         """
         policy = self.policy.compose(spec, self.distribution_mapper_config)
-        return TorchActorCritic(policy, self.critic.compose(spec) if self.critic is not None else None)
+        return TorchActorCritic(policy, self.critic.compose(spec, policy) if self.critic is not None else None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import nn
 
 from maze_pl.agents.torch_policy import PolicyNetworks, TorchPolicy, separate_agent_counts
@@ -16,14 +18,15 @@ class ProbabilisticPolicyComposer:
 
     Args:
         networks: Network classes by class path, one for each sub-step, in order or by key; a single one in a list
-            makes a network for each of them. The constructor gets `obs_shapes` and `action_logits_shapes` (name ->
-            tuple) and its own `init_args`; `forward` maps a dict of observations to a dict of logits, one per head.
+            makes a network for each of them; null for those of a template. The constructor gets `obs_shapes` and
+            `action_logits_shapes` (name -> tuple) and its own `init_args`; `forward` maps a dict of observations to a
+            dict of logits, one per head.
         substeps_with_separate_agent_nets: Sub-steps in which each agent has a network of its own.
     """
 
     def __init__(
         self,
-        networks: list[PolicyNetworkFactory] | dict[StepKey, PolicyNetworkFactory],
+        networks: list[PolicyNetworkFactory] | dict[StepKey, PolicyNetworkFactory] | None = None,
         substeps_with_separate_agent_nets: list[StepKey] | None = None,
     ) -> None:
         self.networks = networks
@@ -41,22 +44,13 @@ class ProbabilisticPolicyComposer:
             TypeError: A network or its outputs are of a wrong type, or no distribution fits a head.
         """
         separate = separate_agent_counts(spec, self.substeps_with_separate_agent_nets)
-        action_spaces = {key: step.action_space for key, step in spec.steps.items()}
-        mappers = distribution_mappers(action_spaces, distribution_mapper_config)
+        mappers = distribution_mappers(spec, distribution_mapper_config)
         networks: dict[StepKey, PolicyNetworks] = {}
         for key, factory in factories_by_step(self.networks, spec.step_keys).items():
-            count = separate.get(key, 1)
+            step, shapes, count = spec.steps[key], mappers[key].logits_shapes, separate.get(key, 1)
             if count > 1 and isinstance(factory, nn.Module):
                 raise ValueError(f"one network cannot serve {count} agents of sub-step {key!r}; give its class instead")
-            shapes = mappers[key].logits_shapes
-            networks[key] = [
-                build_network(
-                    factory,
-                    spec.steps[key].observation_space,
-                    shapes,
-                    f"policy network of sub-step {key!r}" + (f", agent {agent}" if key in separate else ""),
-                    action_logits_shapes=dict(shapes),
-                )
-                for agent in range(count)
-            ]
+            agents = [f", agent {agent}" if key in separate else "" for agent in range(count)]
+            makes = partial(build_network, factory, step.observation_space, shapes, action_logits_shapes={**shapes})
+            networks[key] = [makes(where=f"policy network of sub-step {key!r}{agent}") for agent in agents]
         return TorchPolicy(networks, spec, distribution_mapper_config, list(separate))

@@ -33,14 +33,14 @@ from maze_pl.envs.cutting_2d import (
     ObservationConversion,
     StructuredCutting2DEnvironment,
     UniformDemand,
+    maze_env,
     maze_env_factory,
-    struct_env,
     struct_env_factory,
 )
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.envs.vector.wrapped import make_wrapped
 from maze_pl.envs.wrappers import LogStatsWrapper, RewardScalingWrapper, TimeLimitWrapper
-from maze_pl.events import summary_to_dict
+from maze_pl.events.summary_state import summary_to_dict
 from tests.envs.cutting_2d.instances import CYCLE, DOCUMENTED, FACTORIES, MIXED, acts, choose, valid_cuts
 from tests.envs.cutting_2d.parts import WithArea
 
@@ -398,7 +398,7 @@ def test_further_observations_of_the_flat_environment_are_seen_in_the_first_sub_
 
 
 def test_examples_in_docstrings_are_true() -> None:
-    results = doctest.testmod(struct_env)
+    results = doctest.testmod(maze_env)
     assert (results.failed, results.attempted) == (0, 8)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
@@ -12,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.class_path import import_object
+from maze_pl.core.output_folder import write_file
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import environment_action
 from maze_pl.envs.structured_env import Observation
@@ -81,15 +81,7 @@ def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Pat
         statistics: Observation -> statistic -> number or array.
         path: The file; its directory is made if needed.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    plain = {
-        name: {statistic: np.asarray(value).tolist() for statistic, value in values.items()}
-        for name, values in statistics.items()
-    }
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(plain), encoding="utf-8")
-    temporary.replace(path)
+    write_file(path, json.dumps(statistics, default=lambda value: np.asarray(value).tolist()).encode())
 
 
 def load_statistics(path: str | Path) -> dict[str, dict[str, Any]]:

@@ -100,10 +100,9 @@ class ObservationNormalizationWrapper(ObservationWrapper):
                     self._strategies[name].set_normalization_stats(settings["statistics"])
                     self._given.add(name)
         normalized = {name: strategy.normalized_space() for name, strategy in self._strategies.items()}
-        self._observation_spaces = {
-            key: spaces.Dict({name: normalized.get(name, part) for name, part in space.spaces.items()})
-            for key, space in env.observation_spaces_dict.items()
-        }
+        shown = {key: dict(space.spaces) for key, space in env.observation_spaces_dict.items()}
+        changed = {key: {name: normalized.get(name, part) for name, part in shown[key].items()} for key in shown}
+        self._observation_spaces = {key: spaces.Dict(parts) for key, parts in changed.items()}
         self._samples: dict[str, list[Array]] | None = None  # filled while statistics are estimated
 
     def observation(self, observation: Observation) -> Observation:
@@ -120,11 +119,8 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         for name, strategy in self._strategies.items():
             if name in normalized:
                 if not strategy.statistics:
-                    raise RuntimeError(
-                        f"there are no statistics to normalise observation {name!r}: call "
-                        "obtain_normalization_statistics(env, n_samples) first, pass its result to "
-                        "set_normalization_statistics, or give statistics in the configuration"
-                    )
+                    remedy = "call obtain_normalization_statistics(env, n_samples) first, or give statistics"
+                    raise RuntimeError(f"there are no statistics to normalise observation {name!r}: {remedy}")
                 normalized[name] = strategy.normalize(normalized[name])
         return normalized
 
@@ -177,14 +173,14 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         Raises:
             ValueError: One of the observations is not normalised, or its statistics do not fit.
         """
-        others = {name: values for name, values in statistics.items() if name not in self._strategies}
+        others = dict(statistics)
+        for name in self._strategies.keys() & statistics.keys():
+            with _named(name):
+                self._strategies[name].set_normalization_stats(others.pop(name))
         if others and (inner := _normalizers(self.env)):
             inner[0].set_normalization_statistics(others)
         elif others:
             raise ValueError(f"{_NAME}: {sorted(others)} are not normalised; {list(self._strategies)} are")
-        for name in statistics.keys() - others.keys():
-            with _named(name):
-                self._strategies[name].set_normalization_stats(statistics[name])
 
     def state_dict(self) -> dict[str, Any]:
         """The estimated statistics; those that the configuration states stay with the configuration."""
@@ -195,9 +191,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """Use statistics that were estimated before."""
         self.set_normalization_statistics({name: values for name, values in state.items() if name not in self._given})
 
-    def shared_state(self) -> dict[str, Any]:
-        """The estimated statistics, which are the same for all copies."""
-        return self.state_dict()
+    shared_state = state_dict  # the same for all copies
 
     def load_shared_state(self, state: dict[str, Any]) -> None:
         """Use statistics that were estimated by another copy.
@@ -207,9 +201,8 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """
         self.load_state_dict(state)
         if self.missing_statistics:
-            raise ValueError(
-                f"{_NAME}: {self.missing_statistics} are not among the statistics that were learned before"
-            )
+            missing = self.missing_statistics
+            raise ValueError(f"{_NAME}: {missing} are not among the statistics that were learned before")
 
 
 def estimate_observation_normalization_statistics(env: StructuredEnv, n_samples: int, seed: int = 0) -> None:

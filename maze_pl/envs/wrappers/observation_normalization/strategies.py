@@ -1,7 +1,5 @@
 """How a single observation is normalised: the interface of strategies, and those there are."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -11,6 +9,7 @@ from gymnasium import spaces
 
 from maze_pl.envs.structured_env import Array
 
+Range = Sequence[float | None]
 Statistics = dict[str, Array]
 RELATIVE_TOLERANCE = 1e-7
 """Spread, relative to the largest value, up to which values count as constant: float32 has no more digits."""
@@ -33,10 +32,7 @@ class ObservationNormalizationStrategy(ABC):
     """Names of the statistics that the strategy needs; checked when they are set."""
 
     def __init__(
-        self,
-        observation_space: spaces.Box,
-        clip_range: Sequence[float | None] = (None, None),
-        axis: int | Sequence[int] | None = None,
+        self, observation_space: spaces.Box, clip_range: Range = (None, None), axis: int | Sequence[int] | None = None
     ) -> None:
         self.observation_space = observation_space
         ends = [end for end in clip_range if end is not None]
@@ -83,9 +79,8 @@ class ObservationNormalizationStrategy(ABC):
             ValueError: Some are missing, unknown, of the wrong shape or not finite.
         """
         if self.statistics_names and set(statistics) != set(self.statistics_names):
-            raise ValueError(
-                f"{type(self).__name__} needs the statistics {list(self.statistics_names)}, not {list(statistics)}"
-            )
+            needed = list(self.statistics_names)
+            raise ValueError(f"{type(self).__name__} needs the statistics {needed}, not {list(statistics)}")
         exact = {name: np.array(value, dtype=np.float64) for name, value in statistics.items()}
         with np.errstate(over="ignore", under="ignore"):
             single = {name: value.astype(np.float32) for name, value in exact.items()}

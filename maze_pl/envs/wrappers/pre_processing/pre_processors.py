@@ -164,7 +164,8 @@ class UnSqueezePreProcessor(PreProcessor):
 class AveragingPreProcessor(PreProcessor):
     """Base of what computes weighted means: they stay in the range of the original values.
 
-    They are float32 also for images of bytes, since means are no whole numbers.
+    Means of bytes (uint8) are rounded to bytes, halves up, so that images stay small up to the network; others are
+    float32.
 
     Args:
         observation_space: A Box.
@@ -174,18 +175,21 @@ class AveragingPreProcessor(PreProcessor):
         super().__init__(observation_space)
         space = self.box()
         self._range = float(space.low.min()), float(space.high.max())
+        self._bytes = space.dtype == np.uint8
 
     @abstractmethod
     def average(self, observation: Array) -> Array:
         """The means of an observation in float32."""
 
     def process(self, observation: Array) -> Array:
-        """The means, without what rounding adds to their range."""
-        return np.clip(self.average(observation.astype(np.float32)), *self._range)
+        """The means, rounded if they are of bytes, and without what computing adds to their range."""
+        means = self.average(observation.astype(np.float32))
+        return (means + 0.5).astype(np.uint8) if self._bytes else np.clip(means, *self._range)
 
     def processed_space(self) -> spaces.Space[Any]:
         """Space with the range of the original one, also where that is infinite."""
-        return spaces.Box(*self._range, self.average(np.zeros(self.box().shape, np.float32)).shape, np.float32)
+        shape = self.average(np.zeros(self.box().shape, np.float32)).shape
+        return spaces.Box(*self._range, shape, np.uint8 if self._bytes else np.float32)
 
 
 class Rgb2GrayPreProcessor(AveragingPreProcessor):

@@ -11,35 +11,28 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from maze_pl.perception.module_class import ModuleClass, module_class
+from maze_pl.perception.blocks.dense import Layers, dense_layers
+from maze_pl.perception.module_class import ModuleClass
 from maze_pl.perception.weight_init import make_module_init_normc
+
+Shapes = Mapping[str, Sequence[int]]
 
 
 class _FlattenConcatNet(nn.Module):
     """Shared part: hidden layers and one linear output for each name in `out_sizes`."""
 
     def __init__(
-        self,
-        obs_shapes: Mapping[str, Sequence[int]],
-        out_sizes: Mapping[str, int],
-        non_lin: ModuleClass,
-        hidden_units: Sequence[int],
-        output_std: float,
+        self, obs_shapes: Shapes, out_sizes: Mapping[str, int], non_lin: ModuleClass, hidden_units: Layers, std: float
     ) -> None:
         super().__init__()
         self._ranks = {name: len(shape) for name, shape in obs_shapes.items()}
         self._only = next(iter(obs_shapes)) if list(self._ranks.values()) == [1] else None
-        activation = module_class(non_lin)
-        width = sum(math.prod(shape) for shape in obs_shapes.values())
-        layers: list[nn.Module] = []
-        for units in hidden_units:
-            layers += [nn.Linear(width, units), activation()]
-            width = units
-        self.body = nn.Sequential(*layers)
-        self.heads = nn.ModuleList(nn.Linear(width, size) for size in out_sizes.values())
+        widths = [sum(math.prod(shape) for shape in obs_shapes.values()), *hidden_units]
+        self.body = dense_layers(widths, non_lin)
+        self.heads = nn.ModuleList(nn.Linear(widths[-1], size) for size in out_sizes.values())
         self._names = tuple(out_sizes)
         self.body.apply(make_module_init_normc(1.0))
-        self.heads.apply(make_module_init_normc(output_std))
+        self.heads.apply(make_module_init_normc(std))
 
     def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Map observations [..., *shape] to outputs [..., size] by name."""
@@ -50,11 +43,9 @@ class _FlattenConcatNet(nn.Module):
         if self._only is not None and in_dict[self._only].is_floating_point():
             return in_dict[self._only]
         dtype = next(self.parameters()).dtype
-        flat = []
-        for name, rank in self._ranks.items():
-            value = in_dict[name].to(dtype)
-            flat.append(value.flatten(-rank) if rank else value.unsqueeze(-1))  # [..., *shape] -> [..., size]
-        return torch.cat(flat, dim=-1)
+        values = [(in_dict[name].to(dtype), rank) for name, rank in self._ranks.items()]
+        # [..., *shape] -> [..., size]
+        return torch.cat([value.flatten(-rank) if rank else value.unsqueeze(-1) for value, rank in values], dim=-1)
 
 
 class FlattenConcatPolicyNet(_FlattenConcatNet):
@@ -69,13 +60,13 @@ class FlattenConcatPolicyNet(_FlattenConcatNet):
 
     def __init__(
         self,
-        obs_shapes: Mapping[str, Sequence[int]],
-        action_logits_shapes: Mapping[str, Sequence[int]],
+        obs_shapes: Shapes,
+        action_logits_shapes: Shapes,
         non_lin: ModuleClass = nn.Tanh,
-        hidden_units: Sequence[int] = (256, 256),
+        hidden_units: Layers = (256, 256),
     ) -> None:
         sizes = {head: math.prod(shape) for head, shape in action_logits_shapes.items()}
-        super().__init__(obs_shapes, sizes, non_lin, hidden_units, output_std=0.01)
+        super().__init__(obs_shapes, sizes, non_lin, hidden_units, std=0.01)
 
 
 class FlattenConcatStateValueNet(_FlattenConcatNet):
@@ -87,10 +78,30 @@ class FlattenConcatStateValueNet(_FlattenConcatNet):
         hidden_units: Width of each hidden layer.
     """
 
-    def __init__(
-        self,
-        obs_shapes: Mapping[str, Sequence[int]],
-        non_lin: ModuleClass = nn.Tanh,
-        hidden_units: Sequence[int] = (256, 256),
-    ) -> None:
-        super().__init__(obs_shapes, {"value": 1}, non_lin, hidden_units, output_std=1.0)
+    def __init__(self, obs_shapes: Shapes, non_lin: ModuleClass = nn.Tanh, hidden_units: Layers = (256, 256)) -> None:
+        super().__init__(obs_shapes, {"value": 1}, non_lin, hidden_units, std=1.0)
+
+
+class FlattenConcatSharedStateValueNet(_FlattenConcatNet):
+    """The output "value" [..., 1] from the hidden layers of the policy's own network, which learn from both losses.
+
+    Args:
+        obs_shapes: Observation -> shape, without batch dimensions.
+        policy_network: The policy's network for these observations, a `FlattenConcatPolicyNet`.
+
+    Raises:
+        TypeError: It is another network.
+
+    Example:
+        >>> policy = FlattenConcatPolicyNet({"observation": (4,)}, {"action": (2,)}, hidden_units=[8])
+        >>> critic = FlattenConcatSharedStateValueNet({"observation": (4,)}, policy)
+        >>> critic.body is policy.body, critic({"observation": torch.zeros(5, 4)})["value"].shape
+        (True, torch.Size([5, 1]))
+    """
+
+    def __init__(self, obs_shapes: Shapes, policy_network: nn.Module) -> None:
+        if not isinstance(policy_network, FlattenConcatPolicyNet):
+            raise TypeError(f"policy_network is a {type(policy_network).__name__}, expected a FlattenConcatPolicyNet")
+        units = [layer.out_features for layer in policy_network.body if isinstance(layer, nn.Linear)]
+        super().__init__(obs_shapes, {"value": 1}, nn.Identity, units, std=1.0)
+        self.body = policy_network.body

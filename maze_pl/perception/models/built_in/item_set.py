@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from maze_pl.perception.module_class import module_class
+from maze_pl.perception.blocks.dense import Layers, dense_layers
+from maze_pl.perception.models.built_in.flatten_concat import Shapes
+from maze_pl.perception.module_class import ModuleClass, module_class
 from maze_pl.perception.weight_init import make_module_init_normc
-
-Shapes = Mapping[str, Sequence[int]]
 
 
 class _ItemSetNet(nn.Module):
@@ -26,10 +26,9 @@ class _ItemSetNet(nn.Module):
         super().__init__()
         self.shape = tuple(obs_shapes.get(items_key, ()))
         if len(self.shape) != 2 or (mask_key and tuple(obs_shapes.get(mask_key, ())) != self.shape[:1]):
-            shapes = {name: tuple(shape) for name, shape in obs_shapes.items()}
             raise ValueError(
                 f"{type(self).__name__}: items_key={items_key!r} must name an observation [n, size], "
-                f"mask_key={mask_key!r} one of [n]; there are {shapes}"
+                f"mask_key={mask_key!r} one of [n]; there are {dict(obs_shapes)}"
             )
         self.items_key, self.mask_key, self.levels = items_key, mask_key, levels
         others = {name: shape for name, shape in obs_shapes.items() if tuple(shape[:1]) != self.shape[:1]}
@@ -82,8 +81,8 @@ class ItemSetPolicyNet(_ItemSetNet):
         items_key: str,
         mask_key: str | None = None,
         levels: int = 0,
-        non_lin: type[nn.Module] | str = nn.ReLU,
-        hidden_units: Sequence[int] = (64, 64),
+        non_lin: ModuleClass = nn.ReLU,
+        hidden_units: Layers = (64, 64),
     ) -> None:
         super().__init__(obs_shapes, items_key, mask_key, levels)
         if [tuple(shape) for shape in action_logits_shapes.values()] != [self.shape[:1]]:
@@ -135,14 +134,13 @@ class ItemSetStateValueNet(_ItemSetNet):
         items_key: str,
         levels: int,
         any_order: bool = False,
-        non_lin: type[nn.Module] | str = nn.ReLU,
-        hidden_units: Sequence[int] = (128, 64),
+        non_lin: ModuleClass = nn.ReLU,
+        hidden_units: Layers = (128, 64),
     ) -> None:
         super().__init__(obs_shapes, items_key, None, levels)
-        self.any_order, activation = any_order, module_class(non_lin)
+        self.any_order = any_order
         sizes = [levels ** self.shape[1] + self.context_size, *hidden_units]
-        layers = [layer for pair in itertools.pairwise(sizes) for layer in (nn.Linear(*pair), activation())]
-        self.layers = nn.Sequential(*layers).apply(make_module_init_normc(1.0))
+        self.layers = dense_layers(sizes, non_lin).apply(make_module_init_normc(1.0))
         self.value = nn.Linear(sizes[-1], 1).apply(make_module_init_normc(0.1))
 
     def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:

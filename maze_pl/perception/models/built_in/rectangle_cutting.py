@@ -7,17 +7,16 @@ that were hardly ever seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from maze_pl.perception.models.built_in.flatten_concat import FlattenConcatPolicyNet
+from maze_pl.distributions.categorical import gather_last
+from maze_pl.perception.models.built_in.flatten_concat import FlattenConcatPolicyNet, Shapes
 from maze_pl.perception.models.built_in.item_set import count_kinds
 from maze_pl.perception.weight_init import make_module_init_normc
-
-Shapes = Mapping[str, Sequence[int]]
 
 
 class _RectangleNet(nn.Module):
@@ -53,25 +52,16 @@ class _RectangleNet(nn.Module):
         piece, order = piece.long(), order.long()
         order = torch.stack([order, order.flip(-1)], 1)  # [n, 2, 2] by rotation
         whole = piece.unsqueeze(1).expand_as(order)
+        (width, height), (w, h) = whole.unbind(-1), order.unbind(-1)
         x, y = (whole - order).clamp(min=0).unbind(-1)  # what is left of each side
-        rests = torch.stack(
-            [
-                *(torch.stack([x, whole[..., 1]], -1), torch.stack([order[..., 0], y], -1)),
-                *(torch.stack([whole[..., 0], y], -1), torch.stack([x, order[..., 1]], -1)),
-            ],
-            2,
-        )  # [n, rotation, 2 * cutting order + which rest, side]
-        sides = torch.cat([rests.flatten(1, 2), piece.unsqueeze(1)], 1).sort(-1).values
+        rests = torch.stack([x, height, w, y, width, y, x, h], -1)  # [n, rotation, cutting order * which rest * side]
+        sides = torch.cat([torch.unflatten(rests.flatten(1), -1, (8, 2)), piece.unsqueeze(1)], 1).sort(-1).values
         kind = sides[..., 0] * self.levels + sides[..., 1]  # [n, 9]
         worth = self.worth(self.features.to(next(self.parameters())))[kind]  # [n, 9, n_copies]
-        if counts is None or self.n_copies == 1:
-            chosen = worth[..., 0]
-        else:
-            copies = counts.gather(-1, kind)
-            copies[:, -1] -= 1  # the piece is not its own copy
-            copies = copies.long().clamp(0, self.n_copies - 1)
-            chosen = worth.gather(-1, copies.unsqueeze(-1)).squeeze(-1)
-        total = chosen[:, :-1].view(-1, 2, 2, 2).sum(-1) - chosen[:, -1, None, None]
+        copies = torch.zeros_like(kind) if counts is None else counts.long().gather(-1, kind)
+        copies[:, -1] -= 1  # the piece is not its own copy
+        chosen = gather_last(worth, copies.clamp(0, self.n_copies - 1))
+        total = torch.unflatten(chosen[:, :-1], -1, (2, 2, 2)).sum(-1) - chosen[:, -1, None, None]
         return total, (whole >= order).all(-1)
 
 

@@ -92,13 +92,15 @@ def test_transpose_and_unsqueeze_move_values_and_keep_bytes() -> None:
 def test_gray_by_hand_and_by_the_integers_of_pillow() -> None:
     processor = Rgb2GrayPreProcessor(spaces.Box(0, 255, (1, 4, 3), np.uint8))
     colours = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]], np.uint8)
-    gray = processor.process(colours)
-    np.testing.assert_allclose(gray, [[0.299 * 255, 0.587 * 255, 0.114 * 255, 255]], atol=2e-3)
-    assert gray[0, 3] == 255.0
-    assert processor.processed_space() == spaces.Box(0, 255, (1, 4), np.float32)
+    assert processor.process(colours).tolist() == [[76, 150, 29, 255]]  # 76.245, 149.685 and 29.07 are rounded
+    assert processor.processed_space() == spaces.Box(0, 255, (1, 4), np.uint8)
+    grays = np.repeat(np.arange(256, dtype=np.uint8)[:, None, None], 3, axis=2)
+    np.testing.assert_array_equal(
+        Rgb2GrayPreProcessor(spaces.Box(0, 255, (256, 1, 3), np.uint8)).process(grays), grays[..., 0]
+    )
     observation = image(5, 7, 3)
     red, green, blue = observation.astype(np.int64).transpose(2, 0, 1)
-    exact = (19595 * red + 38470 * green + 7471 * blue) / 65536
+    exact = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
     np.testing.assert_array_equal(Rgb2GrayPreProcessor(BYTES).process(observation), exact)  # bit for bit
     channels_first = Rgb2GrayPreProcessor(spaces.Box(0, 255, (3, 5, 7), np.uint8), rgb_dim=-3)
     np.testing.assert_array_equal(channels_first.process(observation.transpose(2, 0, 1)), exact)
@@ -121,13 +123,24 @@ def test_resize_is_the_filter_of_torch(target: tuple[int, int]) -> None:
     observation = image(31, 17, 3)
     tensor = torch.from_numpy(observation.transpose(2, 0, 1).copy()).float()[None]
     expected = torch.nn.functional.interpolate(tensor, target, mode="bilinear", antialias=True)[0].numpy()
-    last = ResizeImgPreProcessor(spaces.Box(0, 255, (31, 17, 3), np.uint8), target)
-    np.testing.assert_allclose(last.process(observation), expected.transpose(1, 2, 0), atol=2e-3)
-    assert last.processed_space() == spaces.Box(0, 255, (*target, 3), np.float32)
-    first = ResizeImgPreProcessor(spaces.Box(0, 255, (3, 31, 17), np.uint8), target, transpose=True)
-    np.testing.assert_allclose(first.process(observation.transpose(2, 0, 1)), expected, atol=2e-3)
-    gray = ResizeImgPreProcessor(spaces.Box(0, 255, (31, 17), np.uint8), target)
-    np.testing.assert_allclose(gray.process(observation[..., 0]), expected[0], atol=2e-3)
+    for kind, atol in ((np.float32, 2e-3), (np.uint8, 0.502)):  # bytes are rounded
+        seen = observation.astype(kind)
+        last = ResizeImgPreProcessor(spaces.Box(0, 255, (31, 17, 3), kind), target)
+        np.testing.assert_allclose(last.process(seen), expected.transpose(1, 2, 0), atol=atol, rtol=0)
+        assert last.processed_space() == spaces.Box(0, 255, (*target, 3), kind)
+        first = ResizeImgPreProcessor(spaces.Box(0, 255, (3, 31, 17), kind), target, transpose=True)
+        np.testing.assert_allclose(first.process(seen.transpose(2, 0, 1)), expected, atol=atol, rtol=0)
+        gray = ResizeImgPreProcessor(spaces.Box(0, 255, (31, 17), kind), target)
+        np.testing.assert_allclose(gray.process(seen[..., 0]), expected[0], atol=atol, rtol=0)
+
+
+def test_means_of_bytes_are_rounded_and_stay_in_range() -> None:
+    low, high = np.full((1, 2), 3, np.uint8), np.full((1, 2), 250, np.uint8)
+    half = ResizeImgPreProcessor(spaces.Box(low, high, dtype=np.uint8), [1, 1])
+    assert half.process(np.array([[3, 4]], np.uint8)).tolist() == [[4]]  # halves up
+    assert half.processed_space() == spaces.Box(3, 250, (1, 1), np.uint8)
+    for bound in (low, high):
+        assert half.process(bound)[0, 0] == bound[0, 0]
 
 
 @pytest.mark.parametrize(

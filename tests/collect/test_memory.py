@@ -1,0 +1,200 @@
+"""What a policy carries from act to act: it advances with each act of its actor, and with nothing else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from maze_pl.collect.collector import Collector
+from maze_pl.collect.episodes import play_episodes
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.rollout import Rollout
+from maze_pl.core.spec import Spec
+from maze_pl.envs import make_gym_maze_env
+from maze_pl.envs.maze_env import MazeEnv
+from maze_pl.envs.vector import NativeVectorEnv, SequentialVectorEnv
+from tests.collect.scripted import Act, Choose, Episode, Observe, Script, make_env
+from tests.collect.test_collector import DynamicCoreEnv, collector_of, dynamic
+from tests.collect.test_row_model import scripts
+from tests.structured import agreement, hierarchy, team
+
+CARTPOLE = partial(make_gym_maze_env, "CartPole-v1")
+
+
+class CountingPolicy:
+    """Carries how often the actor has acted, and the sum of the numbers that it saw; acts at random."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.batches: list[PolicyBatch] = []
+
+    def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
+        n = len(batch.agent_id)
+        state = batch.state or {"count": np.zeros((n, 1)), "sum": np.zeros((n, 2, 1))}
+        self.batches.append(PolicyBatch(batch.step_key, dict(batch.observation), batch.agent_id.copy(), state))
+        seen = sum(array.reshape(n, -1).sum(1) for array in batch.observation.values())
+        action = {
+            head: torch.randint(2, (n, *space.shape), generator=generator).numpy().astype(space.dtype)
+            for head, space in self.spec.steps[batch.step_key].action_space.spaces.items()
+        }
+        after = {"count": state["count"] + 1, "sum": state["sum"] + seen.reshape(n, 1, 1)}
+        return PolicyStep(action, state=after)
+
+
+class Expected:
+    """Follows the acts of rollouts one by one, and says what each actor must have carried.
+
+    Args:
+        gaps: Whether environments may go on between rollouts.
+    """
+
+    def __init__(self, gaps: bool = False) -> None:
+        self.gaps = gaps
+        self.count: dict[Any, float] = defaultdict(float)
+        self.sum: dict[Any, float] = defaultdict(float)
+
+    def check(self, rollout: Rollout) -> int:
+        rows, n_checked = rollout.rows, 0
+        ends = rows.terminated | rows.truncated
+        finals = {
+            (key, int(final.row[i]), int(final.env[i])): (int(final.slot[i]), final, i)
+            for key, final in rollout.finals.items()
+            for i in range(len(final.row))
+        }
+        for t in range(len(rows.filled)):
+            for n in range(rollout.n_envs):
+                for key, segment in rollout.segments.items():
+                    n_slots = rollout.n_slots(key)
+                    for b in range(n * n_slots, (n + 1) * n_slots):
+                        if not segment.active[t, b]:
+                            assert not any(tensor[t, b].any() for tensor in segment.state.values())
+                            continue
+                        if segment.is_first[t, b]:
+                            self.count[key, b] = self.sum[key, b] = 0.0
+                        elif self.gaps and t == 0:
+                            self.count[key, b] = segment.state["count"][t, b].item()
+                            self.sum[key, b] = segment.state["sum"][t, b, 0].item()
+                        assert segment.state["count"][t, b].item() == self.count[key, b]
+                        carried = segment.state["sum"][t, b].flatten().tolist()
+                        assert carried == pytest.approx([self.sum[key, b]] * 2, rel=1e-5, abs=1e-4)
+                        self.count[key, b] += 1
+                        self.sum[key, b] += sum(float(tensor[t, b].sum()) for tensor in segment.observation.values())
+                        n_checked += 1
+                for key in rollout.segments:
+                    if (key, t, n) in finals:
+                        slot, final, i = finals.pop((key, t, n))
+                        column = (key, n * rollout.n_slots(key) + slot)
+                        count = self.count[column] if slot >= 0 else 0.0
+                        assert (final.state["count"][i].item() if final.state else 0.0) == count
+                if rows.filled[t, n] and ends[t, n]:
+                    for key in rollout.segments:
+                        for slot in range(rollout.n_slots(key)):
+                            self.count[key, n * rollout.n_slots(key) + slot] = 0.0
+                            self.sum[key, n * rollout.n_slots(key) + slot] = 0.0
+        assert not finals
+        return n_checked
+
+
+def follow(collector: Collector, n_rollouts: int, gaps: bool = False) -> None:
+    policy, expected = CountingPolicy(collector.spec), Expected(gaps)
+    for _ in range(n_rollouts):
+        assert expected.check(collector.collect(policy)) > 0
+
+
+@pytest.mark.parametrize("make", [CARTPOLE, agreement.make_env, team.make_env, hierarchy.make_env])
+def test_the_state_advances_with_each_act_of_its_actor(make: Any) -> None:
+    follow(collector_of([make] * 3, 17), 3)
+
+
+@given(script=scripts(), n_rollout_steps=st.integers(1, 7))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_it_does_in_any_order_of_actors(script: Script, n_rollout_steps: int) -> None:
+    follow(
+        collector_of([partial(make_env, script, index) for index in range(len(script.episodes))], n_rollout_steps), 3
+    )
+
+
+@pytest.mark.parametrize("max_episode_steps", [3, 50])
+def test_it_does_not_advance_while_an_environment_is_only_reset(max_episode_steps: int) -> None:
+    env = CARTPOLE()
+    vector = NativeVectorEnv("CartPole-v1", 3, spec=Spec.of(env), max_episode_steps=max_episode_steps)
+    follow(Collector(vector, 13, torch.Generator().manual_seed(0)), 4, gaps=True)
+    vector.close()
+
+
+def test_one_who_takes_the_place_of_another_begins_with_nothing() -> None:
+    acts = [Act(0, 7, 1.0, 0.0, 0), Act(0, 8, 1.0, 0.0, 1), Act(0, 7, 1.0, 0.0, 0, True), Act(0, 8, 1.0, 0.0, 1)]
+    acts += [Act(0, 9, 1.0, 0.0, 0), Act(0, 8, 1.0, 0.0, 1), Act(0, 9, 1.0, 0.0, 0), Act(0, 8, 1.0, 0.0, 1)]
+    collector = dynamic(acts, 2)
+    segment = collector.collect(CountingPolicy(collector.spec)).segments[0]
+    assert segment.state["count"].squeeze(-1).tolist() == [[0, 0], [1, 1], [0, 2], [1, 3]]
+
+
+def test_storage_that_grows_keeps_states() -> None:
+    acts = tuple(Act(0, 0, 0.0, 0.0, int(t % 6 == 5)) for t in range(60))
+    collector = collector_of([partial(make_env, Script((2,), False, ((Episode(acts, False, (0, 0)),),)), 0)], 4)
+    segment = collector.collect(CountingPolicy(collector.spec)).segments[0]
+    assert segment.state["count"][:, 0].flatten().tolist() == list(range(24))
+
+
+@pytest.mark.parametrize("make", [CARTPOLE, team.make_env, hierarchy.make_env])
+def test_a_restored_collector_goes_on_with_what_was_carried(make: Any) -> None:
+    one = collector_of([make] * 3, 17, seed=4)
+    policy = CountingPolicy(one.spec)
+    for _ in range(3):
+        one.collect(policy)
+    other = collector_of([make] * 3, 17, seed=4)
+    assert other.load_state_dict(one.state_dict()) == []
+    for _ in range(2):
+        expected, found = one.collect(policy).clone(), other.collect(policy)
+        for key, segment in expected.segments.items():
+            for name, tensor in segment.state.items():
+                assert tensor.any() and torch.equal(tensor, found.segments[key].state[name])
+            for name, tensor in expected.finals[key].state.items():
+                assert torch.equal(tensor, found.finals[key].state[name])
+
+
+def test_policies_without_a_state_leave_none() -> None:
+    collector = collector_of([CARTPOLE], 5)
+    policy = CountingPolicy(collector.spec)
+    without = type("Forgetful", (), {"act": lambda self, batch, **how: PolicyStep(policy.act(batch, **how).action)})()
+    rollout = collector.collect(without)
+    assert rollout.segments[0].state == rollout.finals[0].state == {}
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("make", [CARTPOLE, team.make_env, hierarchy.make_env])
+def test_evaluation_carries_it_for_each_actor_of_each_episode(make: Any, n_envs: int) -> None:
+    vector = SequentialVectorEnv([make] * n_envs, autoreset=False, seed_by_env=False)
+    policy = CountingPolicy(vector.spec)
+    summaries = play_episodes(vector, policy, range(4), deterministic=True)
+    vector.close()
+    found = sorted(float(count) for batch in policy.batches for count in batch.state["count"].flatten())
+    n_acts = len(found)
+    assert len(summaries) == 4 and found.count(0.0) == len({*_actors(policy)}) * 4
+    if make is CARTPOLE:
+        lengths = [summary.env_steps for summary in summaries]
+        assert n_acts == sum(lengths)
+        assert found == sorted(float(count) for length in lengths for count in range(length))
+
+
+def _actors(policy: CountingPolicy) -> list[tuple[Any, int]]:
+    return [(batch.step_key, int(agent)) for batch in policy.batches for agent in batch.agent_id]
+
+
+def test_evaluation_knows_agents_that_come_and_go() -> None:
+    acts = (Act(0, 7, 0.0, 0.0, 0), Act(0, 8, 0.0, 0.0, 1), Act(0, 7, 0.0, 0.0, 0, True), Act(0, 9, 0.0, 0.0, 1))
+    script = Script((1,), False, ((Episode((*acts, Act(0, 8, 0.0, 0.0, 1)), False, (0, 0)),),))
+    make = lambda: MazeEnv(DynamicCoreEnv(script, 0), {0: Choose()}, {0: Observe()})  # noqa: E731
+    vector = SequentialVectorEnv([make], spec=Spec.of(make(), max_agents={0: 2}), autoreset=False, seed_by_env=False)
+    policy = CountingPolicy(vector.spec)
+    play_episodes(vector, policy, range(2), deterministic=True)
+    vector.close()
+    assert [batch.state["count"].item() for batch in policy.batches] == [0, 0, 1, 0, 1] * 2

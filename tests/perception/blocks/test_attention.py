@@ -1,0 +1,304 @@
+"""Attention against loops over queries, keys and heads, and what masks keep out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from maze_pl.perception import MultiHeadAttentionBlock, PerceptionBlock, SelfAttentionConvBlock, SelfAttentionSeqBlock
+
+Arrays = dict[str, np.ndarray]
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def randomised(block: PerceptionBlock) -> PerceptionBlock:
+    """In double precision, with biases and gamma that are not 0."""
+    for seed, parameter in enumerate(block.double().parameters()):
+        parameter.data = draw(*parameter.shape, seed=seed)
+    return block.eval()
+
+
+def arrays(module: nn.Module) -> Arrays:
+    return {name: parameter.detach().numpy() for name, parameter in module.named_parameters()}
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    return np.exp(x - x.max()) / np.exp(x - x.max()).sum()
+
+
+def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray, allowed: np.ndarray, scale: float) -> Any:
+    """Output [L, V] and weights [L, S], of one query after the other."""
+    output, weights = np.zeros((len(query), value.shape[1])), np.zeros((len(query), len(key)))
+    for row, one in enumerate(query):
+        who = [index for index in range(len(key)) if allowed[row, index]]
+        if who:
+            weights[row, who] = softmax(np.array([scale * one @ key[index] for index in who]))
+            output[row] = sum(weights[row, index] * value[index] for index in who)
+    return output, weights
+
+
+def several_heads(
+    weights: Arrays, n_heads: int, query: np.ndarray, key: np.ndarray, value: np.ndarray, allowed: np.ndarray
+) -> Any:
+    """What torch's documents say of nn.MultiheadAttention with weights of different sizes."""
+    bias = np.split(weights["attention.in_proj_bias"], 3)
+    query = query @ weights["attention.q_proj_weight"].T + bias[0]
+    key = key @ weights["attention.k_proj_weight"].T + bias[1]
+    value = value @ weights["attention.v_proj_weight"].T + bias[2]
+    size = query.shape[1] // n_heads
+    heads = [slice(head * size, (head + 1) * size) for head in range(n_heads)]
+    results = [attend(query[:, one], key[:, one], value[:, one], allowed, size**-0.5) for one in heads]
+    joined = np.concatenate([output for output, _ in results], 1)
+    output = joined @ weights["attention.out_proj.weight"].T + weights["attention.out_proj.bias"]
+    output[~allowed.any(1)] = 0
+    return output, np.mean([weights for _, weights in results], 0)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("add_input_to_output", [False, True])
+@pytest.mark.parametrize("masked", ["", "keys", "pairs"])
+def test_several_heads_attend_side_by_side(masked: str, add_input_to_output: bool, n_outputs: int) -> None:
+    query, key, value = draw(4, 3, 6), draw(4, 5, 3, seed=1), draw(4, 5, 2, seed=2)
+    masks = {"": torch.ones(4, 5), "keys": draw(4, 5, seed=3) > 0, "pairs": draw(4, 3, 5, seed=4) > 0.4}
+    mask = masks[masked]
+    mask[1] = masked == ""
+    mask[-1, -1] = masked == ""
+    names, shapes = ["query", "key", "value", "mask"], [[3, 6], [5, 3], [5, 2], mask.shape[1:]]
+    block = randomised(
+        MultiHeadAttentionBlock(
+            names[: 4 if masked else 3],
+            ["out", "weights"][:n_outputs],
+            shapes[: 4 if masked else 3],
+            num_heads=2,
+            add_input_to_output=add_input_to_output,
+            use_key_padding_mask=masked == "keys",
+            kdim=3,
+            vdim=2,
+        )
+    )
+    output = block(dict(zip(names, (query, key, value, mask), strict=True)))
+    assert len(output) == n_outputs
+    allowed = (mask if masked == "pairs" else mask.unsqueeze(1).expand(4, 3, 5)).numpy() != 0
+    for b in range(4):
+        expected, weights = several_heads(
+            arrays(block), 2, query[b].numpy(), key[b].numpy(), value[b].numpy(), allowed[b]
+        )
+        expected = expected + query[b].numpy() * add_input_to_output
+        np.testing.assert_allclose(output["out"][b].detach().numpy(), expected, atol=1e-12)
+        if n_outputs == 2:
+            np.testing.assert_allclose(output["weights"][b].detach().numpy(), weights, atol=1e-12)
+    if masked:
+        assert torch.equal(output["out"][1], query[1] * add_input_to_output)
+
+
+def test_attention_to_itself_by_hand() -> None:
+    block = MultiHeadAttentionBlock(["x", "mask"], ["out", "weights"], [[3, 1], [3]], 1, use_key_padding_mask=True)
+    with torch.no_grad():
+        for name, parameter in block.named_parameters():
+            parameter.fill_(0.0 if "bias" in name else 1.0)
+    half = torch.log(torch.tensor(3.0))
+    output = block({"x": torch.stack([torch.tensor(1.0), half, torch.tensor(9.0)])[:, None], "mask": torch.ones(3) * 0})
+    assert not output["out"].any() and not output["weights"].any()
+    # scores of the second are 0 and log(3) * log(3) if the first is 0
+    output = block({"x": torch.tensor([[0.0], [half], [9.0]]), "mask": torch.tensor([1, 1, 0])})
+    weight = 1 / (1 + np.exp(-(np.log(3) ** 2)))
+    expected = [[0.5, 0.5, 0.0], [1 - weight, weight, 0.0], [0.0, 0.0, 0.0]]
+    np.testing.assert_allclose(output["weights"].detach().numpy(), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        output["out"].detach().numpy(), [[0.5 * np.log(3)], [weight * np.log(3)], [0.0]], atol=1e-6
+    )
+
+
+def test_added_keys_are_those_of_torch() -> None:
+    options = {"add_bias_kv": True, "add_zero_attn": True, "bias": False}
+    block = randomised(MultiHeadAttentionBlock("x", ["out", "weights"], [4, 6], num_heads=3, **options))
+    plain = nn.MultiheadAttention(6, 3, batch_first=True, **options).double()
+    plain.load_state_dict(block.attention.state_dict())
+    x = draw(2, 4, 6)
+    for given, expected in zip(block({"x": x}).values(), plain(x, x, x), strict=True):
+        assert torch.equal(given, expected)
+    assert block.out_shapes() == [(4, 6), (4, 6)]
+
+
+def test_weights_are_dropped_in_training_only() -> None:
+    block = MultiHeadAttentionBlock("x", ["out", "weights"], [50, 4], num_heads=1, dropout=0.5)
+    torch.manual_seed(0)
+    dropped = block({"x": draw(50, 4).float()})["weights"] == 0
+    assert 0.45 < dropped.float().mean() < 0.55
+    assert bool((block.eval()({"x": draw(50, 4).float()})["weights"] > 0).all())
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("add_input_to_output", [False, True])
+def test_elements_of_a_sequence_attend_to_each_other(n_outputs: int, bias: bool, add_input_to_output: bool) -> None:
+    x, mask = draw(3, 5, 4), torch.tensor([[1, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
+    outputs = ["out", "weights"][:n_outputs]
+    arguments = ["x", "mask"], outputs, [[5, 4], [5]], 2, add_input_to_output, bias
+    block = randomised(SelfAttentionSeqBlock(*arguments))
+    given, w = block({"x": x, "mask": mask}), arrays(block)
+    for b in range(3):
+        exists = mask[b].numpy() == 1
+        mapped = [x[b].numpy() @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0) for name in ("query", "key", "value")]
+        mixed, weights = attend(*mapped, exists[:, None] & exists, 2**-0.5)
+        expected = mixed @ w["output.weight"].T + w.get("output.bias", 0)
+        expected[~exists] = 0
+        expected = expected + x[b].numpy() * add_input_to_output
+        np.testing.assert_allclose(given["out"][b].detach().numpy(), expected, atol=1e-12)
+        if n_outputs == 2:
+            np.testing.assert_allclose(given["weights"][b].detach().numpy(), weights, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("add_input_to_output", [False, True])
+def test_pixels_attend_to_each_other_through_convolutions(n_outputs: int, add_input_to_output: bool) -> None:
+    outputs = ["out", "map"][:n_outputs]
+    block = randomised(SelfAttentionConvBlock("x", outputs, [4, 2, 3], 2, add_input_to_output, bias=True))
+    x, given = draw(3, 4, 2, 3), block({"x": draw(3, 4, 2, 3)})
+
+    def convolve(image: Tensor, layer: nn.Linear) -> Tensor:
+        return nn.functional.conv2d(image, layer.weight[:, :, None, None], layer.bias)
+
+    query, key, value = (convolve(x, layer).flatten(2) for layer in (block.query, block.key, block.value))
+    weights = torch.einsum("bci,bcj->bij", query, key).softmax(2)
+    mixed = convolve(torch.einsum("bij,bcj->bci", weights, value).unflatten(2, (2, 3)), block.output)
+    torch.testing.assert_close(given["out"], x + block.gamma * mixed if add_input_to_output else mixed)
+    if n_outputs == 2:
+        torch.testing.assert_close(given["map"], weights)
+
+
+def test_attention_of_pixels_starts_as_nothing() -> None:
+    block, x = SelfAttentionConvBlock("x", "out", [4, 2, 3], 2), draw(3, 4, 2, 3).float()
+    assert torch.equal(block({"x": x})["out"], x)
+    block({"x": x})["out"].sum().backward()
+    assert block.gamma.grad is not None and block.gamma.grad.abs() > 0
+    alone = SelfAttentionConvBlock("x", "out", [4, 2, 3], 2, add_input_to_output=False)
+    assert "gamma" in dict(block.named_parameters()) and "gamma" not in dict(alone.named_parameters())
+    assert bool(alone({"x": x})["out"].any())
+
+
+def masked_blocks(n_outputs: int, add_input_to_output: bool) -> dict[str, tuple[PerceptionBlock, tuple[int, ...]]]:
+    """Blocks with a mask of six elements that attend to each other, and the shape of x."""
+    torch.manual_seed(0)
+    outputs = ["out", "weights"][:n_outputs]
+    heads = MultiHeadAttentionBlock(
+        ["x", "mask"], outputs, [[6, 4], [6]], 2, add_input_to_output=add_input_to_output, use_key_padding_mask=True
+    )
+    sequence = SelfAttentionSeqBlock(["x", "mask"], outputs, [[6, 4], [6]], 2, add_input_to_output)
+    image = SelfAttentionConvBlock(["x", "mask"], outputs, [[4, 2, 3], [2, 3]], 2, add_input_to_output)
+    if add_input_to_output:
+        nn.init.ones_(image.gamma)
+    return {"heads": (heads, (6, 4)), "sequence": (sequence, (6, 4)), "image": (image, (4, 2, 3))}
+
+
+@pytest.mark.parametrize("other", [3.0, -1e30, torch.inf, torch.nan])
+@pytest.mark.parametrize("add_input_to_output", [False, True])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("name", ["heads", "sequence", "image"])
+def test_what_does_not_exist_changes_nothing(
+    name: str, n_outputs: int, add_input_to_output: bool, other: float
+) -> None:
+    block, shape = masked_blocks(n_outputs, add_input_to_output)[name]
+    mask = torch.tensor([[1, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1]])
+    x = draw(3, *shape).float()
+    mask = mask.reshape(3, *((2, 3) if name == "image" else (6,)))
+    exists = mask.unsqueeze(1 if name == "image" else -1).expand_as(x) != 0
+    expected = block({"x": x, "mask": mask})
+    changed = torch.where(exists, x, other).requires_grad_()
+    given = block({"x": changed, "mask": mask})
+    assert torch.equal(given["out"][exists], expected["out"][exists])
+    assert n_outputs == 1 or torch.equal(given["weights"], expected["weights"])
+    wanted = changed if add_input_to_output else torch.zeros_like(x)
+    torch.testing.assert_close(given["out"][~exists], wanted[~exists], rtol=0, atol=0, equal_nan=True)
+    (given["out"][exists].sum() + given.get("weights", torch.zeros(1)).square().sum()).backward()
+    assert changed.grad is not None and not changed.grad[~exists].any()
+    for tensor in (changed, *block.parameters()):
+        assert tensor.grad is not None and bool(tensor.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_keys_that_nobody_may_attend_change_nothing(n_outputs: int) -> None:
+    names, outputs = ["query", "key", "value", "mask"], ["out", "weights"][:n_outputs]
+    block = MultiHeadAttentionBlock(names, outputs, [[2, 4], [3, 4], [3, 4], [2, 3]], num_heads=2)
+    query, key, value = draw(2, 4).float(), draw(3, 4, seed=1).float(), draw(3, 4, seed=2).float()
+    mask = torch.tensor([[1, 0, 1], [0, 0, 0]])
+    expected = block(dict(zip(names, (query, key, value, mask), strict=True)))
+    key[1], value[1], query[1] = torch.nan, torch.inf, torch.nan
+    key.requires_grad_()
+    given = block(dict(zip(names, (query, key, value, mask), strict=True)))
+    assert all(torch.equal(given[name], expected[name]) for name in outputs) and not given["out"][1].any()
+    given["out"].sum().backward()
+    assert key.grad is not None and bool(key.grad.isfinite().all()) and not key.grad[1].any()
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("name", ["heads", "sequence", "image"])
+def test_gradients_with_masks_are_those_of_small_changes(name: str, n_outputs: int) -> None:
+    block, shape = masked_blocks(n_outputs, add_input_to_output=True)[name]
+    mask = torch.tensor([[1, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0]]).reshape(2, *((2, 3) if name == "image" else (6,)))
+    block.double()
+
+    def run(x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(block({"x": x, "mask": mask}).values())
+
+    assert torch.autograd.gradcheck(run, draw(2, *shape).requires_grad_())
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("name", ["heads", "sequence", "image"])
+def test_acting_gives_the_numbers_of_learning(name: str, n_outputs: int, has_mask: bool) -> None:
+    # torch has a faster way for heads of one input where no gradient is asked for
+    block, shape = masked_blocks(n_outputs, add_input_to_output=False)[name]
+    if not has_mask and name == "heads":
+        block = MultiHeadAttentionBlock("x", ["out", "weights"][:n_outputs], [6, 4], num_heads=2)
+    elif not has_mask:
+        block = type(block)("x", ["out", "weights"][:n_outputs], shape, 2)
+    mask = torch.tensor([[1, 0, 1, 1, 0, 1], [0] * 6]).reshape(2, *((2, 3) if name == "image" else (6,)))
+    tensors = {"x": draw(2, *shape).float(), "mask": mask}
+    expected = block.train()(tensors)
+    with torch.no_grad():
+        given = block.eval()(tensors)
+    for output in given:
+        torch.testing.assert_close(given[output], expected[output], rtol=1e-6, atol=1e-6)
+
+
+HEADS: dict[str, Any] = {"num_heads": 2}
+WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = [
+    (MultiHeadAttentionBlock, "x", "o", [5, 4], {"num_heads": 3}, "num_heads that divides 4"),
+    (MultiHeadAttentionBlock, "x", "o", [5, 4], {"num_heads": 0}, "num_heads that divides 4"),
+    (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "dropout": 1.0}, "dropout in [0, 1), not 2 and 1.0"),
+    (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "kdim": 3}, "kdim and vdim (4, 4), not (3, None)"),
+    (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "vdim": 5}, "kdim and vdim (4, 4), not (None, 5)"),
+    (MultiHeadAttentionBlock, "x", "o", [4], HEADS, "shapes of [2] dimensions"),
+    (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "use_key_padding_mask": True}, "a mask (5,)"),
+    (MultiHeadAttentionBlock, "x", list("abc"), [5, 4], HEADS, "output, maybe weights"),
+    (MultiHeadAttentionBlock, ["x", "m"], "o", [[5, 4], [5, 4]], HEADS, "a mask (5, 5)"),
+    (MultiHeadAttentionBlock, ["x", "m"], "o", [[5, 4], [4]], {**HEADS, "use_key_padding_mask": True}, "a mask (5,)"),
+    (MultiHeadAttentionBlock, list("xkv"), "o", [[5, 4], [3, 4], [2, 4]], HEADS, "key (S, K) and value (S, V)"),
+    (MultiHeadAttentionBlock, list("xkvmn"), "o", [[5, 4]] * 5, HEADS, "key (S, K) and value (S, V)"),
+    (SelfAttentionSeqBlock, "x", "o", [5, 4], {"embed_dim": 0}, "embed_dim above 0, not 0"),
+    (SelfAttentionSeqBlock, "x", "o", [4], {"embed_dim": 2}, "shapes of [2] dimensions"),
+    (SelfAttentionSeqBlock, ["x", "m"], "o", [[5, 4], [4]], {"embed_dim": 2}, "(L, n), maybe a mask (L,)"),
+    (SelfAttentionSeqBlock, list("xmn"), "o", [[5, 4], [5], [5]], {"embed_dim": 2}, "(L, n), maybe a mask (L,)"),
+    (SelfAttentionSeqBlock, "x", list("abc"), [5, 4], {"embed_dim": 2}, "output, maybe weights"),
+    (SelfAttentionConvBlock, "x", "o", [4, 2, 3], {"embed_dim": -1}, "embed_dim above 0, not -1"),
+    (SelfAttentionConvBlock, ["x", "m"], "o", [[4, 2, 3], [4, 2]], {"embed_dim": 2}, "maybe a mask (H, W)"),
+    (SelfAttentionConvBlock, "x", "o", [4, 2], {"embed_dim": 2}, "shapes of [3] dimensions"),
+]
+
+
+@pytest.mark.parametrize(("kind", "in_keys", "out_keys", "in_shapes", "options", "message"), WRONG)
+def test_what_cannot_work_is_refused_by_name(
+    kind: type[PerceptionBlock], in_keys: Any, out_keys: Any, in_shapes: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError) as error:
+        kind(in_keys, out_keys, in_shapes, **options)
+    assert str(error.value).startswith(f"{kind.__name__} from 'x' (") and message in str(error.value)
