@@ -8,7 +8,8 @@ from torch import Tensor
 from maze_pl.core.rollout import Rollout
 from maze_pl.functional import value_loss
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.on_policy import Minibatch, learning_batch
+from maze_pl.modules.minibatches import Minibatch
+from maze_pl.modules.on_policy import learning_batch
 from maze_pl.modules.options import check_at_least, check_fraction
 
 

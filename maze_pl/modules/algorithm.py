@@ -18,7 +18,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.modules.on_policy import Minibatch
+from maze_pl.modules.minibatches import Minibatch
 from maze_pl.modules.optimizer import FlatAdam
 from maze_pl.modules.options import check_at_least, check_positive, is_plain
 from maze_pl.modules.random_state import (

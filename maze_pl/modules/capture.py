@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.modules.graph import check_shapes_are_fixed, simplified
-from maze_pl.modules.on_policy import Minibatch, flatten_minibatch
+from maze_pl.modules.minibatches import Minibatch, flatten_minibatch
 from maze_pl.modules.optimizer import limit_norm
 
 MAX_RECORDS = 4

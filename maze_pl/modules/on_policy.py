@@ -1,18 +1,14 @@
-"""From a rollout to what on-policy algorithms learn from: acts with advantages and value targets, in minibatches.
+"""From a rollout to what on-policy algorithms learn from: acts with advantages and value targets.
 
-Values and log-probabilities are computed once per rollout, batched over the acts of each step key. A minibatch is a set
-of filled rows, with all the acts that were made in them; rows are dealt out evenly, so that the number of minibatches
-follows from configuration alone and all ranks step equally often.
-
-Where the policy carries a state from act to act, a minibatch is a set of sequences of acts instead, each of one actor
-in one episode, which begins with the state that the actor had then. They are dealt out in the same way, those of each
-step key by themselves. Gradients flow back to a sequence's first act: truncated back-propagation through time.
+Values and log-probabilities are computed once per rollout, batched over the acts of each step key. Where the policy
+carries a state from act to act, the acts become sequences, and gradients flow back to a sequence's first act: truncated
+back-propagation through time.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -25,222 +21,11 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.rollout import Rollout, Segment, Tree
 from maze_pl.modules.credit import Credit, delta_credit, shared_credit, step_credit
-from maze_pl.modules.ranks import sum_over_ranks, world_size
+from maze_pl.modules.minibatches import Acts, LearningBatch
+from maze_pl.modules.ranks import sum_over_ranks
 
 MOST_ELEMENTS = 2**23
 """Of observations that are evaluated together where no gradient is wanted: 32 MiB as float32."""
-
-
-@dataclass(slots=True)
-class Acts:
-    """Acts of one step key, those of a rollout or of a minibatch.
-
-    The weights of a minibatch are such that `weight @ loss`, averaged over ranks, is the mean of `loss` over the valid
-    acts of all ranks; the same holds for `value_weight` and the values that a critic is to learn.
-
-    The acts of a policy that carries a state are S sequences of at most L, n = L * S, act by act: those of S actors at
-    a time. Shorter ones are filled up with copies of their last act, of weight 0.
-
-    Attributes:
-        observation: Name -> [n, ...], and of what is carried [S, ...] before the first act of each sequence.
-        action: Head -> [n, ...].
-        agent_id: [n] int64.
-        advantage: [n]
-        return_: [n] target of the value.
-        old_value: [n] value before learning; 0 where `value_weight` is 0.
-        weight: [n] weight of the act in the loss of the policy.
-        value_weight: [n] weight of its value in the loss of the critic.
-        old_log_prob: [n] log-probability under the policy that acted; 0 if it was not asked for.
-        earlier: What the critic also sees: observations of earlier sub-steps of the row, for delta critics only.
-        carried: Names among `observation` of what is carried from act to act.
-        share: Sum of `weight`; 1 on average over ranks.
-        value_share: Sum of `value_weight`; 1 on average over ranks, summed over step keys if they share a critic.
-    """
-
-    observation: Tree
-    action: Tree
-    agent_id: Tensor
-    advantage: Tensor
-    return_: Tensor
-    old_value: Tensor
-    weight: Tensor
-    value_weight: Tensor
-    old_log_prob: Tensor
-    earlier: Tree = field(default_factory=dict, kw_only=True)
-    carried: tuple[str, ...] = field(default=(), kw_only=True)
-    share: float = field(default=1.0, init=False)
-    value_share: float = field(default=1.0, init=False)
-
-    @property
-    def judged(self) -> Tree:
-        """All that the critic sees."""
-        return self.observation | self.earlier if self.earlier else self.observation
-
-    def vectors(self) -> tuple[Tensor, ...]:
-        """All that has one number for each act."""
-        return (
-            self.agent_id,
-            self.advantage,
-            self.return_,
-            self.old_value,
-            self.weight,
-            self.value_weight,
-            self.old_log_prob,
-        )
-
-    def select(self, index: Tensor, sequences: Tensor | None = None) -> Acts:
-        """The acts at `index` [m], in that order, which are those of `sequences` if there are any."""
-        places = dict.fromkeys(self.carried, index if sequences is None else sequences)
-        return Acts(
-            {name: tensor.index_select(0, places.get(name, index)) for name, tensor in self.observation.items()},
-            {name: tensor.index_select(0, index) for name, tensor in self.action.items()},
-            *(vector.index_select(0, index) for vector in self.vectors()),
-            earlier={name: tensor.index_select(0, index) for name, tensor in self.earlier.items()},
-            carried=self.carried,
-        )
-
-    def split(self, sizes: list[int]) -> list[Acts]:
-        """Consecutive parts of the given sizes; of sequences, parts with whole ones."""
-        n_acts, n_carried = len(self.weight), {name: len(self.observation[name]) for name in self.carried}
-        places = {name: [size * n // max(n_acts, 1) for size in sizes] for name, n in n_carried.items()}
-        observations = {name: torch.split(t, places.get(name, sizes)) for name, t in self.observation.items()}
-        actions = {name: torch.split(tensor, sizes) for name, tensor in self.action.items()}
-        earlier = {name: torch.split(tensor, sizes) for name, tensor in self.earlier.items()}
-        vectors = zip(*(torch.split(vector, sizes) for vector in self.vectors()), strict=True)
-        return [
-            Acts(
-                {name: parts[index] for name, parts in observations.items()},
-                {name: parts[index] for name, parts in actions.items()},
-                *part,
-                earlier={name: parts[index] for name, parts in earlier.items()},
-                carried=self.carried,
-            )
-            for index, part in enumerate(vectors)
-        ]
-
-
-Minibatch = dict[StepKey, Acts]
-"""The acts of a set of rows, without step keys that did not act in them on this rank."""
-
-
-def flatten_minibatch(
-    minibatch: Minibatch,
-) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], Minibatch], tuple[object, ...]]:
-    """A minibatch as a list of tensors.
-
-    Returns:
-        The tensors, what puts such tensors together to a minibatch again, and all that is not a tensor.
-    """
-    tensors: list[Tensor] = []
-    structure = []
-    for step_key, acts in minibatch.items():
-        tensors += [*acts.observation.values(), *acts.action.values(), *acts.earlier.values(), *acts.vectors()]
-        names = tuple(acts.observation), tuple(acts.action), tuple(acts.earlier)
-        structure.append((step_key, *names, round(acts.share, 9), round(acts.value_share, 9)))
-
-    def rebuild(values: Sequence[Tensor]) -> Minibatch:
-        rest = iter(values)
-        rebuilt = {}
-        for step_key, observations, actions, earlier_names, share, value_share in structure:
-            observation = {name: next(rest) for name in observations}
-            action = {name: next(rest) for name in actions}
-            earlier = {name: next(rest) for name in earlier_names}
-            vectors = [next(rest) for _ in range(7)]
-            rebuilt[step_key] = Acts(observation, action, *vectors, earlier=earlier)
-            rebuilt[step_key].share, rebuilt[step_key].value_share = share, value_share
-        return rebuilt
-
-    return tensors, rebuild, tuple(structure)
-
-
-@dataclass
-class LearningBatch:
-    """All acts of a rollout that can be learned from.
-
-    Attributes:
-        acts: By step key, with weights of 0 and 1.
-        row: By step key, [n] int64, which filled row or which sequence each act belongs to; None if act i belongs to
-            row i.
-        n_rows: Number of filled rows; 0 where acts belong to sequences.
-        shared: Whether the critic has one value for each row.
-        open_share: By step key, acts left out because no observation follows them, and acts in all.
-    """
-
-    acts: dict[StepKey, Acts]
-    row: dict[StepKey, Tensor] | None
-    n_rows: int
-    shared: bool
-    open_share: dict[StepKey, tuple[int, int]]
-
-    @property
-    def even(self) -> bool:
-        """Whether minibatches of equally many rows have the same number of acts of each step key."""
-        return self.row is None or all(len(acts.weight) == self.n_rows > 0 for acts in self.acts.values())
-
-    def minibatches(self, n_minibatches: int, generator: torch.Generator | None = None) -> list[Minibatch]:
-        """Deal the rows out to minibatches and gather them; every rank must call it.
-
-        Args:
-            n_minibatches: Their number, equal on all ranks.
-            generator: Shuffles the rows; None leaves them in order.
-        """
-        if self.row is None and world_size() == 1:
-            return self._equal_minibatches(n_minibatches, generator)
-        device = next(iter(self.acts.values())).weight.device
-        gathered: dict[StepKey, Acts] = {}
-        members: list[Tensor] = []  # for each step key [n], the minibatch of each act as gathered, ascending
-        for key, acts in self.acts.items():
-            if not (members and self.n_rows):
-                n_rows = self.n_rows or len(torch.unique((self.row or {})[key]))
-                place = (torch.arange(n_rows) * n_minibatches).div_(max(n_rows, 1), rounding_mode="floor")
-                shuffled = None if generator is None else torch.randperm(n_rows, generator=generator)
-                if shuffled is not None and self.row is not None:
-                    place = torch.empty_like(place).scatter_(0, shuffled, place)  # of the i-th row, not the i-th dealt
-                place = place.to(device)
-            order = None if shuffled is None else shuffled.to(device)
-            member = place
-            if self.row is not None:
-                member, order = place[self.row[key]].sort(stable=True)  # stable: sequences stay side by side
-            sequences = place.argsort(stable=True) if acts.carried else None
-            gathered[key] = acts if order is None else acts.select(order, sequences)
-            members.append(member)
-        return self._normalised(gathered, members, n_minibatches)
-
-    def _equal_minibatches(self, n_minibatches: int, generator: torch.Generator | None) -> list[Minibatch]:
-        """The same where each row is one act that counts, and there are no other ranks to ask how many they have."""
-        ((key, acts),) = self.acts.items()
-        bounds = [self.n_rows * index // n_minibatches for index in range(n_minibatches + 1)]
-        sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
-        if generator is not None:
-            acts = acts.select(torch.randperm(self.n_rows, generator=generator).to(acts.weight.device))
-        parts = [replace(acts)] if n_minibatches == 1 else acts.split(sizes)
-        weights = {size: torch.full_like(acts.weight[:size], 1.0 / size) for size in set(sizes)}
-        for part, size in zip(parts, sizes, strict=True):
-            part.weight = part.value_weight = weights[size]
-        return [{key: part} for part in parts]
-
-    def _normalised(self, gathered: dict[StepKey, Acts], members: list[Tensor], n_minibatches: int) -> list[Minibatch]:
-        """Split what was gathered, with weights divided by their sums over all ranks."""
-        device = members[0].device
-        sums = torch.zeros(len(members), 2, n_minibatches, dtype=torch.float64, device=device)
-        for own, acts, member in zip(sums, gathered.values(), members, strict=True):
-            own[0].index_add_(0, member, acts.weight.double())
-            own[1].index_add_(0, member, acts.value_weight.double())
-        total = sum_over_ranks(sums.clone())
-        if self.shared:
-            total[:, 1] = total[:, 1].sum(0)
-        factors = world_size() / total.clamp(min=1.0)
-        shares = (sums * factors).tolist()
-        minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
-        for index, (key, acts) in enumerate(gathered.items()):
-            factor = factors[index].to(acts.weight.dtype)[:, members[index]]
-            acts.weight, acts.value_weight = acts.weight * factor[0], acts.value_weight * factor[1]
-            sizes = torch.bincount(members[index], minlength=n_minibatches).tolist()
-            for position, part in enumerate(acts.split(sizes)):
-                if sizes[position]:
-                    part.share, part.value_share = shares[index][0][position], shares[index][1][position]
-                    minibatches[position][key] = part
-        return minibatches
 
 
 def learning_batch(

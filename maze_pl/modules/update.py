@@ -27,7 +27,7 @@ from torch.optim import optimizer as torch_optimizer
 from maze_pl.agents.torch_state_critic import StepwiseStateCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.modules.capture import Described, Recorded, ReplayedLoss, Target
-from maze_pl.modules.on_policy import Minibatch
+from maze_pl.modules.minibatches import Minibatch
 from maze_pl.modules.optimizer import FlatAdam, gradient_norm, limit_norm, set_flat_gradient
 from maze_pl.modules.options import is_scalar
 from maze_pl.modules.ranks import mean_over_ranks, sum_over_ranks, world_size

@@ -10,7 +10,8 @@ from torch import Tensor
 from maze_pl.core.rollout import Rollout
 from maze_pl.functional import gae
 from maze_pl.modules import LearningBatch, learning_batch
-from maze_pl.modules.on_policy import Acts, normalize_advantages
+from maze_pl.modules.minibatches import Acts
+from maze_pl.modules.on_policy import normalize_advantages
 from maze_pl.modules.options import count_minibatches
 
 

@@ -20,7 +20,8 @@ from maze_pl.agents import TorchActorCritic
 from maze_pl.core.rollout import Final, Rollout, Rows, Segment
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.modules import A2C, PPO, on_policy
-from maze_pl.modules.on_policy import Acts, learning_batch
+from maze_pl.modules.minibatches import Acts
+from maze_pl.modules.on_policy import learning_batch
 from maze_pl.perception import (
     ConcatModelBuilder,
     ProbabilisticPolicyComposer,
