@@ -222,7 +222,7 @@ def table(graphs: Mapping[str, NetworkGraph]) -> str:
             outputs = [f"{target.name} {target.shape}" for target in read] or [str(box.shape)]
             number = f"{sum(box.parameters.values()):,}" + "*" * any(users[key] > 1 for key in box.parameters)
             cells = [[f"{box.name} ({box.block})"], inputs, outputs, [number], [f"{graph.share(box):.1%}"]]
-            wrapped = ([part for cell in column for part in textwrap.wrap(cell, _COLUMN)] for column in cells)
+            wrapped = ([part for cell in column for part in _wrapped(cell, _COLUMN)] for column in cells)
             rows += zip_longest(*wrapped, fillvalue="")
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         rows.insert(1, tuple("=" * width for width in widths))
@@ -232,6 +232,11 @@ def table(graphs: Mapping[str, NetworkGraph]) -> str:
     shared = {key: size for key, size in every.items() if users[key] > 1}
     remark = f"; those of several networks (*) are counted once: {_count(shared)}" if shared else ""
     return "\n".join([*lines, f"{', '.join(graphs)}: {_count(every)}{remark}"])
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most a width, which end at spaces and underscores where they can."""
+    return [line.replace("_ ", "_") for line in textwrap.wrap(text.replace("_", "_ "), width)]
 
 
 def _count(parameters: Mapping[int, int]) -> str:
@@ -297,7 +302,7 @@ def render(figure: Any, form: str) -> bytes:
 
 def _lines(graph: NetworkGraph, box: Box) -> list[str]:
     """What stands in a box."""
-    name, shape = textwrap.wrap(box.name, _LETTERS), [str(box.shape)]
+    name, shape = _wrapped(box.name, _LETTERS), [str(box.shape)]
     if not box.block:
         return name + shape
     share = f" ({graph.share(box):.1%})" if box.parameters else ""
