@@ -121,6 +121,8 @@ class BaseModelBuilder(ABC):
         for block in blocks.values():
             block.apply(make_module_init_normc(1.0))
         blocks |= shared
+        if taken := [head for head in sizes if head in blocks or head == "latent"]:
+            raise ValueError(f"the heads {taken} have names of the template's blocks, {[*blocks]}: rename the heads")
         for head, size in sizes.items():
             blocks[head] = LinearOutputBlock("latent", head, shapes, size).apply(make_module_init_normc(head_std))
         return InferenceBlock([*seen], [*sizes], [*seen.values()], blocks)

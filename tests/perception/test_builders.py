@@ -282,3 +282,10 @@ def test_users_can_write_other_architectures() -> None:
 
 def test_the_example_runs() -> None:
     assert doctest.testmod(builders).failed == 0
+
+
+@pytest.mark.parametrize("head", ["concat", "latent", "observation_DenseBlock"])
+def test_heads_do_not_take_the_names_of_the_templates_blocks(head: str) -> None:
+    builder = ConcatModelBuilder({"feature": FEATURE}, {"observation": "feature"})
+    with pytest.raises(ValueError, match=rf"the heads \['{head}'\] have names of the template's blocks, .* rename"):
+        builder.policy_network({"observation": (4,)}, {head: (2,)})
