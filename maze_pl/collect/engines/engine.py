@@ -1,0 +1,192 @@
+"""What engines have in common: actors that are told what to do, wherever they work, and workers that may die.
+
+An *actor* is an object that collects, plays or evaluates; it has a number and keeps its state between jobs. A *worker*
+holds actors: this process, another one, or one on another machine. Results never depend on which worker holds an actor,
+so they do not depend on the engine, nor on the number of workers.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+MakeActor = Callable[[Any, int, int], Any]
+"""Makes an actor from the policy, the actor's number, and how often it was made anew because its worker died."""
+
+
+@dataclass(slots=True)
+class Job:
+    """What an actor is asked to do.
+
+    Attributes:
+        actor: Number of the actor.
+        restarts: How often the actor was made anew.
+        method: Which of its methods is called.
+        arguments: What the method gets.
+    """
+
+    actor: int
+    restarts: int
+    method: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Done:
+    """A finished job.
+
+    Attributes:
+        actor: Number of the actor.
+        result: What its method returned.
+        version: Version of the weights with which it worked.
+        restarts: How often the actor was made anew; with each time it has lost the state that it had.
+    """
+
+    actor: int
+    result: Any
+    version: int
+    restarts: int = 0
+
+
+class Host:
+    """Holds the actors of a worker: makes each with its first job, and calls its methods.
+
+    Args:
+        make_actor: Makes an actor.
+        policy: What the actors act with, which the worker keeps up to date.
+    """
+
+    def __init__(self, make_actor: MakeActor, policy: Any) -> None:
+        self._make_actor, self.policy = make_actor, policy
+        self._actors: dict[int, Any] = {}
+
+    def perform(self, job: Job) -> Any:
+        """What the method of the actor returns."""
+        if job.actor not in self._actors:
+            self._actors[job.actor] = self._make_actor(self.policy, job.actor, job.restarts)
+        return getattr(self._actors[job.actor], job.method)(*job.arguments)
+
+    def forget(self, actor: int) -> None:
+        """Close an actor that goes on elsewhere."""
+        if actor in self._actors:
+            self._actors.pop(actor).close()
+
+    def close(self) -> None:
+        """Close all actors."""
+        for actor in [*self._actors]:
+            self.forget(actor)
+
+
+class Engine(ABC):
+    """Lets numbered actors work with a policy whose weights are published from time to time.
+
+    The jobs of an actor are done in the order in which they are submitted; those of different actors in any order.
+    """
+
+    @property
+    @abstractmethod
+    def n_workers(self) -> int:
+        """How many jobs are worked on at the same time, at most."""
+
+    @abstractmethod
+    def start(self, make_actor: MakeActor, policy: Any) -> None:
+        """Get ready to work.
+
+        Args:
+            make_actor: Makes an actor where it works; may be a lambda.
+            policy: What actors act with.
+        """
+
+    @abstractmethod
+    def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Have jobs that are submitted from now on done with these weights.
+
+        Args:
+            weights: `state_dict` of the policy; empty for policies without parameters.
+            version: Grows with each call.
+        """
+
+    @abstractmethod
+    def submit(self, actor: int, method: str, *arguments: Any) -> None:
+        """Ask an actor to do something; returns at once.
+
+        Args:
+            actor: Number of the actor, which is made where it does not exist yet.
+            method: Which of its methods is called.
+            arguments: What the method gets.
+        """
+
+    @abstractmethod
+    def get(self, timeout: float | None = None) -> Done:
+        """Wait for the next job that is finished.
+
+        Args:
+            timeout: For so many seconds; for as long as it takes if None.
+
+        Raises:
+            TimeoutError: Nothing was finished in this time.
+            RuntimeError: An actor failed, or workers died more often than they are replaced; all of them are ended.
+            EnvContractError: An environment broke its contract; all workers are ended.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all workers; safe to call twice, and before `start`."""
+
+    def map(self, jobs: "list[tuple[int, str, tuple[Any, ...]]]") -> list[Any]:
+        """Do jobs and wait for all of them.
+
+        Args:
+            jobs: (actor, method, arguments) of each, at most one for an actor.
+
+        Returns:
+            What they returned, in the order of `jobs`.
+        """
+        for actor, method, arguments in jobs:
+            self.submit(actor, method, *arguments)
+        results = {done.actor: done.result for done in (self.get() for _ in jobs)}
+        return [results[actor] for actor, _, _ in jobs]
+
+
+class InProcessEngine(Engine):
+    """Actors work in this process, one after the other, with the very policy that is trained."""
+
+    def __init__(self) -> None:
+        self._host: Host | None = None
+        self._jobs: deque[Job] = deque()
+        self._version = 0
+
+    @property
+    def n_workers(self) -> int:
+        """One: this process."""
+        return 1
+
+    def start(self, make_actor: MakeActor, policy: Any) -> None:
+        """Get ready to work; see `Engine.start`."""
+        self.close()
+        self._host = Host(make_actor, policy)
+
+    def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Note the version: the actors have the policy itself."""
+        self._version = version
+
+    def submit(self, actor: int, method: str, *arguments: Any) -> None:
+        """Note what is to be done; `get` does it."""
+        self._jobs.append(Job(actor, 0, method, arguments))
+
+    def get(self, timeout: float | None = None) -> Done:
+        """Do the next job, however long it takes."""
+        if self._host is None or not self._jobs:
+            raise TimeoutError("no job was submitted")
+        job = self._jobs.popleft()
+        return Done(job.actor, self._host.perform(job), self._version)
+
+    def close(self) -> None:
+        """Close the actors."""
+        self._jobs.clear()
+        host, self._host = self._host, None
+        if host is not None:
+            host.close()
