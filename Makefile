@@ -46,6 +46,9 @@ learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes do
 $(BENCH_STAMP): pyproject.toml constraints.txt
 	test -x $(BENCH)/python || $(PYTHON) -m venv .venv-bench
 	$(BENCH)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . $(PEERS)
+	# imitation needs an older gymnasium; where it cannot be installed, it is not measured
+	test -x .venv-imitation/bin/python || $(PYTHON) -m venv .venv-imitation
+	-.venv-imitation/bin/python -m pip install --quiet --disable-pip-version-check imitation $$(grep ^torch== constraints.txt)
 	touch $(BENCH_STAMP)
 
 fix: $(STAMP)  ## Repair what ruff can repair.
@@ -53,4 +56,4 @@ fix: $(STAMP)  ## Repair what ruff can repair.
 	$(BIN)/ruff format .
 
 clean:  ## Remove what was built, the virtual environment included.
-	rm -rf .venv .venv-bench build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench .venv-imitation build dist .mypy_cache .pytest_cache .ruff_cache

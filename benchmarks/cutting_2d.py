@@ -129,7 +129,8 @@ def section(again: bool) -> tuple[str, list[str]]:
             runs = [train(config, seed, again, options, judge) for seed in range(N_SEEDS)]
             table.setdefault(instance, {})[variant] = runs
             print(f"cutting-2D, {instance}, {variant}: {means(runs, 'best')} raw pieces", flush=True)
-    mixed = [train("ppo_cutting_2d_mixed", seed, again, [], judge) for seed in range(N_SEEDS)]
+    example = "examples/cutting_2d_mixed/configs/ppo_cutting_2d_mixed.yaml"
+    mixed = [train(example, seed, again, [], judge) for seed in range(N_SEEDS)]
     draw(table, DOCS / "results" / "cutting_2d.png")
     rows, missed = [], []
     for instance, variants in {**table, "mixed": {"masked": mixed}}.items():

@@ -16,7 +16,6 @@ import gymnasium
 import numpy as np
 
 from maze_pl.envs import GymMazeEnv
-from maze_pl.envs.vector.native_vector_env import NativeVectorEnv
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.wrappers import LogStatsWrapper
 
@@ -79,10 +78,6 @@ def sequential():
     return stepped(SequentialVectorEnv([lambda: GymMazeEnv("CartPole-v1")] * 8))
 
 
-def native(n_envs):
-    return lambda: stepped(NativeVectorEnv("CartPole-v1", n_envs))
-
-
 def stable_baselines3_vector():
     from stable_baselines3.common.env_util import make_vec_env
 
@@ -102,8 +97,6 @@ MEASURED = {
     "gymnasium's vector of 8": gymnasium_vector,
     "stable-baselines3's vector of 8": stable_baselines3_vector,
     "SequentialVectorEnv of 8, with statistics": sequential,
-    "NativeVectorEnv of 8, with statistics": native(8),
-    "NativeVectorEnv of 64, with statistics": native(64),
 }
 
 

@@ -114,20 +114,21 @@ def train(
     """The result of a run, which is made unless there is one.
 
     Args:
-        config: Name of the configuration.
+        config: Name of the configuration, or its file.
         seed: Of everything.
         again: Make it in any case.
         options: Further options of the command.
         judge: What else belongs into the result, from the run directory.
     """
-    run_dir = RUNS / "-".join([config, *map(slug, options)]) / str(seed)
-    text = (ROOT / "configs" / f"{config}.yaml").read_text(encoding="utf-8")
+    run_dir = RUNS / "-".join([Path(config).stem, *map(slug, options)]) / str(seed)
+    file = config if config.endswith(".yaml") else f"configs/{config}.yaml"
+    text = (ROOT / file).read_text(encoding="utf-8")
     settings = "".join(line.partition("#")[0].rstrip() + "\n" for line in text.splitlines())  # comments may change
     settings += "".join(f"{option}\n" for option in options)
     made_with = {"settings": settings, "versions": versions()}
-    file = run_dir / "result.json"
-    if file.is_file() and not again:
-        result: Result = json.loads(file.read_text(encoding="utf-8"))
+    result_file = run_dir / "result.json"
+    if result_file.is_file() and not again:
+        result: Result = json.loads(result_file.read_text(encoding="utf-8"))
         if all(result[key] == value for key, value in made_with.items()):
             return result
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -146,7 +147,7 @@ def train(
         **{"date": date.today().isoformat(), "cpu_seconds": seconds, "env_steps": points[-1][0], "curve": points},
         **judge(run_dir),
     }
-    write(file, json.dumps(result))
+    write(result_file, json.dumps(result))
     return result
 
 

@@ -78,7 +78,6 @@ def main() -> None:
     parser.add_argument("--algorithm", choices=["ppo", "a2c"], default="ppo")
     parser.add_argument("--networks", choices=["shipped", "user"], default="shipped")
     parser.add_argument("--capture", choices=["auto", "off"], default="auto")
-    parser.add_argument("--vectorization", choices=["sequential", "native"], default="sequential")
     parser.add_argument("--env_steps", type=int, default=200_000)
     parser.add_argument("--n_rollout_steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -91,7 +90,6 @@ def main() -> None:
         lambda: make_gym_maze_env("CartPole-v1"),
         n_envs=8,
         n_rollout_steps=arguments.n_rollout_steps,
-        vectorization=arguments.vectorization,
         epoch_length=25 * 100 // arguments.n_rollout_steps,
         seed=arguments.seed,
     )

@@ -57,7 +57,6 @@ WORKLOADS = (
         "W1: PPO, CartPole-v1, 8 environments x 100 steps, 4 epochs of minibatches of 100",
         (
             Contender("maze_pl", OURS),
-            Contender("maze_pl, native vector", OURS, ("--vectorization", "native")),
             Contender("maze_pl, user's modules, capture off", OURS, ("--networks", "user", "--capture", "off")),
             *_peers(),
         ),
@@ -81,6 +80,16 @@ WORKLOADS = (
         (
             Contender("maze_pl", "maze_pl_cutting_2d.py", ("--env_steps", "200000")),
             Contender("maze_pl, capture off", "maze_pl_cutting_2d.py", ("--env_steps", "100000", "--capture", "off")),
+            Contender(REFERENCE, "stable_baselines3_cartpole.py", ("--algorithm", "ppo", "--env_steps", "100000")),
+        ),
+    ),
+    Workload(
+        "W8: rollouts of a random policy, CartPole-v1, one process; beside W1 of stable-baselines3",
+        (
+            Contender("maze_pl", "rollouts.py"),
+            Contender("maze_pl, event logs", "rollouts.py", ("--record", "events")),
+            Contender("maze_pl, trajectories (states, one file)", "rollouts.py", ("--record", "states")),
+            Contender("maze_pl, trajectories (spaces, one file)", "rollouts.py", ("--record", "spaces")),
             Contender(REFERENCE, "stable_baselines3_cartpole.py", ("--algorithm", "ppo", "--env_steps", "100000")),
         ),
     ),
@@ -204,6 +213,50 @@ def networks(repetitions: int) -> str:
     return f"{title}\n\n{table(header, rows)}"
 
 
+def engines(repetitions: int) -> str:
+    """The section on local processes."""
+    runs = outputs("engines.py", repetitions)
+    rows = [[name, f"{statistics.median(run[name] for run in runs):.2f}"] for name in runs[0]]
+    title = "## Engines: A2C in 8 environments whose steps take 2 ms of the processor's time, env steps/s"
+    return f"{title}\n\n{table(['', 'env steps/s'], rows)}"
+
+
+def trajectories(repetitions: int) -> str:
+    """The section on loading recorded episodes."""
+    runs = outputs("trajectories.py", repetitions)
+    rows = []
+    for name in runs[0]:
+        ours, numpy, ratio = (statistics.median(column) for column in zip(*(run[name] for run in runs), strict=True))
+        rows.append([name, f"{ours:.1f}", f"{numpy:.1f}", f"{ratio:.2f}"])
+    title = "## Loading 1,000 episodes of 500 steps of LunarLander, milliseconds of processor time"
+    return f"{title}\n\n{table(['', 'InMemoryDataset', 'numpy.fromfile', 'ratio'], rows)}"
+
+
+def cloning(repetitions: int) -> str:
+    """The section on behavioural cloning; the other library is left out where it could not be installed."""
+    contenders = {"maze_pl": (sys.executable, "maze_pl_cloning.py")}
+    if (python := FOLDER.parent / ".venv-imitation" / "bin" / "python").exists():
+        contenders["imitation"] = (str(python), "imitation_cloning.py")
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
+    with tempfile.TemporaryDirectory() as folder:
+        last_line([sys.executable, "-W", "ignore", str(FOLDER / "maze_pl_cloning.py"), folder, "--record"])
+        for seed in range(repetitions):
+            for name, (python_of, script) in contenders.items():
+                progress(f"W6: {name}, {seed + 1} of {repetitions}")
+                command = [python_of, "-W", "ignore", str(FOLDER / script), folder, "--seed", str(seed)]
+                runs[name].append(last_line(command))
+    rows = []
+    for name, own in runs.items():
+        row = [name]
+        for key in ("samples_per_second", "peak_megabytes"):
+            ratios = [run[key] / other[key] for run, other in zip(own, list(runs.values())[-1], strict=True)]
+            row += [f"{statistics.median(run[key] for run in own):,.0f}", f"{statistics.median(ratios):.2f}"]
+        rows.append(row)
+    header = ["", "samples/s", "ratio", "peak memory in MB", "ratio"]
+    title = "## W6: behavioural cloning, CartPole-v1, 25,000 steps, 4 epochs of batches of 100, loading included"
+    return f"{title}\n\nProcessor time; ratios to {list(runs)[-1]}.\n\n{table(header, rows)}"
+
+
 def start(repetitions: int) -> str:
     """The section on how long a command takes to start."""
     progress("W10: from the command line to the first training step")
@@ -236,6 +289,9 @@ def main() -> None:
             events(repetitions),
             wrappers(repetitions),
             networks(repetitions),
+            trajectories(repetitions),
+            engines(repetitions),
+            cloning(repetitions),
             start(repetitions),
         ]
     )

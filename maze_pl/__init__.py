@@ -3,9 +3,20 @@
 Importing this package is cheap: torch and Lightning are imported when something needs them.
 """
 
+from typing import Any
+
 from maze_pl.loading import load as load
 from maze_pl.loading import load_env as load_env
 from maze_pl.simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetup
 from maze_pl.tensorboard_log import tensorboard_to_pandas as tensorboard_to_pandas
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`rollout`, which is imported when it is asked for."""
+    if name != "rollout":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from maze_pl.rollouts import rollout
+
+    return rollout

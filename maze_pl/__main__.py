@@ -18,6 +18,7 @@ COMMANDS = {
     "fit": "train an agent",
     "validate": "evaluate a trained agent: maze-pl validate RUN_DIR",
     "test": "the same as validate, under Lightning's name for it",
+    "rollout": "play episodes: maze-pl rollout RUN_DIR, or --env env/gym_env --env.name ID --policy random|heuristic",
     "check": "look for what is wrong with an environment: maze-pl check --env env/gym_env --env.name ID",
     "list": "say what there is to choose from: maze-pl list [algorithms|configs|environments|wrappers]",
     "new": "write a project with an environment, a config, an experiment and a test: maze-pl new DIR",
@@ -35,8 +36,6 @@ examples:
   maze-pl fit --config ppo_cartpole
   maze-pl fit --config ppo_cartpole --data.env.name Acrobot-v1 --model.lr 1e-3 --trainer.max_epochs 20
   maze-pl fit --config ppo_cartpole --model algorithm/a2c --data.env env/gym_env
-  maze-pl fit --config ppo_cartpole --print_model  only show the networks, as tables
-  maze-pl fit --config ppo_cartpole --wandb  log to Weights & Biases, too (offline unless logged in)
   maze-pl fit --resume RUN_DIR            go on where a run ended; options given here win
   maze-pl fit --warm-start RUN_DIR        begin a new run with the weights and statistics of another
   maze-pl check --config ppo_cartpole --wrappers wrappers/vector_obs
@@ -80,11 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise ConfigurationError(f"there is no command {arguments[0]!r}: use {', '.join(COMMANDS)}{hint}")
             prepared = prepare(arguments)
             sys.path += [folder for folder in project_folders(arguments) if folder not in sys.path]
-            if arguments[0] == "check":
-                from maze_pl import check_command
-
-                return check_command.run(prepared[1:])
-            status = _cli().run(prepared, arguments, signals)
+            module = f"{arguments[0]}_command" if arguments[0] in ("check", "rollout") else "cli"
+            status = _command(module).run(prepared, arguments, signals)
             stopped = 0 if is_launched else 128 + signals.received
         return stopped if signals.received else status
     except StoppedBySignal as error:
@@ -92,8 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         from maze_pl.errors import message_of
 
-        message = message_of(error)
-        if message is None:
+        if (message := message_of(error)) is None:
             raise
         if DEBUG in given:
             traceback.print_exception(error)
@@ -112,13 +107,13 @@ def _answer(command: str, operands: Sequence[str]) -> str:
 
 
 @functools.cache
-def _cli() -> ModuleType:
+def _command(module: str) -> ModuleType:
     """Spare the garbage collector from looking at what imports make, now and later: that took a third of their time."""
     gc.disable()
-    cli = importlib.import_module("maze_pl.cli")
+    imported = importlib.import_module(f"maze_pl.{module}")
     gc.freeze()
     gc.enable()
-    return cli
+    return imported
 
 
 if __name__ == "__main__":

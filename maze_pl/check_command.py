@@ -1,7 +1,7 @@
 """`maze-pl check`: the environment doctor for environments and wrappers that configurations describe."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -49,11 +49,11 @@ def check(
     return 0 if report.ok else 1
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], *_: Any) -> int:
     """Run the command.
 
     Args:
-        arguments: The options, without names.
+        arguments: What `configuration.prepare` made of the command line.
 
     Returns:
         The exit status; see `check`.
@@ -61,12 +61,30 @@ def run(arguments: Sequence[str]) -> int:
     Raises:
         ConfigurationError: The options do not describe an environment.
     """
-    parser = ArgumentParser(prog="maze-pl check", exit_on_error=False, allow_abbrev=False)
-    parser.add_argument("--config", action="config", help="Whose `data.env` and `data.wrappers` to look at.")
-    parser.add_function_arguments(check, as_group=False, sub_configs=True)
+    return check(**parsed(check, "check", arguments[1:])[0])
+
+
+def parsed(
+    function: Callable[..., Any], name: str, arguments: Sequence[str], skip: Collection[str] = ()
+) -> tuple[dict[str, Any], str]:
+    """Arguments of a function from the options of a command, and the options as YAML.
+
+    Args:
+        function: Its parameters are the options.
+        name: Name of the command.
+        arguments: The options, without names.
+        skip: Parameters that are no options.
+
+    Raises:
+        ConfigurationError: There is no such option, or its value is of another type.
+    """
+    parser = ArgumentParser(prog=f"maze-pl {name}", exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--config", action="config", help="A file with options, or one whose `data.env` is meant.")
+    parser.add_function_arguments(function, as_group=False, sub_configs=True, skip=set(skip))
     try:
         config = parser.parse_args(list(arguments))
     except ArgumentError as error:
         raise ConfigurationError(explain(str(error), parser.get_defaults().keys())) from error
-    options = vars(parser.instantiate(with_factories(config)))
-    return check(**{name: value for name, value in options.items() if name != "config"})
+    del config["config"]
+    text = parser.dump(config, skip_unset=False, skip_validation=True)
+    return dict(vars(parser.instantiate(with_factories(config)))), text

@@ -21,11 +21,12 @@ from torch.multiprocessing.spawn import ProcessExitedException
 from maze_pl import callbacks
 from maze_pl.callbacks.run_log import ConsoleLog
 from maze_pl.configuration import checkpoint_path
-from maze_pl.datamodules import RolloutDataModule
+from maze_pl.datamodules import RolloutDataModule, TrajectoryDataModule
+from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.errors import explain, writers_told
 from maze_pl.instantiation import with_factories
 from maze_pl.loading import check_fit, warm_start
-from maze_pl.modules import PPO, AlgorithmModule
+from maze_pl.modules import A2C, PPO, AlgorithmModule
 from maze_pl.modules.options import count_minibatches
 from maze_pl.perception.drawing import actor_critic_graphs, table
 from maze_pl.run_directory import claimed, is_first_rank, last_checkpoint, remove_if_empty, run_directory
@@ -96,25 +97,15 @@ class MazeCLI(LightningCLI):
     """
 
     def __init__(self, arguments: list[str], command: Sequence[str], signals: StopSignals) -> None:
-        self.status = 0
-        self._signals = signals
-        self._given = arguments[0]
-        self._command = ["maze-pl", *command]
+        self.status, self._signals, self._given, self._command = 0, signals, arguments[0], ["maze-pl", *command]
         self._run_dir: str | None = None
         trainer = {"max_epochs": -1, "log_every_n_steps": 1, "num_sanity_val_steps": 0}
         trainer |= {"use_distributed_sampler": False, "enable_model_summary": False}
         parser = {"prog": "maze-pl", "allow_abbrev": False, "exit_on_error": False, "logger": _parsing_logger()}
-        super().__init__(
-            datamodule_class=pl.LightningDataModule,
-            subclass_mode_data=True,
-            save_config_callback=None,
-            trainer_defaults=trainer,
-            seed_everything_default=0,
-            parser_kwargs=parser,
-            args=arguments,
-            auto_configure_optimizers=False,
-            load_from_checkpoint_support=False,
-        )
+        options: dict[str, Any] = {"datamodule_class": pl.LightningDataModule, "subclass_mode_data": True}
+        options |= {"save_config_callback": None, "seed_everything_default": 0, "trainer_defaults": trainer}
+        options |= {"auto_configure_optimizers": False, "load_from_checkpoint_support": False}
+        super().__init__(args=arguments, parser_kwargs=parser, **options)
 
     # ------------------------------------------------------------------------------------------------- parsing
 
@@ -171,11 +162,15 @@ class MazeCLI(LightningCLI):
             if isinstance(trainer[name], int | float) and trainer[name] <= 0:
                 raise ConfigurationError(f"trainer.{name}={trainer[name]} must be greater than 0")
         trainer.max_epochs = -1 if trainer.max_epochs == 0 else trainer.max_epochs  # 0 is without limit
-        if self.subcommand != "fit":
-            if options.run is not None and options.ckpt_path is None:
-                options.ckpt_path = str(checkpoint_path(options.run))
-            return
-        if options.print_model:
+        data: Any = options.data.get("init_args") or {}
+        if "dataset" in data and (data.get("env") is None or data.get("evaluators") == {}):  # nothing is played
+            # This is not in the text, as a run that begins with this one may play episodes.
+            for callback in (options.best_checkpoint, options.early_stopping):
+                if callback.monitor == "eval/return":
+                    callback.monitor, callback.mode = "eval/loss", "min"
+        if self.subcommand != "fit" and options.run is not None and options.ckpt_path is None:
+            options.ckpt_path = str(checkpoint_path(options.run))
+        if self.subcommand != "fit" or options.print_model:
             return
         if options.resume is not None and options.ckpt_path is None:
             options.ckpt_path = last_checkpoint(options.resume)
@@ -195,13 +190,12 @@ class MazeCLI(LightningCLI):
         given = _as_list(config["callbacks"])
         if config["enable_progress_bar"] is None:
             config["enable_progress_bar"] = sys.stdout.isatty()
-        bar = callbacks.RolloutProgressBar() if config["enable_progress_bar"] else callbacks.ProgressLines()
+        bars = [callbacks.RolloutProgressBar()] if config["enable_progress_bar"] else []
         kept = self._kept(self._run_dir) if self._run_dir is not None else []
-        added = [callbacks.EpochTable(), bar, *kept, callbacks.StopOnSignal(self._signals, self._run_dir)]
+        added = [callbacks.EpochTable(), *bars, *kept, callbacks.StopOnSignal(self._signals, self._run_dir)]
         kinds = tuple(ProgressBar if isinstance(callback, ProgressBar) else type(callback) for callback in given)
-        config["callbacks"] = [*given, *(callback for callback in added if not isinstance(callback, kinds))]
-        if self._run_dir is not None:
-            config["callbacks"].insert(0, callbacks.RunLog(f"{self._run_dir}/run.log"))
+        log = [callbacks.RunLog(f"{self._run_dir}/run.log")] if self._run_dir is not None else []
+        config["callbacks"] = [*log, *given, *(callback for callback in added if not isinstance(callback, kinds))]
         config["logger"] = self._loggers(config["logger"])
         trainer = pl.Trainer(**config)
         if config["strategy"] == "auto" and isinstance(trainer.strategy, DDPStrategy):
@@ -220,11 +214,9 @@ class MazeCLI(LightningCLI):
         if given is False or self._run_dir is None:
             return False
         loggers = [callbacks.TensorBoardLog(self._run_dir)] if given is None or given is True else _as_list(given)
-        if self._options.wandb:
-            loggers.append(callbacks.WandbLog(self._run_dir))
-        if not any(isinstance(logger, callbacks.MetricsFile) for logger in loggers):
-            loggers.append(callbacks.MetricsFile(self._run_dir))
-        return loggers
+        loggers += [callbacks.WandbLog(self._run_dir)] if self._options.wandb else []
+        has_metrics = any(isinstance(logger, callbacks.MetricsFile) for logger in loggers)
+        return loggers if has_metrics else [*loggers, callbacks.MetricsFile(self._run_dir)]
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -235,7 +227,7 @@ class MazeCLI(LightningCLI):
             sys.stdout.write(f"{table(actor_critic_graphs(self.model.networks))}\n")
             return
         path, data = self._options.ckpt_path, self.datamodule
-        if path is not None and isinstance(self.model, AlgorithmModule) and isinstance(data, RolloutDataModule):
+        if path is not None and isinstance(self.model, AlgorithmModule) and isinstance(data, EnvironmentDataModule):
             check_fit(path, self.model, data.spec)
         is_claimed = self.trainer.is_global_zero and self._run_dir is not None
         with claimed(Path(str(self._run_dir))) if is_claimed else contextlib.nullcontext():
@@ -251,6 +243,8 @@ class MazeCLI(LightningCLI):
         self._signals.is_passed_on = isinstance(self.trainer.strategy.launcher, _MultiProcessingLauncher)
         if isinstance(self.trainer.strategy.launcher, _SubprocessScriptLauncher):
             self._signals.hold()
+        if isinstance(self.model, A2C | PPO) and isinstance(self.datamodule, TrajectoryDataModule):
+            raise ConfigurationError("PPO and A2C learn from rollouts: use a RolloutDataModule, or clone with BC")
         if isinstance(self.model, PPO) and isinstance(self.datamodule, RolloutDataModule):
             count_minibatches(self.model.batch_size, self.datamodule.n_envs, self.datamodule.n_rollout_steps)
         self._check_monitors()
@@ -260,10 +254,11 @@ class MazeCLI(LightningCLI):
     def _check_monitors(self) -> None:
         """Refuse to wait for results of evaluators that do not exist."""
         names = ["train", *getattr(self.datamodule, "evaluators", {})]
+        names += ["eval"] * bool(getattr(self.datamodule, "validation_percentage", 0))  # of held-out episodes
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             monitor = getattr(callback, "monitor", None) or ""
             name, slash, _ = monitor.partition("/")
-            if len(names) > 1 and slash and name not in names:
+            if len(names) > 1 and slash and name not in names and not name.startswith(tuple(f"{n}_" for n in names)):
                 known = f"{names[1:]} in data.evaluators{suggestion(name, names)}"
                 raise ConfigurationError(f"{type(callback).__name__}(monitor={monitor!r}) needs {name!r}, not {known}")
 
@@ -274,8 +269,8 @@ class MazeCLI(LightningCLI):
                 callback.take(self.trainer)
                 self.status = int(callback.missed)
                 if callback.missed and self.trainer.is_global_zero:
-                    reached = f"reached {callback.best:.1f}, not {callback.threshold}"
-                    sys.stderr.write(f"maze-pl: {callback.monitor} {reached}\n")
+                    reached = f"{callback.monitor} reached {callback.best:.1f}, not {callback.threshold}"
+                    sys.stderr.write(f"maze-pl: {reached}\n")
 
 
 def _as_list(given: Any) -> list[Any]:
@@ -285,5 +280,4 @@ def _as_list(given: Any) -> list[Any]:
 
 def _is_no_tip(record: logging.LogRecord) -> bool:
     """Keep Lightning's tips to install other products off the console."""
-    message = record.getMessage()
-    return "Tip:" not in message and not message.startswith("TPU available")
+    return "Tip:" not in record.getMessage() and not record.getMessage().startswith("TPU available")

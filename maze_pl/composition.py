@@ -8,7 +8,7 @@
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def is_group_name(value: Any) -> bool:
 def from_file(option: str, path: Path) -> Piece:
     """The content of a file as an option's value."""
     raw = read(path)
-    return Piece(option, str(path), raw, _expand(raw, path, (path.resolve(),)), path)
+    return Piece(option, str(path), raw, _each_text(_expand, raw, path, (path.resolve(),)), path)
 
 
 def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Piece]:
@@ -77,30 +77,30 @@ def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Pie
         beside = path.parent / name
         base = beside if name.endswith(SUFFIXES) and beside.is_file() else resolve(name, [path])
         pieces += with_bases(option, base, (*seen, path.resolve()))
-    return [*pieces, Piece(option, str(path), raw, _expand(own, path, (path.resolve(),)), path)]
+    return [*pieces, Piece(option, str(path), raw, _each_text(_expand, own, path, (path.resolve(),)), path)]
 
 
-def _expand(value: Any, source: Path, seen: tuple[Path, ...]) -> Any:
-    """A value of the file `source` with everything that it names in place."""
+def _each_text(change: Callable[..., Any], value: Any, *arguments: Any) -> Any:
+    """A value, with what a function makes of each text in it; the arguments are the function's."""
     if isinstance(value, dict):
-        return {key: _expand(item, source, seen) for key, item in value.items()}
+        return {key: _each_text(change, item, *arguments) for key, item in value.items()}
     if isinstance(value, list):
-        return [_expand(item, source, seen) for item in value]
-    if not isinstance(value, str):
-        return value
-    beside = source.parent / value
-    if value.endswith(SUFFIXES) and beside.is_file():
-        content = read(beside)
-        if not _is_component(content):  # for a constructor that reads files itself
-            return str(beside.resolve())
-        referred: Path | None = beside
-    else:
-        referred = find(value, [source]) if is_group_name(value) else None
+        return [_each_text(change, item, *arguments) for item in value]
+    return change(value, *arguments) if isinstance(value, str) else value
+
+
+def _expand(text: str, source: Path, seen: tuple[Path, ...]) -> Any:
+    """What a text in the file `source` names, with everything in place that this names; else the text itself."""
+    beside = source.parent / text
+    is_file = text.endswith(SUFFIXES) and beside.is_file()
+    if is_file and not _is_component(read(beside)):  # for a constructor that reads files itself
+        return str(beside.resolve())
+    referred = beside if is_file else find(text, [source]) if is_group_name(text) else None
     if referred is None:
-        return value
+        return text
     if referred.resolve() in seen:
-        raise ConfigurationError(f"{source} refers to {value}, which refers back to it")
-    return _expand(read(referred), referred, (*seen, referred.resolve()))
+        raise ConfigurationError(f"{source} refers to {text}, which refers back to it")
+    return _each_text(_expand, read(referred), referred, (*seen, referred.resolve()))
 
 
 def _is_component(content: Any) -> bool:
@@ -137,7 +137,7 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
             kept.append(piece)
     for piece in kept:
         where = f"the option {piece.option}" if piece.path is None else str(piece.path)
-        piece.content = _filled(piece.content, whole, where, ())
+        piece.content = _each_text(_filled, piece.content, whole, where, ())
     return kept
 
 
@@ -181,19 +181,13 @@ def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
     return node
 
 
-def _filled(value: Any, whole: dict[str, Any], where: str, seen: tuple[str, ...]) -> Any:
-    """A value with references replaced; text that is nothing but one reference takes the type of what it refers to."""
-    if isinstance(value, dict):
-        return {key: _filled(item, whole, where, seen) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, whole, where, seen) for item in value]
-    if not isinstance(value, str):
-        return value
+def _filled(text: str, whole: dict[str, Any], where: str, seen: tuple[str, ...]) -> Any:
+    """A text with references replaced; if it is nothing but one reference, what this refers to, of whatever type."""
 
     def referred(key: str) -> Any:
         if key in seen:
             raise ConfigurationError(f"{where}: {' refers to '.join([*seen, key])}")
-        return _filled(_look_up(key.split("."), whole, where), whole, where, (*seen, key))
+        return _each_text(_filled, _look_up(key.split("."), whole, where), whole, where, (*seen, key))
 
-    single = _REFERENCE.fullmatch(value)
-    return referred(single[1]) if single else _REFERENCE.sub(lambda match: str(referred(match[1])), value)
+    single = _REFERENCE.fullmatch(text)
+    return referred(single[1]) if single else _REFERENCE.sub(lambda match: str(referred(match[1])), text)

@@ -18,8 +18,12 @@ from maze_pl.yaml_text import parse
 
 RUN_CONFIG = "config.yaml"
 _CONFIG_OPTIONS = ("--config", "-c")
-
 _Option = tuple[str | None, str | None]
+
+_CHECKED = "env", "wrappers", "action_masks"
+_ENVIRONMENT_OPTIONS = {"check": _CHECKED, "rollout": (*_CHECKED, "max_agents")}
+_SPELLED_OUT: dict[_Option, str] = {(flag, None): "true" for flag in ("--deterministic", "--event_logs", "--render")}
+_SPELLED_OUT |= {("--runner", name): f"runner/{name}" for name in ("sequential", "parallel")}
 
 
 def prepare(arguments: Sequence[str]) -> list[str]:
@@ -39,8 +43,8 @@ def prepare(arguments: Sequence[str]) -> list[str]:
     experiments = [path.stem for path in _config_files(options) if path.name != RUN_CONFIG]
     prepared: list[str] = []
     for piece in interpolate(_pieces(options)):
-        if command == "check":
-            piece = _of_environment(piece)
+        if command in _ENVIRONMENT_OPTIONS:
+            piece = _of_environment(piece, command)
         value = piece.argument
         if piece.option == "--print_config" and value is not None:  # which belongs to the same word
             prepared.append(f"{piece.option}={value}")
@@ -50,14 +54,19 @@ def prepare(arguments: Sequence[str]) -> list[str]:
     return [command, *named, *prepared]
 
 
-def _of_environment(piece: Piece) -> Piece:
-    """What an option says of the environment and its wrappers, as the options of `check` have it."""
+def _of_environment(piece: Piece, command: str) -> Piece:
+    """What an option says of the environment and its wrappers, as the options of the command have it."""
     if piece.option in _CONFIG_OPTIONS and isinstance(piece.content, dict):
+        if command == "rollout" and "data" not in piece.content:  # a configuration of its own
+            return piece
         data = piece.content.get("data") or {}
         whole = {**piece.content, **data, **(data.get("init_args") or {})}
-        checked = {key: whole[key] for key in ("env", "wrappers", "action_masks") if key in whole}
+        checked = {key: whole[key] for key in _ENVIRONMENT_OPTIONS[command] if key in whole}
         return replace(piece, content=checked)
-    if piece.option == "--run":  # whose configuration comes before
+    if piece.option == "--policy" and piece.content is not None:  # spelled out, so that arguments may be added
+        whole = piece.content if isinstance(piece.content, dict) else {"class_path": piece.content}
+        return replace(piece, content=whole, raw=None)
+    if piece.option == "--run" and command == "check":  # whose configuration comes before
         return Piece(None, None)
     return replace(piece, option=piece.option and piece.option.replace("--data.", "--", 1))
 
@@ -108,7 +117,7 @@ def _is_group(option: str, value: str, beside: Sequence[Path]) -> bool:
     """Whether the value of a model, data or trainer option names a group file: its folder is one of those searched."""
     if not is_group_name(value) or value.endswith(SUFFIXES) or Path(value).exists():
         return False
-    is_component = option.startswith(("--model", "--data", "--trainer", "--env", "--wrappers"))
+    is_component = option.startswith(("--model", "--data", "--trainer", "--env", "--wrappers", "--policy", "--runner"))
     return is_component and any((folder / value.split("/")[0]).is_dir() for folder in search_folders(beside))
 
 
@@ -128,7 +137,8 @@ def _split(arguments: Sequence[str]) -> list[_Option]:
 
 def _from_run_directory(command: str, options: list[_Option]) -> list[_Option]:
     """Put the configuration that a run directory holds before the options that the user gave."""
-    if command in ("validate", "test", "predict", "check") and options and options[0][0] is None:
+    options = [(option, _SPELLED_OUT.get((option, value), value)) for option, value in options]
+    if command in ("validate", "test", "predict", "check", "rollout") and options and options[0][0] is None:
         options = [("--run", options[0][1]), *options[1:]]
     options = [("--warm_start" if option == "--warm-start" else option, value) for option, value in options]
     names = {option for option, _ in options}

@@ -20,18 +20,15 @@ from maze_pl.search_path import ConfigurationError, suggestion
 
 _LIGHTNING: Final = {"pytorch_lightning", "lightning_fabric", "lightning_utilities"}
 _LIBRARIES: Final = {
-    *("maze_pl", "jsonargparse", "yaml", "gymnasium", "numpy", "torch", "torchmetrics"),
-    *("tensorboard", "wandb", "fsspec", "cloudpickle", "typeshed_client", "docstring_parser", "Box2D", "mujoco"),
-    *_LIGHTNING,
-    *sys.stdlib_module_names,
+    *("maze_pl", "jsonargparse", "yaml", "gymnasium", "numpy", "torch", "torchmetrics", "tensorboard", "wandb"),
+    *("fsspec", "cloudpickle", "typeshed_client", "docstring_parser", "Box2D", "mujoco"),
+    *(*_LIGHTNING, *sys.stdlib_module_names),
 } - {"antigravity", "this"}
 _PUBLIC: Final = (
     *("pytorch_lightning.callbacks", "pytorch_lightning.loggers", "maze_pl.callbacks", "maze_pl.perception"),
     *("maze_pl.envs", "maze_pl.envs.wrappers", "maze_pl.datamodules", "maze_pl.modules"),
 )
-_MOST_LINES: Final = 10
-_MOST_LETTERS: Final = 400
-_MOST_OF_A_VALUE: Final = 80
+_MOST_LINES, _MOST_LETTERS, _MOST_OF_A_VALUE = 10, 400, 80
 
 
 def message_of(error: BaseException) -> str | None:
@@ -106,8 +103,8 @@ def shortened(text: str) -> str:
 
 _NOISE: Final = (
     *("Does not validate against", "Problem with given", "Subtypes:", "Errors:", "Given value", "expected NoneType"),
-    "Expected a path but",
-    *("a dict without class_path", "a dict with parameters accepted", "Subclass types expect one of"),
+    *("Expected a path but", "a dict without class_path", "a dict with parameters accepted"),
+    "Subclass types expect one of",
 )
 _UNKNOWN_OPTION: Final = re.compile(
     r"Option '(?P<a>[^']+)' is not accepted|does not accept option '(?P<b>[^']+)'|unrecognized arguments: --(?P<c>\S+)"

@@ -35,10 +35,10 @@ class Factory:
         target = import_object(self.class_path)
         given: set[str | int] = {*list(inspect.signature(target).parameters)[: len(args)], *kwargs}
         configured = {name: value for name, value in self.init_args.items() if name not in given}
-        parser = ArgumentParser(exit_on_error=False)
-        add_arguments(parser, target, "target", skip=given)
-        config = parser.parse_object({"target": configured} if configured else {})
-        arguments = parser.instantiate(with_factories(config), instantiate_groups=False).get("target")
+        parser, name = ArgumentParser(exit_on_error=False), self.class_path.rpartition(".")[2]  # which messages show
+        add_arguments(parser, target, name, skip=given)
+        config = parser.parse_object({name: configured} if configured else {})
+        arguments = parser.instantiate(with_factories(config), instantiate_groups=False).get(name)
         made = {} if arguments is None else vars(arguments)  # there is no group where there are no arguments
         return target(*args, **{**made, **self.dict_kwargs, **kwargs})
 
@@ -56,27 +56,23 @@ def add_arguments(
     return add(target, key, skip=skip, sub_configs=True, fail_untyped=False)
 
 
-def with_factories(config: Namespace) -> Namespace:
+def with_factories(config: Any) -> Any:
     """A copy of a parsed configuration in which every node that makes environments, or names a function, is a Factory.
 
     Args:
-        config: Parsed, not yet instantiated.
+        config: Parsed, not yet instantiated; or a part of it.
     """
+    if isinstance(config, list):
+        return [with_factories(item) for item in config]
+    if isinstance(config, dict):
+        return {key: with_factories(item) for key, item in config.items()}
+    if not isinstance(config, Namespace):
+        return config
+    if isinstance(config.get("class_path"), str):
+        target = import_object(config["class_path"])
+        if inspect.isfunction(target) or (isinstance(target, type) and issubclass(target, gymnasium.Env)):
+            return Factory.of(config.as_dict())
     copy = config.clone()
     for key, value in list(vars(copy).items()):
-        copy[key] = _replaced(value)
+        copy[key] = with_factories(value)
     return copy
-
-
-def _replaced(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_replaced(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _replaced(item) for key, item in value.items()}
-    if not isinstance(value, Namespace):
-        return value
-    if isinstance(value.get("class_path"), str):
-        target = import_object(value["class_path"])
-        if inspect.isfunction(target) or (isinstance(target, type) and issubclass(target, gymnasium.Env)):
-            return Factory.of(value.as_dict())
-    return with_factories(value)

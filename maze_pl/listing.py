@@ -36,17 +36,16 @@ def listing(topics: Sequence[str]) -> str:
 
 def algorithms() -> list[Row]:
     """The algorithms that group files name, with their classes."""
-    return [(name, f"{_class_path(name)}: {_described(name)}") for name in _of_group("algorithm")]
+    return [(name, f"{_class_path(name)}: {text}") for name, text in configs("algorithm/")]
 
 
-def configs() -> list[Row]:
-    """Every configuration on the search path, with the first line of its comment that is no command."""
-    return [(name, _described(name)) for name in known_names()]
+def configs(group: str = "") -> list[Row]:
+    """Configurations on the search path, or those of a group, with the first line of the comment that is no command."""
+    return [(name, _described(name)) for name in known_names() if name.startswith(group)]
 
 
 def environments() -> list[Row]:
     """Environments that group files describe, and those that gymnasium has registered and that can be made here."""
-    own = [(name, _described(name)) for name in _of_group("env")]
     from gymnasium.envs.registration import registry
 
     latest: dict[tuple[str | None, str], tuple[int, str, str]] = {}
@@ -56,7 +55,7 @@ def environments() -> list[Row]:
         module, _, name = spec.entry_point.partition(":")
         if _is_installed(module) and (spec.version or 0) >= latest.get((spec.namespace, spec.name), (0, "", ""))[0]:
             latest[spec.namespace, spec.name] = (spec.version or 0, identifier, _class_line(_source(module), name))
-    return own + [(identifier, line) for _, identifier, line in latest.values()]
+    return configs("env/") + [(identifier, line) for _, identifier, line in latest.values()]
 
 
 def wrappers() -> list[Row]:
@@ -81,10 +80,6 @@ def _table(topic: str, usage: str, rows: Callable[[], list[Row]]) -> str:
     shown = (f"  {name:{width}}  {text}".rstrip() for name, text in lines)
     shortened = (line if len(line) <= _COLUMNS else f"{line[: _COLUMNS - 3]}..." for line in shown)
     return "\n".join([f"{topic} ({usage})", *shortened])
-
-
-def _of_group(group: str) -> list[str]:
-    return [name for name in known_names() if name.startswith(f"{group}/")]
 
 
 def _described(name: str) -> str:

@@ -15,7 +15,7 @@ from maze_pl.search_path import ConfigurationError
 
 if TYPE_CHECKING:
     from maze_pl.core.spec import Spec
-    from maze_pl.datamodules import RolloutDataModule
+    from maze_pl.datamodules.environments import EnvironmentDataModule
     from maze_pl.envs.wrappers import LogStatsWrapper
     from maze_pl.modules import AlgorithmModule
 
@@ -73,8 +73,7 @@ def check_fit(path: str | Path, module: AlgorithmModule, spec: Spec) -> None:
     checkpoint = read_checkpoint(path)
     if _MODULE_KEY not in checkpoint:
         raise ConfigurationError(f"the checkpoint {path} was not written by maze_pl: it does not say what it is of")
-    there, here = _spaces(checkpoint[_MODULE_KEY]["spec"]), _spaces(spec.to_dict())
-    _require_equal(there, here, f"the agent of {path} is one for other spaces", "environment and wrappers")
+    require_same_spaces(checkpoint[_MODULE_KEY]["spec"], spec.to_dict(), f"the agent of {path}")
     there, here = _shapes(checkpoint["state_dict"]), _shapes(module.state_dict())
     _require_equal(there, here, f"the networks of {path} do not fit", "networks")
 
@@ -85,6 +84,20 @@ def _require_equal(there: dict[str, str], here: dict[str, str], problem: str, re
         former, own = (one.get(name, "missing") for one in (there, here))
         if former != own:
             raise ConfigurationError(f"{problem}: {name} is {former} there and {own} here; use its {remedy}")
+
+
+def require_same_spaces(there: dict[str, Any], here: dict[str, Any], whose: str) -> None:
+    """Refuse an agent that sees or does something else than an environment has.
+
+    Args:
+        there: `Spec.to_dict()` of the agent.
+        here: That of the environment.
+        whose: Of whom the message speaks.
+
+    Raises:
+        ConfigurationError: Something is different.
+    """
+    _require_equal(_spaces(there), _spaces(here), f"{whose} is one for other spaces", "environment and wrappers")
 
 
 def _spaces(spec: dict[str, Any]) -> dict[str, str]:
@@ -133,15 +146,16 @@ def load_env(path: str | Path) -> LogStatsWrapper:
     from maze_pl.instantiation import Factory
 
     checkpoint = read_checkpoint(path)
-    datamodule: RolloutDataModule = Factory.of(_stored(checkpoint, path)["data"])()
-    datamodule.warm_start(_learned(checkpoint, path))
+    datamodule: EnvironmentDataModule = Factory.of(_stored(checkpoint, path)["data"])()
+    datamodule.warm_start(learned(checkpoint, path))
     return datamodule.make_env()
 
 
-def warm_start(path: str | Path, module: AlgorithmModule, datamodule: RolloutDataModule) -> None:
+def warm_start(path: str | Path, module: AlgorithmModule, datamodule: EnvironmentDataModule) -> None:
     """Begin with the weights of policy and critic, and what the wrappers had learned, of another run.
 
-    Optimisers, counters and environments start anew, so the algorithm may be another one.
+    Optimisers, counters and environments start anew, so the algorithm may be another one. Where the other run had no
+    critic, as behavioural cloning has none, that of the module stays as it is.
 
     Args:
         path: A run directory or a checkpoint, as for `load`.
@@ -151,12 +165,18 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: RolloutDat
     Raises:
         ConfigurationError: There is no checkpoint, or its networks or wrappers do not fit.
     """
+    from pytorch_lightning.utilities import rank_zero_info
+
     checkpoint = read_checkpoint(path)
     own, other = module.state_dict(), checkpoint["state_dict"]
+    critic = {name for name in own if name.startswith("actor_critic.critic.")}
+    if critic and not any(name.startswith("actor_critic.critic.") for name in other):
+        rank_zero_info(f"{path} has no critic: it starts anew, and learns first with critic_burn_in_epochs")
+        own = {name: value for name, value in own.items() if name not in critic}
     here, there = _shapes(own), _shapes({name: other[name] for name in own if name in other})
     _require_equal(there, here, f"the networks of {path} do not fit", "networks")
-    module.load_state_dict(own | {name: other[name] for name in here})
-    datamodule.warm_start(_learned(checkpoint, path))
+    module.load_state_dict(module.state_dict() | {name: other[name] for name in here})
+    datamodule.warm_start(learned(checkpoint, path))
 
 
 def _shapes(state: dict[str, Any]) -> dict[str, str]:
@@ -172,8 +192,13 @@ def _stored(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
     return cast(dict[str, Any], stored)
 
 
-def _learned(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
-    """What the wrappers of a run had learned, from the state that Lightning files under the data module's name."""
+def learned(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
+    """What the wrappers of a run had learned, from the state that Lightning files under the data module's name.
+
+    Args:
+        checkpoint: Its content, see `read_checkpoint`.
+        path: Where that came from.
+    """
     from maze_pl.collect.serialization import from_tensors
 
     name = _stored(checkpoint, path)["data"]["class_path"].rpartition(".")[2]

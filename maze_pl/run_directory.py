@@ -36,7 +36,7 @@ def run_directory(resumed: str | None, named: str | None, experiment: str | None
     is_first = is_first_rank()
     if resumed is None and not is_first and RUN_DIR_VARIABLE in os.environ:
         return os.environ[RUN_DIR_VARIABLE]
-    path = Path(resumed or named or _new_directory(Path(OUTPUT_FOLDER, experiment or "run"), is_first))
+    path = Path(resumed or named or new_directory(Path(OUTPUT_FOLDER, experiment or "run"), is_first))
     if resumed is None and is_first and path.is_dir() and any(path.iterdir()):
         remedy = f"name another one, or go on with the run in it by `maze-pl fit --resume {path}`"
         raise ConfigurationError(f"the run directory {path} already holds something: {remedy}")
@@ -44,7 +44,7 @@ def run_directory(resumed: str | None, named: str | None, experiment: str | None
     return str(path)
 
 
-def _new_directory(experiment: Path, is_made: bool) -> Path:
+def new_directory(experiment: Path, is_made: bool) -> Path:
     """A directory named after this second, made at once so that no other run that begins in it takes the same one."""
     now = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     path, number = experiment / now, 1
@@ -62,7 +62,7 @@ def remove_if_empty() -> None:
     """Remove a directory that was made under `outputs`, if the run has failed before it wrote anything."""
     run_dir = Path(os.environ.get(RUN_DIR_VARIABLE, ""))
     if run_dir.parts[:1] == (OUTPUT_FOLDER,):
-        _remove_empty((run_dir, *run_dir.parents[:2]))
+        remove_empty((run_dir, *run_dir.parents[:2]))
 
 
 def last_checkpoint(run_dir: str) -> str | None:
@@ -86,7 +86,7 @@ def claimed(path: Path) -> Iterator[None]:
         ConfigurationError: The directory cannot be written, or another process trains in it.
     """
     with contextlib.ExitStack() as stack:
-        stack.callback(_remove_empty, [folder for folder in (path, *path.parents) if not folder.exists()])
+        stack.callback(remove_empty, [folder for folder in (path, *path.parents) if not folder.exists()])
         try:
             path.mkdir(parents=True, exist_ok=True)
             before, results = _content(path), _results(path)
@@ -111,7 +111,7 @@ def claimed(path: Path) -> Iterator[None]:
             raise
 
 
-def _remove_empty(folders: Iterable[Path]) -> None:
+def remove_empty(folders: Iterable[Path]) -> None:
     """Remove folders, the innermost first, but for those that hold something or were never made."""
     for folder in folders:
         with contextlib.suppress(OSError):

@@ -12,6 +12,8 @@ import time
 from types import FrameType
 from typing import Any, Final, Self
 
+from maze_pl.core.forked import end_if_forked
+
 MAIN_PROCESS_VARIABLE: Final = "MAZE_PL_MAIN_PROCESS"
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_OF_ONE_SIGNAL: Final = 1.0  # a terminal, `timeout` and process managers may deliver the same one twice
@@ -45,7 +47,7 @@ class StopSignals:
 
     def __init__(self, deferred: bool = False) -> None:
         self.received, self.deferred, self.is_passed_on = 0, deferred, False
-        self._since = 0.0
+        self._since, self._process = 0.0, os.getpid()
         self._former: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -64,6 +66,7 @@ class StopSignals:
     def take(self) -> None:
         """Take the signals, also if somebody else has taken them since; only a main thread can."""
         if threading.current_thread() is threading.main_thread():
+            self._process = os.getpid()
             self._former = self._former or {number: signal.getsignal(number) for number in _NUMBERS}
             for number in _NUMBERS:
                 signal.signal(number, self._handle)
@@ -84,6 +87,7 @@ class StopSignals:
         self._former = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        end_if_forked(self._process, number)
         if self.received:
             if time.monotonic() - self._since > _SECONDS_OF_ONE_SIGNAL:
                 signal.signal(number, signal.SIG_DFL)

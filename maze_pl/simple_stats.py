@@ -59,8 +59,8 @@ class SimpleStatsLoggingSetup:
         from tqdm import tqdm
 
         from maze_pl.callbacks.dashboards import log_epoch
-        from maze_pl.callbacks.epoch_table import render
         from maze_pl.events.epoch_statistics import EpochStatistics
+        from maze_pl.events.statistics_table import render
         from maze_pl.modules.statistics import EpochTable
 
         if kind is not None and issubclass(kind, Exception):  # an interrupt still shows what there is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import signal
@@ -35,6 +36,22 @@ def test_a_deferred_signal_is_noted_however_often_it_comes_at_once(number: int) 
         for _ in range(3):
             signal.raise_signal(number)
         assert signals.received == number
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_process_that_an_environment_forks_ends_by_term_and_not_by_int() -> None:
+    with StopSignals(deferred=True):
+        here, there = multiprocessing.Pipe()
+        forked = multiprocessing.get_context("fork").Process(target=lambda: (there.send(None), time.sleep(60)))
+        forked.start()
+        here.recv()
+    assert forked.pid is not None
+    os.kill(forked.pid, signal.SIGINT)
+    forked.join(0.2)
+    assert forked.is_alive()
+    forked.terminate()
+    forked.join(30)
+    assert forked.exitcode == -signal.SIGTERM
 
 
 def test_signals_that_are_held_come_when_they_are_taken_and_not_before() -> None:

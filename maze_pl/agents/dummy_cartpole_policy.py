@@ -1,7 +1,8 @@
 """A rule that balances CartPole without learning: a first agent for trying out rollouts."""
 
+from typing import Any
+
 import numpy as np
-import torch
 
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 
@@ -16,19 +17,10 @@ class DummyCartPolePolicy:
     """
 
     def __init__(self, observation: str = "observation", action: str = "action", look_ahead: float = 1.0) -> None:
-        self.observation = observation
-        self.action = action
-        self.look_ahead = look_ahead
+        self.observation, self.action, self.look_ahead = observation, action, look_ahead
 
-    def act(
-        self,
-        batch: PolicyBatch,
-        *,
-        deterministic: bool = False,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> PolicyStep:
-        """Choose a side for each actor; the keyword arguments change nothing, because nothing is random here."""
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        """Choose a side for each actor; the options change nothing, because nothing is random here."""
         observation = batch.observation[self.observation]
         angle_to_come = observation[:, 2] + self.look_ahead * observation[:, 3]
         return PolicyStep({self.action: (angle_to_come > 0).astype(np.int64)})

@@ -114,9 +114,8 @@ class NumpyNetwork:
         Args:
             observation: Name -> [B, ...], as the network takes them.
         """
-        if self._refused or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-            return None
-        if any(tensor.device.type != "cpu" or tensor.dtype == torch.bfloat16 for tensor in observation.values()):
+        foreign = (tensor.device.type != "cpu" or tensor.dtype == torch.bfloat16 for tensor in observation.values())
+        if self._refused or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or any(foreign):
             return None
         arrays = self.logits({name: tensor.numpy() for name, tensor in observation.items()})
         return None if arrays is None else {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -202,11 +201,9 @@ class _Plan:
         values = []
         for name, dtype in self._inputs:
             array = observation[name]
-            if array.dtype != dtype:
-                if array.dtype.kind != "f" or dtype.kind != "f":
-                    return None
-                array = array.astype(dtype)
-            values.append(array)
+            if array.dtype != dtype and not array.dtype.kind == dtype.kind == "f":
+                return None
+            values.append(array if array.dtype == dtype else array.astype(dtype))
         for operation, source in self._steps:
             values.append(operation(source(values)))
         return {name: values[place] for name, place in self._outputs.items()}
@@ -256,10 +253,9 @@ class _Tracer(fx.Tracer):
 
     def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
         """The network's function, the network and the observations."""
-        inputs = {}
-        for name, array in self._observation.items():
-            inputs[name] = _Known(self.create_node("placeholder", name, (), {}), self)
-            inputs[name].node.meta["is_floating_point"] = array.dtype.kind == "f"
+        inputs = {name: _Known(self.create_node("placeholder", name, (), {}), self) for name in self._observation}
+        for name, proxy in inputs.items():
+            proxy.node.meta["is_floating_point"] = self._observation[name].dtype.kind == "f"
         return root_fn, [self.root, inputs]
 
     def proxy(self, node: fx.Node) -> fx.Proxy:

@@ -21,8 +21,7 @@ class TorchActorCritic(nn.Module):
 
     def __init__(self, policy: TorchPolicy, critic: StateCritic | None = None) -> None:
         super().__init__()
-        self.policy = policy
-        self.critic = critic
+        self.policy, self.critic = policy, critic
         for key, network in ({} if critic is None else critic.recurrent).items():
             nets = list(policy.networks[policy.spec.step_keys.index(key)].children())
             known, shapes = {id(parameter) for parameter in nets[0].parameters()}, state_shapes(network)

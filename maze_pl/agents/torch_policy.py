@@ -18,6 +18,8 @@ from maze_pl.core.spec import Spec
 from maze_pl.distributions.dict import DictProbabilityDistribution
 from maze_pl.distributions.distribution_mapper import DistributionMapper, DistributionMapperConfig, distribution_mappers
 
+Tensors = Mapping[str, Tensor]
+
 PolicyNetworks = nn.Module | Sequence[nn.Module]
 """The network of a sub-step, or those of its agents in the order of their ids."""
 
@@ -116,8 +118,10 @@ class TorchPolicy(nn.Module):
             observation = {name: _tensor(array) for name, array in {**batch.observation, **(batch.state or {})}.items()}
             agent_id = None
             if len(step.networks) > 1:
-                _check_agents(batch, len(step.networks))
                 agent_id = torch.from_numpy(np.asarray(batch.agent_id))
+                if not bool(((agent_id >= 0) & (agent_id < len(step.networks))).all()):
+                    count, key = len(step.networks), batch.step_key
+                    raise ValueError(f"agent ids {agent_id.tolist()} of sub-step {key!r}: it has {count} agents")
             logits = self.action_logits(batch.step_key, observation, agent_id)
             after = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes} or None
             arrays = None if with_log_prob else numpy_views(logits)
@@ -165,10 +169,7 @@ class TorchPolicy(nn.Module):
             raise ValueError(f"sub-step {key!r} also observes {sorted(missing)}; given were {sorted(observation)}")
         batch = {name: np.asarray(observation[name], space.dtype)[None] for name, space in wanted.items()}
         if memory is None and self._steps[key].state_shapes:
-            raise ValueError(
-                f"the agent remembers what it saw in sub-step {key!r}: pass memory={{}} with the first act of an "
-                "episode, and the same dict with all others"
-            )
+            raise ValueError(f"sub-step {key!r} needs a memory: pass memory={{}}, the same dict for a whole episode")
         memory = {} if memory is None else memory
         policy_batch = PolicyBatch(key, batch, np.array([agent_id]), memory.get((key, agent_id)))
         acted = self.act(policy_batch, deterministic=deterministic, temperature=temperature, generator=generator)
@@ -176,7 +177,7 @@ class TorchPolicy(nn.Module):
         return {head: environment_action(step.action_space[head], value[0]) for head, value in acted.action.items()}
 
     def action_logits(
-        self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None
+        self, step_key: StepKey, observation: Tensors, agent_id: Tensor | None = None
     ) -> dict[str, Tensor]:
         """The networks' outputs, before temperature and masks.
 
@@ -210,31 +211,21 @@ class TorchPolicy(nn.Module):
         return chosen
 
     def compute_policy_output(
-        self,
-        step_key: StepKey,
-        observation: Mapping[str, Tensor],
-        agent_id: Tensor | None = None,
-        temperature: float = 1.0,
+        self, step_key: StepKey, observation: Tensors, agent_id: Tensor | None = None, temperature: float = 1.0
     ) -> PolicyOutput:
         """Logits and distributions of one sub-step, with gradients; arguments as for `action_logits`."""
-        return self._output(self._step(step_key), step_key, observation, agent_id, temperature)
+        logits, step = self.action_logits(step_key, observation, agent_id), self._step(step_key)
+        heads = {head: logits[head] for head in step.mapper.heads}
+        return PolicyOutput(step_key, heads, self._distribution(step, heads, observation, temperature))
 
     def distribution(
-        self,
-        step_key: StepKey,
-        observation: Mapping[str, Tensor],
-        agent_id: Tensor | None = None,
-        temperature: float = 1.0,
+        self, step_key: StepKey, observation: Tensors, agent_id: Tensor | None = None, temperature: float = 1.0
     ) -> DictProbabilityDistribution:
         """Joint distribution of the actions of one sub-step, with gradients; arguments as for `action_logits`."""
         return self.compute_policy_output(step_key, observation, agent_id, temperature).distribution
 
     def evaluate(
-        self,
-        step_key: StepKey,
-        observation: Mapping[str, Tensor],
-        action: Mapping[str, Tensor],
-        agent_id: Tensor | None = None,
+        self, step_key: StepKey, observation: Tensors, action: Tensors, agent_id: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Log-probability of actions that were taken, and entropy, with gradients.
 
@@ -250,29 +241,15 @@ class TorchPolicy(nn.Module):
         return self.distribution(step_key, observation, agent_id).log_prob_and_entropy(action)
 
     def _step(self, step_key: StepKey) -> _Step:
-        try:
-            return self._steps[step_key]
-        except KeyError:
-            raise ValueError(f"unknown sub-step {step_key!r}; sub-steps: {list(self._steps)}") from None
-
-    def _output(
-        self,
-        step: _Step,
-        step_key: StepKey,
-        observation: Mapping[str, Tensor],
-        agent_id: Tensor | None,
-        temperature: float,
-    ) -> PolicyOutput:
-        logits = self.action_logits(step_key, observation, agent_id)
-        heads = {head: logits[head] for head in step.mapper.heads}
-        return PolicyOutput(step_key, heads, self._distribution(step, heads, observation, temperature))
+        if step_key not in self._steps:
+            raise ValueError(f"unknown sub-step {step_key!r}; sub-steps: {list(self._steps)}")
+        return self._steps[step_key]
 
     @staticmethod
     def _distribution(
-        step: _Step, logits: Mapping[str, Tensor], observation: Mapping[str, Tensor], temperature: float
+        step: _Step, logits: Tensors, observation: Tensors, temperature: float
     ) -> DictProbabilityDistribution:
-        device = step.inputs.device
-        masks = {head: observation[name].to(device) for head, name in step.mapper.masks.items()}
+        masks = {head: observation[name].to(step.inputs.device) for head, name in step.mapper.masks.items()}
         return step.mapper.logits_dict_to_distribution(logits, temperature, masks)
 
 
@@ -286,24 +263,17 @@ def separate_agent_counts(spec: Spec, step_keys: Sequence[StepKey]) -> dict[Step
     Raises:
         ValueError: A sub-step is unknown, or its number of agents changes during an episode.
     """
-    known = {str(key): key for key in spec.step_keys}
-    counts: dict[StepKey, int] = {}
-    for name in step_keys:
-        if str(name) not in known:
-            raise ValueError(f"substeps_with_separate_agent_nets: unknown sub-step {name!r}; {list(spec.step_keys)}")
-        key = known[str(name)]
-        counts[key] = spec.steps[key].n_agents
-        if counts[key] < 1:
-            raise ValueError(
-                f"substeps_with_separate_agent_nets: the number of agents of sub-step {key!r} changes during an "
-                "episode, so they must share a network"
-            )
+    given = {str(key) for key in step_keys}
+    counts = {key: spec.steps[key].n_agents for key in spec.step_keys if str(key) in given}
+    if unknown := sorted(given - {str(key) for key in counts}):
+        raise ValueError(f"substeps_with_separate_agent_nets: unknown sub-step {unknown[0]!r}; {list(spec.step_keys)}")
+    for key, count in counts.items():
+        if count < 1:
+            raise ValueError(f"substeps_with_separate_agent_nets: the number of agents of sub-step {key!r} changes")
     return counts
 
 
-def _separate_logits(
-    networks: Sequence[nn.Module], observation: Mapping[str, Tensor], agent_id: Tensor
-) -> dict[str, Tensor]:
+def _separate_logits(networks: Sequence[nn.Module], observation: Tensors, agent_id: Tensor) -> dict[str, Tensor]:
     """Rows of each agent through its network; all networks run, on no rows if need be, and stay in the graph."""
     logits: dict[str, Tensor] = {}
     for agent, network in enumerate(networks):
@@ -313,12 +283,6 @@ def _separate_logits(
                 logits[head] = value.new_zeros((*agent_id.shape, *value.shape[1:]))
             logits[head] = logits[head].index_put(rows, value)
     return logits
-
-
-def _check_agents(batch: PolicyBatch, n_agents: int) -> None:
-    agent_id = np.asarray(batch.agent_id)
-    if agent_id.size and not 0 <= agent_id.min() <= agent_id.max() < n_agents:
-        raise ValueError(f"agent ids {agent_id.tolist()} of sub-step {batch.step_key!r}: it has {n_agents} agents")
 
 
 def _tensor(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:

@@ -77,8 +77,7 @@ class TorchSharedStateCritic(StateCritic):
             self.recurrent = {spec.step_keys[0]: self.network}
             if len(spec.steps) > 1:
                 raise ValueError(
-                    f"a critic shared by the sub-steps {list(spec.step_keys)} cannot remember, as its network does "
-                    f"({list(self._state_shapes)}), since each of their policies does so by itself: use a step critic"
+                    f"a critic of several sub-steps cannot remember {list(self._state_shapes)}: use a step critic"
                 )
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
 
@@ -126,8 +125,8 @@ class StepwiseStateCritic(StateCritic):
             for key, network in by_step.items()
         }
 
-    def _output(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> Tensor:
-        """[B] what the network of a sub-step gives."""
+    def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
+        """[B] what the network of a sub-step gives; see `StateCritic.value`."""
         network, inputs = self._steps[step_key]
         if step_key in self.recurrent:
             return _value(evaluate_recurrent(network, inputs(observation), state_shapes(network)))
@@ -138,10 +137,6 @@ class TorchStepStateCritic(StepwiseStateCritic):
     """A network for each sub-step, which gives the value; see `StepwiseStateCritic` for the arguments."""
 
     kind = "step"
-
-    def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
-        """[B] values; see `StateCritic.value`."""
-        return self._output(step_key, observation)
 
 
 class TorchDeltaStateCritic(StepwiseStateCritic):
@@ -167,13 +162,11 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
         self._names = {key: tuple(step.observation_space.spaces) for key, step in spec.steps.items()}
         if several := {key: step.n_slots for key, step in spec.steps.items() if step.n_slots > 1}:
             raise ValueError(
-                "a delta critic needs sub-steps that act once each, in the same order, in every environment step; "
-                f"number of agents of sub-steps with several: {several}; use a step or a shared critic"
+                f"a delta critic needs one agent in each sub-step, not {several}: use a step or a shared critic"
             )
         if self.recurrent:
             raise ValueError(
-                f"a delta critic cannot remember, as its networks of the sub-steps {list(self.recurrent)} do: it "
-                "judges earlier observations again, without what was carried then; use a step critic"
+                f"a delta critic cannot remember, as its networks {list(self.recurrent)} do: use a step critic"
             )
 
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
@@ -185,11 +178,11 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
             agent_id: Not needed.
         """
         own = {name: observation[name] for name in self._names[step_key]}
-        value = self._output(step_key, own)
+        value = super().value(step_key, own)
         for key in itertools.takewhile(lambda key: key != step_key, self._names):
             seen = {name: observation[name_in_row(key, name)] for name in self._names[key]}
             with torch.no_grad():
-                before = self._output(key, seen)
+                before = super().value(key, seen)
             value = value + before
         return value
 

@@ -1,22 +1,38 @@
-"""Checkpoints of a run: the best by evaluation, the last of all, and what makes each of them complete.
+"""Checkpoints of a run: the best by evaluation, the last of all, and what makes each complete; and when training ends.
 
 One ModelCheckpoint with both `monitor` and `save_last` leaves a last checkpoint that is stale whenever the metric does
 not improve; so there are two callbacks. Both write under another name first and rename, so that a run which is killed
 while it saves still has its former checkpoint.
 """
 
-import contextlib
 import os
-import warnings
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
+import torch
+from pytorch_lightning import callbacks
 
-from maze_pl.callbacks.epoch_table import format_value, say
-from maze_pl.callbacks.stopping import require_value
+from maze_pl.callbacks.epoch_table import say
+from maze_pl.events.statistics_table import format_value
 from maze_pl.loading import CHECKPOINT_KEY
+from maze_pl.search_path import suggestion
+
+_Mode = Literal["max", "min"]
+
+
+def require_value(callback: callbacks.Callback, monitor: str, metrics: Mapping[str, Any]) -> None:
+    """Refuse to wait for a value, such as a KPI, that evaluations do not give.
+
+    Raises:
+        ValueError: There is no such value; says which there are.
+    """
+    if monitor not in metrics:
+        short = sorted(name for name in metrics if "_" not in name.partition("/")[0])
+        known = f"{', '.join(short)}, and the columns of metrics.csv{suggestion(monitor, metrics)}"
+        raise ValueError(f"{type(callback).__name__}(monitor={monitor!r}): no evaluation gives it; it has {known}")
 
 
 def save_atomically(trainer: pl.Trainer, path: str | Path) -> None:
@@ -29,8 +45,7 @@ def save_atomically(trainer: pl.Trainer, path: str | Path) -> None:
     try:
         trainer.save_checkpoint(temporary, weights_only=False)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         kept = "its former version is kept" if Path(path).is_file() else "it was the first one"
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"the checkpoint {path} cannot be written: {reason}; {kept}") from error
@@ -44,10 +59,10 @@ def _folder(trainer: pl.Trainer, stage: str, dirpath: str | Path | None) -> str:
     folder = Path(dirpath or Path(trainer.default_root_dir, "checkpoints"))
     if stage == "fit" and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
         folder.mkdir(parents=True, exist_ok=True)
-    return str(folder)
+    return trainer.strategy.broadcast(str(folder))
 
 
-class BestCheckpoint(ModelCheckpoint):
+class BestCheckpoint(callbacks.ModelCheckpoint):
     """Keeps the checkpoint with the best evaluation as `best.ckpt`.
 
     Args:
@@ -57,21 +72,20 @@ class BestCheckpoint(ModelCheckpoint):
     """
 
     def __init__(self, monitor: str = "eval/return", mode: str = "max", dirpath: str | None = None) -> None:
-        # not in the middle of an epoch, so that it can be resumed from exactly
+        # at the end of an epoch, where that is evaluated, so that it can be resumed from exactly
         when: dict[str, Any] = {"save_on_train_epoch_end": True, "enable_version_counter": False}
         super().__init__(dirpath, "best", monitor, mode=mode, **when)
         self._evaluated = False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Find the folder; one that is not empty is nothing to be warned of, as it is so whenever a run is resumed."""
+        """Find the folder, without Lightning's warning if it is not empty, as whenever a run is resumed."""
         self.dirpath = _folder(trainer, stage, self.dirpath)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
-            super().setup(trainer, pl_module, stage)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Remember that there is something to compare."""
+        """Remember that there is something to compare, or compare at once where the epoch goes on."""
         self._evaluated = not trainer.sanity_checking
+        if trainer.state.fn == "fit" and not trainer.is_last_batch:
+            self.on_train_epoch_end(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the checkpoint if the evaluation of this epoch is the best."""
@@ -87,7 +101,7 @@ class BestCheckpoint(ModelCheckpoint):
         say(trainer, f"-> new best {self.monitor} {format_value(trainer.callback_metrics[str(self.monitor)].item())}!")
 
 
-class LastCheckpoint(Checkpoint):
+class LastCheckpoint(callbacks.Checkpoint):
     """Keeps the checkpoint of the last epoch as `last.ckpt`, from which a run is resumed.
 
     Args:
@@ -117,7 +131,7 @@ class LastCheckpoint(Checkpoint):
             save_atomically(trainer, f"{self.dirpath}/last.ckpt")
 
 
-class CheckpointConfiguration(Callback):
+class CheckpointConfiguration(callbacks.Callback):
     """Puts into each checkpoint what `maze_pl.load` needs: the configuration of module and data, and the spec.
 
     Args:
@@ -127,9 +141,80 @@ class CheckpointConfiguration(Callback):
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = {name: config[name] for name in ("model", "data")}
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: pl.Trainer, _: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Add the configuration."""
         spec = trainer.datamodule.spec.to_dict()  # type: ignore[attr-defined]
         checkpoint[CHECKPOINT_KEY] = {**self.config, "spec": spec}
+
+
+class EarlyStopping(callbacks.EarlyStopping):
+    """Ends training after evaluations without improvement.
+
+    Args:
+        patience: How many evaluations in a row may bring no improvement; 0 never ends training.
+        monitor: What should improve: `eval/return`, `eval/kpi/<name>`, or any other logged value.
+        mode: Whether more (`max`) or less (`min`) of it is better.
+        min_delta: The least change that counts as an improvement.
+    """
+
+    def __init__(
+        self, patience: int = 15, monitor: str = "eval/return", mode: _Mode = "max", min_delta: float = 0.0
+    ) -> None:
+        if patience < 0:
+            raise ValueError(f"patience={patience} must not be negative; 0 never ends training")
+        super().__init__(monitor=monitor, mode=mode, min_delta=min_delta, patience=patience or sys.maxsize)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Check, unless there are no evaluations that could have given what should improve."""
+        if self.monitor in trainer.callback_metrics or any(trainer.num_val_batches):
+            super().on_train_epoch_end(trainer, pl_module)
+
+    def _validate_condition_metric(self, logs: dict[str, torch.Tensor]) -> bool:
+        require_value(self, self.monitor, logs)
+        return super()._validate_condition_metric(logs)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on counting; the patience itself is that of this run's configuration."""
+        super().load_state_dict({**state_dict, "patience": self.patience})
+
+
+class StopAtReturn(callbacks.Callback):
+    """Ends training as soon as an evaluation reaches a threshold; `maze-pl fit` fails if none ever does.
+
+    Args:
+        threshold: The value to be reached; None does nothing.
+        monitor: What must reach it.
+
+    Attributes:
+        best: The highest value so far.
+    """
+
+    def __init__(self, threshold: float | None = None, monitor: str = "eval/return") -> None:
+        self.threshold, self.monitor = threshold, monitor
+        self.best = -torch.inf
+
+    @property
+    def missed(self) -> bool:
+        """Whether there is a threshold that was not reached."""
+        return self.threshold is not None and self.best < self.threshold
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Compare the evaluation's result."""
+        if self.threshold is None or trainer.sanity_checking:
+            return
+        require_value(self, self.monitor, trainer.callback_metrics)
+        self.take(trainer)
+        trainer.should_stop = trainer.should_stop or not self.missed
+
+    def take(self, trainer: pl.Trainer) -> None:
+        """Take in the last evaluation; in the process that spawned those that train, only after training."""
+        if self.monitor in trainer.callback_metrics:
+            self.best = max(self.best, float(trainer.callback_metrics[self.monitor]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value so far."""
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from it."""
+        self.best = state_dict["best"]

@@ -1,4 +1,4 @@
-"""What dashboards show beside numbers: the run's configuration, hyper-parameters, and distributions.
+"""What dashboards show beside numbers: the run's configuration, hyper-parameters, distributions, and networks.
 
 Lightning's loggers take numbers. Ours take these, too, each in the way of its dashboard, over env steps.
 """
@@ -6,15 +6,22 @@ Lightning's loggers take numbers. Ours take these, too, each in the way of its d
 import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers.logger import Logger
 
+from maze_pl.callbacks.epoch_table import say
+from maze_pl.core.output_folder import write_file
+from maze_pl.envs.rendering import figure_to_array
 from maze_pl.events.histogram import Histogram
+from maze_pl.events.plots import require_matplotlib
 from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.perception.drawing import actor_critic_graphs, draw, render
 from maze_pl.yaml_text import dump
 
 N_BINS = 64
@@ -71,6 +78,40 @@ class Distributions(Callback):
                 log_epoch(dashboards(trainer), source, values, module.epoch_plots[source], module.env_steps)
 
 
+class NetworkPictures(Callback):
+    """Draws policy and critic after the first epoch, as `networks/<name>.svg` and `.png`, and logs the pictures.
+
+    A resumed run draws what is missing. Without matplotlib it says so, and draws nothing.
+
+    Args:
+        run_dir: The run directory.
+    """
+
+    def __init__(self, run_dir: str) -> None:
+        self._folder: Path | None = Path(run_dir, "networks")
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Draw, when the first epoch ends: importing matplotlib would delay the first step."""
+        folder, self._folder = self._folder, None
+        if folder is None or not trainer.is_global_zero or not isinstance(pl_module, AlgorithmModule):
+            return
+        try:
+            require_matplotlib("drawing the networks")
+            graphs = actor_critic_graphs(pl_module.networks)
+        except Exception as error:  # of any kind: a network may be the user's, and learns whether it is drawn or not
+            say(trainer, f"no pictures of the networks: {error}")
+            return
+        for name, graph in graphs.items():
+            svg, png = (folder / f"{quote(name, safe='')}.{form}" for form in ("svg", "png"))
+            if trainer.ckpt_path is not None and svg.is_file() and png.is_file():
+                continue
+            figure = draw(graph, name)
+            for path in (svg, png):
+                write_file(path, render(figure, path.suffix[1:]))
+            for dashboard in dashboards(trainer):
+                dashboard.log_images({f"networks/{name}": figure_to_array(figure)}, pl_module.env_steps)
+
+
 def log_epoch(
     loggers: Iterable[Logger], source: str, values: Mapping[str, Any], plots: Mapping[str, Any], env_steps: int
 ) -> None:
@@ -106,10 +147,8 @@ def bins(histogram: Histogram) -> Bins | None:
     values, counts = histogram.values[finite].astype(np.float64), histogram.counts[finite]
     if not len(values):
         return None
-    low, high = values[0], values[-1]
-    edges: Any = N_BINS
-    if high - low < N_BINS and np.array_equal(values, np.round(values)):
-        edges = np.arange(low - 0.5, high + 1.0)
+    are_few_whole = values[-1] - values[0] < N_BINS and np.array_equal(values, np.round(values))
+    edges = np.arange(values[0] - 0.5, values[-1] + 1.0) if are_few_whole else N_BINS
     return np.histogram(values, edges, weights=counts)
 
 

@@ -1,21 +1,16 @@
-"""The console's view of an epoch: its statistics as a table, grouped by topic."""
+"""The console's view of an epoch: how far it is, and its statistics as a table, grouped by topic."""
 
-import math
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 from tqdm import tqdm
 
-from maze_pl.events.histogram import Histogram
+from maze_pl.events.statistics_table import render
 from maze_pl.modules.algorithm import AlgorithmModule
-
-WIDTH = 100
-_STEP_WIDTH = 5
 
 
 class EpochTable(Callback):
@@ -48,6 +43,29 @@ class EpochTable(Callback):
         say(trainer, render(title, 1, _statistics(pl_module)))
 
 
+class RolloutProgressBar(TQDMProgressBar):
+    """Shows env steps per second and the return of the last evaluation behind Lightning's bar."""
+
+    _began_at, _began_with = 0.0, 0
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, *args: Any) -> None:
+        """Count from here: the time that evaluation takes is not that of environment steps."""
+        super().on_train_epoch_start(trainer, *args)
+        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")  # Lightning counts from 0
+        self._began_at, self._began_with = time.perf_counter(), env_steps(trainer.lightning_module)
+
+    def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
+        """What stands behind the bar."""
+        metrics = super().get_metrics(trainer, pl_module)
+        metrics.pop("v_num", None)
+        elapsed, steps = time.perf_counter() - self._began_at, env_steps(pl_module)
+        metrics["env steps"] = f"{steps:,}"
+        metrics["env steps/s"] = f"{(steps - self._began_with) / max(elapsed, 1e-9):,.0f}"
+        if "eval/return" in trainer.callback_metrics:
+            metrics["return"] = f"{float(trainer.callback_metrics['eval/return']):.1f}"
+        return metrics
+
+
 def say(trainer: pl.Trainer, text: str) -> None:
     """Show a text beside a progress bar, should there be one.
 
@@ -58,69 +76,6 @@ def say(trainer: pl.Trainer, text: str) -> None:
     if trainer.is_global_zero and any(isinstance(one, EpochTable) for one in trainer.callbacks):  # type: ignore[attr-defined]
         tqdm.write(text, file=sys.stdout)
         sys.stdout.flush()
-
-
-def render(title: str, step: int, statistics: Mapping[str, Mapping[str, Any]]) -> str:
-    """Statistics as a table `step|path|value`, at most 100 columns wide; names that are too long are shortened.
-
-    Args:
-        title: What they are of.
-        step: Epoch that they are of.
-        statistics: Stage, such as `train` or `eval` -> `<Topic>/<event>/<statistic>` -> value.
-    """
-    rows = []
-    for stage, values in statistics.items():
-        for key in sorted(values):
-            topic, _, name = key.partition("/")
-            event, _, rest = name.partition("/")
-            is_count = rest in ("episode_count", "total_step_count", "total_episode_count")
-            value = format_value(int(values[key]) if is_count else values[key])
-            rows.append(([f"{stage} {topic}", event, rest], value))
-    if not rows:
-        return f"\n{title}"
-    wide = max(len("value"), *(len(value) for _, value in rows))
-    paths = _fit([names for names, _ in rows], WIDTH - _STEP_WIDTH - wide - 3)
-    head = f"{'step':>{_STEP_WIDTH}}|{'path':{len(paths[0])}}| {'value':>{wide}}"
-    ruler = f"{'=' * _STEP_WIDTH}|{'=' * len(paths[0])}|{'=' * (wide + 1)}"
-    lines = (f"{step:>{_STEP_WIDTH}}|{path}| {value:>{wide}}" for path, (_, value) in zip(paths, rows, strict=True))
-    return "\n".join(["", title, head, ruler, *lines])
-
-
-def _fit(rows: list[list[str]], width: int) -> list[str]:
-    """Rows of three names as aligned lines of at most a width; they stay different from each other."""
-    columns = list(zip(*rows, strict=True))
-    widths = [max(len(name) for name in column) for column in columns]
-    while sum(widths) + 2 * (len(widths) - 1) > width:
-        widths[widths.index(max(widths))] -= 1
-    short = [shortened(column, limit) for column, limit in zip(columns, widths, strict=True)]
-    return ["  ".join(f"{short[i][name]:{widths[i]}}" for i, name in enumerate(row)) for row in rows]
-
-
-def shortened(names: Iterable[str], width: int) -> dict[str, str]:
-    """Each name in at most so many characters, with `..` for what is left out; different names stay different."""
-    result = {name: name for name in names if len(name) <= width}
-    for name in dict.fromkeys(name for name in names if len(name) > width):
-        tails = [*range(width // 2, width - 3), *range(width // 2)]
-        cuts = (f"{name[: width - 2 - tail]}..{name[len(name) - tail :]}" for tail in tails)
-        numbered = (f"{name[: width - 2 - len(str(n))]}..{n}" for n in range(2, len(result) + 3))
-        result[name] = next(cut for cut in chain(cuts, numbered) if cut not in result.values())
-    return result
-
-
-def format_value(value: Any) -> str:
-    """A value for reading: integers in groups of three digits, small numbers with enough digits not to be zero."""
-    if isinstance(value, Histogram):
-        mean = f"{value.mean:.1f}" if abs(value.mean) >= 0.1 or value.mean == 0 else f"{value.mean:.3g}"
-        return f"[len:{value.count}, μ:{mean}]"
-    if isinstance(value, bool | int):
-        return f"{value:,}"
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return str(value)
-    if not math.isfinite(number) or abs(number) >= 1e12 or 0 < abs(number) < 0.1:
-        return f"{number:.3g}"
-    return f"{number:,.0f}" if number.is_integer() and abs(number) >= 1000 else f"{number:,.3f}"
 
 
 def _statistics(module: pl.LightningModule) -> Mapping[str, Mapping[str, Any]]:

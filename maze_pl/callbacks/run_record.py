@@ -1,9 +1,11 @@
 """What a run is, said at its start, and what came of it and what to do next, said at its end."""
 
+import copy
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,21 @@ import pytorch_lightning as pl
 import yaml
 from pytorch_lightning.callbacks import Callback
 
+from maze_pl.callbacks.checkpoints import BestCheckpoint, EarlyStopping, StopAtReturn
 from maze_pl.callbacks.dashboards import dashboards
-from maze_pl.callbacks.epoch_table import WIDTH, env_steps, say
-from maze_pl.callbacks.stopping import EarlyStopping, StopAtReturn
+from maze_pl.callbacks.epoch_table import env_steps, say
+from maze_pl.collect.serialization import from_tensors
 from maze_pl.configuration import RUN_CONFIG
 from maze_pl.core.output_folder import write_file
+from maze_pl.core.ranks import gather_objects
+from maze_pl.core.rollout import Evaluation
+from maze_pl.datamodules.environments import EnvironmentDataModule
+from maze_pl.events.statistics_table import WIDTH, format_value
+from maze_pl.loading import read_checkpoint
+from maze_pl.modules.algorithm import CHECKPOINT_KEY, AlgorithmModule
+from maze_pl.modules.statistics import episode_means
+
+_NETWORKS = "actor_critic."
 
 
 class RunRecord(Callback):
@@ -68,6 +80,51 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
+class FinalEvaluation(Callback):
+    """When training has ended, evaluates the last policy and the one of `best.ckpt` once more, and prints both.
+
+    It needs a `BestCheckpoint`, and a data module with evaluators; otherwise it does nothing. The module, the
+    training environments and what is logged stay as they are.
+    """
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate, on all ranks, with the seeds that all evaluations have."""
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(data, EnvironmentDataModule) or not isinstance(pl_module, AlgorithmModule):
+            return
+        best: dict[str, Any] | None = None
+        for callback in trainer.checkpoint_callbacks if trainer.is_global_zero and data.evaluators else []:
+            if isinstance(callback, BestCheckpoint) and Path(callback.best_model_path).is_file():
+                best = _read(callback.best_model_path, type(data).__qualname__)
+        best = trainer.strategy.broadcast(best)  # there may be ranks that do not see the file
+        if best is None:
+            return
+        networks = copy.deepcopy(pl_module.networks)
+        networks.load_state_dict(best["networks"])
+        for name in data.evaluators:
+            best_means = _means(data.evaluate(name, networks.policy, best["learned"]))
+            last_means = _means(data.evaluate(name, pl_module.policy))
+            say(trainer, f"best: {name} {best_means} after {best['env_steps']:,} env steps (best.ckpt)")
+            say(trainer, f"last: {name} {last_means} after {pl_module.env_steps:,} env steps")
+
+
+def _read(path: str, data_class: str) -> dict[str, Any]:
+    """What of a checkpoint an evaluation needs."""
+    checkpoint = read_checkpoint(path)
+    weights = checkpoint["state_dict"]
+    return {
+        "networks": {name[len(_NETWORKS) :]: weights[name] for name in weights if name.startswith(_NETWORKS)},
+        "learned": from_tensors(checkpoint[data_class]["shared"]),
+        "env_steps": checkpoint[CHECKPOINT_KEY]["env_steps"],
+    }
+
+
+def _means(evaluation: Evaluation) -> str:
+    """Return and KPIs as text, means over the episodes of all ranks."""
+    means = episode_means(chain(*gather_objects(evaluation.summaries)))
+    return ", ".join(f"{name} {format_value(value)}" for name, value in means.items())
+
+
 class RunSummary(Callback):
     """Says at the end how a run went, where it lies, and which commands come next.
 
@@ -77,8 +134,6 @@ class RunSummary(Callback):
 
     def __init__(self, run_dir: str) -> None:
         self.run_dir = run_dir
-        self._began_at = self._ended_at = 0.0
-        self._began_with = 0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the time."""

@@ -24,23 +24,9 @@ def check_acts(spec: Spec, segments: Mapping[StepKey, SegmentArrays], n_rows: in
         EnvContractError: Something is not finite, or a mask allows nothing; says in which environment and step.
     """
     for key, segment in segments.items():
-        active = segment.active[:n_rows]
-
-        def require(good: Array, what: str, fault: str, active: Array = active, key: StepKey = key) -> None:
-            bad = active & ~good
-            if bad.any():
-                t, actor = np.argwhere(bad)[0].tolist()
-                n = first_env_index + actor // spec.steps[key].n_slots
-                raise EnvContractError(
-                    f"{what} of environment {n}, sub-step {key!r}, {fault} (step {t} of the rollout)"
-                )
-
         trees = {f"observation {name!r}": array for name, array in segment.observation.items()}
         trees |= {"the reward": segment.reward, "the actor's reward": segment.actor_reward}
-        for what, array in trees.items():
-            finite = _finite(array[:n_rows], 2)
-            if finite is not None:
-                require(finite, what, "is not finite")
+        findings = [(what, "is not finite", _finite(array[:n_rows], 2)) for what, array in trees.items()]
         for head, name in spec.steps[key].masks.items():
             space = spec.steps[key].action_space.spaces[head]
             if isinstance(space, spaces.MultiBinary):
@@ -48,7 +34,13 @@ def check_acts(spec: Spec, segments: Mapping[StepKey, SegmentArrays], n_rows: in
             mask = segment.observation[name][:n_rows] != 0
             ends = np.cumsum(space.nvec)[:-1].tolist() if isinstance(space, spaces.MultiDiscrete) else []
             for part in np.split(mask, ends, axis=-1):
-                require(np.any(part, axis=-1), f"mask {name!r}", f"allows no action for head {head!r}")
+                findings.append((f"mask {name!r}", f"allows no action for head {head!r}", np.any(part, axis=-1)))
+        for what, fault, good in findings:
+            bad = None if good is None else segment.active[:n_rows] & ~good
+            if bad is not None and bad.any():
+                t, actor = np.argwhere(bad)[0].tolist()
+                who = f"environment {first_env_index + actor // spec.steps[key].n_slots}, sub-step {key!r}"
+                raise EnvContractError(f"{what} of {who}, {fault} (step {t} of the rollout)")
 
 
 def check_now(arrays: Mapping[str, Array], envs: Array, steps: Array, where: str, first_env_index: int) -> None:

@@ -6,10 +6,9 @@ import numpy as np
 import torch
 
 from maze_pl.collect.checks import check_now
-from maze_pl.collect.memory import Memory
 from maze_pl.collect.slots import ActorSlots
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.policy import Policy, PolicyBatch
+from maze_pl.core.policy import Policy
 from maze_pl.envs.vector.vector_env import VectorEnv
 
 
@@ -26,46 +25,34 @@ def play_episodes(
     Args:
         vector: Environments that do not start their next episode by themselves.
         policy: Chooses the actions.
-        episodes: Indices of the episodes, which seed them.
+        episodes: Indices of the episodes, which seed them; no more than there are environments.
         deterministic: Whether the policy takes its most likely action.
         generator: Source of the policy's randomness where it samples.
 
     Returns:
         Summaries in the order of `episodes`.
     """
-    step_keys, staging, slots = vector.spec.step_keys, vector.staging, ActorSlots(vector.spec, vector.n_envs)
-    memory = Memory(slots)
-    waiting = list(episodes)[::-1]
-    n_acts = np.zeros(vector.n_envs, np.int64)  # of the running episodes
-    envs = np.arange(min(vector.n_envs, len(waiting)))
-    vector.reset(envs.tolist(), [waiting.pop() for _ in envs])
+    staging, slots, first = vector.staging, ActorSlots(vector.spec, vector.n_envs), vector.first_env_index
+    options = {"deterministic": deterministic, "generator": generator}
+    indices, envs, n_acts = np.array(episodes), np.arange(len(episodes)), np.zeros(len(episodes), np.int64)
+    vector.reset(envs.tolist(), list(episodes))
     while envs.size:
         keys = staging.next_key[envs]
-        slots.find(envs, keys, staging.next_agent[envs])
-        for index in np.unique(keys).tolist():
-            key, group = step_keys[index], envs[keys == index]
-            observation = {name: array[group] for name, array in staging.observation[key].items()}
-            seen = {f"observation {name!r}": array for name, array in observation.items()}
-            check_now(seen, group, n_acts[group], "an episode", vector.first_env_index)
-            who = group, slots.offsets[index] + slots.next[group]
-            is_first = ~slots.seen[who]
-            batch = PolicyBatch(key, observation, staging.next_agent[group], is_first=is_first)
-            options = {"deterministic": deterministic, "generator": generator}
-            step = memory.act(policy, batch, index, group, slots.next[group], **options)
+        slots.find(envs, staging)
+        for key in sorted(set(keys.tolist())):
+            group = envs[keys == key]
+            batch = slots.batch(staging, key, group)
+            batch.episode_index, batch.n_acts = indices[group], n_acts[group]
+            seen = {f"observation {name!r}": array for name, array in batch.observation.items()}
+            check_now(seen, group, n_acts[group], "an episode", first)
+            step = slots.act(policy, batch, key, group, slots.next[group], **options)
             for head, values in step.action.items():
-                staging.action[key][head][group] = values
-            slots.seen[who] = True
+                staging.action[batch.step_key][head][group] = values
+            slots.seen[group, slots.offsets[key] + slots.next[group]] = True
         vector.step(envs.tolist())
-        check_now({"the reward": staging.reward[envs]}, envs, n_acts[envs], "an episode", vector.first_env_index)
-        n_acts[envs] += 1
+        check_now({"the reward": staging.reward[envs]}, envs, n_acts[envs], "an episode", first)
+        n_acts += 1
         over = staging.terminated[envs] | staging.truncated[envs]
         slots.release(envs, keys, slots.next[envs], staging.actor_done[envs], over)
-        ended = envs[over]
-        if ended.size:
-            again = ended[: len(waiting)].tolist()
-            if again:
-                vector.reset(again, [waiting.pop() for _ in again])
-                n_acts[again] = 0
-            envs = np.setdiff1d(envs, ended[len(again) :])
-    order = {episode: place for place, episode in enumerate(episodes)}
-    return sorted(vector.drain_summaries(), key=lambda summary: order[summary.episode_index])
+        envs = envs[~over]
+    return vector.drain_summaries()

@@ -6,6 +6,7 @@ import numpy as np
 
 from maze_pl.collect.storage import Array, RolloutStorage
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
 from maze_pl.envs.vector.vector_env import History
 
@@ -41,10 +42,9 @@ class Histories:
         has_ended: list[bool] = np.any(ends, axis=0).tolist()
         starts: list[int] = (n_most - ends[::-1].argmax(0)).tolist()  # the row after the last end
         for n, stop in enumerate(n_rows.tolist()):
-            start = 0
+            start = starts[n] if has_ended[n] else 0
             if has_ended[n]:
                 self._chunks[n] = []
-                start = starts[n]
             if start < stop:
                 self._chunks[n].append(self._chunk(storage, n, start, stop))
 
@@ -75,13 +75,8 @@ class Histories:
         """
         state = []
         for chunks, episode in zip(self._chunks, episodes, strict=True):
-            actions = {
-                str(key): {
-                    head: np.concatenate([taken[key][head] for _, taken in chunks]) for head in step.action_space.spaces
-                }
-                for key, step in self.spec.steps.items()
-                if chunks
-            }
+            trees = [{str(key): actions for key, actions in taken.items()} for _, taken in chunks]
+            actions = mapped(lambda *parts: np.concatenate(parts), *trees) if trees else {}
             keys = np.concatenate([np.zeros(0, np.int64), *(keys for keys, _ in chunks)])
             state.append({"episode": episode, "keys": keys, "actions": actions})
         return state

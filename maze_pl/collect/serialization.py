@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from lightning_utilities.core.apply_func import apply_to_collection
 
 
 def to_tensors(state: Any) -> Any:
@@ -27,10 +28,4 @@ def to_tensors(state: Any) -> Any:
 
 def from_tensors(state: Any) -> Any:
     """Replace tensors by arrays, in nested dicts and lists."""
-    if isinstance(state, dict):
-        return {key: from_tensors(value) for key, value in state.items()}
-    if isinstance(state, list):
-        return [from_tensors(value) for value in state]
-    if isinstance(state, torch.Tensor):
-        return state.cpu().numpy().copy()
-    return state
+    return apply_to_collection(state, torch.Tensor, lambda tensor: tensor.cpu().numpy().copy())

@@ -1,7 +1,5 @@
 """Preallocated arrays that a collector writes a rollout into."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,44 +7,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from maze_pl.core.rollout import Rows, Segment
+from maze_pl.core.rollout import RowsOf, Segment, SegmentOf
+from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.envs.vector.vector_env import allocate_tree, map_arrays
+from maze_pl.envs.vector.vector_env import allocate_tree
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def tensors(arrays: Any, n_rows: int | None = None) -> Any:
     """Tensors on the first rows of the arrays in nested dicts, on all of them if None."""
-    return map_arrays(lambda array: torch.from_numpy(array[:n_rows]), arrays)
+    return mapped(lambda array: torch.from_numpy(array[:n_rows]), arrays)
 
 
-class RowArrays:
-    """Arrays behind `Rows`, [capacity, N].
-
-    Args:
-        capacity: Rows to begin with.
-        n_envs: Number of environments.
-    """
-
-    def __init__(self, capacity: int, n_envs: int) -> None:
-        shape = capacity, n_envs
-        self.filled = np.zeros(shape, np.bool_)
-        self.reward = np.zeros(shape)
-        self.terminated = np.zeros(shape, np.bool_)
-        self.truncated = np.zeros(shape, np.bool_)
-        self.env_steps = np.zeros(shape, np.int64)
-        self.first_key = np.full(shape, -1)
-        self.first_slot = np.zeros(shape, np.int64)
-        self.next_key = np.full(shape, -1)
-        self.next_slot = np.zeros(shape, np.int64)
-
-    def rows(self, n_rows: int) -> Rows:
-        """The first rows as tensors."""
-        return Rows(**tensors(vars(self), n_rows))
-
-
-class SegmentArrays:
+class SegmentArrays(SegmentOf[Array]):
     """Arrays behind `Segment`, [capacity, N * n_slots].
 
     Args:
@@ -55,18 +29,14 @@ class SegmentArrays:
         n_envs: Number of environments.
     """
 
+    actor_reward: Array
+
     def __init__(self, step: StepSpec, capacity: int, n_envs: int) -> None:
         shape = capacity, n_envs * step.n_slots
-        self.observation = allocate_tree(step.observation_space, shape)
-        self.action = allocate_tree(step.action_space, shape)
-        self.active = np.zeros(shape, np.bool_)
-        self.position = np.zeros(shape, np.int64)
-        self.agent_id = np.zeros(shape, np.int64)
-        self.reward = np.zeros(shape)
-        self.actor_done = np.zeros(shape, np.bool_)
-        self.is_first = np.zeros(shape, np.bool_)
-        self.actor_reward = np.zeros(shape)
-        self.state: dict[str, Array] = {}
+        seen, done = (allocate_tree(space, shape) for space in (step.observation_space, step.action_space))
+        active, actor_done, is_first = np.zeros((3, *shape), np.bool_)
+        (position, agent_id), (reward, actor_reward) = np.zeros((2, *shape), np.int64), np.zeros((2, *shape))
+        super().__init__(seen, done, active, position, agent_id, reward, actor_done, is_first, actor_reward)
 
     def remember(self, index: Any, state: Mapping[str, Array] | None) -> None:
         """Write the policy's state before acts, if it has one.
@@ -99,7 +69,7 @@ class SegmentArrays:
 
 
 class RolloutStorage:
-    """Arrays for rollouts of N environments that grow when an environment needs more rows.
+    """Arrays for rollouts of N environments, of which there can be more when an environment needs more rows.
 
     In a flat environment the acts are the rows, so that the segment's reward and the mask of its acts are those of
     the rows.
@@ -112,10 +82,17 @@ class RolloutStorage:
 
     def __init__(self, spec: Spec, n_envs: int, capacity: int) -> None:
         self.spec, self.n_envs, self.capacity = spec, n_envs, capacity
-        self.rows = RowArrays(capacity, n_envs)
+        shape = capacity, n_envs
+        filled, terminated, truncated = np.zeros((3, *shape), np.bool_)
+        env_steps, first_slot, next_slot = np.zeros((3, *shape), np.int64)
+        ends, (first_key, next_key) = (terminated, truncated), np.full((2, *shape), -1)
+        numbers = env_steps, first_key, first_slot, next_key, next_slot
+        self.rows: RowsOf[Array] = RowsOf(filled, np.zeros(shape), *ends, *numbers)
         self.segments = {key: SegmentArrays(step, capacity, n_envs) for key, step in spec.steps.items()}
-        if spec.is_flat:
-            segment = next(iter(self.segments.values()))
+        self._share()
+
+    def _share(self) -> None:
+        for segment in self.segments.values() if self.spec.is_flat else ():
             segment.reward, segment.active = self.rows.reward, self.rows.filled
 
     def clear(self) -> None:
@@ -151,21 +128,10 @@ class RolloutStorage:
         segment.agent_id[:n_rows] = agent_id
         return ends
 
-    def grown(self) -> RolloutStorage:
-        """Storage for twice as many rows, which begins with these."""
-        larger = RolloutStorage(self.spec, self.n_envs, 2 * self.capacity)
-        _copy(vars(self.rows), vars(larger.rows))
-        for key, segment in self.segments.items():
-            _copy(vars(segment), vars(larger.segments[key]))
-        return larger
-
-
-def _copy(source: Any, target: Any) -> None:
-    """Write arrays, also those in nested dicts, over the first rows of others."""
-    if isinstance(source, dict):
-        for name, child in source.items():
-            if name not in target:  # state, whose shape comes from the policy
-                target[name] = np.zeros((2 * len(child), *child.shape[1:]), child.dtype)
-            _copy(child, target[name])
-    else:
-        target[: len(source)] = source
+    def grow(self) -> None:
+        """Make room for twice as many rows."""
+        for part in (self.rows, *self.segments.values()):
+            vars(part).update(mapped(lambda array: np.concatenate([array, np.zeros_like(array)]), vars(part)))
+        self._share()
+        self.rows.first_key[self.capacity :] = self.rows.next_key[self.capacity :] = -1
+        self.capacity *= 2

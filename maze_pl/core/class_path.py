@@ -1,7 +1,9 @@
 """From a dotted path, as configurations name classes and functions, to what it names."""
 
 import importlib
-from typing import Any
+from typing import Any, TypeVar
+
+Base = TypeVar("Base")
 
 
 def import_object(path: str) -> Any:
@@ -17,3 +19,23 @@ def import_object(path: str) -> Any:
         return getattr(importlib.import_module(module_path), name)
     except AttributeError as error:
         raise ImportError(f"{module_path} has nothing named {name}") from error
+
+
+def import_class(path: type[Base] | str, base: type[Base], where: str = "") -> type[Base]:
+    """The class itself, or the one at a dotted path, if it is a subclass of another one.
+
+    Args:
+        path: The class or its path.
+        base: What it must be a subclass of.
+        where: What stands before it in messages, such as the option that it is for.
+
+    Raises:
+        ValueError: There is no such class.
+    """
+    try:
+        found: Any = import_object(path) if isinstance(path, str) else path
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{where}cannot import {path!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ValueError(f"{where}{path!r} is not a subclass of {base.__name__}")
+    return found

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 from maze_pl.core.actor_id import StepKey
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Masks = Mapping[StepKey, Mapping[str, str]]
 
 
 @dataclass(slots=True)
@@ -26,7 +27,9 @@ class PolicyBatch:
         state: Name -> [B, ...], the state that the policy returned after these actors' last acts, zero for those that
             have not acted in their episode. None: zero for all.
         is_first: [B] whether this is the actor's first act in its episode.
-        maze_state: [B] the simulations' own states, only for policies that ask for them.
+        maze_state: [B] the simulations' own states, in rollouts of a `MazeStatePolicy`.
+        episode_index: [B] which episode each row belongs to, where whole episodes are played.
+        n_acts: [B] acts in that episode before this one, of all actors.
     """
 
     step_key: StepKey
@@ -35,6 +38,8 @@ class PolicyBatch:
     state: dict[str, Array] | None = None
     is_first: Array | None = None
     maze_state: list[Any] | None = None
+    episode_index: Array | None = None
+    n_acts: Array | None = None
 
 
 @dataclass(slots=True)
@@ -52,6 +57,7 @@ class PolicyStep:
     state: dict[str, Array] | None = None
 
 
+@runtime_checkable
 class Policy(Protocol):
     """Anything that chooses actions."""
 
@@ -74,6 +80,10 @@ class Policy(Protocol):
         ...
 
 
+class MazeStatePolicy(Policy):
+    """What a policy derives from that decides by `PolicyBatch.maze_state`, whatever wrappers make of observations."""
+
+
 @contextlib.contextmanager
 def evaluation_mode(policy: object) -> Iterator[None]:
     """Have networks act without dropout and the like; afterwards every module is in the mode that it was in before.
@@ -90,20 +100,18 @@ def evaluation_mode(policy: object) -> Iterator[None]:
         modules += [child for child in module._modules.values() if child is not None]
     usual = nn.Module.__setattr__, nn.RNNBase.__setattr__
     plain = all(type(m).train is nn.Module.train and type(m).__setattr__ in usual for m in modules)
-    was_training, training = policy.training, [module for module in modules if module.training]
+    before = [(module, module.training) for module in modules if module.training or not plain]
     if not plain:
         policy.eval()
-    for module in training if plain else ():
+    for module, _ in before if plain else ():
         object.__setattr__(module, "training", False)
     try:
         yield
     finally:
         if not plain:
-            policy.train(was_training)
-            for module in modules:  # whatever mode its own `train` has given to its parts
-                object.__setattr__(module, "training", False)
-        for module in training:
-            object.__setattr__(module, "training", True)
+            policy.train(before[0][1])
+        for module, mode in before:  # whatever mode its own `train` has given to its parts
+            object.__setattr__(module, "training", mode)
 
 
 class RandomPolicy:
@@ -117,35 +125,20 @@ class RandomPolicy:
         masks: For each sub-step, action head -> observation whose nonzero entries are allowed.
     """
 
-    def __init__(
-        self,
-        action_spaces_dict: Mapping[StepKey, spaces.Dict],
-        masks: Mapping[StepKey, Mapping[str, str]] | None = None,
-    ) -> None:
+    def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict], masks: Masks | None = None) -> None:
         self.action_spaces_dict = dict(action_spaces_dict)
         self.masks = {key: dict(step_masks) for key, step_masks in (masks or {}).items()}
 
-    def act(
-        self,
-        batch: PolicyBatch,
-        *,
-        deterministic: bool = False,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> PolicyStep:
+    def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         """Sample uniformly; `deterministic` and `temperature` have no meaning here and change nothing."""
-        n_actors = len(batch.agent_id)
-        masks = self.masks.get(batch.step_key, {})
-        action = {}
+        masks, action = self.masks.get(batch.step_key, {}), {}
         for head, space in self.action_spaces_dict[batch.step_key].spaces.items():
             mask = torch.from_numpy(np.asarray(batch.observation[masks[head]])) if head in masks else None
-            action[head] = _sample(space, n_actors, mask, generator).numpy()
+            action[head] = _sample(space, len(batch.agent_id), mask, generator).numpy()
         return PolicyStep(action)
 
 
-def _sample(
-    space: spaces.Space[Any], n: int, mask: torch.Tensor | None, generator: torch.Generator | None
-) -> torch.Tensor:
+def _sample(space: spaces.Space[Any], n: int, mask: torch.Tensor | None, generator: Any) -> torch.Tensor:
     """[n, *space.shape] uniform samples."""
     if isinstance(space, spaces.Discrete):
         return int(space.start) + _choose(n, int(space.n), mask, generator)
@@ -180,9 +173,6 @@ def _sample_box(space: spaces.Box, n: int, generator: torch.Generator | None) ->
     if space.dtype is not None and np.issubdtype(space.dtype, np.integer):
         return torch.from_numpy(np.floor(low + uniform * (high + 1 - low)).astype(space.dtype))
     exponential = -np.log1p(-uniform)
-    sample = np.where(
-        below & above,
-        low + uniform * (high - low),
-        np.where(below, low + exponential, np.where(above, high - exponential, normal)),
-    )
+    half_bounded = np.where(below, low + exponential, np.where(above, high - exponential, normal))
+    sample = np.where(below & above, low + uniform * (high - low), half_bounded)
     return torch.from_numpy(np.clip(sample.astype(space.dtype), space.low, space.high))

@@ -7,33 +7,33 @@ A rollout ends only between environment steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.spaces import mapped
 
+Entry = TypeVar("Entry")
 Tree = dict[str, Tensor]
-T = TypeVar("T")
 
 
-def _move(value: Any, device: torch.device | str | None) -> Any:
-    """Copy of a dataclass of tensors on `device`, or of all its storage where `device` is None."""
-    if isinstance(value, Tensor):
-        return value.clone() if device is None else value.to(device)
-    if isinstance(value, dict):
-        return {key: _move(child, device) for key, child in value.items()}
-    if isinstance(value, Rows | Segment | Final):
-        return replace(value, **{entry.name: _move(getattr(value, entry.name), device) for entry in fields(value)})
-    return value
+def _remembering(parts: Sequence[Any]) -> list[Any]:
+    """Segments, or finals, with a state of zero where only actors of others have had one yet."""
+    known = {name: tensor for part in parts for name, tensor in part.state.items()}
+    shapes = [part.agent_id.shape for part in parts]
+    zeros = [{name: x.new_zeros((*shape, *x.shape[len(shape) :])) for name, x in known.items()} for shape in shapes]
+    return [replace(part, state=zero | part.state) for part, zero in zip(parts, zeros, strict=True)]
 
 
 @dataclass
-class Rows:
-    """What belongs to the environments: T rows of N environments.
+class RowsOf(Generic[Entry]):
+    """What belongs to the environments: T rows of N environments, as tensors, or as arrays while they are written.
 
     Attributes:
         filled: [T, N] bool, which rows exist; those of an environment are the first ones of its column.
@@ -47,20 +47,24 @@ class Rows:
         next_slot: [T, N] int64, slot of that actor, -1 after an end.
     """
 
-    filled: Tensor
-    reward: Tensor
-    terminated: Tensor
-    truncated: Tensor
-    env_steps: Tensor
-    first_key: Tensor
-    first_slot: Tensor
-    next_key: Tensor
-    next_slot: Tensor
+    filled: Entry
+    reward: Entry
+    terminated: Entry
+    truncated: Entry
+    env_steps: Entry
+    first_key: Entry
+    first_slot: Entry
+    next_key: Entry
+    next_slot: Entry
+
+
+class Rows(RowsOf[Tensor]):
+    """Rows as tensors."""
 
 
 @dataclass
-class Segment:
-    """The acts of one step key: T rows of B actors, b = environment * n_slots + slot.
+class SegmentOf(Generic[Entry]):
+    """The acts of one step key: T rows of B actors, b = environment * n_slots + slot; tensors or arrays, as `RowsOf`.
 
     Attributes:
         observation: Name -> [T, B, ...], what the actor saw.
@@ -76,17 +80,21 @@ class Segment:
         state: Name -> [T, B, ...], the policy's state before the act, if it has one.
     """
 
-    observation: Tree
-    action: Tree
-    active: Tensor
-    position: Tensor
-    agent_id: Tensor
-    reward: Tensor
-    actor_done: Tensor
-    is_first: Tensor
-    actor_reward: Tensor | None = None
-    log_prob: Tensor | None = None
-    state: Tree = field(default_factory=dict)
+    observation: dict[str, Entry]
+    action: dict[str, Entry]
+    active: Entry
+    position: Entry
+    agent_id: Entry
+    reward: Entry
+    actor_done: Entry
+    is_first: Entry
+    actor_reward: Entry | None = None
+    log_prob: Entry | None = None
+    state: dict[str, Entry] = field(default_factory=dict)
+
+
+class Segment(SegmentOf[Tensor]):
+    """A segment as tensors."""
 
 
 @dataclass
@@ -110,6 +118,12 @@ class Final:
     agent_id: Tensor
     observation: Tree
     state: Tree = field(default_factory=dict)
+
+    @staticmethod
+    def joined(parts: Sequence[Final]) -> Final:
+        """All of them, one after the other."""
+        one: Final = mapped(lambda *tensors: torch.cat(tensors), *_remembering(parts))
+        return one
 
 
 @dataclass
@@ -154,18 +168,43 @@ class Rollout:
         """The rollout on a device; itself where it is there."""
         if self.rows.filled.device == torch.device(device):
             return self
-        return replace(
-            self,
-            rows=_move(self.rows, device),
-            segments=_move(self.segments, device),
-            finals=_move(self.finals, device),
-        )
+        return self._changed(lambda tensor: tensor.to(device))
 
     def clone(self) -> Rollout:
         """A copy that later collections leave alone."""
-        return replace(
-            self, rows=_move(self.rows, None), segments=_move(self.segments, None), finals=_move(self.finals, None)
-        )
+        return self._changed(Tensor.clone)
+
+    def _changed(self, change: Callable[[Any], Any]) -> Rollout:
+        return replace(self, **{name: mapped(change, getattr(self, name)) for name in ("rows", "segments", "finals")})
+
+    @staticmethod
+    def concatenated(parts: Sequence[Rollout]) -> Rollout:
+        """Rollouts of groups of environments as one of all of them, in their order; itself if there is only one.
+
+        Raises:
+            ValueError: Some environments attribute rewards to actors, and others do not.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        n_rows = max(len(part.rows.filled) for part in parts)
+
+        def beside(*tensors: Tensor) -> Tensor:  # [T_i, B_i, ...] -> [T, B, ...]
+            return torch.cat([pad(x, (0, 0) * (x.dim() - 1) + (0, n_rows - len(x))) for x in tensors], 1)
+
+        rows = mapped(beside, *(part.rows for part in parts))
+        rows.first_key[~rows.filled] = rows.next_key[~rows.filled] = -1
+        segments: dict[StepKey, Any] = {}
+        finals: dict[StepKey, Any] = {}
+        first_envs = torch.tensor([0, *(part.n_envs for part in parts)]).cumsum(0)
+        for key in parts[0].segments:
+            acts, ends = ([getattr(part, what)[key] for part in parts] for what in ("segments", "finals"))
+            if len({one.actor_reward is None for one in acts}) > 1:
+                raise ValueError("get_actor_rewards() must return an array in all environments, or None in all of them")
+            segments[key] = mapped(beside, *_remembering(acts))
+            ends = [replace(end, env=end.env + first) for end, first in zip(ends, first_envs, strict=False)]
+            finals[key] = Final.joined(ends)
+        summaries, flat = [summary for part in parts for summary in part.summaries], all(part.flat for part in parts)
+        return Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, summaries)
 
 
 @dataclass

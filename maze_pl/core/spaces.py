@@ -1,6 +1,7 @@
-"""Gymnasium spaces as plain YAML types and back, so that checkpoints hold no pickled objects."""
+"""Gymnasium spaces as plain YAML types and back, so that checkpoints hold no pickled objects; and trees of values."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -9,12 +10,20 @@ from gymnasium import spaces
 LEAF_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
+def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """What a function makes of the leaves of a tree of dicts and dataclasses, and those of others; None stays."""
+    if isinstance(tree, dict):
+        return {name: mapped(function, child, *(other[name] for other in others)) for name, child in tree.items()}
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return replace(tree, **mapped(function, vars(tree), *map(vars, others)))
+    return None if tree is None else function(tree, *others)
+
+
 def _bound(values: np.ndarray) -> Any:
     """One number where all bounds are equal, nested lists otherwise."""
-    if values.size == 0:
-        return 0.0
-    first = values.flat[0]
-    return first.item() if np.all(values == first) else values.tolist()
+    if values.size and np.all(values == values.flat[0]):
+        return values.flat[0].item()
+    return values.tolist() if values.size else 0.0
 
 
 def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -40,10 +49,8 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.Box):
         description: dict[str, Any] = {"type": "box", "shape": list(space.shape), "dtype": str(space.dtype)}
         return description | {"low": _bound(space.low), "high": _bound(space.high)}
-    raise TypeError(
-        f"cannot describe a space of type {type(space).__name__}; "
-        "use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
-    )
+    remedy = "use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+    raise TypeError(f"cannot describe a space of type {type(space).__name__}; {remedy}")
 
 
 def space_from_dict(description: Mapping[str, Any]) -> spaces.Space[Any]:
@@ -82,16 +89,13 @@ def dict_space(space: spaces.Space[Any], what: str) -> spaces.Dict:
         TypeError: It is not a Dict, or one of its entries is nested or of an unsupported type.
     """
     if not isinstance(space, spaces.Dict):
-        raise TypeError(
-            f"{what} must be a Dict space, not {type(space).__name__}; GymMazeEnv, DictObservationWrapper and "
-            "DictActionWrapper make one of it (the NoDict wrappers are for other libraries, around everything else)"
-        )
+        makers = "GymMazeEnv, DictObservationWrapper and DictActionWrapper make one of it"
+        note = "the NoDict wrappers are for other libraries, around everything else"
+        raise TypeError(f"{what} must be a Dict space, not {type(space).__name__}; {makers} ({note})")
     for name, child in space.spaces.items():
         if not isinstance(child, LEAF_SPACES):
-            raise TypeError(
-                f"{what} has the entry {name!r} of type {type(child).__name__}; entries must be Box, Discrete, "
-                "MultiDiscrete or MultiBinary (flatten nested spaces in the conversion or a wrapper)"
-            )
+            kinds = "Box, Discrete, MultiDiscrete or MultiBinary (flatten nested spaces in the conversion or a wrapper)"
+            raise TypeError(f"{what} has the entry {name!r} of type {type(child).__name__}; entries must be {kinds}")
     return space
 
 
@@ -108,6 +112,27 @@ def conversion_space(space: spaces.Space[Any], what: str) -> spaces.Dict:
     return cast(spaces.Dict, space) if is_plain else dict_space(space, what)
 
 
+def no_value(space: spaces.Space[Any], values: Any, n: int) -> bool:
+    """Whether these are not n values of a space; boxes may be exceeded, as unbounded distributions do.
+
+    Args:
+        space: A leaf space.
+        values: [n, *space.shape] numbers.
+        n: How many they should be.
+
+    Example:
+        >>> no_value(spaces.Discrete(3), np.array([2, 0]), 2), no_value(spaces.Discrete(3), np.array([2, 3]), 2)
+        (False, True)
+    """
+    if values.shape != (n, *(space.shape or ())):
+        return True
+    if isinstance(space, spaces.Box):
+        return values.dtype.kind == "f" and not np.isfinite(values).all()
+    size = {spaces.Discrete: "n", spaces.MultiDiscrete: "nvec"}.get(type(space))
+    from_start = values - getattr(space, "start", 0)
+    return bool(((from_start < 0) | (from_start >= (getattr(space, size) if size else 2))).any())
+
+
 def environment_action(space: spaces.Space[Any], value: Any) -> Any:
     """One action as environments expect it: integers as Python's own, boxes within their bounds.
 
@@ -118,18 +143,3 @@ def environment_action(space: spaces.Space[Any], value: Any) -> Any:
     if isinstance(space, spaces.Discrete):
         return int(value)
     return np.clip(value, space.low, space.high) if isinstance(space, spaces.Box) else np.asarray(value)
-
-
-def mask_length(space: spaces.Space[Any], head: str) -> int:
-    """Number of entries that a mask for this action head has.
-
-    Raises:
-        TypeError: The head is continuous, where masking has no meaning.
-    """
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    if isinstance(space, spaces.MultiBinary):
-        return int(np.prod(space.shape))
-    raise TypeError(f"the action head {head!r} is a {type(space).__name__}, which cannot be masked")

@@ -1,20 +1,40 @@
-"""Episodes in the terms of agents: what they saw and did, as arrays, from which others can learn."""
+"""Episodes in the terms of agents: what they saw and did, as arrays, from which others can learn.
+
+In a file they are numbers, a description of the spaces (JSON) and the bytes of arrays: nothing that could be executed,
+and nothing that is believed before it is checked.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
+from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.record_files import read_records, write_record
 from maze_pl.core.spec import Spec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Tree = dict[str, Array]
+Act = tuple[StepKey, int, int, float, bool, Mapping[str, Any], Mapping[str, Any]]
+"""Step key, agent id, environment time before, reward, whether the actor is done, what it saw, what it did."""
+
+_FIXED: Final = struct.Struct("<QqqIIII")
+"""Acts, last environment time, last agent id and step key, lengths of the description and of the id, flags."""
+_NAMES: Final = "key_index", "agent_id", "env_time", "reward", "actor_done", "actor_reward"
+_KINDS: Final = "<i8", "<i8", "<i8", "<f8", "u1", "<f8"
+_TERMINATED, _TRUNCATED, _GOES_ON = 64, 128, 256  # flags; those below say what differs from `_usual`
 
 
-@dataclass(slots=True)
+@dataclass
 class SpacesTrajectoryRecord:
     """An episode, or the part of it that was played: L acts, of which L_k are of sub-step k.
 
@@ -36,6 +56,7 @@ class SpacesTrajectoryRecord:
         actor_reward: [L] float64, rewards attributed to the acts, where the environment attributes them.
     """
 
+    kind: ClassVar[str] = "spaces"
     episode_id: str
     spec: Spec
     key_index: Array
@@ -55,3 +76,136 @@ class SpacesTrajectoryRecord:
     def __len__(self) -> int:
         """Number of acts."""
         return len(self.reward)
+
+    @classmethod
+    def of_acts(cls, episode_id: str, spec: Spec, acts: Sequence[Act], *rest: Any, **others: Any) -> Self:
+        """The record of an episode that was kept act by act.
+
+        Args:
+            episode_id: UUID of the episode.
+            spec: What agents see and do.
+            acts: [L] what happened.
+            rest: The attributes from `terminated` on.
+            others: The same, by name.
+        """
+
+        def stacked(key: StepKey, place: int, space: spaces.Dict) -> Tree:
+            trees: list[Any] = [act[place] for act in acts if act[0] == key]
+            parts = space.spaces.items()
+            return {k: np.array([t[k] for t in trees], p.dtype).reshape(len(trees), *(p.shape or ())) for k, p in parts}
+
+        keys, *columns = list(zip(*acts, strict=True))[:5]
+        values: list[Any] = [np.array([spec.step_keys.index(key) for key in keys]), *map(np.array, columns, "qqd?")]
+        values.append({key: stacked(key, 5, step.observation_space) for key, step in spec.steps.items()})
+        values.append({key: stacked(key, 6, step.action_space) for key, step in spec.steps.items()})
+        return cls(episode_id, spec, *values, *rest, **others)
+
+    def save(self, path: str | Path) -> None:
+        """Write a file, which replaces a former one once it is complete.
+
+        Raises:
+            ValueError: An array does not fit the specification, or the others.
+        """
+        write_record(path, self.kind, self.to_bytes())
+
+    @staticmethod
+    def load(path: str | Path) -> SpacesTrajectoryRecord:
+        """Read the first episode of a file, whoever wrote it: nothing in it is executed.
+
+        Raises:
+            ValueError: It is damaged, or holds something else.
+        """
+        return next(read_records(path, {"spaces": SpacesTrajectoryRecord.from_bytes}))
+
+    def to_bytes(self) -> bytes:
+        """The episode as it is in a file.
+
+        Raises:
+            ValueError: An array does not fit the specification, or the others.
+        """
+        actor, n, keys = self.last_actor, len(self), self.spec.step_keys
+        flags = _TERMINATED * self.terminated | _TRUNCATED * self.truncated | _GOES_ON * (actor is not None)
+        for bit, (name, usual) in enumerate(zip(_NAMES, _usual(n), strict=True)):
+            flags |= (not np.array_equal(getattr(self, name), usual)) << bit
+        place, agent = (keys.index(actor.step_key), actor.agent_id) if actor else (0, 0)
+        texts = json.dumps(self.spec.to_dict(), separators=(",", ":")).encode(), self.episode_id.encode()
+        content = bytearray(_FIXED.pack(n, self.last_env_time, agent, place, *map(len, texts), flags))
+        content += b"".join(texts)
+        for tree, name, kind, shape in self._arrays(flags):
+            if np.shape(tree[name]) != shape:
+                raise ValueError(f"{name} of {self.episode_id} has shape {np.shape(tree[name])}, expected {shape}")
+            content += bytes(-len(content) % 8) + np.asarray(tree[name], kind).tobytes()
+        return bytes(content)
+
+    @staticmethod
+    def from_bytes(body: bytearray) -> SpacesTrajectoryRecord:
+        """The episode that `to_bytes` made these bytes of; its arrays are parts of them.
+
+        Raises:
+            Exception: Of any kind, if the bytes are others.
+        """
+        n, env_time, agent, place, n_spec, n_id, flags = _FIXED.unpack_from(body)
+        start, at = _FIXED.size + n_spec, _FIXED.size + n_spec + n_id
+        spec = _described(bytes(body[_FIXED.size : start]), 1 << max(20, len(body).bit_length()))
+        if not 0 < n <= len(body):
+            raise ValueError(f"an episode of {n} acts cannot be in {len(body)} bytes")
+        values: list[Any] = [body[start:at].decode(), spec, *_usual(n)[:-1]]
+        values += [{key: {} for key in spec.steps}, {key: {} for key in spec.steps}]
+        values += [bool(flags & _TERMINATED), bool(flags & _TRUNCATED), env_time]
+        values += [ActorID(spec.step_keys[place], agent) if flags & _GOES_ON else None, {}]
+        record = SpacesTrajectoryRecord(*values)
+        for tree, name, kind, shape in record._arrays(flags):
+            at += -at % 8
+            tree[name] = np.frombuffer(body, kind, math.prod(shape), at).reshape(shape)  # refuses what is not there
+            at += tree[name].nbytes
+        record.actor_done = record.actor_done != 0
+        return record
+
+    def _arrays(self, flags: int) -> Iterator[tuple[Tree, str, Any, tuple[int, ...]]]:
+        """Where each array of a file belongs, in order: the dict, the name there, its type and its shape."""
+        n, steps, actor = len(self), self.spec.steps, self.last_actor
+        for bit, name in enumerate(_NAMES):
+            if flags >> bit & 1:
+                yield vars(self), name, _KINDS[bit], (n,)
+        counts = [n, *[0] * (len(steps) - 1)]
+        if flags & 1:
+            if self.key_index.min() < 0 or self.key_index.max() >= len(steps):
+                raise ValueError(f"there are {len(steps)} sub-steps, and acts of {np.unique(self.key_index)}")
+            counts = np.bincount(self.key_index, minlength=len(steps)).tolist()
+        halves = (self.observation, "observation_space"), (self.action, "action_space")
+        per_key = list(zip(steps.items(), counts, strict=True))
+        trees: list[Any] = [(tree[k], getattr(s, what), (c,)) for tree, what in halves for (k, s), c in per_key]
+        trees += [(self.last_observation, steps[actor.step_key].observation_space, ())] if actor else []
+        for tree, space, count in trees:
+            for name, part in space.spaces.items():
+                yield tree, name, part.dtype.newbyteorder("<"), count + part.shape
+
+
+def _usual(n: int) -> list[Any]:
+    """`_NAMES` as they often are, in which case they are left out."""
+    return [np.zeros(n, np.int64), np.zeros(n, np.int64), np.arange(n), np.zeros(n), np.zeros(n, np.bool_), None]
+
+
+@functools.lru_cache(maxsize=8)
+def _described(text: bytes, n_bytes: int) -> Spec:
+    """The specification that a file describes, built once for all that have the same.
+
+    Args:
+        text: JSON of `Spec.to_dict`.
+        n_bytes: Bytes that one of each observation and action may take; more would not be in the file.
+    """
+
+    def check(part: dict[str, Any]) -> dict[str, Any]:
+        nonlocal n_bytes
+        if part.get("type") in ("box", "multi_binary"):
+            kind, shape = np.dtype(part.get("dtype", "int8")), part["shape"]
+            n_bytes -= kind.itemsize * math.prod(shape)
+            if n_bytes < 0 or kind.kind not in "iuf" or any(type(size) is not int or size < 0 for size in shape):
+                raise ValueError(f"there is no space of type {kind.name} and shape {shape} in this file")
+        return part
+
+    spec = Spec.from_dict(json.loads(text, object_hook=check))
+    numbers = [number for step in spec.steps.values() for number in (step.n_agents, step.n_slots)]
+    if {*map(type, spec.steps)} - {int, str} or {*map(type, numbers)} != {int}:
+        raise ValueError("sub-steps have keys that are numbers or text, and numbers of agents")
+    return spec

@@ -4,32 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.spaces import dict_space, mask_length, space_from_dict, space_to_dict
-
-
-class Describable(Protocol):
-    """The part of an environment that a `Spec` is read from."""
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
-        """Observation space of each sub-step."""
-
-    @property
-    def action_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
-        """Action space of each sub-step."""
-
-    @property
-    def agent_counts_dict(self) -> Mapping[StepKey, int]:
-        """Number of agents of each sub-step, -1 where it changes."""
-
-    @property
-    def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
-        """For each sub-step, the observation that masks an action head."""
+from maze_pl.core.spaces import dict_space, space_from_dict, space_to_dict
 
 
 @dataclass(frozen=True)
@@ -74,15 +54,12 @@ class Spec:
 
     @classmethod
     def of(
-        cls,
-        env: Describable,
-        max_agents: Mapping[StepKey, int] | None = None,
-        masks: Mapping[str, str] | None = None,
+        cls, env: Any, max_agents: Mapping[StepKey, int] | None = None, masks: Mapping[str, str] | None = None
     ) -> Spec:
         """Read the specification of an environment.
 
         Args:
-            env: The environment, with all its wrappers.
+            env: The environment, with all its wrappers, of which the dictionaries of spaces, counts and masks are read.
             max_agents: Slots of each sub-step whose number of agents changes (count -1).
             masks: Further action head -> observation pairs, applied in each sub-step that has both.
 
@@ -90,14 +67,11 @@ class Spec:
             TypeError: A space is not supported, or a continuous head is masked.
             ValueError: A mask names an unknown head or observation or has the wrong length, or `max_agents` is missing.
         """
-        max_agents = dict(max_agents or {})
-        masks = dict(masks or {})
+        max_agents, masks, declared = max_agents or {}, masks or {}, list(env.observation_spaces_dict)
         steps: dict[StepKey, StepSpec] = {}
-        names = [str(key) for key in env.observation_spaces_dict]
-        if len(set(names)) != len(names):
-            raise ValueError(f"sub-step keys {list(env.observation_spaces_dict)} are not distinct when written as text")
-        if unknown_keys := set(max_agents) - set(env.observation_spaces_dict):
-            declared = list(env.observation_spaces_dict)
+        if len(set(map(str, declared))) != len(declared):
+            raise ValueError(f"sub-step keys {declared} are not distinct when written as text")
+        if unknown_keys := set(max_agents) - set(declared):
             raise ValueError(f"max_agents names {sorted(map(str, unknown_keys))}; the sub-steps are {declared}")
         for key, observation_space in env.observation_spaces_dict.items():
             observation_space = dict_space(observation_space, f"the observation space of sub-step {key!r}")
@@ -105,61 +79,54 @@ class Spec:
             n_agents = int(env.agent_counts_dict[key])
             n_slots = max_agents.get(key, n_agents)
             if 0 < n_agents != n_slots:
-                raise ValueError(
-                    f"max_agents={n_slots} for sub-step {key!r}, which always has {n_agents} agents: leave it out"
-                )
+                fault = f"max_agents={n_slots} for sub-step {key!r}, which always has {n_agents} agents"
+                raise ValueError(f"{fault}: leave it out")
             if n_slots < 1:
-                raise ValueError(
-                    f"the number of agents of sub-step {key!r} changes during an episode (count {n_agents}); "
-                    f"say how many may be alive at once by max_agents={{{key!r}: ...}}"
-                )
-            step_masks = dict(env.action_masks_dict.get(key, {})) | {
-                head: name
-                for head, name in masks.items()
-                if head in action_space.spaces and name in observation_space.spaces
-            }
-            for head, name in step_masks.items():
-                _check_mask(key, head, name, observation_space, action_space)
-            steps[key] = StepSpec(observation_space, action_space, n_agents, n_slots, step_masks)
-        known = {head for step in steps.values() for head in step.masks}
-        if unknown := set(masks) - known:
+                fault = f"the number of agents of sub-step {key!r} changes during an episode (count {n_agents})"
+                raise ValueError(f"{fault}; say how many may be alive at once by max_agents={{{key!r}: ...}}")
+            own = dict(env.action_masks_dict.get(key, {}))
+            heads, seen = action_space.spaces, observation_space.spaces
+            own |= {head: name for head, name in masks.items() if head in heads and name in seen}
+            steps[key] = _checked(key, StepSpec(observation_space, action_space, n_agents, n_slots, own))
+        if unknown := set(masks).difference(*(step.masks for step in steps.values())):
             raise ValueError(f"action masks {sorted(unknown)} fit no sub-step: head or observation does not exist")
         return cls(steps)
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the specification with YAML types only."""
-        return {
-            "steps": [
-                {
-                    "key": key,
-                    "observation_space": space_to_dict(step.observation_space),
-                    "action_space": space_to_dict(step.action_space),
-                    "n_agents": step.n_agents,
-                    "n_slots": step.n_slots,
-                    "masks": dict(step.masks),
-                }
-                for key, step in self.steps.items()
-            ]
-        }
+        steps = []
+        for key, step in self.steps.items():
+            described = {name: space_to_dict(getattr(step, name)) for name in ("observation_space", "action_space")}
+            steps.append({"key": key, **vars(step), **described})
+        return {"steps": steps}
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Spec:
-        """Build the specification that `to_dict` described."""
+        """Build the specification that `to_dict` described.
+
+        Raises:
+            ValueError: A mask is for an unknown head or observation, or has the wrong length.
+        """
         steps: dict[StepKey, StepSpec] = {}
         for step in description["steps"]:
-            observation_space = dict_space(space_from_dict(step["observation_space"]), "observation space")
-            action_space = dict_space(space_from_dict(step["action_space"]), "action space")
-            masks = dict(step["masks"])
-            steps[step["key"]] = StepSpec(observation_space, action_space, step["n_agents"], step["n_slots"], masks)
+            names = "observation_space", "action_space"
+            sees, acts = (dict_space(space_from_dict(step[name]), name.replace("_", " ")) for name in names)
+            described = StepSpec(sees, acts, step["n_agents"], step["n_slots"], dict(step["masks"]))
+            steps[step["key"]] = _checked(step["key"], described)
         return cls(steps)
 
 
-def _check_mask(key: StepKey, head: str, name: str, observation_space: spaces.Dict, action_space: spaces.Dict) -> None:
-    if head not in action_space.spaces:
-        raise ValueError(f"mask for unknown action head {head!r} of sub-step {key!r}; heads: {list(action_space)}")
-    if name not in observation_space.spaces:
-        raise ValueError(f"mask {name!r} of sub-step {key!r} is not among its observations {list(observation_space)}")
-    expected = mask_length(action_space.spaces[head], head)
-    shape = observation_space.spaces[name].shape
-    if shape != (expected,):
-        raise ValueError(f"mask {name!r} for head {head!r} has shape {shape}, expected ({expected},)")
+def _checked(key: StepKey, step: StepSpec) -> StepSpec:
+    """A sub-step, if its masks are right."""
+    heads, seen = step.action_space.spaces, step.observation_space.spaces
+    for head, name in step.masks.items():
+        if head not in heads:
+            raise ValueError(f"mask for unknown action head {head!r} of sub-step {key!r}; heads: {list(heads)}")
+        if name not in seen:
+            raise ValueError(f"mask {name!r} of sub-step {key!r} is not among its observations {list(seen)}")
+        if isinstance(heads[head], spaces.Box):
+            raise TypeError(f"the action head {head!r} is a Box, which cannot be masked")
+        shape, expected = seen[name].shape, (spaces.flatdim(heads[head]),)
+        if shape != expected:
+            raise ValueError(f"mask {name!r} for head {head!r} has shape {shape}, expected {expected}")
+    return step

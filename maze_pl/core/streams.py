@@ -11,6 +11,7 @@ terminal; one that is done early ends its own stream with the environment step i
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,16 +50,6 @@ class Streams:
     open: Tensor
 
 
-@dataclass
-class _Links:
-    """[T, N, A]: reward, discount and successor of each act, for A slots over all step keys."""
-
-    reward: Array
-    discount: Array
-    successor: Array
-    final: Array
-
-
 def act_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
     """The streams of all step keys.
 
@@ -66,40 +57,35 @@ def act_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
         rollout: What was collected.
         gamma: Discount of one unit of environment time.
     """
-    keys = list(rollout.segments)
-    n_slots = [rollout.n_slots(key) for key in keys]
-    offsets = np.concatenate([[0], np.cumsum(n_slots)]).tolist()
-    links = _link(rollout, gamma, keys, offsets)
-    streams = {}
-    for key, start, stop in zip(keys, offsets[:-1], offsets[1:], strict=True):
-        streams[key] = _dense(rollout, key, links, start, stop)
-    return streams
+    offsets = np.cumsum([0, *map(rollout.n_slots, rollout.segments)]).tolist()
+    links, places = _link(rollout, gamma, offsets), zip(rollout.segments, pairwise(offsets), strict=True)
+    return {key: _dense(rollout, key, links, start, stop) for key, (start, stop) in places}
 
 
 def _numpy(tensor: Tensor) -> Array:
-    array: Array = tensor.detach().cpu().numpy()
-    return array
+    return np.asarray(tensor.detach().cpu())
 
 
-def _link(rollout: Rollout, gamma: float, keys: list[StepKey], offsets: list[int]) -> _Links:
-    """Walk the rollout backwards and find what lies between each act and the next of the same actor."""
+def _link(rollout: Rollout, gamma: float, offsets: list[int]) -> list[Array]:
+    """Walk the rollout backwards and find what lies between each act and the next of the same actor.
+
+    Returns:
+        [T, N, A]: reward, discount, successor of each act and its place among the finals, for A slots over all step
+        keys, of which `offsets` has the first slot of each.
+    """
     rows = rollout.rows
     filled, terminated, truncated = _numpy(rows.filled), _numpy(rows.terminated), _numpy(rows.truncated)
-    env_steps = _numpy(rows.env_steps)
-    n_rows, n_envs = filled.shape
-    n_actors = offsets[-1]
-    actor_at, reward_at, done_at = _tabulate(rollout, keys, offsets)
-    final_actor, final_index = _final_actors(rollout, keys, offsets)
-    shape = (n_rows, n_envs, n_actors)
-    links = _Links(np.zeros(shape), np.zeros(shape), np.full(shape, _OPEN), np.full(shape, -1))
-    reward, discount = np.zeros((n_envs, n_actors)), np.ones((n_envs, n_actors))
-    successor, final = np.full((n_envs, n_actors), _OPEN), np.full((n_envs, n_actors), -1)
-    rest = np.zeros(n_envs)  # reward from here to the end of the environment step
-    for t in range(n_rows - 1, -1, -1):
+    env_steps, shape = _numpy(rows.env_steps), (*filled.shape, offsets[-1])
+    actor_at, reward_at, done_at, final_actor, final_index = _tabulate(rollout, offsets)
+    at_end = 0.0, 1.0, _OPEN, -1
+    links: list[Array] = [np.full(shape, value) for value in at_end]
+    reward, discount, successor, final = since = [np.full(shape[1:], value) for value in at_end]
+    rest = np.zeros(shape[1])  # reward from here to the end of the environment step
+    for t in range(shape[0] - 1, -1, -1):
         dead = filled[t] & terminated[t]
         reward[dead], discount[dead], successor[dead], final[dead] = 0.0, 0.0, _TERMINAL, -1
         stopped = filled[t] & truncated[t] & ~terminated[t]
-        reward[stopped], discount[stopped], successor[stopped], final[stopped] = 0.0, 1.0, _OPEN, -1
+        reward[stopped], discount[stopped], successor[stopped], final[stopped] = at_end
         followed = np.flatnonzero(final_actor[t] >= 0)
         successor[followed, final_actor[t, followed]] = _FINAL
         final[followed, final_actor[t, followed]] = final_index[t, followed]
@@ -109,75 +95,61 @@ def _link(rollout: Rollout, gamma: float, keys: list[StepKey], offsets: list[int
         rest[filled[t] & ((env_steps[t] > 0) | terminated[t] | truncated[t])] = 0.0
         for p in range(actor_at.shape[1] - 1, -1, -1):
             envs = np.flatnonzero(actor_at[t, p] >= 0)
-            actors = actor_at[t, p, envs]
+            actors, done = actor_at[t, p, envs], done_at[t, p, envs]
             reward[envs] += reward_at[t, p, envs][:, None]
             rest[envs] += reward_at[t, p, envs]
-            done = done_at[t, p, envs]
-            links.reward[t, envs, actors] = np.where(done, rest[envs], reward[envs, actors])
-            links.discount[t, envs, actors] = np.where(done, 0.0, discount[envs, actors])
-            links.successor[t, envs, actors] = np.where(done, _TERMINAL, successor[envs, actors])
-            links.final[t, envs, actors] = np.where(done, -1, final[envs, actors])
-            reward[envs, actors], discount[envs, actors] = 0.0, 1.0
-            successor[envs, actors], final[envs, actors] = _NEXT, -1
+            ends: tuple[Any, ...] = rest[envs], 0.0, _TERMINAL, -1
+            for link, values, at_done, new in zip(links, since, ends, (0.0, 1.0, _NEXT, -1), strict=True):
+                link[t, envs, actors] = np.where(done, at_done, values[envs, actors])
+                values[envs, actors] = new
     return links
 
 
-def _tabulate(rollout: Rollout, keys: list[StepKey], offsets: list[int]) -> tuple[Array, Array, Array]:
-    """[T, P, N] actor (-1: none), reward and whether the actor was done, by position in the row."""
-    n_rows, n_envs = rollout.rows.filled.shape
-    width = 1
-    for segment in rollout.segments.values():
-        position = _numpy(segment.position)[_numpy(segment.active)]
-        width = max(width, int(position.max(initial=0)) + 1)
-    actor_at = np.full((n_rows, width, n_envs), -1)
-    reward_at = np.zeros((n_rows, width, n_envs))
-    done_at = np.zeros((n_rows, width, n_envs), bool)
-    for key, start in zip(keys, offsets, strict=False):
-        segment, n_slots = rollout.segments[key], rollout.n_slots(key)
+def _tabulate(rollout: Rollout, offsets: list[int]) -> tuple[Array, ...]:
+    """What was done and seen, by time.
+
+    Returns:
+        [T, P, N] actor (-1: none), reward and whether the actor was done, by position in the row; [T, N] actor whose
+        observation follows the row (-1: none) and its place among the finals of its key.
+    """
+    shape = n_rows, n_envs = tuple(rollout.rows.filled.shape)
+    width = 1 + max(int((segment.position * segment.active).max()) for segment in rollout.segments.values())
+    actor_at, final_actor, final_index = (np.full(size, -1) for size in ((n_rows, width, n_envs), shape, shape))
+    reward_at, done_at = np.zeros(actor_at.shape), np.zeros(actor_at.shape, bool)
+    for (key, segment), start in zip(rollout.segments.items(), offsets, strict=False):
         times, columns = np.nonzero(_numpy(segment.active))
-        index = times, _numpy(segment.position)[times, columns], columns // n_slots
-        actor_at[index] = start + columns % n_slots
+        index = times, _numpy(segment.position)[times, columns], columns // rollout.n_slots(key)
+        actor_at[index] = start + columns % rollout.n_slots(key)
         reward_at[index] = _numpy(segment.reward)[times, columns]
         done_at[index] = _numpy(segment.actor_done)[times, columns]
-    return actor_at, reward_at, done_at
+        at = _numpy(rollout.finals[key].row), _numpy(rollout.finals[key].env)
+        slot = _numpy(rollout.finals[key].slot)
+        final_actor[at] = np.where(slot >= 0, start + slot, -1)
+        final_index[at] = np.arange(len(slot))
+    return actor_at, reward_at, done_at, final_actor, final_index
 
 
-def _final_actors(rollout: Rollout, keys: list[StepKey], offsets: list[int]) -> tuple[Array, Array]:
-    """[T, N] actor whose observation follows the row (-1: none) and its place among the finals of its key."""
-    shape = tuple(rollout.rows.filled.shape)
-    actor, index = np.full(shape, -1), np.full(shape, -1)
-    for key, start in zip(keys, offsets, strict=False):
-        final = rollout.finals[key]
-        at = _numpy(final.row), _numpy(final.env)
-        slot = _numpy(final.slot)
-        actor[at] = np.where(slot >= 0, start + slot, -1)
-        index[at] = np.arange(len(slot))
-    return actor, index
-
-
-def _dense(rollout: Rollout, key: StepKey, links: _Links, start: int, stop: int) -> Streams:
+def _dense(rollout: Rollout, key: StepKey, links: list[Array], start: int, stop: int) -> Streams:
     """Gather the acts of each slot of a step key to the top of its column."""
     active = _numpy(rollout.segments[key].active)
     columns, times = np.nonzero(active.T)  # by column, then by time
     place = np.arange(len(times)) - np.concatenate([[0], np.cumsum(active.sum(0))])[columns]
-    length = max(1, int(active.sum(0).max(initial=0)))
-    shape = (length, active.shape[1])
+    shape = (max(1, int(active.sum(0).max(initial=0))), active.shape[1])
     source = times, columns // (stop - start), start + columns % (stop - start)
 
-    def gather(values: Array, padding: float) -> Array:
+    def gather(values: Any, padding: float) -> Array:
         dense = np.full(shape, padding, values.dtype)
-        dense[place, columns] = values[source]
+        dense[place, columns] = values
         return dense
 
-    row = np.full(shape, -1)
-    row[place, columns] = times
-    reward, discount = gather(links.reward, 0.0), gather(links.discount, 0.0)
-    successor = gather(links.successor, _TERMINAL)
+    row = gather(times, -1)
+    fill = zip(links, (0.0, 0.0, _TERMINAL, -1), strict=True)
+    reward, discount, successor, final = (gather(link[source], padding) for link, padding in fill)
     is_open = successor == _OPEN
     followed_by_open = np.concatenate([is_open[1:], np.zeros_like(is_open[:1])])
     cut = (successor != _NEXT) | followed_by_open
     attributed = rollout.segments[key].actor_reward
     if attributed is not None:
         reward = np.where(row >= 0, np.take_along_axis(_numpy(attributed), np.maximum(row, 0), 0), 0.0)
-    fields = (row, reward, discount, successor == _TERMINAL, cut, gather(links.final, -1), is_open)
+    fields = (row, reward, discount, successor == _TERMINAL, cut, final, is_open)
     return Streams(*(torch.from_numpy(np.ascontiguousarray(field)) for field in fields))

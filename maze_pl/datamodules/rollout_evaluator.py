@@ -2,18 +2,7 @@
 
 from dataclasses import dataclass
 
-
-def require_count(name: str, value: int, least: int, whose: str = "") -> None:
-    """Refuse a number of things that is no integer, or too small.
-
-    Raises:
-        TypeError: It is no integer.
-        ValueError: It is too small.
-    """
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name}={value!r}{whose} must be an integer, not {type(value).__name__}")
-    if value < least:
-        raise ValueError(f"{name}={value}{whose} must be at least {least}")
+from maze_pl.core.counts import require_count as require_count
 
 
 @dataclass(frozen=True)
@@ -25,7 +14,9 @@ class RolloutEvaluator:
     Args:
         n_episodes: Number of episodes, over all ranks.
         deterministic: Whether the policy takes its most likely action instead of sampling.
-        n_envs: Number of environments that play at the same time; 0 means one for each episode, at most 8.
+        n_envs: Number of episodes that are played at the same time, as a group, by one worker of the data module's
+            engine; 0 means 8. Nothing else decides which numbers come out, so more workers change nothing; several of
+            them help if there are several groups.
         render: Whether each episode becomes a gif in `renderings/<evaluator>/` of the run directory (of the current one
             in `maze-pl validate`), which the next evaluation replaces: the seeds are the same. A gymnasium environment
             must be made with render_mode='rgb_array' (`--data.env.dict_kwargs.render_mode rgb_array`), a simulation
@@ -40,3 +31,9 @@ class RolloutEvaluator:
     def __post_init__(self) -> None:
         require_count("n_episodes", self.n_episodes, 1, " of an evaluator")
         require_count("n_envs", self.n_envs, 0, " of an evaluator")
+
+    @property
+    def groups(self) -> list[range]:
+        """Indices of the episodes of each group."""
+        size = self.n_envs or 8
+        return [range(first, min(first + size, self.n_episodes)) for first in range(0, self.n_episodes, size)]

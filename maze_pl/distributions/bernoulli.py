@@ -1,7 +1,5 @@
 """Independent coins, for MultiBinary heads."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Self
 

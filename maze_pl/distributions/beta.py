@@ -1,7 +1,5 @@
 """The beta distribution, stretched to a bounded Box."""
 
-from __future__ import annotations
-
 import functools
 from typing import Self
 

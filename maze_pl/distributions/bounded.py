@@ -4,8 +4,6 @@ Near a border the distance to it decides about the density, and a number close t
 therefore made from, and read as, two fractions of the width: from the low and from the high border.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from abc import ABC

@@ -1,7 +1,5 @@
 """The categorical distribution, for Discrete heads, and the functions that it shares with the multi-categorical."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import torch

@@ -1,7 +1,5 @@
 """The normal distribution with independent components, for unbounded Box heads."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Self
 

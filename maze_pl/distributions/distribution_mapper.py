@@ -1,7 +1,5 @@
 """Which distribution belongs to which action head: defaults by space, and the user's overrides."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +7,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.class_path import import_object
+from maze_pl.core.class_path import import_class
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.bernoulli import BernoulliProbabilityDistribution
 from maze_pl.distributions.categorical import CategoricalProbabilityDistribution
@@ -46,8 +44,8 @@ class DistributionMapper:
         logits_shapes: Head -> shape of its logits, without batch dimensions.
 
     Raises:
-        ValueError: An override is malformed or names an unknown head, space or distribution, or a mask belongs to an
-            unknown head or one that cannot be masked.
+        ValueError: An override is malformed or names an unknown head, space or distribution, or a mask belongs to a
+            head that cannot be masked.
         TypeError: No distribution fits the space of a head, or the one that was asked for does not.
 
     Example:
@@ -62,8 +60,7 @@ class DistributionMapper:
         distribution_mapper_config: DistributionMapperConfig | None = None,
         masks: Mapping[str, str] | None = None,
     ) -> None:
-        self.action_space = action_space
-        self.masks = dict(masks or {})
+        self.action_space, self.masks = action_space, dict(masks or {})
         self.heads: dict[str, tuple[type[ProbabilityDistribution], spaces.Space[Any]]] = {}
         self.logits_shapes: dict[str, tuple[int, ...]] = {}
         overrides = [_parse_override(entry, action_space.spaces) for entry in distribution_mapper_config or ()]
@@ -75,8 +72,6 @@ class DistributionMapper:
             except TypeError as error:
                 raise TypeError(f"action head {head!r} with space {space}: {error}") from error
         for head in self.masks:
-            if head not in self.heads:
-                raise ValueError(f"mask for unknown action head {head!r}; heads: {sorted(self.heads)}")
             if not self.heads[head][0].supports_mask:
                 raise ValueError(f"action head {head!r} has a {self.heads[head][0].__name__}, which cannot be masked")
 
@@ -133,23 +128,12 @@ Override = tuple[str | type[spaces.Space[Any]], type[ProbabilityDistribution]]
 def _parse_override(entry: Mapping[str, Any], heads: Mapping[str, spaces.Space[Any]]) -> Override:
     if entry.keys() not in ({"action_head", "distribution"}, {"action_space", "distribution"}):
         raise ValueError(f"{_CONFIG}: {dict(entry)} needs `distribution` and `action_space` or `action_head`")
-    distribution = _resolve(entry, "distribution", ProbabilityDistribution)
+    distribution = import_class(entry["distribution"], ProbabilityDistribution, f"{_CONFIG}: distribution: ")
     if "action_head" not in entry:
-        return _resolve(entry, "action_space", spaces.Space), distribution
+        return import_class(entry["action_space"], spaces.Space, f"{_CONFIG}: action_space: "), distribution
     if entry["action_head"] not in heads:
         raise ValueError(f"{_CONFIG}: unknown action_head {entry['action_head']!r}; heads: {sorted(heads)}")
     return entry["action_head"], distribution
-
-
-def _resolve(entry: Mapping[str, Any], what: str, base: type[Any]) -> type[Any]:
-    path = entry[what]
-    try:
-        found = import_object(path) if isinstance(path, str) else path
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{_CONFIG}: cannot import {what} {path!r}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise ValueError(f"{_CONFIG}: {what} {path!r} is not a subclass of {base.__name__}")
-    return found
 
 
 def _choose(head: str, space: spaces.Space[Any], overrides: Sequence[Override]) -> type[ProbabilityDistribution]:

@@ -1,7 +1,5 @@
 """Several independent categorical distributions side by side, for MultiDiscrete heads."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import torch

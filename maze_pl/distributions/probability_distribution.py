@@ -4,8 +4,6 @@ Distributions are short-lived: one is made for each forward pass. They hold tens
 objects and validate shapes, not values, because they sit in the innermost loop.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The normal distribution squashed into a bounded Box by the hyperbolic tangent."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Self

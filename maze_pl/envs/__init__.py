@@ -3,10 +3,10 @@
 from maze_pl.envs.catch_env import CatchEnv as CatchEnv
 from maze_pl.envs.checker import CheckReport as CheckReport
 from maze_pl.envs.checker import check_env as check_env
-from maze_pl.envs.cloning import take_over as take_over
-from maze_pl.envs.conversions import ActionConversionInterface as ActionConversionInterface
-from maze_pl.envs.conversions import ObservationConversionInterface as ObservationConversionInterface
+from maze_pl.envs.core_env import ActionConversionInterface as ActionConversionInterface
 from maze_pl.envs.core_env import CoreEnv as CoreEnv
+from maze_pl.envs.core_env import ObservationConversionInterface as ObservationConversionInterface
+from maze_pl.envs.core_env import take_over as take_over
 from maze_pl.envs.gym_env import GymActionConversion as GymActionConversion
 from maze_pl.envs.gym_env import GymCoreEnv as GymCoreEnv
 from maze_pl.envs.gym_env import GymMazeEnv as GymMazeEnv
@@ -29,6 +29,7 @@ from maze_pl.envs.trajectory_record import StateRecord as StateRecord
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord
 from maze_pl.envs.trajectory_record import TrajectoryFiles as TrajectoryFiles
 from maze_pl.envs.trajectory_record import TrajectoryWriter as TrajectoryWriter
+from maze_pl.envs.trajectory_record import read_trajectories as read_trajectories
 from maze_pl.envs.vector import SequentialVectorEnv as SequentialVectorEnv
 from maze_pl.envs.vector import SubprocVectorEnv as SubprocVectorEnv
 from maze_pl.envs.wrapper import ActionWrapper as ActionWrapper

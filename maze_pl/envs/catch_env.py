@@ -1,7 +1,5 @@
 """A game of frames whose optimum is known, to train on images without downloading anything."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import gymnasium
@@ -44,10 +42,8 @@ class CatchEnv(gymnasium.Env[Array, Any]):
 
     def __init__(self, size: int = 84, n_balls: int = 5, render_mode: str | None = None) -> None:
         if size < CELLS or n_balls < 1 or render_mode not in (None, "rgb_array"):
-            raise ValueError(
-                f"CatchEnv: size={size} must be at least {CELLS}, n_balls={n_balls} at least 1, and "
-                f"render_mode={render_mode!r} None or 'rgb_array'"
-            )
+            expected = f"size must be at least {CELLS}, n_balls at least 1, and render_mode None or 'rgb_array'"
+            raise ValueError(f"CatchEnv: {expected}, but {size=}, {n_balls=}, {render_mode=}")
         self.n_balls, self.render_mode = n_balls, render_mode
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": 8}
         self.observation_space = spaces.Box(0, 255, (size, size, 3), np.uint8)

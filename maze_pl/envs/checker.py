@@ -16,13 +16,13 @@ from gymnasium import spaces
 
 from maze_pl.core.seeding import derive_seed
 from maze_pl.envs.contract import EnvContractError, check_observation, name_of
-from maze_pl.envs.conversions import ActionConversionInterface
+from maze_pl.envs.core_env import ActionConversionInterface
 from maze_pl.envs.recorded_acts import Act, Recorder, same
 from maze_pl.envs.structured_env import Action, Array
 from maze_pl.envs.vector.wrapped import make_wrapped
 from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
-from maze_pl.envs.wrappers.observation_normalization.estimation import sample_episodes
+from maze_pl.envs.wrappers.normalization import sample_episodes
 from maze_pl.events.declaration import declarations
 from maze_pl.events.topics import BUILT_IN_TOPICS
 
@@ -306,23 +306,20 @@ class Examination:
             return
         resets = [index for index, act in enumerate(self._acts[:_N_REPLAYED]) if act.action is None]
         start, end = max(pairwise([*resets, len(self._acts)]), key=lambda episode: episode[1] - episode[0])
-        middle, verdict, how = (start + end) // 2, ERROR, "clone_from"
+        middle, verdict = (start + end) // 2, ERROR
         self._play_again(self._env, middle)
         try:
             try:
                 other = self._make() if callable(self._given) else self._copied()
                 other.env.clone_from(self._env.env)
             except Exception:  # whatever their own classes make of it
-                verdict, how = WARNING, "copy.deepcopy"
+                verdict = WARNING
                 other = self._copied()
             found = self._env.repeat(self._acts[middle:end]) or other.repeat(self._acts[middle:end])
         except Exception as error:  # a copy may be too broken to be stepped
             found = f"{type(error).__name__}: {error}"
-        if found is None:
-            yield OK, f"{how} makes copies that go on as the original does"
-        else:
-            remedy = "let clone_from take over copies of all that the state is made of"
-            yield verdict, f"{how} leads to {found}; {remedy}"
+        if found is not None:
+            yield verdict, f"a copy leads to {found}; let clone_from take over copies of all that the state is made of"
 
     def _copied(self) -> Recorder:
         return Recorder(copy.deepcopy(self._made[0]), self._masks)

@@ -32,6 +32,11 @@ def is_refusal(error: BaseException) -> bool:
     )
 
 
+def portable_error(error: BaseException) -> EnvContractError | str:
+    """What another process is told of an exception: what was refused on purpose as such, all else with its trace."""
+    return EnvContractError(str(error)) if is_refusal(error) else "".join(traceback.format_exception(error))
+
+
 def name_of(env: Any) -> str:
     """How an environment is called in messages: by its id, or by the name of its class, or of its simulation's."""
     inner = getattr(env, "unwrapped", env)
@@ -54,12 +59,11 @@ def describe(value: Any) -> str:
 
 def check_reset(result: Any, env: Any) -> None:
     """Refuse what `reset` may not return."""
-    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
-        hint = "; the observation alone is gym's old interface" if isinstance(result, np.ndarray) else ""
-        if isinstance(result, tuple) and len(result) == 2:
-            hint = f" with {describe(result[1])} in the place of info"
-        came = f"{describe(result)}{hint}"
-        raise EnvContractError(f"reset of {name_of(env)} returned {came}; expected (observation, info dict)")
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    if not is_pair or not isinstance(result[1], dict):
+        came = f"{describe(result)} with {describe(result[1])} in the place of info" if is_pair else describe(result)
+        old = "; the observation alone is gym's old interface" if isinstance(result, np.ndarray) else ""
+        raise EnvContractError(f"reset of {name_of(env)} returned {came}{old}; expected (observation, info dict)")
 
 
 def check_step(result: Any, env: Any) -> None:

@@ -1,11 +1,14 @@
-"""The simulation, free of everything that learning needs."""
+"""The simulation, free of everything that learning needs, and conversions between its objects and arrays."""
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gymnasium import spaces
+
 from maze_pl.core.actor_id import ActorID, StepKey
-from maze_pl.envs.structured_env import Array
+from maze_pl.envs.structured_env import Action, Array, Observation, StructuredEnv
 from maze_pl.events.context import EnvironmentContext
 from maze_pl.events.kpi import KpiCalculator
 from maze_pl.events.pubsub import Pubsub
@@ -98,3 +101,98 @@ class CoreEnv(ABC):
             TypeError: This simulation cannot (the default).
         """
         raise TypeError(f"{type(self).__name__} cannot take over the state of another one; define its clone_from")
+
+
+class ObservationConversionInterface(ABC):
+    """Turns the states of a simulation into observations, for one sub-step."""
+
+    @abstractmethod
+    def space(self) -> spaces.Dict:
+        """Space of the observations: a Dict of Box, Discrete, MultiDiscrete and MultiBinary."""
+
+    @abstractmethod
+    def maze_to_space(self, maze_state: Any) -> Observation:
+        """Observation of a state; made of arrays that nobody changes later, and without changing the state."""
+
+    def space_to_maze(self, observation: Observation) -> Any:
+        """State that an observation shows, where observations show all of it.
+
+        Raises:
+            TypeError: This conversion has no inverse.
+        """
+        raise TypeError(f"{type(self).__name__} cannot turn observations into states; define its space_to_maze")
+
+
+class ActionConversionInterface(ABC):
+    """Turns the actions of an agent into those of a simulation, for one sub-step."""
+
+    @abstractmethod
+    def space(self) -> spaces.Dict:
+        """Space of the actions: a Dict whose entries are called heads."""
+
+    @abstractmethod
+    def space_to_maze(self, action: Action, maze_state: Any) -> Any:
+        """The simulation's form of an action.
+
+        Args:
+            action: Head -> an int for `Discrete`, an array otherwise.
+            maze_state: The state in which it is taken.
+        """
+
+    def maze_to_space(self, maze_action: Any) -> Action:
+        """Agent's form of a simulation's action, needed to learn from recorded simulations.
+
+        Raises:
+            TypeError: This conversion has no inverse.
+        """
+        raise TypeError(f"{type(self).__name__} cannot turn simulation actions back; define its maze_to_space")
+
+    def noop_action(self) -> Action:
+        """The action that does nothing, where there is one.
+
+        Raises:
+            TypeError: There is none.
+        """
+        raise TypeError(f"{type(self).__name__} knows no action that does nothing; define its noop_action")
+
+    @property
+    def action_masks(self) -> Mapping[str, str]:
+        """Head -> name of the observation whose nonzero entries are allowed; no masks by default."""
+        return {}
+
+
+def take_over(own: Any, other: Any, *counterparts: tuple[Any, Any]) -> None:
+    """Replace all attributes of an object by copies of another one's.
+
+    Where the other one refers to its environment (a wrapper, the simulation, the context, the pubsub or one of its
+    subscribers), the copies refer to the counterpart in the own one.
+
+    Args:
+        own: A part of an environment: one of its wrappers, its simulation, or what belongs to these.
+        other: The same part of another environment that was made in the same way.
+        counterparts: Further pairs that stand for each other, such as the two environments.
+
+    Raises:
+        TypeError: An attribute cannot be copied.
+    """
+    pairs = [pair for given in ((own, other), *counterparts) for pair in _parts(*given)]
+    try:
+        state = copy.deepcopy(vars(other), {id(theirs): ours for ours, theirs in pairs})
+    except Exception as error:  # whatever the attributes' own classes make of it
+        raise TypeError(f"{type(own).__name__} cannot be copied ({error}); define its clone_from") from error
+    vars(own).clear()
+    vars(own).update(state)
+
+
+def _parts(own: Any, other: Any) -> Iterator[tuple[Any, Any]]:
+    """Two objects and, if they are environments, their parts in pairs."""
+    yield own, other
+    if not isinstance(own, StructuredEnv | CoreEnv):
+        return
+    for inner in ("env", "core_env"):  # of wrappers, and of what they wrap
+        if isinstance(vars(own).get(inner), StructuredEnv | CoreEnv):
+            yield from _parts(vars(own)[inner], vars(other)[inner])
+            return
+    yield own.context, other.context
+    yield own.pubsub, other.pubsub
+    yield from zip(own.pubsub.subscribers, other.pubsub.subscribers, strict=True)

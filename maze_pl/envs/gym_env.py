@@ -1,11 +1,9 @@
 """Gymnasium environments as simulations, with conversions that only give their spaces names."""
 
 import copy
-import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import reduce
 from operator import getitem
 from typing import Any
@@ -18,15 +16,13 @@ from gymnasium.error import DependencyNotInstalled, UnregisteredEnv
 from gymnasium.utils import EzPickle
 
 from maze_pl.core.spaces import LEAF_SPACES
-from maze_pl.envs.cloning import take_over
 from maze_pl.envs.contract import check_observation, check_reset, check_spaces, explain_step, name_of
-from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
-from maze_pl.envs.core_env import CoreEnv
+from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.structured_env import Action, Observation, ResetResult
 
 SEPARATOR = "/"
-_OUR_EXTRAS = ("box2d",)
+_HEURISTICS = {"CartPole": "DummyCartPolePolicy", "LunarLander": "LunarLanderHeuristicPolicy"}
 
 
 class GymCoreEnv(CoreEnv):
@@ -253,6 +249,8 @@ class GymMazeEnv(MazeEnv):
         super().__init__(GymCoreEnv(env), {0: acts}, {0: sees})
         self._unchecked = []  # GymCoreEnv has looked, and lets pass what many of gymnasium's environments do
         self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
+        heuristic = _HEURISTICS.get(env.spec.name.removesuffix("Continuous")) if env.spec is not None else None
+        self.heuristic_policy = heuristic and f"maze_pl.agents.{heuristic}"
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; the gymnasium environment gets the options, and its information is returned."""
@@ -289,18 +287,11 @@ def _make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         return gymnasium.make(name if spec is None else replace(spec, order_enforce=False), **kwargs)
     except UnregisteredEnv as error:
-        folded = {known.lower(): known for known in gymnasium.registry}
-        near = [folded[match] for match in get_close_matches(name.lower(), folded, n=3)]
-        hint = f"did you mean {' or '.join(near)}?" if near else "names of other packages are written module:Name"
-        raise ValueError(f"gymnasium knows no environment {name!r}; {hint}") from error
+        raise ValueError(f"gymnasium knows no environment {name!r} (other packages: module:Name): {error}") from error
     except (DependencyNotInstalled, ImportError) as error:
         if spec is None or not str(spec.entry_point).startswith("gymnasium."):
             raise
-        extra = re.search(r"gymnasium\[([\w-]+)\]", str(error))
-        missing = getattr(error, "name", None) if extra is None else f'"gymnasium[{extra[1]}]"'
-        if extra is not None and extra[1] in _OUR_EXTRAS:
-            missing = f'"maze-pl[{extra[1]}]"'
-        hint = f"pip install {missing}" if missing else str(error)
+        hint = str(error).replace("gymnasium[box2d]", "maze-pl[box2d]")
         raise ImportError(f"{name} needs a package that is not installed: {hint}") from error
 
 

@@ -13,10 +13,8 @@ from gymnasium.utils import seeding
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spaces import conversion_space
-from maze_pl.envs.cloning import take_over
 from maze_pl.envs.contract import EnvContractError, check_observation, check_step, name_of
-from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
-from maze_pl.envs.core_env import CoreEnv
+from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
 from maze_pl.envs.rendering import figure_to_array
 from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.events.topics import BaseEnvEvents
@@ -44,8 +42,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
 
     Raises:
         TypeError: A conversion's space is not a Dict of Box, Discrete, MultiDiscrete and MultiBinary.
-        ValueError: The conversions and `core_env.agent_counts_dict` are not for the same sub-steps, or a mask names
-            an unknown head or observation.
+        ValueError: The conversions and `core_env.agent_counts_dict` are not for the same sub-steps.
     """
 
     def __init__(
@@ -61,17 +58,11 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         self.core_env, self.context, self.pubsub = core_env, core_env.context, core_env.pubsub
         self.action_conversion_dict, self.observation_conversion_dict = dict(acts), _OfSubSteps(sees)
         self._observation_spaces, self._action_spaces = _OfSubSteps[spaces.Dict](), dict[StepKey, spaces.Dict]()
-        self._action_masks: dict[StepKey, dict[str, str]] = {}
+        self._action_masks = {key: dict(acts[key].action_masks) for key in keys}
         for key in keys:
             where = f"space of sub-step {key!r}"
             self._observation_spaces[key] = conversion_space(sees[key].space(), f"the observation {where}")
             self._action_spaces[key] = conversion_space(acts[key].space(), f"the action {where}")
-            masks = self._action_masks[key] = dict(acts[key].action_masks)
-            for head, name in masks.items():
-                if head not in self._action_spaces[key].spaces:
-                    raise ValueError(f"sub-step {key!r} has a mask for the unknown action head {head!r}")
-                if name not in self._observation_spaces[key].spaces:
-                    raise ValueError(f"sub-step {key!r} has the mask {name!r}, which is not among its observations")
         self._base_events = self.pubsub.create_event_topic(BaseEnvEvents)
         self._is_flat = len(keys) == 1 and core_env.agent_counts_dict[keys[0]] == 1
         self._unchecked = [*keys, *keys]  # sub-steps whose next observation is still to be looked at closely

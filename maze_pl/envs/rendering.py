@@ -109,8 +109,7 @@ def save_gif(path: str | Path, frames: Iterable[Any], frames_per_second: float =
     first = next(images, None)
     if first is not None:
         film = io.BytesIO()
-        duration = 1000 / frames_per_second
-        first.save(film, "GIF", save_all=True, append_images=images, duration=duration, loop=0)
+        first.save(film, "GIF", save_all=True, append_images=images, duration=1000 / frames_per_second, loop=0)
         write_file(path, film.getvalue())
 
 
@@ -173,8 +172,7 @@ def browse(record: StateTrajectoryRecord, renderer: Renderer) -> Figure:
         figure.canvas.draw_idle()
 
     def press(event: Any) -> None:
-        if event.key in ("left", "right"):
-            move = 1 if event.key == "right" else -1
+        if move := {"left": -1, "right": 1}.get(event.key):
             sliders[0].set_val(min(max(sliders[0].val + move, 0), len(record.steps)))
 
     for slider in sliders:

@@ -51,8 +51,13 @@ class StructuredEnv(metaclass=EnvMeta):
     An environment step consists of one or several acts, and an act is one call of `step`. A flat environment, with
     one actor that acts once in each environment step, is the special case. What is not said otherwise here, the
     simulation knows.
+
+    Attributes:
+        heuristic_policy: Class path of a policy that plays it decently without having learned, for
+            `maze-pl rollout --policy heuristic`; None if there is none. Environments set it in their class.
     """
 
+    heuristic_policy: str | None = None
     core_env: CoreEnv
     context: EnvironmentContext
     pubsub: Pubsub

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.output_folder import output_folder, write_file
+from maze_pl.core.output_folder import output_folder
+from maze_pl.core.record_files import append_record, read_records, write_record
+from maze_pl.core.spaces_record import SpacesTrajectoryRecord
 from maze_pl.envs.rendering import Renderer, figure_to_array, save_gif
 from maze_pl.envs.structured_env import Array
 from maze_pl.events.kpi import EpisodeEventLog
@@ -62,6 +67,7 @@ class StateTrajectoryRecord:
         frames: Pictures (PNG) of the states, if somebody asked for them while the episode was played.
     """
 
+    kind: ClassVar[str] = "states"
     episode_id: str
     steps: list[StateRecord] = field(default_factory=list)
     last_maze_state: Any = None
@@ -93,27 +99,62 @@ class StateTrajectoryRecord:
         one = self.steps[step]
         return figure_to_array(renderer.render(one.maze_state, one.maze_action, one.events, **arguments))
 
+    def to_bytes(self) -> bytes:
+        """The episode as it is in a file: as a pickle."""
+        return cast(bytes, cloudpickle.dumps(self))
+
     def save(self, path: str | Path) -> None:
-        """Write a file, as a pickle, which replaces a former one once it is complete."""
-        write_file(path, cloudpickle.dumps(self))
+        """Write a file, which replaces a former one once it is complete."""
+        write_record(path, self.kind, self.to_bytes())
 
     @staticmethod
     def load(path: str | Path, *, trust: bool = False) -> StateTrajectoryRecord:
-        """Read a file that `save` wrote.
+        """Read the first episode of a file.
 
         Args:
             path: The file.
             trust: Say True if you know who wrote it: reading a pickle runs whatever code it holds.
 
         Raises:
-            ValueError: You do not trust it, or it holds something else.
+            ValueError: You do not trust it, or it is damaged, or holds something else.
         """
-        if not trust:
-            raise ValueError(f"reading the pickle {path} runs whatever code it holds; say trust=True if you trust it")
-        record = pickle.loads(Path(path).read_bytes())
-        if not isinstance(record, StateTrajectoryRecord):
-            raise ValueError(f"{path} holds a {type(record).__name__}, not a StateTrajectoryRecord")
-        return record
+        return next(read_records(path, {"states": partial(_unpickled, trust)}))
+
+
+Trajectory = StateTrajectoryRecord | SpacesTrajectoryRecord
+
+
+def read_trajectories(
+    path: str | Path, *, trust: bool = False, damaged: list[str] | None = None
+) -> Iterator[Trajectory]:
+    """The episodes of a file of either kind, one after the other.
+
+    Args:
+        path: The file.
+        trust: Whether pickles are read, as states are; say True if you know who wrote them.
+        damaged: Where messages about what cannot be read go; the first of them is an exception if None.
+
+    Raises:
+        ValueError: You do not trust it, or it is damaged, or holds something else; the message names it.
+
+    Example:
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/episode.states"
+        >>> StateTrajectoryRecord("an episode").save(path)
+        >>> [record.episode_id for record in read_trajectories(path, trust=True)]
+        ['an episode']
+    """
+    decoders: Any = {"spaces": SpacesTrajectoryRecord.from_bytes, "states": partial(_unpickled, trust)}
+    return read_records(path, decoders, damaged)
+
+
+def _unpickled(trust: bool, body: bytearray) -> StateTrajectoryRecord:
+    if not trust:
+        raise ValueError("reading states runs whatever code the file holds; say trust=True if you know who wrote it")
+    record = pickle.loads(body)
+    if not isinstance(record, StateTrajectoryRecord):
+        raise ValueError(f"it holds a {type(record).__name__}, not a StateTrajectoryRecord")
+    return record
 
 
 class TrajectoryWriter(ABC):
@@ -126,23 +167,30 @@ class TrajectoryWriter(ABC):
     needs_frames: ClassVar[bool] = False
 
     @abstractmethod
-    def write(self, record: StateTrajectoryRecord) -> None:
+    def write(self, record: Trajectory) -> None:
         """Take an episode that has ended, or was given up after at least one step."""
 
 
 class TrajectoryFiles(TrajectoryWriter):
-    """Writes a file for each episode, `<episode id>.pkl`; see `StateTrajectoryRecord.load`.
+    """Writes episodes to files, of the kind that they are recorded in; see `read_trajectories`.
+
+    Space records go to `<episode id>.spaces`, state records to `<episode id>.states`. With a name, all episodes go to
+    `<name>.spaces` and `<name>.states`, to which each is added as it ends: what was written stays readable whenever
+    the process is killed or the disk is full.
 
     Args:
         folder: Where they lie; relative to the run directory in `maze-pl fit`.
+        name: Name of one file for all episodes; None for a file each.
     """
 
-    def __init__(self, folder: str = "trajectories") -> None:
-        self.folder = output_folder(folder)
+    def __init__(self, folder: str = "trajectories", name: str | None = None) -> None:
+        self.folder, self.name = output_folder(folder), name
 
-    def write(self, record: StateTrajectoryRecord) -> None:
-        """Write the file."""
-        record.save(self.folder / f"{record.episode_id}.pkl")
+    def write(self, record: Trajectory) -> None:
+        """Write the file, or add to it."""
+        name = self.name or re.sub(r"[^\w.-]", "_", record.episode_id)
+        write = append_record if self.name else write_record
+        write(self.folder / f"{name}.{record.kind}", record.kind, record.to_bytes())
 
 
 class GifFiles(TrajectoryWriter):
@@ -163,7 +211,7 @@ class GifFiles(TrajectoryWriter):
             raise ValueError(f"frames_per_second={frames_per_second} must be above 0 and at most 50, as gifs can show")
         self.folder, self.frames_per_second = output_folder(folder), frames_per_second
 
-    def write(self, record: StateTrajectoryRecord) -> None:
+    def write(self, record: Any) -> None:
         """Write the picture."""
         from PIL import Image
 

@@ -15,9 +15,8 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
-from maze_pl.envs.cloning import take_over
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.core_env import CoreEnv
+from maze_pl.envs.core_env import CoreEnv, take_over
 from maze_pl.envs.structured_env import Action, Array, Dicts, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.events.context import EnvironmentContext
 from maze_pl.events.pubsub import Pubsub
@@ -137,6 +136,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
 
     # --------------------------------------------------------------------------------------- states and events
 
+    heuristic_policy: str | None = passed_on("heuristic_policy")
     core_env: CoreEnv = passed_on("core_env")
     context: EnvironmentContext = passed_on("context")
     pubsub: Pubsub = passed_on("pubsub")

@@ -22,6 +22,7 @@ from maze_pl.events.topics import ActorCriticEvents as ActorCriticEvents
 from maze_pl.events.topics import BaseEnvEvents as BaseEnvEvents
 from maze_pl.events.topics import ContinuousActionEvents as ContinuousActionEvents
 from maze_pl.events.topics import DiscreteActionEvents as DiscreteActionEvents
+from maze_pl.events.topics import ImitationEvents as ImitationEvents
 from maze_pl.events.topics import ObservationEvents as ObservationEvents
 from maze_pl.events.topics import ObservationVisualizationEvents as ObservationVisualizationEvents
 from maze_pl.events.topics import RewardEvents as RewardEvents

@@ -1,14 +1,14 @@
 """Declarations: what the decorators of a topic ask for, checked, completed and found again by name in any process."""
 
-import importlib
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any
 
-from maze_pl.events.decorators import Plot, Statistic, marks_of
+from maze_pl.events.decorators import MARKS, Marks, Statistic
 from maze_pl.events.histogram import histogram
 from maze_pl.events.topics import BUILT_IN_TOPICS
 
@@ -17,31 +17,24 @@ class StatisticsError(ValueError):
     """A statistic that was declared does not fit what the event carries; says which one."""
 
 
-@dataclass(frozen=True)
-class EventDeclaration:
+@dataclass
+class EventDeclaration(Marks):
     """One event of a topic and its statistics, complete: each level's inputs exist in the level below.
+
+    The inputs of step statistics are attribute names, None for all attributes as a dict. Of the episode statistics only
+    those are left that something asks for.
 
     Attributes:
         topic: The topic class.
         name: Name of the event.
         event: The topic's function, which also names the event in queries.
         signature: Signature of the event without `self`.
-        step: Step statistics; their inputs are attribute names, None for all attributes as a dict.
-        episode: Episode statistics that something asks for.
-        epoch: Epoch statistics.
-        plots: Figures to draw once per epoch.
-        grouping: Attributes that the statistics are grouped by.
     """
 
     topic: type
     name: str
     event: Callable[..., Any]
     signature: inspect.Signature
-    step: tuple[Statistic, ...]
-    episode: tuple[Statistic, ...]
-    epoch: tuple[Statistic, ...]
-    plots: tuple[Plot, ...]
-    grouping: tuple[str, ...]
 
     @contextmanager
     def reducing(self, level: str, statistic: Statistic) -> Iterator[None]:
@@ -62,6 +55,7 @@ class EventDeclaration:
         return _declaration, (self.topic, self.name)
 
 
+@functools.cache
 def declarations(topic: type) -> dict[str, EventDeclaration]:
     """All events of a topic by name, inherited ones included.
 
@@ -87,57 +81,42 @@ def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclarat
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in parameters):
         raise TypeError(f"{label}: an event lists its attributes by name, without *args, **kwargs or '/'")
     attributes = [parameter.name for parameter in parameters]
-    marks = marks_of(event)
+    marks: Marks = getattr(event, MARKS, Marks([], [], [], [], []))
     for attribute in marks.grouping:
         if attribute not in attributes:
             raise ValueError(f"{label} is grouped by {attribute!r}, but its attributes are {attributes}")
 
-    wanted: list[Statistic | Plot] = [*marks.epoch, *marks.plots]
-    episode = [_keep_histogram(s) for s in marks.episode] or _pass_on(wanted)
-    step = [_keep_histogram(s) for s in marks.step] or _pass_on(episode)
-    for names in ([statistic.output_name for statistic in level] for level in (step, episode, marks.epoch)):
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"{label}: two statistics of one level are called {twice[0]!r}; give each its output_name")
-    _check_inputs(label, wanted, "episode", episode)
-    _check_inputs(label, episode, "step", step)
-    needed = {statistic.input_name for statistic in wanted}
+    epoch = _complete(label, "epoch", marks.epoch, [])
+    wanted = [*epoch, *marks.plots]
+    episode = _complete(label, "episode", marks.episode, wanted)
+    step = _complete(label, "step", marks.step, episode)
     measured = [attribute for attribute in attributes if attribute not in marks.grouping]
-    measured_step = tuple(_with_attribute(label, statistic, attributes, measured) for statistic in step)
-    needed_episode = tuple(statistic for statistic in episode if statistic.output_name in needed)
-    above = tuple(marks.epoch), tuple(marks.plots), tuple(marks.grouping)
-    return EventDeclaration(topic, name, event, inspect.Signature(parameters), measured_step, needed_episode, *above)
+    usual = measured[0] if len(measured) == 1 else "value" if "value" in measured else None
+    step = [replace(statistic, input_name=statistic.input_name or usual) for statistic in step]
+    for statistic in step:
+        if statistic.input_name is None and statistic.reduce is None:
+            raise ValueError(f"{label}: say by input_name which of its attributes {attributes} is passed on")
+        if statistic.input_name not in (None, *attributes):
+            raise ValueError(f"{label}: input_name={statistic.input_name!r} is none of its attributes {attributes}")
+    needed = {statistic.input_name for statistic in wanted}
+    episode = [statistic for statistic in episode if statistic.output_name in needed]
+    signature = inspect.Signature(parameters)
+    return EventDeclaration(step, episode, epoch, marks.plots, marks.grouping, topic, name, event, signature)
 
 
-def _keep_histogram(statistic: Statistic) -> Statistic:
-    """Below the epoch a histogram is the values themselves."""
-    return replace(statistic, reduce=None) if statistic.reduce is histogram else statistic
-
-
-def _pass_on(users: Sequence[Statistic | Plot]) -> list[Statistic]:
-    """A level that nothing was declared for hands on what the one above asks for."""
-    return [Statistic(None, name, name) for name in dict.fromkeys(user.input_name for user in users)]
-
-
-def _check_inputs(label: str, users: Iterable[Statistic | Plot], level: str, inputs: Iterable[Statistic]) -> None:
-    available = [statistic.output_name for statistic in inputs]
+def _complete(label: str, level: str, declared: list[Statistic], users: list[Statistic]) -> list[Statistic]:
+    """Statistics of a level: those declared, or else whatever the level above asks for, passed on."""
+    passed_on = [Statistic(None, name, name) for name in dict.fromkeys(user.input_name for user in users)]
+    # A histogram is made of the values themselves, in the end.
+    statistics = [replace(s, reduce=None) if s.reduce is histogram else s for s in declared] or passed_on
+    names = [statistic.output_name for statistic in statistics]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{label}: two statistics of one level are called {twice[0]!r}; give each its output_name")
     for user in users:
-        if user.input_name not in available:
-            wrong = f"input_name={user.input_name!r} is none of the {level} statistics {available}"
+        if user.input_name not in names:
+            wrong = f"input_name={user.input_name!r} is none of the {level} statistics {names}"
             raise ValueError(f"{label}: {wrong}; set it to one of their output names")
-
-
-def _with_attribute(label: str, statistic: Statistic, attributes: list[str], measured: list[str]) -> Statistic:
-    """Name the attribute that a step statistic is computed of."""
-    name = statistic.input_name
-    if name is None and "value" in measured:
-        name = "value"
-    elif name is None and len(measured) == 1:
-        name = measured[0]
-    elif name is None and statistic.reduce is None:
-        raise ValueError(f"{label}: say by input_name which of its attributes {attributes} is passed on")
-    elif name is not None and name not in attributes:
-        raise ValueError(f"{label}: input_name={name!r} is none of its attributes {attributes}")
-    return replace(statistic, input_name=name)
+    return statistics
 
 
 def group_label(attribute: str, value: Any) -> str:
@@ -174,14 +153,9 @@ def find_topic(name: str, known: Iterable[type]) -> type:
     Raises:
         ValueError: There is no such topic.
     """
-    for topic in (*known, *BUILT_IN_TOPICS):
-        if topic_name(topic) == name:
-            return topic
-    module, separator, path = name.partition(":")
-    try:
-        found = attrgetter(path)(importlib.import_module(module)) if separator else None
-    except (ImportError, AttributeError):
-        found = None
+    found: Any = next((topic for topic in (*known, *BUILT_IN_TOPICS) if topic_name(topic) == name), None)
+    with suppress(ImportError, AttributeError, ValueError):
+        found = found or pkgutil.resolve_name(name)
     if not isinstance(found, type):
         remedy = "define the class at the top of a module, or pass it along: EpochStatistics(topics=[...])"
         raise ValueError(f"event topic {name!r} cannot be imported; {remedy}")

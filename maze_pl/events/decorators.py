@@ -13,13 +13,13 @@ what is asked for; `maze_pl.events.declaration` checks it when a topic is used.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-Reducer = Callable[[Any], Any]
+Reducer = Callable[..., Any]
 EventFunction = TypeVar("EventFunction", bound=Callable[..., Any])
 
-_MARK = "_maze_statistics"
+MARKS = "_maze_statistics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class Statistic:
     """One statistic of one level.
 
     Attributes:
-        reduce: Turns the list of inputs into one number; None passes each of them on to the next level.
+        reduce: Turns the list of inputs into one number; None passes each of them on to the next level. That of a plot
+            draws a figure of them, and gets the names of the groups, too.
         input_name: Which statistic of the level below, or which attribute of the event, is the input.
         output_name: What the result is called; None: it has no name of its own.
     """
@@ -37,23 +38,23 @@ class Statistic:
     output_name: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """A figure to draw once per epoch from the episode statistics called `input_name`."""
-
-    function: Callable[..., Any]
-    input_name: str | None
-
-
-@dataclass(slots=True)
+@dataclass
 class Marks:
-    """What the decorators on one event say."""
+    """What the decorators on one event say.
 
-    step: list[Statistic] = field(default_factory=list)
-    episode: list[Statistic] = field(default_factory=list)
-    epoch: list[Statistic] = field(default_factory=list)
-    plots: list[Plot] = field(default_factory=list)
-    grouping: list[str] = field(default_factory=list)
+    Attributes:
+        step: Step statistics.
+        episode: Episode statistics.
+        epoch: Epoch statistics.
+        plots: Figures to draw once per epoch.
+        grouping: Attributes that the statistics are grouped by.
+    """
+
+    step: list[Statistic]
+    episode: list[Statistic]
+    epoch: list[Statistic]
+    plots: list[Statistic]
+    grouping: list[str]
 
 
 def define_step_stats(
@@ -119,19 +120,15 @@ def define_plot(
             and the tuple of group names; it may return None, to draw nothing.
         input_name: Output name of the episode statistic that is drawn.
     """
-    return _marker("plots", Plot(create_figure_function, input_name))
-
-
-def marks_of(event: Callable[..., Any]) -> Marks:
-    """What the decorators on an event say; empty for one that has none."""
-    return cast(Marks, event.__dict__.get(_MARK) or Marks())
+    return _marker("plots", Statistic(create_figure_function, input_name, None))
 
 
 def _marker(marks: str, *entries: Any) -> Callable[[EventFunction], EventFunction]:
     """A decorator that adds to the marks of an event."""
 
     def mark(event: EventFunction) -> EventFunction:
-        getattr(event.__dict__.setdefault(_MARK, Marks()), marks)[:0] = entries  # they apply from the bottom up
+        of_event = event.__dict__.setdefault(MARKS, Marks([], [], [], [], []))
+        getattr(of_event, marks)[:0] = entries  # they apply from the bottom up
         return event
 
     return mark

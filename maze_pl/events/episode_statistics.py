@@ -39,9 +39,7 @@ class EpisodeStatistics:
         """Make known topics whose counts are wanted even if none of their events ever happens: they are then 0."""
         for topic in topics:
             for declaration in declarations(topic).values():
-                key = (topic, declaration.event)
-                if key not in self._plans:
-                    self._plans[key] = _EventPlan(declaration)
+                self._plans.setdefault((topic, declaration.event), _EventPlan(declaration))
 
     def receive(self, record: EventRecord) -> None:
         """Add an event to the current environment step."""
@@ -78,15 +76,15 @@ class EpisodeStatistics:
             env_steps: Environment time that the episode took; by default the number of completed steps. Events received
                 after the last completed step count as a step of their own in the statistics.
         """
-        n_steps = max([self._n_steps, *(plan.last_step + 1 for plan in self._plans.values())])
+        all_series = [series for plan in self._plans.values() for series in plan.series_by_label.values()]
+        n_steps = max([self._n_steps, *(series.steps[-1] + 1 for series in all_series if series.steps)])
         statistics: dict[StatKey, float | np.ndarray] = {}
         reward = 0.0
         all_kpis: dict[str, float] = {}
         for plan in self._plans.values():
             topic, event = plan.topic_name, plan.declaration.name
             for groups, series in plan.series_by_label.items():
-                columns = dict(series.columns)
-                values = episode_values(plan.declaration, series.steps, columns, n_steps)
+                values = episode_values(plan.declaration, series.steps, dict(series.columns), n_steps)
                 if plan.declaration.event is BaseEnvEvents.reward:
                     reward += float(values[None])
                 elif plan.declaration.event is BaseEnvEvents.kpi:
@@ -138,13 +136,8 @@ class _EventPlan:
         grouping = self.declaration.grouping
         values = (group,) if len(grouping) == 1 else group
         labels = tuple(group_label(name, value) for name, value in zip(grouping, values, strict=True))
-        series = self.series_by_label.setdefault(labels, _Series(self.inputs))
-        self.series_by_value[group] = series
-        return series
-
-    @property
-    def last_step(self) -> int:
-        return max((series.steps[-1] for series in self.series_by_label.values() if series.steps), default=-1)
+        self.series_by_value[group] = self.series_by_label.setdefault(labels, _Series(self.inputs))
+        return self.series_by_value[group]
 
 
 def action_keys(step_key: StepKey, space: spaces.Dict) -> dict[str, StatKey]:
@@ -220,9 +213,7 @@ def _step_values(statistic: Statistic, steps: Sequence[int], column: list[Any], 
 
 def as_number(value: Any) -> float | np.ndarray:
     """What a reduction returned, as a float; arrays stay."""
-    if isinstance(value, np.ndarray) and value.ndim:
-        return number_array(value)
-    return float(value)
+    return number_array(value) if isinstance(value, np.ndarray) and value.ndim else float(value)
 
 
 def detached(value: Any) -> Any:

@@ -3,8 +3,6 @@
 Actions are no part of them: recorded trajectories hold those. Rewards are, as `BaseEnvEvents.reward`.
 """
 
-from __future__ import annotations
-
 import csv
 import errno
 import fcntl
@@ -83,7 +81,7 @@ class EventLogFiles(EventLogWriter):
         ImportError: pyarrow is missing.
     """
 
-    __slots__ = ("_tables",)  # apart from the attributes that copies get, which must not write the same rows again
+    __slots__ = ("_rows",)  # apart from the attributes that copies get, which must not write the same rows again
 
     def __init__(
         self, folder: str = "event_logs", format: Literal["csv", "parquet"] = "csv", n_rows: int | None = None
@@ -95,23 +93,23 @@ class EventLogFiles(EventLogWriter):
             raise ImportError("event logs in Parquet need pyarrow: pip install 'maze-pl[parquet]'")
         self.folder, self.is_csv = output_folder(folder), format == "csv"
         self.n_rows = n_rows or (100 if self.is_csv else 10_000)
-        self._tables: dict[tuple[type, str], _Table] = {}
+        self._rows: dict[tuple[type, str], list[tuple[Any, ...]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._tables = {}
+        self._rows = {}
 
     def write(self, episode_id: str, record: EventRecord) -> None:
         """Take an event; see `EventLogWriter.write`."""
-        key = record.topic, record.event.__name__
-        table = self._tables.get(key) or self._tables.setdefault(key, _Table(*key))
-        cells = [_cell(record.attributes[name]) for name in table.attributes]
-        table.rows.append((episode_id, self.pubsub.context.episode_started, record.env_time, *cells))
-        if len(table.rows) >= self.n_rows:
-            self._save(table)
+        topic, event = record.topic, record.event.__name__
+        rows = self._rows.setdefault((topic, event), [])
+        cells = [_cell(record.attributes[name]) for name in declarations(topic)[event].signature.parameters]
+        rows.append((episode_id, self.pubsub.context.episode_started, record.env_time, *cells))
+        if len(rows) >= self.n_rows:
+            self._save(topic, event)
 
     def end_episode(self) -> None:
         """Write what there is, unless that would make a file of its own."""
@@ -120,29 +118,31 @@ class EventLogFiles(EventLogWriter):
 
     def close(self) -> None:
         """Write what there is."""
-        for table in self._tables.values():
-            if table.rows:
-                self._save(table)
+        for (topic, event), rows in self._rows.items():
+            if rows:
+                self._save(topic, event)
 
-    def _save(self, table: _Table) -> None:
-        path = self.folder / f"{table.name}.{'csv' if self.is_csv else 'parquet'}"
-        rows, table.rows = table.rows, []
+    def _save(self, topic: type, event: str) -> None:
+        rows, self._rows[topic, event] = self._rows[topic, event], []
+        attributes = declarations(topic)[event].signature.parameters.values()
+        declared = {one.name: getattr(one.annotation, "__name__", one.annotation) for one in attributes}
+        columns = {f"{name}_" if name in _COLUMNS else name: kind for name, kind in declared.items()}
+        self.append(f"{topic.__name__}.{event}", _COLUMNS | columns, rows)
+
+    def append(self, name: str, columns: dict[str, str], rows: list[tuple[Any, ...]]) -> None:
+        """Write rows.
+
+        Args:
+            name: `<Topic>.<event>`.
+            columns: Names of the columns with the types that are declared.
+            rows: Their cells.
+        """
+        path = self.folder / f"{name}.{'csv' if self.is_csv else 'parquet'}"
         try:
             (path.parent if self.is_csv else path).mkdir(parents=True, exist_ok=True)
-            (_append if self.is_csv else _add_part)(path, table.columns, rows)
+            (_append if self.is_csv else _add_part)(path, columns, rows)
         except OSError as error:
             raise OSError(error.errno, f"the event log {path} cannot be written: {error.strerror}") from error
-
-
-class _Table:
-    """Rows of one kind of event that are yet to be written; its columns are names with the types declared."""
-
-    def __init__(self, topic: type, event: str) -> None:
-        parameters = declarations(topic)[event].signature.parameters
-        declared = {name: getattr(one.annotation, "__name__", one.annotation) for name, one in parameters.items()}
-        self.name, self.attributes = f"{topic.__name__}.{event}", tuple(parameters)
-        self.columns = _COLUMNS | {f"{name}_" if name in _COLUMNS else name: kind for name, kind in declared.items()}
-        self.rows: list[tuple[Any, ...]] = []
 
 
 def _cell(value: Any) -> bool | int | float | str | None:

@@ -1,9 +1,7 @@
 """Histogram: how often each value occurred, small to print and complete enough to draw."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,7 +19,7 @@ class Histogram:
     counts: np.ndarray
 
     @classmethod
-    def of(cls, observed: Any) -> Histogram:
+    def of(cls, observed: Any) -> Self:
         """Histogram of numbers in any nesting: a list of numbers, an array of any shape, or a list of arrays.
 
         Raises:
@@ -45,7 +43,8 @@ class Histogram:
             return float(np.dot(self.values.astype(np.float64), self.counts) / self.count)
 
     def __repr__(self) -> str:
-        return f"[len:{self.count}, μ:{self.mean:.1f}]"
+        mean = f"{self.mean:.1f}" if abs(self.mean) >= 0.1 or self.mean == 0 else f"{self.mean:.3g}"
+        return f"[len:{self.count}, μ:{mean}]"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Histogram):

@@ -42,23 +42,23 @@ class EpisodeEventLog:
 
     def receive(self, record: EventRecord) -> None:
         """Add an event to the current environment step."""
-        if not self._step_is_open:
-            self._open_step()
-        self.step_event_logs[-1].events.append(record)
+        self._open_step().events.append(record)
 
     def end_step(self) -> None:
         """Complete the current environment step."""
-        if not self._step_is_open:
-            self._open_step()
+        self._open_step()
         self._step_is_open = False
 
     def query_events(self, events: Callable[..., Any] | Iterable[Callable[..., Any]]) -> list[EventRecord]:
         """Events of one or several kinds in the whole episode, in the order in which they were fired."""
         return select_events((record for step in self.step_event_logs for record in step.events), events)
 
-    def _open_step(self) -> None:
-        self.step_event_logs.append(StepEventLog(env_time=len(self.step_event_logs)))
-        self._step_is_open = True
+    def _open_step(self) -> StepEventLog:
+        """The log of the current environment step, begun if it has none."""
+        if not self._step_is_open:
+            self.step_event_logs.append(StepEventLog(env_time=len(self.step_event_logs)))
+            self._step_is_open = True
+        return self.step_event_logs[-1]
 
 
 class KpiCalculator(ABC):

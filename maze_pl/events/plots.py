@@ -3,19 +3,13 @@
 Matplotlib is optional, and imported when something is drawn.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from maze_pl.core.class_path import import_object
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 def require_matplotlib(whose: str) -> None:
@@ -31,8 +25,8 @@ def require_matplotlib(whose: str) -> None:
         raise ImportError(f'{whose} needs matplotlib: pip install "maze-pl[rendering]"')
 
 
-def create_bar_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Figure:
-    """Draw how often each choice was made.
+def create_bar_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
+    """Draw how often each choice was made, as a figure of matplotlib.
 
     Args:
         values: [V] what was chosen; or [V, n] choices between yes and no, of which the share of yes is drawn.
@@ -58,8 +52,8 @@ def create_bar_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Figure:
     return figure
 
 
-def create_violin_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Figure:
-    """Draw how the components of continuous values spread, the first 32 of them.
+def create_violin_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
+    """Draw how the components of continuous values spread, the first 32 of them, as a figure of matplotlib.
 
     Args:
         values: [V, ...] the values.
@@ -84,7 +78,8 @@ def create_own_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
     return import_object(groups[0])(list(values), groups[1:])
 
 
-def _axes(n_places: int, groups: tuple[str, ...], label: str) -> tuple[Figure, Axes]:
+def _axes(n_places: int, groups: tuple[str, ...], label: str) -> tuple[Any, Any]:
+    """A figure and its only axes."""
     from matplotlib.figure import Figure  # not of pyplot, which would keep it
 
     figure = Figure(figsize=(min(4 + 0.3 * n_places, 14), 4), layout="constrained")

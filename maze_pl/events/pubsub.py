@@ -69,9 +69,7 @@ class EventTopic:
     """
 
     def __init__(self, pubsub: Pubsub, topic: type) -> None:
-        self._pubsub = pubsub
-        self._topic = topic
-        self._events = declarations(topic)
+        self._pubsub, self._topic, self._events = pubsub, topic, declarations(topic)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("_"):
@@ -94,6 +92,7 @@ class Pubsub:
 
     Attributes:
         context: The same.
+        subscribers: Subscribers registered so far.
     """
 
     def __init__(self, context: EnvironmentContext) -> None:
@@ -103,18 +102,13 @@ class Pubsub:
         self._drained = 0  # records up to here have been drained
         self._keep_undrained = False
         self._topics: dict[type, EventTopic] = {}
-        self._subscribers: list[Subscriber] = []
+        self.subscribers: tuple[Subscriber, ...] = ()
         self._routes: dict[type, list[Subscriber]] = {}
 
     @property
     def topics(self) -> tuple[type, ...]:
         """Topics created so far."""
         return tuple(self._topics)
-
-    @property
-    def subscribers(self) -> tuple[Subscriber, ...]:
-        """Subscribers registered so far."""
-        return tuple(self._subscribers)
 
     def create_event_topic(self, topic: type[Topic]) -> Topic:
         """Make the object through which events of a topic are fired; the same one each time.
@@ -136,14 +130,14 @@ class Pubsub:
                     one, other = (f"{given.__module__}.{given.__qualname__}" for given in (topic, known))
                     raise ValueError(f"topic {one} is logged under the same name as {other}; rename one of the two")
             self._topics[topic] = made
-            self._routes[topic] = [s for s in self._subscribers if issubclass(topic, tuple(s.get_interfaces()))]
+            self._routes[topic] = [s for s in self.subscribers if issubclass(topic, tuple(s.get_interfaces()))]
         return cast(Topic, self._topics[topic])
 
     def register_subscriber(self, subscriber: Subscriber) -> None:
         """Send events of the subscriber's topics, created before or afterwards, to it. Twice is the same as once."""
-        if any(known is subscriber for known in self._subscribers):
+        if any(known is subscriber for known in self.subscribers):
             return
-        self._subscribers.append(subscriber)
+        self.subscribers += (subscriber,)
         for topic, route in self._routes.items():
             if issubclass(topic, tuple(subscriber.get_interfaces())):
                 route.append(subscriber)
@@ -168,7 +162,7 @@ class Pubsub:
             self._records.clear()  # faster
         self._drained = 0
         self._step_start = len(self._records)
-        for subscriber in self._subscribers:
+        for subscriber in self.subscribers:
             subscriber.clear_events()
 
     def drain(self) -> list[EventRecord]:
@@ -209,13 +203,12 @@ class Pubsub:
                 raise TypeError(f"{topic.__name__}.{declaration.name}{signature}: {error}") from None
 
         def record(*arguments: Any, **keywords: Any) -> None:
+            attributes = keywords
             if arguments:
                 attributes = dict(zip(positional, arguments, strict=False))
                 attributes |= keywords
                 if len(attributes) != len(arguments) + len(keywords):  # too many, or one given twice
                     refuse(arguments, keywords)
-            else:
-                attributes = keywords
             if attributes.keys() != names:
                 attributes = defaults | attributes
                 if attributes.keys() != names:

@@ -1,4 +1,4 @@
-"""Built-in topics: events that every environment, and every actor-critic algorithm, has."""
+"""Built-in topics: events that every environment, and every algorithm, has."""
 
 from typing import Any
 
@@ -38,6 +38,10 @@ def _total_and_steps(event: EventFunction) -> EventFunction:
 
 def _mean_of_sub_step(event: EventFunction) -> EventFunction:
     return define_epoch_stats(np.mean)(define_stats_grouping("step_key")(event))
+
+
+def _mean_of_head(event: EventFunction) -> EventFunction:
+    return define_epoch_stats(np.mean)(define_stats_grouping("step_key", "head")(event))
 
 
 class BaseEnvEvents:
@@ -184,6 +188,30 @@ class ActorCriticEvents:
     @_mean_of_sub_step
     def critic_grad_norm(self, step_key: StepKey, value: float) -> None:
         """L2 norm of the critic's gradient, before clipping."""
+
+
+class ImitationEvents:
+    """What learning from demonstrations reports: means over the acts, or the updates, of an epoch."""
+
+    time_epoch, time_update = ActorCriticEvents.time_epoch, ActorCriticEvents.time_update
+    learning_rate, policy_entropy = ActorCriticEvents.learning_rate, ActorCriticEvents.policy_entropy
+    policy_loss, policy_grad_norm = ActorCriticEvents.policy_loss, ActorCriticEvents.policy_grad_norm
+
+    @_mean_of_sub_step
+    def policy_l2_norm(self, step_key: StepKey, value: float) -> None:
+        """L2 norm of the policy's parameters at the end of the epoch."""
+
+    @_mean_of_head
+    def discrete_accuracy(self, step_key: StepKey, head: str, value: float) -> None:
+        """Share of discrete choices that the policy, at its most likely, makes like the demonstrations."""
+
+    @_mean_of_head
+    def multi_binary_accuracy(self, step_key: StepKey, head: str, value: float) -> None:
+        """The same of bits."""
+
+    @_mean_of_head
+    def box_mean_abs_deviation(self, step_key: StepKey, head: str, value: float) -> None:
+        """How far the policy's most likely action is from that of the demonstrations, a mean over components."""
 
 
 _ALL = list(vars().values())

@@ -1,7 +1,6 @@
 """Pure maths of reinforcement learning: tensors in, tensors out, nothing reduced, nothing logged."""
 
 from maze_pl.functional.losses import approx_kl as approx_kl
-from maze_pl.functional.losses import explained_variance as explained_variance
 from maze_pl.functional.losses import ppo_clip_loss as ppo_clip_loss
 from maze_pl.functional.losses import value_loss as value_loss
 from maze_pl.functional.returns import gae as gae

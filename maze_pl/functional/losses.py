@@ -104,29 +104,3 @@ def approx_kl(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
     check_same_shape(log_prob=log_prob, old_log_prob=old_log_prob)
     log_ratio = log_prob - old_log_prob
     return torch.expm1(log_ratio) - log_ratio
-
-
-def explained_variance(value: Tensor, target: Tensor) -> Tensor:
-    """How much of the variation of returns the values predict.
-
-        1 - Var(R - V) / Var(R)
-
-    1 is perfect, 0 no better than a constant; not a number where the returns do not vary.
-
-    Args:
-        value: [T, B] values.
-        target: [T, B] returns.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        TypeError: An argument is not a tensor.
-        ValueError: Shapes differ.
-
-    Example:
-        >>> float(explained_variance(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0])))
-        1.0
-    """
-    check_same_shape(value=value, target=target)
-    return 1.0 - (target - value).var(correction=0) / target.var(correction=0)

@@ -53,7 +53,7 @@ def gae(
         [1.5, 1.0]
     """
     check_time_major(reward, gamma, value=value, next_value=next_value, terminated=terminated, truncated=truncated)
-    check_fraction("gae_lambda", gae_lambda)
+    check_fraction(gae_lambda=gae_lambda)
     terminated = terminated.bool()
     delta = reward + gamma * next_value.masked_fill(terminated, 0.0) - value
     decay = torch.as_tensor(gamma * gae_lambda, dtype=delta.dtype, device=delta.device).expand(delta.shape)
@@ -61,12 +61,7 @@ def gae(
 
 
 def lambda_return(
-    reward: Tensor,
-    next_value: Tensor,
-    terminated: Tensor,
-    truncated: Tensor,
-    gamma: float | Tensor,
-    lambda_: float,
+    reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float | Tensor, lambda_: float
 ) -> Tensor:
     """Exponentially weighted averages of n-step returns.
 
@@ -97,22 +92,15 @@ def lambda_return(
         [3.5, 5.0]
     """
     check_time_major(reward, gamma, next_value=next_value, terminated=terminated, truncated=truncated)
-    check_fraction("lambda_", lambda_)
-    terminated = terminated.bool()
-    bootstrap = next_value.masked_fill(terminated, 0.0)
-    cut = _with_last_row(terminated | truncated.bool())
+    check_fraction(lambda_=lambda_)
+    bootstrap, cut = _ends(next_value, terminated, truncated)
     immediate = reward + gamma * torch.where(cut, bootstrap, (1.0 - lambda_) * bootstrap)
     decay = (~cut).to(immediate.dtype) * (gamma * lambda_)
     return discounted_sum(immediate, decay)
 
 
 def n_step_return(
-    reward: Tensor,
-    next_value: Tensor,
-    terminated: Tensor,
-    truncated: Tensor,
-    gamma: float | Tensor,
-    n: int,
+    reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float | Tensor, n: int
 ) -> Tensor:
     """Returns that bootstrap after n steps.
 
@@ -145,13 +133,9 @@ def n_step_return(
     check_time_major(reward, gamma, next_value=next_value, terminated=terminated, truncated=truncated)
     if n < 1:
         raise ValueError(f"n={n} must be at least 1")
-    if n >= reward.shape[0]:
-        return lambda_return(reward, next_value, terminated, truncated, gamma, 1.0)
-    terminated = terminated.bool()
-    bootstrap = next_value.masked_fill(terminated, 0.0)
-    cut = _with_last_row(terminated | truncated.bool())
+    bootstrap, cut = _ends(next_value, terminated, truncated)
     result = reward + gamma * bootstrap
-    for _ in range(n - 1):
+    for _ in range(min(n, len(reward)) - 1):
         # What is rolled in at the last row does not matter: that row is cut.
         result = reward + gamma * torch.where(cut, bootstrap, result.roll(-1, 0))
     return result
@@ -183,8 +167,8 @@ def discounted_sum(x: Tensor, decay: Tensor) -> Tensor:
     return x
 
 
-def _with_last_row(done: Tensor) -> Tensor:
-    """`done` with all of the last step set."""
-    cut = done.clone()
+def _ends(next_value: Tensor, terminated: Tensor, truncated: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of what follows each step, 0 after a terminal state, and where a sum ends, as it does at the last step."""
+    cut = terminated.bool() | truncated.bool()
     cut[-1] = True
-    return cut
+    return next_value.masked_fill(terminated.bool(), 0.0), cut

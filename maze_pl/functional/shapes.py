@@ -16,10 +16,7 @@ def check_same_shape(**tensors: Tensor) -> None:
     (first, expected), *others = tensors.items()
     for name, tensor in others:
         if tensor.shape != expected.shape:
-            raise ValueError(
-                f"{name} has shape {tuple(tensor.shape)}, expected {tuple(expected.shape)} as {first} has; "
-                "every tensor needs one entry for each step of each trajectory"
-            )
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(expected.shape)} as {first} has")
 
 
 def check_time_major(reward: Tensor, gamma: float | Tensor, **tensors: Tensor) -> None:
@@ -36,14 +33,15 @@ def check_time_major(reward: Tensor, gamma: float | Tensor, **tensors: Tensor) -
         if gamma.ndim > 0:
             check_same_shape(reward=reward, gamma=gamma)
     else:
-        check_fraction("gamma", gamma)
+        check_fraction(gamma=gamma)
 
 
-def check_fraction(name: str, value: float) -> None:
-    """Raise unless `value` lies in [0, 1].
+def check_fraction(**values: float) -> None:
+    """Raise unless every value lies in [0, 1].
 
     Raises:
-        ValueError: It does not.
+        ValueError: One does not.
     """
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name}={value} must lie between 0 and 1")
+    for name, value in values.items():
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name}={value} must lie between 0 and 1")

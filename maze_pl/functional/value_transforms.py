@@ -94,7 +94,6 @@ def support_to_scalar(probability: Tensor, low: int, high: int) -> Tensor:
         tensor([0.2500])
     """
     if probability.shape[-1] != high - low + 1:
-        raise ValueError(
-            f"probability has shape {tuple(probability.shape)}, expected {high - low + 1} for {low}..{high}"
-        )
+        expected = f"[..., {high - low + 1}] for {low}..{high}"
+        raise ValueError(f"probability has shape {tuple(probability.shape)}, expected {expected}")
     return probability @ torch.arange(low, high + 1, dtype=probability.dtype, device=probability.device)

@@ -3,6 +3,7 @@
 from maze_pl.modules.a2c import A2C as A2C
 from maze_pl.modules.algorithm import AlgorithmModule as AlgorithmModule
 from maze_pl.modules.algorithm import ModelComposer as ModelComposer
+from maze_pl.modules.bc import BC as BC
 from maze_pl.modules.minibatches import Acts as Acts
 from maze_pl.modules.minibatches import LearningBatch as LearningBatch
 from maze_pl.modules.minibatches import Minibatch as Minibatch

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from maze_pl.core.rollout import Rollout
-from maze_pl.functional import value_loss
+from maze_pl.functional.shapes import check_fraction
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.minibatches import Minibatch
-from maze_pl.modules.on_policy import learning_batch
-from maze_pl.modules.options import check_at_least, check_fraction
+from maze_pl.modules.on_policy import critic_loss, experience
+from maze_pl.modules.options import check_at_least
 
 
 class A2C(AlgorithmModule):
@@ -57,17 +57,7 @@ class A2C(AlgorithmModule):
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
-        batch = learning_batch(
-            self.networks,
-            rollout,
-            self.gamma,
-            self.gae_lambda,
-            normalize_advantage=self.normalize_advantage,
-            sequence_length=self.sequence_length,
-            with_log_prob=False,
-        )
-        for step_key, (n_open, n_acts) in batch.open_share.items():
-            self.record("open_acts", n_open, step_key, count=n_acts)
+        batch = experience(self, rollout, with_log_prob=False)
         (whole,) = batch.minibatches(1)
         self.descend(whole, even=batch.even, record_norms=True)
 
@@ -80,8 +70,6 @@ class A2C(AlgorithmModule):
         Returns:
             A scalar whose mean over ranks is minimised.
         """
-        critic = self.critic
-        assert critic is not None
         total = torch.zeros((), device=self.device)
         for step_key, acts in minibatch.items():
             if not self.in_critic_burn_in:
@@ -92,9 +80,5 @@ class A2C(AlgorithmModule):
                 self.record("policy_loss", policy_loss, step_key, count=acts.share)
                 self.record("policy_entropy", entropy, step_key, count=acts.share)
             if acts.value_share:
-                value = critic.value(step_key, acts.judged, acts.agent_id)
-                critic_loss = acts.value_weight.dot(value_loss(value, acts.return_))
-                total = total.add(critic_loss, alpha=self.value_loss_coef)
-                self.record("critic_value", acts.value_weight.dot(value.detach()), step_key, count=acts.value_share)
-                self.record("critic_value_loss", critic_loss, step_key, count=acts.value_share)
+                total = total.add(critic_loss(self, step_key, acts), alpha=self.value_loss_coef)
         return total

@@ -15,24 +15,19 @@ from torch.optim import Optimizer
 from maze_pl import __version__
 from maze_pl.agents import StateCritic, TorchActorCritic, TorchPolicy
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
 from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.modules.minibatches import Minibatch
 from maze_pl.modules.optimizer import FlatAdam
 from maze_pl.modules.options import check_at_least, check_positive, is_plain
-from maze_pl.modules.random_state import (
-    Generator,
-    global_random_state,
-    restore_global_random_state,
-    seed_global_generators,
-)
-from maze_pl.modules.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
+from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state, seed_global_generators
 from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
 from maze_pl.modules.update import Updates
 
 CHECKPOINT_KEY = "maze_pl"
-CHECKPOINT_FORMAT = 1
+CHECKPOINT_FORMAT = 2
 
 
 class ModelComposer(Protocol):
@@ -155,14 +150,9 @@ class AlgorithmModule(pl.LightningModule):
             return
         spec = getattr(getattr(self.trainer, "datamodule", None), "spec", None)
         if isinstance(self.trainer.strategy.launcher, _MultiProcessingLauncher):
-            raise ValueError(
-                "networks built in a spawned process do not come back from it: give spec=... (data.spec of a data "
-                "module), so that they are built at once, or train with strategy=ddp"
-            )
+            raise ValueError("networks built in a spawned process are lost: give spec=data.spec, or use strategy=ddp")
         if not isinstance(spec, Spec):
-            raise ValueError(
-                "networks are built from a specification: give one as spec=..., or pass a data module that has one"
-            )
+            raise ValueError("networks need a specification: give one as spec=..., or a data module that has one")
         self._compose(spec)
 
     def _compose(self, spec: Spec) -> None:
@@ -173,9 +163,7 @@ class AlgorithmModule(pl.LightningModule):
     def _set_networks(self, actor_critic: TorchActorCritic) -> None:
         self.actor_critic = actor_critic
         if self.critic_burn_in_epochs and not self._parameter_groups().get("critic"):
-            raise ValueError(
-                f"critic_burn_in_epochs={self.critic_burn_in_epochs}, but there is no critic with parameters of its own"
-            )
+            raise ValueError("critic_burn_in_epochs needs a critic with parameters of its own, but there is none")
 
     def _save_plain_hyperparameters(self) -> None:
         """Keep the arguments that are numbers, texts, lists and dicts of them: checkpoints may hold nothing else."""
@@ -293,10 +281,7 @@ class AlgorithmModule(pl.LightningModule):
         self._updates.start_batch(learning_rate)
         self.record("learning_rate", learning_rate)
         if isinstance(batch, Rollout):
-            n_steps = batch.env_steps
-            if world_size() > 1:
-                n_steps = int(sum_over_ranks(torch.tensor(n_steps, device=self.device)))
-            self.env_steps += n_steps
+            self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))
             self._statistics.add_episodes("train", batch.summaries)
             self.record("time_rollout", batch.seconds)
 
@@ -351,8 +336,10 @@ class AlgorithmModule(pl.LightningModule):
 
     def _publish(self, source: str, table: EpochTable) -> None:
         self.epoch_statistics[source], self.epoch_plots[source] = table.values, table.plots
+        scalars = table.scalars(source)
         for logger in self.loggers:
-            logger.log_metrics(table.scalars(source), step=self.env_steps)
+            logger.log_metrics(scalars, step=self.env_steps)
+        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in scalars.items()})
 
     # --------------------------------------------------------------------------------------------- checkpoints
 
@@ -364,14 +351,11 @@ class AlgorithmModule(pl.LightningModule):
             if len(ranks) == world_size():
                 own = ranks[self.global_rank]
                 self.generator.set_state(own["generator"].cpu())
-                restore_global_random_state(own["random"], self.device)
+                restore_random_state(own["random"], self.device)
                 self._statistics.load_rank_state_dict(own["statistics"])
                 self._unfinished_batches = own["unfinished_batches"]
                 return
-            rank_zero_warn(
-                f"random generators start anew: the checkpoint holds the state of {len(ranks)} ranks, this run has "
-                f"{world_size()}; what it does from here on differs from what the other run would have done"
-            )
+            rank_zero_warn(f"random generators start anew: the checkpoint is of {len(ranks)} ranks, not {world_size()}")
         seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed() % 2**31))
         self.generator.manual_seed(derive_seed(seed, "minibatches", self.env_steps, self.global_rank))
         if world_size() > 1:
@@ -416,10 +400,8 @@ class AlgorithmModule(pl.LightningModule):
         if state is None:
             return
         if state["format"] != CHECKPOINT_FORMAT:
-            raise ValueError(
-                f"the checkpoint has format {state['format']} (maze_pl {state['version']}), "
-                f"this version reads format {CHECKPOINT_FORMAT}"
-            )
+            found = f"format {state['format']} (maze_pl {state['version']})"
+            raise ValueError(f"the checkpoint has {found}, this version reads format {CHECKPOINT_FORMAT}")
         if self.actor_critic is None:
             self._compose(Spec.from_dict(state["spec"]))
         self.env_steps = state["env_steps"]

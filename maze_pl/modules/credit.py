@@ -8,7 +8,7 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import Rollout
-from maze_pl.core.streams import Streams, act_streams
+from maze_pl.core.streams import act_streams
 from maze_pl.functional.returns import gae
 
 
@@ -29,13 +29,11 @@ class Credit:
     value_weight: Tensor
 
 
-def step_credit(
-    rollout: Rollout,
-    values: Mapping[StepKey, Tensor],
-    final_values: Mapping[StepKey, Tensor],
-    gamma: float,
-    gae_lambda: float,
-) -> dict[StepKey, Credit]:
+Values = Mapping[StepKey, Tensor]
+Credits = dict[StepKey, Credit]
+
+
+def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, gae_lambda: float) -> Credits:
     """Credit where each actor has its own stream and critic; lambda counts once per act.
 
     Args:
@@ -51,42 +49,25 @@ def step_credit(
         exists = streams.row >= 0
         at = streams.row.clamp(min=0)
         own = value.gather(0, at)
-        advantage = gae(
-            streams.reward,
-            own,
-            _next_value(streams, own, final_value),
-            streams.terminated,
-            streams.cut & ~streams.terminated,
-            streams.discount,
-            gae_lambda,
-        )
+        next_value = _next(own)
+        if len(final_value):  # what follows an act is the next entry of the column or a final observation
+            next_value = torch.where(streams.final >= 0, final_value[streams.final.clamp(min=0)], next_value)
+        cut, ends = streams.cut & ~streams.terminated, streams.terminated
+        advantage = gae(streams.reward, own, next_value, ends, cut, streams.discount, gae_lambda)
         counts = (exists & ~streams.open).double()
-        target = torch.zeros_like(value)
-
-        def scatter(dense: Tensor, at: Tensor = at, exists: Tensor = exists, target: Tensor = target) -> Tensor:
-            return target.scatter_add(0, at, torch.where(exists, dense, 0.0))
-
-        parts = scatter(advantage * counts), scatter((advantage + own) * counts), scatter(counts)
-        advantage, return_, weight = (part.to(values[key].device) for part in parts)
+        dense = torch.where(exists, torch.stack([advantage * counts, (advantage + own) * counts, counts]), 0.0)
+        target = torch.zeros((3, *value.shape), dtype=value.dtype)
+        advantage, return_, weight = target.scatter_add(1, at.expand_as(dense), dense).to(values[key].device)
         credit[key] = Credit(advantage, return_, weight, weight)
     return credit
 
 
-def _next_value(streams: Streams, own: Tensor, final_value: Tensor) -> Tensor:
-    """[L, B] value of what follows each act: the next entry of the column or a final observation."""
-    following = torch.cat([own[1:], torch.zeros_like(own[:1])])
-    if not len(final_value):
-        return following
-    return torch.where(streams.final >= 0, final_value[streams.final.clamp(min=0)], following)
+def _next(x: Tensor) -> Tensor:
+    """[T, ...] what stands at the next place in time, 0 at the last one."""
+    return torch.cat([x[1:], torch.zeros_like(x[:1])])
 
 
-def shared_credit(
-    rollout: Rollout,
-    values: Mapping[StepKey, Tensor],
-    final_values: Mapping[StepKey, Tensor],
-    gamma: float,
-    gae_lambda: float,
-) -> dict[StepKey, Credit]:
+def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, gae_lambda: float) -> Credits:
     """Credit where one value per row, taken at the row's first act, serves all acts of the row.
 
     Args:
@@ -107,9 +88,9 @@ def shared_credit(
         for index, (key, n_slots) in enumerate(slots.items()):
             t, n = torch.nonzero(rows.first_key == index, as_tuple=True)
             value[t, n] = values[key][t, n * n_slots + rows.first_slot[t, n]].double()
-        is_last = rows.filled & ~torch.cat([rows.filled[1:], torch.zeros_like(rows.filled[:1])])
+        is_last = rows.filled & ~_next(rows.filled)
         cut = rows.truncated | is_last | ~rows.filled
-    next_value = torch.cat([value[1:], torch.zeros_like(value[:1])])
+    next_value = _next(value)
     for key, final in rollout.finals.items():
         next_value[final.row, final.env] = final_values[key].double()
     discount = gamma ** rows.env_steps.double()
@@ -127,13 +108,7 @@ def shared_credit(
     return credit
 
 
-def delta_credit(
-    rollout: Rollout,
-    values: Mapping[StepKey, Tensor],
-    final_values: Mapping[StepKey, Tensor],
-    gamma: float,
-    gae_lambda: float,
-) -> dict[StepKey, Credit]:
+def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, gae_lambda: float) -> Credits:
     """Credit where all acts of an environment are one stream, in which each act has a value and the next one follows.
 
     What an act is worth shows in the value before the next act, already within the row, instead of only in what the
@@ -161,12 +136,11 @@ def delta_credit(
     if not bool(whole.all() and (position == expected)[active].all()):
         raise ValueError(
             f"a delta critic needs the sub-steps {list(rollout.segments)} to act once each, in this order, in every "
-            "environment step; here some act more than once, in another order or not at all: use a step or a shared "
-            "critic"
+            "environment step, which they do not: use a step or a shared critic"
         )
     reward = torch.stack([segment.reward for segment in segments], 1).flatten(0, 1)  # [T, K, N] -> [T * K, N]
     value = torch.stack([values[key] for key in rollout.segments], 1).double().flatten(0, 1)
-    next_value = torch.cat([value[1:], torch.zeros_like(value[:1])]).view(shape)
+    next_value = _next(value).view(shape)
     for key, final in rollout.finals.items():
         last = is_last[final.row, :, final.env].int().argmax(1)
         next_value[final.row, last, final.env] = final_values[key].double()
@@ -175,10 +149,8 @@ def delta_credit(
     cut = (is_last & stops[:, None]) | ~active
     terminated = is_last & rows.terminated[:, None]
     discount = torch.where(is_last, gamma ** rows.env_steps.double()[:, None], 1.0)
-    advantage = gae(
-        *(reward, value, next_value.flatten(0, 1), terminated.flatten(0, 1), cut.flatten(0, 1), discount.flatten(0, 1)),
-        gae_lambda,
-    ).view(shape)
+    next_value, ends, cut, discount = (part.flatten(0, 1) for part in (next_value, terminated, cut, discount))
+    advantage = gae(reward, value, next_value, ends, cut, discount, gae_lambda).view(shape)
     weight = active.double()
     return_ = (advantage + value.view(shape)) * weight
     return {

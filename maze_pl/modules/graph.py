@@ -65,33 +65,21 @@ def check_shapes_are_fixed(module: fx.GraphModule) -> None:
             raise ValueError(f"the shape of what {node.target} gives depends on values")
 
 
-class _Values(fx.Interpreter):
-    """Runs a graph and remembers the value of each node."""
-
-    def __init__(self, module: fx.GraphModule) -> None:
-        super().__init__(module)
-        self.values: dict[fx.Node, Any] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        """Run one operation."""
-        value = self.values[n] = super().run_node(n)
-        return value
-
-
 def _fold_constants(module: fx.GraphModule, arguments: Sequence[Tensor]) -> None:
     """Compute once what depends on shapes only, and leave out multiplications by 1 and additions of 0."""
     graph = module.graph
     changing = {_origin(written) for node in graph.nodes for written in _written(node)}
     operations = [node for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
-    interpreter = _Values(module)
+    interpreter = fx.Interpreter(module, garbage_collect_values=False)
     with torch.no_grad():
         interpreter.run(*arguments)
-    values = interpreter.values
+    values = interpreter.env
     constants: dict[fx.Node, None] = {}  # in the graph's order
     for node in operations:
         if not isinstance(values[node], Tensor) or _written(node) or _origin(node) in changing:
             continue
-        if node.target in _BY_SHAPE or not (_any_value(node.target) or set(node.all_input_nodes) - constants.keys()):
+        by_shape = node.target.overloadpacket in _BY_SHAPE
+        if by_shape or not (_any_value(node.target) or set(node.all_input_nodes) - constants.keys()):
             constants[node] = None
         elif (kept := _unchanged(node, values, constants)) is not None and _origin(kept) not in changing:
             node.replace_all_uses_with(kept)
@@ -156,14 +144,7 @@ def _any_value(target: torch._ops.OpOverload) -> bool:
     return torch.Tag.nondeterministic_seeded in target.tags or "empty" in target._schema.name
 
 
-_BY_SHAPE = (
-    _aten.ones_like.default,
-    _aten.zeros_like.default,
-    _aten.full_like.default,
-    _aten.new_zeros.default,
-    _aten.new_ones.default,
-    _aten.new_full.default,
-)
+_BY_SHAPE = (_aten.ones_like, _aten.zeros_like, _aten.full_like, _aten.new_zeros, _aten.new_ones, _aten.new_full)
 _NEUTRAL = {
     _aten.mul.Tensor: (1.0, True),
     _aten.div.Tensor: (1.0, False),

@@ -11,15 +11,15 @@ step key by themselves.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.ranks import sum_over_ranks, world_size
 from maze_pl.core.rollout import Tree
-from maze_pl.modules.ranks import sum_over_ranks, world_size
 
 
 @dataclass(slots=True)
@@ -67,47 +67,34 @@ class Acts:
         """All that the critic sees."""
         return self.observation | self.earlier if self.earlier else self.observation
 
-    def vectors(self) -> tuple[Tensor, ...]:
-        """All that has one number for each act."""
-        return (
-            self.agent_id,
-            self.advantage,
-            self.return_,
-            self.old_value,
-            self.weight,
-            self.value_weight,
-            self.old_log_prob,
-        )
+    def tensors(self) -> list[Tensor]:
+        """All of them: of observation, action and earlier observations, and what has one number for each act."""
+        trees = [*self.observation.values(), *self.action.values(), *self.earlier.values()]
+        vectors = [self.agent_id, self.advantage, self.return_, self.old_value, self.weight, self.value_weight]
+        return [*trees, *vectors, self.old_log_prob]
+
+    def with_tensors(self, tensors: Iterable[Tensor]) -> Acts:
+        """The same with other tensors, the next ones of an iterator in the order of `tensors()`."""
+        rest = iter(tensors)
+        trees = (self.observation, self.action, self.earlier)
+        observation, action, earlier = ({name: next(rest) for name in tree} for tree in trees)
+        acts = Acts(observation, action, *itertools.islice(rest, 7), earlier=earlier, carried=self.carried)
+        acts.share, acts.value_share = self.share, self.value_share
+        return acts
 
     def select(self, index: Tensor, sequences: Tensor | None = None) -> Acts:
         """The acts at `index` [m], in that order, which are those of `sequences` if there are any."""
-        places = dict.fromkeys(self.carried, index if sequences is None else sequences)
-        return Acts(
-            {name: tensor.index_select(0, places.get(name, index)) for name, tensor in self.observation.items()},
-            {name: tensor.index_select(0, index) for name, tensor in self.action.items()},
-            *(vector.index_select(0, index) for vector in self.vectors()),
-            earlier={name: tensor.index_select(0, index) for name, tensor in self.earlier.items()},
-            carried=self.carried,
-        )
+        of_sequences = index if sequences is None else sequences
+        places = [of_sequences if name in self.carried else index for name in self.observation]
+        pairs = zip(self.tensors(), itertools.chain(places, itertools.repeat(index)), strict=False)
+        return self.with_tensors(tensor.index_select(0, place) for tensor, place in pairs)
 
     def split(self, sizes: list[int]) -> list[Acts]:
         """Consecutive parts of the given sizes; of sequences, parts with whole ones."""
-        n_acts, n_carried = len(self.weight), {name: len(self.observation[name]) for name in self.carried}
-        places = {name: [size * n // max(n_acts, 1) for size in sizes] for name, n in n_carried.items()}
-        observations = {name: torch.split(t, places.get(name, sizes)) for name, t in self.observation.items()}
-        actions = {name: torch.split(tensor, sizes) for name, tensor in self.action.items()}
-        earlier = {name: torch.split(tensor, sizes) for name, tensor in self.earlier.items()}
-        vectors = zip(*(torch.split(vector, sizes) for vector in self.vectors()), strict=True)
-        return [
-            Acts(
-                {name: parts[index] for name, parts in observations.items()},
-                {name: parts[index] for name, parts in actions.items()},
-                *part,
-                earlier={name: parts[index] for name, parts in earlier.items()},
-                carried=self.carried,
-            )
-            for index, part in enumerate(vectors)
-        ]
+        n_acts = max(len(self.weight), 1)
+        of_tensors = ([size * len(tensor) // n_acts for size in sizes] for tensor in self.tensors())
+        parts = (torch.split(tensor, own) for tensor, own in zip(self.tensors(), of_tensors, strict=True))
+        return [self.with_tensors(part) for part in zip(*parts, strict=True)]
 
 
 Minibatch = dict[StepKey, Acts]
@@ -116,7 +103,7 @@ Minibatch = dict[StepKey, Acts]
 
 def flatten_minibatch(
     minibatch: Minibatch,
-) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], Minibatch], tuple[object, ...]]:
+) -> tuple[list[Tensor], Callable[[Iterable[Tensor]], Minibatch], tuple[object, ...]]:
     """A minibatch as a list of tensors.
 
     Returns:
@@ -125,21 +112,13 @@ def flatten_minibatch(
     tensors: list[Tensor] = []
     structure = []
     for step_key, acts in minibatch.items():
-        tensors += [*acts.observation.values(), *acts.action.values(), *acts.earlier.values(), *acts.vectors()]
+        tensors += acts.tensors()
         names = tuple(acts.observation), tuple(acts.action), tuple(acts.earlier)
-        structure.append((step_key, *names, round(acts.share, 9), round(acts.value_share, 9)))
+        structure.append((step_key, *names, acts.share, acts.value_share))
 
-    def rebuild(values: Sequence[Tensor]) -> Minibatch:
+    def rebuild(values: Iterable[Tensor]) -> Minibatch:
         rest = iter(values)
-        rebuilt = {}
-        for step_key, observations, actions, earlier_names, share, value_share in structure:
-            observation = {name: next(rest) for name in observations}
-            action = {name: next(rest) for name in actions}
-            earlier = {name: next(rest) for name in earlier_names}
-            vectors = [next(rest) for _ in range(7)]
-            rebuilt[step_key] = Acts(observation, action, *vectors, earlier=earlier)
-            rebuilt[step_key].share, rebuilt[step_key].value_share = share, value_share
-        return rebuilt
+        return {step_key: acts.with_tensors(rest) for step_key, acts in minibatch.items()}
 
     return tensors, rebuild, tuple(structure)
 
@@ -223,12 +202,13 @@ class LearningBatch:
         factors = world_size() / total.clamp(min=1.0)
         shares = (sums * factors).tolist()
         minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
-        for index, (key, acts) in enumerate(gathered.items()):
-            factor = factors[index].to(acts.weight.dtype)[:, members[index]]
-            acts.weight, acts.value_weight = acts.weight * factor[0], acts.value_weight * factor[1]
-            sizes = torch.bincount(members[index], minlength=n_minibatches).tolist()
-            for position, part in enumerate(acts.split(sizes)):
-                if sizes[position]:
-                    part.share, part.value_share = shares[index][0][position], shares[index][1][position]
-                    minibatches[position][key] = part
+        for (key, acts), member, factor, share in zip(gathered.items(), members, factors, shares, strict=True):
+            own = factor.to(acts.weight.dtype)[:, member]
+            acts.weight, acts.value_weight = acts.weight * own[0], acts.value_weight * own[1]
+            parts = acts.split(torch.bincount(member, minlength=n_minibatches).tolist())
+            for minibatch, part, *of_part in zip(minibatches, parts, *share, strict=True):
+                if len(part.weight):
+                    # Rounded, so that an update that was recorded for one serves all that are as good as equal.
+                    part.share, part.value_share = (round(number, 9) for number in of_part)
+                    minibatch[key] = part
         return minibatches

@@ -5,12 +5,11 @@ carries a state from act to act, the acts become sequences, and gradients flow b
 back-propagation through time.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,10 +18,12 @@ from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.agents.torch_state_critic import name_in_row
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import evaluation_mode
+from maze_pl.core.ranks import sum_over_ranks
 from maze_pl.core.rollout import Rollout, Segment, Tree
+from maze_pl.functional import value_loss
+from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.credit import Credit, delta_credit, shared_credit, step_credit
 from maze_pl.modules.minibatches import Acts, LearningBatch
-from maze_pl.modules.ranks import sum_over_ranks
 
 MOST_ELEMENTS = 2**23
 """Of observations that are evaluated together where no gradient is wanted: 32 MiB as float32."""
@@ -60,42 +61,59 @@ def learning_batch(
         raise ValueError("this algorithm needs a critic, but the networks have none; name one in the composer")
     shared = critic.kind == "shared"
     with evaluation_mode(actor_critic), torch.no_grad():
-        chosen = {key: _chosen(segment, rollout.flat) for key, segment in rollout.segments.items()}
-        delta = critic.kind == "delta"
-        if delta:
-            for key, part in chosen.items():
-                part.earlier = _earlier(rollout, key, part.index)
+        chosen = {key: _Chosen(segment, rollout.flat) for key, segment in rollout.segments.items()}
+        for key, part in chosen.items() if critic.kind == "delta" else ():
+            part.earlier = _earlier(rollout, key, part.index) if part.index is not None else {}
         if rollout.flat:
             values, final_values = _flat_values(critic, rollout, chosen)
         else:
             values = {key: _values(critic, key, part, shared) for key, part in chosen.items()}
-            final_values = {
-                key: _final_value(critic, rollout, key) if len(final.row) else torch.zeros(0)
-                for key, final in rollout.finals.items()
-            }
-        log_probs = {
-            key: _log_prob(actor_critic, key, part)
-            if with_log_prob
-            else torch.zeros_like(part.agent_id, dtype=torch.float32)
-            for key, part in chosen.items()
-        }
-        give_credit = delta_credit if delta else step_credit
-        if shared or rollout.flat:  # where one actor acts in each row they are the same
+            final_values = {key: _final_value(critic, rollout, key) for key in rollout.finals}
+        log_probs = {key: _log_prob(actor_critic, key, part, with_log_prob) for key, part in chosen.items()}
+        give_credit = {"shared": shared_credit, "step": step_credit, "delta": delta_credit}[critic.kind]
+        if rollout.flat:  # where one actor acts in each row they are the same
             give_credit = shared_credit
         credit = give_credit(rollout, values, final_values, gamma, gae_lambda)
         acts = {key: _acts(part, values[key], log_probs[key], credit[key]) for key, part in chosen.items()}
         if normalize_advantage:
             normalize_advantages(acts)
-    n_valid = {key: len(part.weight) for key, part in acts.items()}
-    open_share = {key: (len(part.agent_id) - n_valid[key], len(part.agent_id)) for key, part in chosen.items()}
+    n_acts = {key: len(part.agent_id) for key, part in chosen.items()}
+    open_share = {key: (n_acts[key] - len(part.weight), n_acts[key]) for key, part in acts.items()}
     if any(segment.state for segment in rollout.segments.values()):
         sequences = {}
         for key, part in chosen.items():
             acts[key], sequences[key] = _in_sequences(acts[key], part, credit[key], sequence_length)
         return LearningBatch(acts, sequences, 0, shared, open_share)
     rows = None if rollout.flat else _rows(rollout, chosen, credit)
-    filled = rollout.rows.filled
-    return LearningBatch(acts, rows, filled.numel() if rollout.flat else int(filled.sum()), shared, open_share)
+    n_rows = rollout.rows.filled.numel() if rollout.flat else int(rollout.rows.filled.sum())
+    return LearningBatch(acts, rows, n_rows, shared, open_share)
+
+
+def experience(module: Any, rollout: Rollout, *, with_log_prob: bool) -> LearningBatch:
+    """The learning batch of an algorithm with the options of `learning_batch`; records the share of open acts."""
+    options = {name: getattr(module, name) for name in ("normalize_advantage", "sequence_length")}
+    credit = module.gamma, module.gae_lambda
+    batch = learning_batch(module.networks, rollout, *credit, with_log_prob=with_log_prob, **options)
+    for step_key, (n_open, n_acts) in batch.open_share.items():
+        module.record("open_acts", n_open, step_key, count=n_acts)
+    return batch
+
+
+def critic_loss(module: AlgorithmModule, step_key: StepKey, acts: Acts, clip_range: float | None = None) -> Tensor:
+    """Mean squared error of the values of acts, which it records as the loss of an algorithm that `descend`s.
+
+    Args:
+        module: The algorithm.
+        step_key: The sub-step of the acts.
+        acts: Those of a minibatch.
+        clip_range: How far values may move from those before learning; None does not clip.
+    """
+    assert module.critic is not None
+    value = module.critic.value(step_key, acts.judged, acts.agent_id)
+    loss = acts.value_weight.dot(value_loss(value, acts.return_, acts.old_value, clip_range))
+    module.record("critic_value", acts.value_weight.dot(value.detach()), step_key, count=acts.value_share)
+    module.record("critic_value_loss", loss, step_key, count=acts.value_share)
+    return loss
 
 
 def normalize_advantages(acts: dict[StepKey, Acts]) -> None:
@@ -113,16 +131,16 @@ def normalize_advantages(acts: dict[StepKey, Acts]) -> None:
         part.advantage = normalised.to(part.advantage.dtype)
 
 
-@dataclass(slots=True)
 class _Chosen:
     """The acts of a segment that exist: `index` [n] into [T * B] (None: all of them), and what was seen and done."""
 
-    segment: Segment
-    index: Tensor | None
-    observation: Tree
-    action: Tree
-    agent_id: Tensor
-    earlier: Tree = field(default_factory=dict)
+    def __init__(self, segment: Segment, flat: bool) -> None:
+        self.segment = segment
+        self.index = None if flat else segment.active.flatten().nonzero().squeeze(1)
+        self.observation = {name: self.take(tensor) for name, tensor in (segment.observation | segment.state).items()}
+        self.action = {name: self.take(tensor) for name, tensor in segment.action.items()}
+        self.agent_id = self.take(segment.agent_id)
+        self.earlier: Tree = {}
 
     def take(self, tensor: Tensor) -> Tensor:
         """[T, B, ...] -> [n, ...]"""
@@ -130,24 +148,13 @@ class _Chosen:
         return flat if self.index is None else flat.index_select(0, self.index)
 
 
-def _chosen(segment: Segment, flat: bool) -> _Chosen:
-    index = None if flat else segment.active.flatten().nonzero().squeeze(1)
-    chosen = _Chosen(segment, index, {}, {}, segment.agent_id)
-    seen = segment.observation | segment.state
-    chosen.observation = {name: chosen.take(tensor) for name, tensor in seen.items()}
-    chosen.action = {name: chosen.take(tensor) for name, tensor in segment.action.items()}
-    chosen.agent_id = chosen.take(segment.agent_id)
-    return chosen
-
-
-def _earlier(rollout: Rollout, step_key: StepKey, index: Tensor | None) -> Tree:
+def _earlier(rollout: Rollout, step_key: StepKey, index: Tensor) -> Tree:
     """Name -> [n, ...] what earlier sub-steps observed in the rows at `index` [n] into [T * N], one act of each."""
     before = itertools.takewhile(lambda item: item[0] != step_key, rollout.segments.items())
     return {
         name_in_row(key, name): tensor.flatten(0, 1).index_select(0, index)
         for key, segment in before
         for name, tensor in segment.observation.items()
-        if index is not None
     }
 
 
@@ -155,7 +162,7 @@ def _final_value(critic: StateCritic, rollout: Rollout, key: StepKey) -> Tensor:
     """[F] values of the final observations of a step key."""
     final = rollout.finals[key]
     earlier = _earlier(rollout, key, final.row * rollout.n_envs + final.env) if critic.kind == "delta" else {}
-    return critic.value(key, final.observation | final.state | earlier, final.agent_id)
+    return _in_parts(partial(critic.value, key), final.observation | final.state | earlier, final.agent_id)
 
 
 def _values(critic: StateCritic, key: StepKey, chosen: _Chosen, shared: bool) -> Tensor:
@@ -167,8 +174,6 @@ def _values(critic: StateCritic, key: StepKey, chosen: _Chosen, shared: bool) ->
         first = (chosen.take(chosen.segment.position) == 0).nonzero().squeeze(1)
         observation = {name: tensor.index_select(0, first) for name, tensor in observation.items()}
         index, agent_id = index[first], agent_id[first]
-    if not len(index):
-        return torch.zeros(shape, device=index.device)
     value = _in_parts(partial(critic.value, key), observation, agent_id)
     return value.new_zeros(shape.numel()).index_copy_(0, index, value).view(shape)
 
@@ -189,12 +194,12 @@ def _flat_values(
     return {key: value[:n_acts].view(shape)}, {key: value[n_acts:]}
 
 
-def _log_prob(actor_critic: TorchActorCritic, key: StepKey, chosen: _Chosen) -> Tensor:
-    """[n] log-probabilities under the policy that acted."""
+def _log_prob(actor_critic: TorchActorCritic, key: StepKey, chosen: _Chosen, wanted: bool) -> Tensor:
+    """[n] log-probabilities under the policy that acted, 0 if they are not wanted."""
+    if not wanted:
+        return torch.zeros_like(chosen.agent_id, dtype=torch.float32)
     if chosen.segment.log_prob is not None:
         return chosen.take(chosen.segment.log_prob)
-    if not len(chosen.agent_id):
-        return torch.zeros(0, device=chosen.agent_id.device)
 
     def evaluate(observation: Tree, agent_id: Tensor, action: Tree) -> Tensor:
         return actor_critic.policy.distribution(key, observation, agent_id).log_prob(action)
@@ -210,6 +215,8 @@ def _n_parts(observation: Tree) -> int:
 def _in_parts(evaluate: Callable[..., Tensor], observation: Tree, agent_id: Tensor, *others: Tree) -> Tensor:
     """[n] what networks give for acts, not for all at once where they are large: there images become floats."""
     n_parts = _n_parts(observation)
+    if not len(agent_id):
+        return torch.zeros(0, device=agent_id.device)
     if n_parts < 2:
         return evaluate(observation, agent_id, *others)
     size = -(-len(agent_id) // n_parts)

@@ -5,47 +5,16 @@ the parameters are views of one tensor, so that a step, the norm of the gradient
 operation each.
 """
 
-import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils import get_total_norm
 from torch.optim import Adam
 
 Arguments = tuple[float, tuple[float, float], float, float]
 """Learning rate, decay of the moments, epsilon and weight decay."""
-
-
-@dataclass(slots=True)
-class FlatState:
-    """What one call of Adam changes, a tensor for each group of parameters: views of the optimiser's buffers."""
-
-    parameters: list[Tensor]
-    gradients: list[Tensor]
-    first_moments: list[Tensor]
-    second_moments: list[Tensor]
-    steps: list[Tensor]
-
-    def step(self, lr: float, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
-        """One step of Adam."""
-        torch._foreach_add_(self.steps, 1.0)
-        torch._fused_adam_(
-            self.parameters,
-            self.gradients,
-            self.first_moments,
-            self.second_moments,
-            [],
-            self.steps,
-            amsgrad=False,
-            lr=lr,
-            beta1=betas[0],
-            beta2=betas[1],
-            weight_decay=weight_decay,
-            eps=eps,
-            maximize=False,
-        )
 
 
 def limit_norm(gradient: Tensor, largest: float) -> Tensor:
@@ -78,7 +47,6 @@ class FlatAdam(Adam):
     """
 
     _bound = False
-    _calls: list[tuple[FlatState, Arguments]] | None = None
     _called_with: Sequence[Arguments] = ()
 
     def __init__(
@@ -112,14 +80,10 @@ class FlatAdam(Adam):
             [number of parameters] the flat gradient, 0 for groups that are not active. Changing it changes `grad`.
         """
         self._repair()
-        rest = iter(gradients)
-        parts = []
-        for group in self.param_groups:
-            active = group["lr"] != 0.0
-            for parameter in group["params"]:
-                gradient = next(rest) if active else None
-                parts.append((torch.zeros_like(parameter) if gradient is None else gradient).reshape(-1))
-        torch.cat(parts, out=self._gradient)
+        self._gradient.zero_()
+        for parameter, gradient in zip(self.active_parameters(), gradients, strict=True):
+            if gradient is not None:
+                parameter.grad.copy_(gradient)  # type: ignore[union-attr]
         return self._gradient
 
     def take_gradient(self, loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
@@ -161,12 +125,6 @@ class FlatAdam(Adam):
         super().load_state_dict(state_dict)
         self._bind()
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], Any]) -> Any: ...
-
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters of all groups whose learning rate is not 0.
@@ -174,10 +132,8 @@ class FlatAdam(Adam):
         Args:
             closure: Computes gradients anew; what it returns is returned.
         """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         self._repair()
         self.apply()
         return loss
@@ -185,41 +141,32 @@ class FlatAdam(Adam):
     @torch.no_grad()
     def apply(self) -> None:
         """`step`, where neither parameters nor gradients were replaced since the last call."""
-        for state, arguments in self.calls():
-            state.step(*arguments)
-
-    def calls(self) -> list[tuple[FlatState, Arguments]]:
-        """What a step consists of: one call for all groups that agree in everything, none for inactive ones."""
         every: list[Arguments] = [(g["lr"], tuple(g["betas"]), g["eps"], g["weight_decay"]) for g in self.param_groups]
-        if self._calls is None or every != self._called_with:
-            together: dict[Arguments, list[int]] = {}
-            for index, (arguments, (low, high)) in enumerate(zip(every, self._bounds, strict=True)):
+        if every != self._called_with:  # one call for all groups that agree in everything, none for inactive ones
+            self._called_with, self._calls = every, dict[Arguments, list[list[Tensor]]]()
+            for arguments, (low, high), steps in zip(every, self._bounds, self._steps, strict=True):
                 if arguments[0] != 0.0 and low < high:
-                    together.setdefault(arguments, []).append(index)
-            self._calls = [(self._state_of(indices), arguments) for arguments, indices in together.items()]
-            self._called_with = every
-        return self._calls
-
-    def _state_of(self, indices: list[int]) -> FlatState:
-        """The parts of the buffers that belong to some groups."""
-        buffers = (self._parameters, self._gradient, self._first_moment, self._second_moment)
-        parameters, gradients, first, second = ([b[slice(*self._bounds[i])] for i in indices] for b in buffers)
-        return FlatState(parameters, gradients, first, second, [self._steps[index] for index in indices])
+                    tensors = [*(buffer[low:high] for buffer in self._buffers), steps]
+                    lists = self._calls.setdefault(arguments, [[], [], [], [], []])
+                    for of_call, tensor in zip(lists, tensors, strict=True):
+                        of_call.append(tensor)
+        for (lr, (beta1, beta2), eps, decay), (*changed, counts) in self._calls.items():
+            options = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": decay, "eps": eps}
+            torch._foreach_add_(counts, 1.0)
+            torch._fused_adam_(*changed, [], counts, amsgrad=False, maximize=False, **options)  # type: ignore[call-overload]
 
     def active_gradient(self) -> Tensor | None:
         """The gradients of all `active_parameters` as a part of `gradient`, None if they do not lie side by side.
 
-        The other gradients are set to zero.
+        All gradients are set to zero.
         """
         self._repair()
+        self._gradient.zero_()
         groups = zip(self.param_groups, self._bounds, strict=True)
         bounds = [(low, high) for group, (low, high) in groups if group["lr"] != 0.0 and low < high]
-        if not bounds or any(high != low for (_, high), (low, _) in itertools.pairwise(bounds)):
+        if not bounds or sum(high - low for low, high in bounds) != bounds[-1][1] - bounds[0][0]:
             return None
-        low, high = bounds[0][0], bounds[-1][1]
-        self._gradient[:low].zero_()
-        self._gradient[high:].zero_()
-        return self._gradient[low:high]
+        return self._gradient[bounds[0][0] : bounds[-1][1]]
 
     @torch.no_grad()
     def _bind(self) -> None:
@@ -229,32 +176,29 @@ class FlatAdam(Adam):
             raise ValueError("FlatAdam needs all parameters to be of one type and on one device")
         if not all(parameter.requires_grad for parameter in everything):
             raise ValueError("FlatAdam got a parameter that requires no gradient; leave it out")
-        self._parameters = torch.cat([parameter.detach().reshape(-1) for parameter in everything])
-        self._gradient, self._first_moment, self._second_moment = (torch.zeros_like(self._parameters) for _ in range(3))
-        self._calls = None
+        parameters = torch.cat([parameter.detach().reshape(-1) for parameter in everything])
+        # The parameters themselves, their gradients, and both moments.
+        self._buffers = [parameters, *(torch.zeros_like(parameters) for _ in range(3))]
+        self._gradient, self._called_with = self._buffers[1], ()
         self._bounds: list[tuple[int, int]] = []
         self._steps: list[Tensor] = []
         self._views: list[tuple[Tensor, int, Tensor]] = []
-        start = 0
+        stop = 0
         for group in self.param_groups:
-            low = start
-            steps = torch.zeros((), dtype=torch.float32, device=self._parameters.device)
+            low, steps = stop, torch.zeros((), dtype=torch.float32, device=parameters.device)
             for parameter in group["params"]:
-                stop = start + parameter.numel()
-                self._bind_parameter(parameter, start, stop, steps)
-                start = stop
-            self._bounds.append((low, start))
+                start, stop = stop, stop + parameter.numel()
+                self._bind_parameter(parameter, [buffer[start:stop] for buffer in self._buffers], steps)
+            self._bounds.append((low, stop))
             self._steps.append(steps)
         self._bound = True
 
-    def _bind_parameter(self, parameter: Tensor, start: int, stop: int, steps: Tensor) -> None:
-        buffers = (self._parameters, self._gradient, self._first_moment, self._second_moment)
-        value, gradient, first, second = (buffer[start:stop].view(parameter.shape) for buffer in buffers)
+    def _bind_parameter(self, parameter: Tensor, parts: Sequence[Tensor], steps: Tensor) -> None:
+        value, gradient, first, second = (part.view(parameter.shape) for part in parts)
         state = self.state.get(parameter, {})
         if "exp_avg" in state:
-            first.copy_(state["exp_avg"])
-            second.copy_(state["exp_avg_sq"])
-            steps.copy_(state["step"])
+            for ours, theirs in ((first, "exp_avg"), (second, "exp_avg_sq"), (steps, "step")):
+                ours.copy_(state[theirs])
         if parameter.grad is not None:
             gradient.copy_(parameter.grad)
         parameter.grad = None
@@ -265,19 +209,11 @@ class FlatAdam(Adam):
 
     def _repair(self) -> None:
         """Notice views that were replaced since the last step."""
-        if not self._bound:
+        if not self._bound or any(parameter.data_ptr() != pointer for parameter, pointer, _ in self._views):
             self._bind()
-            return
-        for parameter, pointer, gradient in self._views:
-            if parameter.data_ptr() != pointer:
-                self._bind()
-                return
+        for parameter, _, gradient in self._views:
             if parameter.grad is not gradient:
-                with torch.no_grad():
-                    if parameter.grad is None:
-                        gradient.zero_()
-                    else:
-                        gradient.copy_(parameter.grad)
+                gradient.copy_(torch.zeros_like(gradient) if parameter.grad is None else parameter.grad.detach())
                 parameter.grad = gradient
 
 
@@ -297,24 +233,5 @@ def set_flat_gradient(parameters: Sequence[Tensor], gradients: Sequence[Tensor |
 
 
 def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """L2 norm of the gradient of parameters; one operation where the gradients lie side by side in a flat buffer."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if not gradients:
-        return torch.zeros(())
-    if all(_adjoin(first, second) for first, second in itertools.pairwise(gradients)):
-        numbers = gradients[0].as_strided((sum(gradient.numel() for gradient in gradients),), (1,))
-    else:
-        numbers = torch.stack(torch._foreach_norm(gradients))
-    norm: Tensor = torch.linalg.vector_norm(numbers)
-    return norm
-
-
-def _adjoin(first: Tensor, second: Tensor) -> bool:
-    """Whether one tensor begins where the other ends, in the same storage."""
-    distance = first.numel()
-    return (
-        second.storage_offset() - first.storage_offset() == distance
-        and second.data_ptr() - first.data_ptr() == distance * first.element_size()
-        and first.is_contiguous()
-        and second.is_contiguous()
-    )
+    """L2 norm of the gradient of parameters."""
+    return get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])

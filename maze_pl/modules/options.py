@@ -3,8 +3,6 @@
 import math
 from typing import Any
 
-_NEAR = 100_000  # how far from a batch size to look for one that fits
-
 
 def check_at_least(least: float, **values: float | None) -> None:
     """Raise unless every value that is given is at least `least`.
@@ -28,17 +26,6 @@ def check_positive(**values: float | None) -> None:
             raise ValueError(f"{name}={value} must be greater than 0" + (" and finite" if value > 0 else ""))
 
 
-def check_fraction(**values: float) -> None:
-    """Raise unless every value lies between 0 and 1.
-
-    Raises:
-        ValueError: One does not.
-    """
-    for name, value in values.items():
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"{name}={value} must lie between 0 and 1")
-
-
 def count_minibatches(batch_size: int, n_envs: int, n_rollout_steps: int) -> int:
     """Number of minibatches of a rollout, from configuration alone, so that all ranks step equally often.
 
@@ -48,9 +35,8 @@ def count_minibatches(batch_size: int, n_envs: int, n_rollout_steps: int) -> int
     size = n_envs * n_rollout_steps
     if size % batch_size == 0:
         return size // batch_size
-    least, most = max(batch_size - _NEAR, 1), min(batch_size + _NEAR, size)
-    below = next((factor for factor in range(min(batch_size, size), least - 1, -1) if size % factor == 0), 1)
-    above = next((factor for factor in range(batch_size, most + 1) if size % factor == 0), below)
+    below = next(factor for factor in range(min(batch_size, size), 0, -1) if size % factor == 0)
+    above = next((factor for factor in range(batch_size, size + 1) if size % factor == 0), below)
     remedy = f"use a factor such as {below} or {above}" if above != below else f"use a factor such as {below}"
     raise ValueError(f"batch_size={batch_size} does not divide n_envs * n_rollout_steps = {size}; {remedy}")
 
@@ -62,8 +48,3 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(is_plain(item) for item in value)
     return value is None or type(value) in (bool, int, float, str)
-
-
-def is_scalar(value: object) -> bool:
-    """Whether something is a number, a text or None."""
-    return value is None or isinstance(value, bool | int | float | str)

@@ -5,13 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maze_pl.core.ranks import mean_over_ranks
 from maze_pl.core.rollout import Rollout
-from maze_pl.functional import approx_kl, ppo_clip_loss, value_loss
+from maze_pl.functional import approx_kl, ppo_clip_loss
+from maze_pl.functional.shapes import check_fraction
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.minibatches import Minibatch
-from maze_pl.modules.on_policy import learning_batch
-from maze_pl.modules.options import check_at_least, check_fraction, check_positive, count_minibatches
-from maze_pl.modules.ranks import mean_over_ranks
+from maze_pl.modules.on_policy import critic_loss, experience
+from maze_pl.modules.options import check_at_least, check_positive, count_minibatches
 
 
 class PPO(AlgorithmModule):
@@ -66,9 +67,7 @@ class PPO(AlgorithmModule):
         check_at_least(1, **counts, sequence_length=sequence_length)
         check_positive(clip_range=clip_range, value_clip_range=value_clip_range, target_kl=target_kl)
         if target_kl is not None and n_optimization_epochs == 1:
-            raise ValueError(
-                "target_kl stops after a pass over the rollout, but n_optimization_epochs=1 makes only one"
-            )
+            raise ValueError("target_kl stops between passes over a rollout, but n_optimization_epochs=1 makes one")
         self.gamma, self.gae_lambda = gamma, gae_lambda
         self.policy_loss_coef, self.value_loss_coef, self.entropy_coef = policy_loss_coef, value_loss_coef, entropy_coef
         self.batch_size, self.n_optimization_epochs = batch_size, n_optimization_epochs
@@ -78,17 +77,7 @@ class PPO(AlgorithmModule):
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
         n_minibatches = count_minibatches(self.batch_size, rollout.n_envs, rollout.n_rollout_steps)
-        batch = learning_batch(
-            self.networks,
-            rollout,
-            self.gamma,
-            self.gae_lambda,
-            normalize_advantage=self.normalize_advantage,
-            sequence_length=self.sequence_length,
-            with_log_prob=True,
-        )
-        for step_key, (n_open, n_acts) in batch.open_share.items():
-            self.record("open_acts", n_open, step_key, count=n_acts)
+        batch = experience(self, rollout, with_log_prob=True)
         for epoch in range(self.n_optimization_epochs):
             divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
             for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
@@ -111,8 +100,6 @@ class PPO(AlgorithmModule):
         Returns:
             A scalar whose mean over ranks is minimised.
         """
-        critic = self.critic
-        assert critic is not None
         total = torch.zeros((), device=self.device)
         for step_key, acts in minibatch.items():
             if not self.in_critic_burn_in:
@@ -127,10 +114,5 @@ class PPO(AlgorithmModule):
                     divergence = acts.weight.dot(approx_kl(log_prob.detach(), acts.old_log_prob))
                     self.record("policy_kl", divergence, step_key, count=acts.share)
             if acts.value_share:
-                value = critic.value(step_key, acts.judged, acts.agent_id)
-                errors = value_loss(value, acts.return_, acts.old_value, self.value_clip_range)
-                critic_loss = acts.value_weight.dot(errors)
-                total = total.add(critic_loss, alpha=self.value_loss_coef)
-                self.record("critic_value", acts.value_weight.dot(value.detach()), step_key, count=acts.value_share)
-                self.record("critic_value_loss", critic_loss, step_key, count=acts.value_share)
+                total = total.add(critic_loss(self, step_key, acts, self.value_clip_range), alpha=self.value_loss_coef)
         return total

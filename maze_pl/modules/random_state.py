@@ -40,7 +40,7 @@ def global_random_state(device: torch.device) -> dict[str, Any]:
     return state
 
 
-def restore_global_random_state(state: dict[str, Any], device: torch.device) -> None:
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
     """Continue the generators where `global_random_state` found them."""
     torch.set_rng_state(state["torch"].cpu())
     name, keys, position, has_gauss, gauss = state["numpy"]

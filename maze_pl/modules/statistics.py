@@ -1,5 +1,6 @@
 """What an epoch adds up to: numbers that algorithms record and episodes that were played, over all ranks."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +11,9 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, thin_out
-from maze_pl.events.epoch_statistics import EpochStatistics
+from maze_pl.core.ranks import gather_objects
+from maze_pl.events.epoch_statistics import EpochStatistics, summary_from_dict, summary_to_dict
 from maze_pl.events.histogram import Histogram
-from maze_pl.events.summary_state import summary_from_dict, summary_to_dict
-from maze_pl.modules.ranks import gather_objects
 
 Value = float | Histogram
 
@@ -68,16 +68,21 @@ class RunStatistics:
     """Collects on each rank what is recorded and played, and brings the ranks together once per epoch."""
 
     def __init__(self) -> None:
-        self._recorded: dict[str, _Recorded] = {}
+        self._recorded: dict[str, dict[str, _Recorded]] = {}  # by source and name
         self._pending: dict[str, list[EpisodeSummary]] = {}
         self._epochs: dict[str, EpochStatistics] = {}
 
-    def record(self, name: str, value: Tensor | float, step_key: StepKey | None, count: float) -> None:
-        """Add a number, or a sum over `count` things; tensors stay on their device until the epoch ends."""
-        key = name if step_key is None else f"{name}/substep_{step_key}"
-        recorded = self._recorded.get(key)
+    def record(
+        self, name: str, value: Tensor | float, step_key: StepKey | None, count: float, source: str = "train"
+    ) -> None:
+        """Add a number, or a sum over `count` things; tensors stay on their device until the epoch ends.
+
+        The `source` is "train" or a name under which evaluations are logged; a name without topic is for callbacks.
+        """
+        key, entries = name if step_key is None else f"{name}/substep_{step_key}", self._recorded.setdefault(source, {})
+        recorded = entries.get(key)
         if recorded is None:
-            recorded = self._recorded[key] = _Recorded()
+            recorded = entries[key] = _Recorded()
         if isinstance(value, Tensor):
             recorded.tensors.append(value.detach())
         else:
@@ -85,7 +90,7 @@ class RunStatistics:
         recorded.counts.append(count)
 
     def _settle(self) -> None:
-        for entry in self._recorded.values():
+        for entry in itertools.chain(*(entries.values() for entries in self._recorded.values())):
             entry.settle()
 
     def add_episodes(self, source: str, summaries: list[EpisodeSummary]) -> None:
@@ -97,29 +102,32 @@ class RunStatistics:
 
     def finish_training(self) -> EpochTable:
         """Statistics of all that was recorded and of the training episodes since the last call; a collective call."""
-        self._settle()
-        recorded = {name: self._sums(entry) for name, entry in self._recorded.items()}
-        self._recorded = {}
-        gathered = gather_objects((recorded, self._pending.pop("train", [])))
-        table = self._table("train", [summary for _, summaries in gathered for summary in summaries])
-        names = dict.fromkeys(name for sums, _ in gathered for name in sums)
-        for name in names:
-            parts = [sums[name] for sums, _ in gathered if name in sums]
-            count = math.fsum(part[1] for part in parts)
-            if count > 0:
-                table.values[name] = math.fsum(part[0] for part in parts) / count
-        return table
+        return self._finish(["train"])["train"]
 
     def finish_evaluation(self) -> dict[str, EpochTable]:
         """Statistics by evaluator of the evaluation episodes since the last call; a collective call."""
-        own = {name: self._pending.pop(name) for name in list(self._pending) if name != "train"}
-        gathered = gather_objects(own)
-        names = dict.fromkeys(name for part in gathered for name in part)
-        return {name: self._table(name, [s for part in gathered for s in part.get(name, [])]) for name in names}
+        return self._finish([name for name in dict.fromkeys([*self._pending, *self._recorded]) if name != "train"])
+
+    def _finish(self, sources: list[str]) -> dict[str, EpochTable]:
+        self._settle()
+        sums = {source: {name: _sums(e) for name, e in self._recorded.pop(source, {}).items()} for source in sources}
+        gathered = gather_objects({source: (sums[source], self._pending.pop(source, [])) for source in sources})
+        tables = {}
+        for source in dict.fromkeys(name for part in gathered for name in part):
+            of_ranks = [part[source] for part in gathered if source in part]
+            table = tables[source] = self._table(source, [summary for _, own in of_ranks for summary in own])
+            for name in dict.fromkeys(name for own, _ in of_ranks for name in own):
+                parts = [own[name] for own, _ in of_ranks if name in own]
+                count = math.fsum(part[1] for part in parts)
+                if count > 0:
+                    values = table.values if "/" in name else table.metrics
+                    values[name] = math.fsum(part[0] for part in parts) / count
+        return tables
 
     def discard_evaluation(self) -> None:
         """Forget evaluation episodes that do not count."""
         self._pending = {name: summaries for name, summaries in self._pending.items() if name == "train"}
+        self._recorded = {name: entries for name, entries in self._recorded.items() if name == "train"}
 
     def state_dict(self) -> dict[str, Any]:
         """What the whole run has counted; equal on all ranks."""
@@ -135,26 +143,26 @@ class RunStatistics:
     def rank_state_dict(self) -> dict[str, Any]:
         """What this rank has not handed in yet."""
         self._settle()
+        own = self._recorded.get("train", {}).items()
         return {
-            "recorded": {name: [list(entry.numbers), list(entry.counts)] for name, entry in self._recorded.items()},
+            "recorded": {name: [list(entry.numbers), list(entry.counts)] for name, entry in own},
             "pending": {name: [summary_to_dict(s) for s in summaries] for name, summaries in self._pending.items()},
         }
 
     def load_rank_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue what `rank_state_dict` described."""
-        self._recorded = {
-            name: _Recorded(numbers=list(numbers), counts=list(counts))
-            for name, (numbers, counts) in state["recorded"].items()
-        }
+        recorded = state["recorded"].items()
+        self._recorded = {"train": {name: _Recorded(list(n), counts=list(counts)) for name, (n, counts) in recorded}}
         self._pending = {name: [summary_from_dict(s) for s in part] for name, part in state["pending"].items()}
-
-    @staticmethod
-    def _sums(entry: _Recorded) -> tuple[float, float]:
-        return math.fsum(entry.numbers), math.fsum(entry.counts)
 
     def _table(self, source: str, summaries: list[EpisodeSummary]) -> EpochTable:
         epoch = self._epochs.setdefault(source, EpochStatistics())
         for summary in summaries:
             epoch.add(summary)
         plots = epoch.compute_plots()
-        return EpochTable(dict(epoch.compute()), episode_means(summaries), plots)
+        values = dict(epoch.compute()) if epoch.total_episode_count else {}  # none where nothing is ever played
+        return EpochTable(values, episode_means(summaries), plots)
+
+
+def _sums(entry: _Recorded) -> tuple[float, float]:
+    return math.fsum(entry.numbers), math.fsum(entry.counts)

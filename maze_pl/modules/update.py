@@ -8,8 +8,9 @@ steps of a rollout is found out once (`_Plan`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
@@ -26,14 +27,19 @@ from torch.optim import optimizer as torch_optimizer
 
 from maze_pl.agents.torch_state_critic import StepwiseStateCritic
 from maze_pl.core.actor_id import StepKey
-from maze_pl.modules.capture import Described, Recorded, ReplayedLoss, Target
-from maze_pl.modules.minibatches import Minibatch
+from maze_pl.core.ranks import mean_over_ranks, sum_over_ranks, world_size
+from maze_pl.modules.capture import Function, GradientRecorder, Target, replay
+from maze_pl.modules.minibatches import Minibatch, flatten_minibatch
 from maze_pl.modules.optimizer import FlatAdam, gradient_norm, limit_norm, set_flat_gradient
-from maze_pl.modules.options import is_scalar
-from maze_pl.modules.ranks import mean_over_ranks, sum_over_ranks, world_size
 
 if TYPE_CHECKING:
     from maze_pl.modules.algorithm import AlgorithmModule
+
+Recorded = tuple[str, Tensor | float, StepKey | None, float]
+"""Name, value, step key and count of a statistic."""
+
+Described = tuple[list[tuple[str, StepKey | None]], list[float]]
+"""Names and step keys of what a loss recorded, and how many things each value is the sum of."""
 
 
 @dataclass(slots=True)
@@ -49,6 +55,7 @@ class _Plan:
         leaves: The parameters, detached.
         settings: All but tensors that the loss and what follows depend on.
         target: What a record does with the gradient, None if nothing can be recorded.
+        latest: The record that was replayed last, before it what it is for, after it what its loss records.
     """
 
     wrapper: LightningOptimizer
@@ -59,21 +66,7 @@ class _Plan:
     leaves: Sequence[Tensor] = ()
     settings: Any = None
     target: Target | None = None
-
-
-@dataclass(slots=True)
-class _Step:
-    """What is known of one step.
-
-    Attributes:
-        described: What its loss recorded.
-        counts: How many things each of these is the sum of.
-        values: The norm of the gradient, where that is limited, the loss, and what the loss recorded.
-    """
-
-    described: Described
-    counts: Sequence[float]
-    values: Tensor | list[Tensor | float]
+    latest: tuple[Any, Function, Described] | None = None
 
 
 class Updates:
@@ -83,18 +76,21 @@ class Updates:
         module: The algorithm.
 
     Attributes:
+        recorder: Knows why nothing is replayed any more, where that is so.
         records: What the loss that is being computed has recorded, None while none is.
     """
 
     def __init__(self, module: AlgorithmModule) -> None:
         self._module = module
-        self.replayed_loss = ReplayedLoss(module, self.compute)
+        self.recorder = GradientRecorder(module)
         self.records: list[Recorded] | None = None
+        self._described: dict[Any, Described] = {}
         self._plans: dict[int, _Plan] = {}
         self._check = False
         self._parts: list[tuple[str, StepKey, list[Parameter]]] | None = None  # whose norms are recorded
         self._learning_rate = 0.0
-        self._steps: list[_Step] = []
+        # Of each step the norm of the gradient, where that is limited, the loss, and the values that it recorded.
+        self._steps: list[tuple[Described, Tensor]] = []
         self._gradient: Tensor | None = None
 
     def __reduce__(self) -> Any:
@@ -121,13 +117,9 @@ class Updates:
 
     def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
         """See `AlgorithmModule.last_recorded`."""
-        last = self._steps[-1]
-        first = len(last.values) - len(last.described)
-        return {
-            step_key: torch.as_tensor(last.values[first + index])
-            for index, (recorded, step_key) in enumerate(last.described)
-            if recorded == name and step_key is not None
-        }
+        (described, _), values = self._steps[-1]
+        pairs = zip(described, values[len(values) - len(described) :], strict=True)
+        return {step_key: value for (recorded, step_key), value in pairs if recorded == name and step_key is not None}
 
     def compute(self, minibatch: Minibatch) -> tuple[Tensor, list[Recorded]]:
         """The loss, and what it recorded instead of adding it to the statistics."""
@@ -147,40 +139,44 @@ class Updates:
             gradients: Sequence[Tensor | None] = [None] * len(parameters)
             if loss.requires_grad:
                 gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-            flat = (
-                optimizer.set_gradient(gradients)
-                if isinstance(optimizer, FlatAdam)
-                else set_flat_gradient(parameters, gradients)
+            write = (
+                optimizer.set_gradient if isinstance(optimizer, FlatAdam) else partial(set_flat_gradient, parameters)
             )
-        described = [(name, step_key) for name, _, step_key, _ in records]
-        recorded = [value.detach() if isinstance(value, Tensor) else value for _, value, *_ in records]
-        step = _Step(described, [count for *_, count in records], [loss.detach(), *recorded])
-        self._follow(plan, flat, step, record_norms)
+            flat = write(gradients)
+        recorded = (torch.as_tensor(value, device=loss.device) for _, value, *_ in records)
+        values = torch.stack([value.detach() for value in (loss, *recorded)])
+        self._step(plan, flat, _described(records), values, record_norms)
 
     def _by_replay(self, plan: _Plan, target: Target, minibatch: Minibatch, record_norms: bool) -> bool:
-        if self.replayed_loss.refused is not None:
+        if self.recorder.refused is not None:
             return False
-        check, self._check = self._check, False
-        replayed = self.replayed_loss(minibatch, plan.parameters, plan.leaves, plan.settings, check, target)
-        if replayed is None:
-            rank_zero_info(f"updates are computed by autograd, step by step: {self.replayed_loss.refused}")
-            return False
-        step = _Step(replayed.described, replayed.counts, replayed.values)
-        if plan.alone:
-            self._step(plan, replayed.gradient, step, record_norms)
-        else:
-            self._follow(plan, replayed.gradient, step, record_norms)
+        tensors, rebuild, structure = flatten_minibatch(minibatch)
+        wanted = structure, [(tensor.shape, tensor.dtype) for tensor in tensors]
+        if self._check or plan.latest is None or plan.latest[0] != wanted:  # cheaper than looking for the record
+            key = structure, tuple(wanted[1]), plan.settings
+
+            def loss(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+                total, records = self.compute(rebuild(inputs))
+                self._described[key] = _described(records)
+                return total, [total, *(torch.as_tensor(value) for _, value, *_ in records)]
+
+            record = self.recorder.record(key, loss, plan.parameters, tensors, self._check, target)
+            if record is None:
+                rank_zero_info(f"updates are computed by autograd, step by step: {self.recorder.refused}")
+                return False
+            self._check, plan.latest = False, (wanted, record, self._described[key])
+        _, record, described = plan.latest
+        gradient, values = replay(record, [*plan.leaves, *tensors, target.gradient])
+        self._step(plan, gradient, described, values, record_norms)
         return True
 
-    def _follow(self, plan: _Plan, flat: Tensor, step: _Step, record_norms: bool) -> None:
-        """Average the gradient over ranks, limit its norm, and step."""
+    def _step(self, plan: _Plan, flat: Tensor, described: Described, values: Tensor, record_norms: bool) -> None:
+        """Average the gradient over ranks, limit its norm where a record has not done that, and step."""
+        limit = self._module.max_grad_norm
         if not plan.alone:
             mean_over_ranks(flat)
-        if self._module.max_grad_norm > 0.0:
-            step.values = [limit_norm(flat, self._module.max_grad_norm), *step.values]
-        self._step(plan, flat, step, record_norms)
-
-    def _step(self, plan: _Plan, flat: Tensor, step: _Step, record_norms: bool) -> None:
+        if limit > 0.0 and len(values) - len(described[0]) == 1:
+            values = torch.cat([limit_norm(flat, limit).reshape(1).to(values.dtype), values])
         if plan.direct and isinstance(plan.optimizer, FlatAdam):
             plan.wrapper._on_before_step()
             plan.optimizer.apply()
@@ -188,15 +184,13 @@ class Updates:
         else:
             plan.wrapper.step()
         self._gradient = flat
-        self._steps.append(step)
+        self._steps.append((described, values))
         if record_norms:
-            limited = len(step.values) - len(step.described) == 2
-            self._record_gradient_norms(step.values[0] if limited else None)
+            self._record_gradient_norms((values[0] / limit).clamp(min=1.0) if limit > 0.0 else 1.0)
 
-    def _record_gradient_norms(self, norm: Tensor | float | None) -> None:
-        """Record the norms of the gradients of policies and critics as they were before the whole was limited."""
+    def _record_gradient_norms(self, factor: Tensor | float) -> None:
+        """Record the norms of the gradients of policies and critics, times the factor by which all were reduced."""
         module = self._module
-        factor = 1.0 if norm is None else torch.as_tensor(norm / module.max_grad_norm).clamp(min=1.0)
         if self._parts is None:
             step_keys, critic = module.spec.step_keys, module.critic
             parts = list(critic.networks) if isinstance(critic, StepwiseStateCritic) else [critic] if critic else []
@@ -216,32 +210,26 @@ class Updates:
         return self._plans[index]
 
     def _make_plan(self, index: int) -> _Plan:
-        module = self._module
+        module, alone = self._module, world_size() == 1
         chosen = module.optimizers()
         wrapper = chosen[index] if isinstance(chosen, list) else chosen
         optimizer = wrapper.optimizer
         if not isinstance(optimizer, FlatAdam):
             parameters = [item for group in optimizer.param_groups for item in group["params"]]
-            return _Plan(wrapper, optimizer, parameters, direct=False, alone=world_size() == 1)
+            return _Plan(wrapper, optimizer, parameters, direct=False, alone=alone)
         for group in optimizer.param_groups:
             frozen = group.get("name") == "policy" and module.in_critic_burn_in
             group["lr"] = 0.0 if frozen else self._learning_rate
-        direct, alone = _unobserved(module, wrapper), world_size() == 1
-        plan = _Plan(wrapper, optimizer, optimizer.active_parameters(), direct, alone)
+        plan = _Plan(wrapper, optimizer, optimizer.active_parameters(), _unobserved(module, wrapper), alone)
         if index == 0 and module.capture == "auto" and module.device.type == "cpu" and plan.parameters:
-            self._prepare_record(plan, optimizer)
+            gradient = optimizer.active_gradient()
+            if gradient is not None:  # with several ranks the mean over them comes between the gradient and its limit
+                plan.target = Target(gradient, module.max_grad_norm if alone else 0.0)
+            plan.leaves = [parameter.detach() for parameter in plan.parameters]
+            public = [pair for pair in vars(module).items() if pair[0][0] != "_" and pair[0] != "env_steps"]
+            plain = tuple(pair for pair in public if isinstance(pair[1], bool | int | float | str | None))
+            plan.settings = plain, module.in_critic_burn_in, module.networks.training
         return plan
-
-    def _prepare_record(self, plan: _Plan, optimizer: FlatAdam) -> None:
-        module, gradient = self._module, optimizer.active_gradient()
-        if gradient is None:
-            return
-        # With several ranks the mean over them comes between the gradient and its limit.
-        plan.target = Target(gradient, module.max_grad_norm if plan.alone else 0.0)
-        plan.leaves = [parameter.detach() for parameter in plan.parameters]
-        plain = {name: value for name, value in vars(module).items() if name[0] != "_" and is_scalar(value)}
-        del plain["env_steps"]
-        plan.settings = tuple(plain.items()), module.in_critic_burn_in, module.networks.training
 
     # ----------------------------------------------------------------------------------------------------- the end
 
@@ -259,15 +247,17 @@ class Updates:
             return []
         sums: dict[tuple[str, StepKey | None], tuple[float, float]] = {}
         failed: list[str] = []
-        for index, (step, numbers) in enumerate(zip(steps, _numbers(steps), strict=True)):
-            first = len(numbers) - len(step.described)
+        for index, ((described, counts), values) in enumerate(steps):
+            numbers = values.tolist()
+            first = len(numbers) - len(described)
             if not failed and not math.isfinite(sum(numbers)):
-                names = ["gradient", "loss"][2 - first :] + [_with_key(*described) for described in step.described]
-                failed = [name for name, number in zip(names, numbers, strict=True) if not math.isfinite(number)]
+                names = [name if key is None else f"{name} of step key {key!r}" for name, key in described]
+                pairs = zip([*["gradient", "loss"][2 - first :], *names], numbers, strict=True)
+                failed = [name for name, number in pairs if not math.isfinite(number)]
                 failed.append(f"optimisation step {index + 1} of {len(steps)}")
-            for described, number, count in zip(step.described, numbers[first:], step.counts, strict=True):
-                total, total_count = sums.get(described, (0.0, 0.0))
-                sums[described] = total + number, total_count + count
+            for statistic, number, count in zip(described, numbers[first:], counts, strict=True):
+                total, total_count = sums.get(statistic, (0.0, 0.0))
+                sums[statistic] = total + number, total_count + count
         assert self._gradient is not None
         if not failed and not math.isfinite(float(torch.linalg.vector_norm(self._gradient))):
             failed = ["gradient", "the last optimisation step"]
@@ -290,37 +280,21 @@ class Updates:
         )
 
 
+def _described(records: Sequence[Recorded]) -> Described:
+    return [(name, step_key) for name, _, step_key, _ in records], [count for *_, count in records]
+
+
 def _unobserved(module: AlgorithmModule, wrapper: LightningOptimizer) -> bool:
     """Whether a step of this optimiser does no more than step and count: telling nobody costs less."""
     optimizer, trainer = wrapper.optimizer, module.trainer
     callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
-    hooks = (
-        optimizer._optimizer_step_pre_hooks,
-        optimizer._optimizer_step_post_hooks,
-        torch_optimizer._global_optimizer_pre_hooks,
-        torch_optimizer._global_optimizer_post_hooks,
-    )
+    own_hooks = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    global_hooks = torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks
     return (
-        not any(hooks)
+        not any((*own_hooks, *global_hooks))
         and "step" not in vars(optimizer)  # learning rate schedulers of torch put one there
         and type(trainer.precision_plugin) in (Precision, MixedPrecision)
         and type(trainer.strategy) in (SingleDeviceStrategy, DDPStrategy)
         and not is_overridden("on_before_optimizer_step", module)
         and not any(is_overridden("on_before_optimizer_step", item, pl.Callback) for item in callbacks)
     )
-
-
-def _numbers(steps: Sequence[_Step]) -> Iterator[list[float]]:
-    """The values of each step as numbers, moved with one transfer where they were not together before."""
-    apart = [value for step in steps if isinstance(step.values, list) for value in step.values]
-    tensors = [value for value in apart if isinstance(value, Tensor)]
-    moved = iter(torch.stack(tensors).double().tolist() if tensors else [])
-    for step in steps:
-        if isinstance(step.values, Tensor):
-            yield step.values.tolist()
-        else:
-            yield [next(moved) if isinstance(value, Tensor) else float(value) for value in step.values]
-
-
-def _with_key(name: str, step_key: StepKey | None) -> str:
-    return name if step_key is None else f"{name} of step key {step_key!r}"

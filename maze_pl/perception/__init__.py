@@ -10,8 +10,6 @@ from maze_pl.perception.models.built_in.flatten_concat import (
 from maze_pl.perception.models.built_in.flatten_concat import FlattenConcatStateValueNet as FlattenConcatStateValueNet
 from maze_pl.perception.models.built_in.item_set import ItemSetPolicyNet as ItemSetPolicyNet
 from maze_pl.perception.models.built_in.item_set import ItemSetStateValueNet as ItemSetStateValueNet
-from maze_pl.perception.models.built_in.rectangle_cutting import CutPolicyNet as CutPolicyNet
-from maze_pl.perception.models.built_in.rectangle_cutting import PieceChoicePolicyNet as PieceChoicePolicyNet
 from maze_pl.perception.models.critics import DeltaStateCriticComposer as DeltaStateCriticComposer
 from maze_pl.perception.models.critics import SharedStateCriticComposer as SharedStateCriticComposer
 from maze_pl.perception.models.critics import StateCriticComposer as StateCriticComposer

@@ -4,8 +4,6 @@ What an environment shows is known when its networks are made, so that a configu
 kind of observation.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The layout is our own, so that no system package is needed: boxes in layers belo
 layers, or straight through a layer in a column of their own. Matplotlib is imported when something is drawn.
 """
 
-from __future__ import annotations
-
 import io
 import textwrap
 from collections import Counter, defaultdict

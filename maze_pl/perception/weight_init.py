@@ -1,7 +1,5 @@
 """Initial weights of networks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

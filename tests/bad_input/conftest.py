@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from maze_pl.__main__ import main
+from maze_pl.envs import GymMazeEnv, TrajectoryFiles
+from maze_pl.envs.wrappers import SpacesRecordingWrapper, TrajectoryRecordingWrapper
 
 SMALL = [
     *("--trainer.max_epochs", "1", "--data.epoch_length", "1", "--data.n_envs", "2", "--data.n_rollout_steps", "50"),
@@ -52,6 +54,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "folder.yaml").mkdir()
     (folder / "full").mkdir()
     (folder / "full" / "precious.txt").write_text("mine", encoding="utf-8")
+    write_episodes(folder)
     write_checkpoints(folder, torch.load(folder / "run" / "checkpoints" / "last.ckpt", weights_only=True))
     yield folder
 
@@ -85,6 +88,20 @@ def write_checkpoints(folder: Path, whole: dict[str, Any]) -> None:
     torch.save([1, 2], folder / "list.ckpt")
     torch.save({"state_dict": {}, "epoch": 3}, folder / "foreign.ckpt")
     torch.save({**whole, "maze_pl": {**whole["maze_pl"], "format": 99, "version": "9.9"}}, folder / "newer.ckpt")
+
+
+def write_episodes(folder: Path) -> None:
+    """Recorded episodes of CartPole, whole and not."""
+    for name, wrapper in (("episodes", SpacesRecordingWrapper), ("states", TrajectoryRecordingWrapper)):
+        env = wrapper.wrap(GymMazeEnv("CartPole-v1"), writer=TrajectoryFiles(str(folder / name)))
+        for seed in range(2):
+            env.reset(seed=seed)
+            env.step({"action": seed})
+        env.close()
+    content = next((folder / "episodes").iterdir()).read_bytes()
+    (folder / "cut").mkdir()
+    (folder / "cut" / "cut.spaces").write_bytes(content[:-40])
+    (folder / "nothing.spaces").write_bytes(b"")
 
 
 @pytest.fixture

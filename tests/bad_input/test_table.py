@@ -53,7 +53,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--data.wrappers", node("maze_pl.envs.wrappers.TimeLimitWrapper")], ["required: max_episode_steps"]),
     ([*FIT, "--trainer.callbacks", "EarlyStoping"], ["got EarlyStoping", "EarlyStopping"]),
     ([*FIT, "--data.env.name", "CartPol-v1"], ["CartPol", "CartPole"]),
-    ([*FIT, "--data.env.name", "CartPole-v9"], ["CartPole-v9", "CartPole-v1"]),
+    ([*FIT, "--data.env.name", "CartPole-v9"], ["CartPole-v9", "`v1`"]),
     ([*FIT, "--data.env.name", "Ant-v5"], ["gymnasium[mujoco]"]),
     ([*FIT, "--data.env.name", "ALE/Pong-v5"], ["ALE"]),
     ([*FIT, "--data.env.gravity", "3"], ["'gravity'", "make_gym_maze_env"]),
@@ -99,7 +99,7 @@ VALUES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--trainer.precision", "99"], ["trainer.precision", "got 99"]),
     ([*FIT, "--trainer.check_val_every_n_epoch", "0"], ["check_val_every_n_epoch=0"]),
     ([*FIT, "--trainer.val_check_interval", "7"], ["val_check_interval", "7"]),
-    ([*FIT, "--trainer.gradient_clip_val", "1"], ["gradient_clip_val=1.0"]),
+    ([*FIT, "--trainer.gradient_clip_val", "1"], ["gradient_clip_val=1"]),
     ([*FIT, "--trainer.limit_train_batches", "-1"], ["limit_train_batches", "-1"]),
     ([*FIT, "--seed_everything", "-1"], ["-1"]),
     ([*FIT, POLICY_NETS, "[]"], ["got 0 networks for the 1 sub-steps"]),
@@ -284,7 +284,7 @@ DISTRIBUTIONS: list[tuple[list[str], list[str]]] = [
             {},
             ["action head 'action'", "Box(-inf, inf, (2,), float32)", "finite bounds", "DiagonalGaussian"],
         ),
-        ([], "maze_pl.distributions.Beta", {}, ["cannot import distribution 'maze_pl.distributions.Beta'"]),
+        ([], "maze_pl.distributions.Beta", {}, ["distribution: cannot import 'maze_pl.distributions.Beta'"]),
         ([], "torch.nn.Linear", {}, ["'torch.nn.Linear' is not a subclass of ProbabilityDistribution"]),
         ([], BETA, {"action_space": "gymnasium.spaces.Box"}, ["needs `distribution` and `action_space` or"]),
         ([], BETA, {"action_head": "actoin"}, ["unknown action_head 'actoin'", "['action']"]),
@@ -309,7 +309,7 @@ RUNS: list[tuple[list[str], list[str]]] = [
             ("code", ["more than tensors and plain values"]),
             ("list", ["was not written by maze_pl"]),
             ("foreign", ["was not written by maze_pl"]),
-            ("newer", ["format 99 (maze_pl 9.9)", "reads format 1"]),
+            ("newer", ["format 99 (maze_pl 9.9)", "reads format 2"]),
         ]
     ),
     ([*RESUME, "--ckpt_path", "truncated.ckpt"], ["is truncated"]),
@@ -324,7 +324,27 @@ RUNS: list[tuple[list[str], list[str]]] = [
     (["fit", "--warm-start", "full", "--run_dir", "new"], ["full is not a run directory"]),
 ]
 
-TABLE = [*NAMES, *VALUES, *ENVIRONMENTS, *WRAPPERS, *FILES, *NETWORKS, *DISTRIBUTIONS, *RUNS]
+EPISODES: list[tuple[list[str], list[str]]] = [
+    (
+        [*("fit", "--config", "bc_lunar_lander", "--data.env.name", "CartPole-v1", "--run_dir", "new"), *more],
+        parts,
+    )
+    for more, parts in [
+        (["--data.dataset.input_data", "nowhere"], ["no file or folder nowhere with recorded episodes"]),
+        (["--data.dataset.input_data", "full"], ["the folder full holds no recorded episodes"]),
+        (["--data.dataset.input_data", "nothing.spaces"], ["nothing.spaces", "is empty", "on_damaged=skip"]),
+        (["--data.dataset.input_data", "cut"], ["cut/cut.spaces", "is cut short", "on_damaged=skip"]),
+        (["--data.dataset.input_data", "pickle.ckpt"], ["pickle.ckpt", "maze_pl spaces format 1"]),
+        (["--data.dataset.input_data", "states"], ["reading states/", "runs whatever code it holds", "trust=True"]),
+        (
+            ["--data.dataset.input_data", "episodes", "--data.env.name", "Acrobot-v1"],
+            ["episodes/", "does not fit", "'observation' of sub-step 0", "the environment's is Box", "(6,)"],
+        ),
+        (["--data.validation_percentage", "100"], ["validation_percentage=100", "below 100"]),
+    ]
+]
+
+TABLE = [*NAMES, *VALUES, *ENVIRONMENTS, *WRAPPERS, *FILES, *NETWORKS, *DISTRIBUTIONS, *EPISODES, *RUNS]
 
 
 @pytest.mark.parametrize(("arguments", "parts"), TABLE, ids=[" ".join(row[0][-2:])[-60:] for row in TABLE])

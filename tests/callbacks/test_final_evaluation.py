@@ -15,7 +15,7 @@ import torch
 
 from maze_pl.__main__ import main
 from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint, RunLog
-from maze_pl.callbacks.final_evaluation import _means
+from maze_pl.callbacks.run_record import _means
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.rollout import Evaluation
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maze_pl.callbacks.weights_and_biases import is_logged_in
+from maze_pl.callbacks.loggers import is_logged_in
 
 
 @pytest.fixture(autouse=True)

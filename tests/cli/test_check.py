@@ -91,7 +91,7 @@ def test_masks_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
         ([*PENDULUM, "--n_stepss", "3"], ["did you mean n_steps"]),
         ([*PENDULUM, "--n_steps", "3"], ["n_steps=3 must be at least 10"]),
         ([*PENDULUM, "--n_steps", "x"], ["n_steps", "expected int", "x"]),
-        (["check", "--env", "env/gym_env", "--env.name", "CartPol-v1"], ["did you mean CartPole-v1"]),
+        (["check", "--env", "env/gym_env", "--env.name", "CartPol-v1"], ["Did you mean: `CartPole`"]),
         (["check", "--env", "env/gym_envv"], ["did you mean env/gym_env"]),
         (["check", "--env", "os.system"], ["os.system"]),
     ],

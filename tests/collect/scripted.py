@@ -9,8 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
-from maze_pl.envs.core_env import CoreEnv
+from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface
 from maze_pl.envs.maze_env import MazeEnv
 
 

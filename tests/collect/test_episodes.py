@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -49,7 +50,9 @@ def vector_of(make_env: Any, n_envs: int, kind: Any = SequentialVectorEnv) -> An
 def play(make_env: Any, n_envs: int, episodes: Any, kind: Any = SequentialVectorEnv) -> list[EpisodeSummary]:
     vector = vector_of(make_env, n_envs, kind)
     try:
-        return play_episodes(vector, ByObservation(vector), episodes, deterministic=True)
+        groups = [episodes[first : first + n_envs] for first in range(0, len(episodes), n_envs)] or [episodes]
+        played = [play_episodes(vector, ByObservation(vector), group, deterministic=True) for group in groups]
+        return list(chain.from_iterable(played))
     finally:
         vector.close()
 
@@ -92,7 +95,7 @@ def test_environments_in_processes_of_their_own_play_the_same_episodes() -> None
 
 
 def test_the_policy_is_asked_for_one_kind_of_actor_at_a_time_and_told_where_episodes_begin() -> None:
-    vector = vector_of(hierarchy.make_env, 3)
+    vector = vector_of(hierarchy.make_env, 5)
     policy, generator = ByObservation(vector), torch.Generator()
     play_episodes(vector, policy, range(4), deterministic=False, generator=generator)
     vector.close()
@@ -107,7 +110,7 @@ def test_the_policy_is_asked_for_one_kind_of_actor_at_a_time_and_told_where_epis
 
 
 def test_statistics_of_former_episodes_are_not_given_twice() -> None:
-    vector = vector_of(Drift, 2)
+    vector = vector_of(Drift, 4)
     policy = ByObservation(vector)
     first = play_episodes(vector, policy, range(4), deterministic=True)
     second = play_episodes(vector, policy, range(4), deterministic=True)

@@ -19,7 +19,7 @@ from maze_pl.core.rollout import Rollout
 from maze_pl.core.spec import Spec
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.envs.maze_env import MazeEnv
-from maze_pl.envs.vector import NativeVectorEnv, SequentialVectorEnv
+from maze_pl.envs.vector import SequentialVectorEnv
 from tests.collect.scripted import Act, Choose, Episode, Observe, Script, make_env
 from tests.collect.test_collector import DynamicCoreEnv, collector_of, dynamic
 from tests.collect.test_row_model import scripts
@@ -49,14 +49,9 @@ class CountingPolicy:
 
 
 class Expected:
-    """Follows the acts of rollouts one by one, and says what each actor must have carried.
+    """Follows the acts of rollouts one by one, and says what each actor must have carried."""
 
-    Args:
-        gaps: Whether environments may go on between rollouts.
-    """
-
-    def __init__(self, gaps: bool = False) -> None:
-        self.gaps = gaps
+    def __init__(self) -> None:
         self.count: dict[Any, float] = defaultdict(float)
         self.sum: dict[Any, float] = defaultdict(float)
 
@@ -78,9 +73,6 @@ class Expected:
                             continue
                         if segment.is_first[t, b]:
                             self.count[key, b] = self.sum[key, b] = 0.0
-                        elif self.gaps and t == 0:
-                            self.count[key, b] = segment.state["count"][t, b].item()
-                            self.sum[key, b] = segment.state["sum"][t, b, 0].item()
                         assert segment.state["count"][t, b].item() == self.count[key, b]
                         carried = segment.state["sum"][t, b].flatten().tolist()
                         assert carried == pytest.approx([self.sum[key, b]] * 2, rel=1e-5, abs=1e-4)
@@ -102,8 +94,8 @@ class Expected:
         return n_checked
 
 
-def follow(collector: Collector, n_rollouts: int, gaps: bool = False) -> None:
-    policy, expected = CountingPolicy(collector.spec), Expected(gaps)
+def follow(collector: Collector, n_rollouts: int) -> None:
+    policy, expected = CountingPolicy(collector.spec), Expected()
     for _ in range(n_rollouts):
         assert expected.check(collector.collect(policy)) > 0
 
@@ -119,14 +111,6 @@ def test_it_does_in_any_order_of_actors(script: Script, n_rollout_steps: int) ->
     follow(
         collector_of([partial(make_env, script, index) for index in range(len(script.episodes))], n_rollout_steps), 3
     )
-
-
-@pytest.mark.parametrize("max_episode_steps", [3, 50])
-def test_it_does_not_advance_while_an_environment_is_only_reset(max_episode_steps: int) -> None:
-    env = CARTPOLE()
-    vector = NativeVectorEnv("CartPole-v1", 3, spec=Spec.of(env), max_episode_steps=max_episode_steps)
-    follow(Collector(vector, 13, torch.Generator().manual_seed(0)), 4, gaps=True)
-    vector.close()
 
 
 def test_one_who_takes_the_place_of_another_begins_with_nothing() -> None:
@@ -169,12 +153,13 @@ def test_policies_without_a_state_leave_none() -> None:
     assert rollout.segments[0].state == rollout.finals[0].state == {}
 
 
-@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("n_envs", [1, 2, 4])
 @pytest.mark.parametrize("make", [CARTPOLE, team.make_env, hierarchy.make_env])
 def test_evaluation_carries_it_for_each_actor_of_each_episode(make: Any, n_envs: int) -> None:
     vector = SequentialVectorEnv([make] * n_envs, autoreset=False, seed_by_env=False)
     policy = CountingPolicy(vector.spec)
-    summaries = play_episodes(vector, policy, range(4), deterministic=True)
+    groups = [range(first, first + n_envs) for first in range(0, 4, n_envs)]
+    summaries = [one for group in groups for one in play_episodes(vector, policy, group, deterministic=True)]
     vector.close()
     found = sorted(float(count) for batch in policy.batches for count in batch.state["count"].flatten())
     n_acts = len(found)
@@ -195,6 +180,7 @@ def test_evaluation_knows_agents_that_come_and_go() -> None:
     make = lambda: MazeEnv(DynamicCoreEnv(script, 0), {0: Choose()}, {0: Observe()})  # noqa: E731
     vector = SequentialVectorEnv([make], spec=Spec.of(make(), max_agents={0: 2}), autoreset=False, seed_by_env=False)
     policy = CountingPolicy(vector.spec)
-    play_episodes(vector, policy, range(2), deterministic=True)
+    for episode in range(2):
+        play_episodes(vector, policy, [episode], deterministic=True)
     vector.close()
     assert [batch.state["count"].item() for batch in policy.batches] == [0, 0, 1, 0, 1] * 2

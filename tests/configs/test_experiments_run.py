@@ -11,7 +11,7 @@ import maze_pl
 from maze_pl import search_path
 from maze_pl.__main__ import main
 
-NAMES = sorted(path.stem for path in search_path.shipped_folder().glob("*.yaml"))
+NAMES = sorted(path.stem for path in search_path.shipped_folder().glob("[!b]*.yaml"))  # without bc: there are no files
 SMALL = [
     *("--data.n_envs", "2", "--data.n_rollout_steps", "50", "--data.epoch_length", "1", "--trainer.max_epochs", "1"),
     *("--data.evaluators", '{"eval": {"n_episodes": 2}}', "--data.n_normalization_samples", "50"),
@@ -19,7 +19,8 @@ SMALL = [
 
 
 def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
-    names = {name for name in NAMES if "cutting_2d" not in name and name not in ("ppo_catch", "ppo_cartpole_recurrent")}
+    others = "ppo_catch", "ppo_cartpole_recurrent", "ppo_lunar_lander_fine_tuning"
+    names = {name for name in NAMES if "cutting_2d" not in name and name not in others}
     environments = {name.partition("_")[2] for name in names}
     assert {"cartpole", "acrobot", "pendulum", "lunar_lander", "lunar_lander_continuous"} <= environments
     assert names == {f"{algorithm}_{environment}" for algorithm in ("a2c", "ppo") for environment in environments}

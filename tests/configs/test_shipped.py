@@ -14,11 +14,14 @@ from maze_pl.__main__ import main
 from maze_pl.callbacks import EarlyStopping
 from maze_pl.composition import from_file
 from maze_pl.core.class_path import import_object
-from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
+from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator, TrajectoryDataModule
 
 SHIPPED = search_path.shipped_folder()
 ALL_NAMES = sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.yaml"))
-NAMES = [name for name in ALL_NAMES if not name.startswith("policy/")]  # which no command takes
+OF_ROLLOUTS = [
+    name for name in ALL_NAMES if name.startswith("policy/") or name in ("runner/sequential", "runner/parallel")
+]
+NAMES = [name for name in ALL_NAMES if name not in OF_ROLLOUTS]
 EXPERIMENTS = [name for name in NAMES if "/" not in name]
 OPTION_OF_GROUP = {
     "algorithm": "--model",
@@ -41,6 +44,7 @@ ACTOR_CRITIC = {
 DOCUMENTED = {
     "algorithm/a2c": {**ACTOR_CRITIC, "lr": 0.0005},
     "algorithm/ppo": {**ACTOR_CRITIC, "lr": 0.00025, "batch_size": 100, "n_optimization_epochs": 4, "clip_range": 0.2},
+    "algorithm/bc": {"lr": 0.001, "entropy_coef": 0.0, "max_grad_norm": 0.0},
 }
 
 
@@ -66,6 +70,17 @@ def test_experiments_parse(
     assert exit_.value.code == 0
     assert differences(load(name), yaml.safe_load(capsys.readouterr().out)) == []
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", OF_ROLLOUTS)
+def test_group_files_of_rollouts_parse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    group = name.split("/")[0]
+    with pytest.raises(SystemExit) as exit_:
+        main(["rollout", "--env", "env/gym_env", f"--{group}", name, "--print_config"])
+    assert exit_.value.code == 0
+    printed = yaml.safe_load(capsys.readouterr().out)[group]
+    assert printed["class_path"] == read(name)["class_path"]
+    assert callable(import_object(printed["class_path"]))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "/" in name])
@@ -123,6 +138,8 @@ def test_defaults_that_live_with_the_data_are_the_documented_ones() -> None:
     assert default(RolloutDataModule, "n_envs") == 0
     assert default(EarlyStopping, "patience") == 15
     assert (RolloutEvaluator().n_episodes, RolloutEvaluator().deterministic) == (8, True)
+    assert default(TrajectoryDataModule, "batch_size") == 100
+    assert default(TrajectoryDataModule, "validation_percentage") == 20
 
 
 def test_vector_observations_are_normalised_each_by_its_own_statistics() -> None:

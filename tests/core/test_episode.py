@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from maze_pl.core.episode import MAX_SAMPLED_EPISODES, EpisodeSummary, thin_out
-from maze_pl.events.summary_state import summary_from_dict, summary_to_dict
+from maze_pl.events.epoch_statistics import summary_from_dict, summary_to_dict
 from maze_pl.modules.statistics import RunStatistics
 
 KEY = ("ObservationEvents", "observation_processed", None, ("substep_0", "heap"))

@@ -20,3 +20,7 @@ def test_different_paths_give_different_seeds_in_range() -> None:
     ]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_numbers_beyond_32_bits_count() -> None:
+    assert len({derive_seed(1, "env", 0, 5 + restarts * 2**32) for restarts in range(20)}) == 20

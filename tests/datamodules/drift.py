@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -61,3 +64,28 @@ class Moody(Drift):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         return super().reset(seed=int(np.random.default_rng().integers(2**31)))
+
+
+class Failing(Drift):
+    """Fails in its second episode."""
+
+    def reset(self, **options: Any) -> Any:
+        self.count = getattr(self, "count", 0) + 1
+        if self.count == 2:
+            raise OSError("the machine is on fire")
+        return super().reset(**options)
+
+
+class Mortal(Drift):
+    """Kills its process in a step, once for each of the files that it is told."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+
+    def step(self, action: Any) -> Any:
+        if self.time == 2:
+            for file in self.folder.iterdir():
+                file.unlink(missing_ok=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)

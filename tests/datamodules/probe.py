@@ -5,44 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.collect.engines import InProcessEngine
 from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormalizationRewardWrapper
-from tests.datamodules.drift import Drift, Log
+from tests.datamodules.counter import Counter
+from tests.datamodules.drift import Drift
 
 NORMALIZED = partial(ObservationNormalizationWrapper, default_strategy_config={"axis": 0})
 SCALE = partial(ReturnNormalizationRewardWrapper, gamma=0.9)
 WRAPPERS: dict[str, Any] = {"wrappers": [NORMALIZED, SCALE]}
 EVAL = {"eval": RolloutEvaluator(n_episodes=7)}
-
-
-class Counter(torch.nn.Module):
-    """Acts by its weight, plus less than 0.5 where it samples; keeps what it saw and in which mode it was."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.modes: set[bool] = set()
-        self.seen: list[np.ndarray] = []
-
-    def act(
-        self,
-        batch: PolicyBatch,
-        *,
-        deterministic: bool = False,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> PolicyStep:
-        self.modes.add(self.training)
-        self.seen.append(batch.observation["observation"].copy())
-        shape = (len(batch.agent_id), 1)
-        noise = np.zeros(shape) if deterministic else torch.rand(shape, generator=generator).numpy() / 2
-        return PolicyStep({"action": (self.weight.item() + noise).astype(np.float32)})
 
 
 class Probe(pl.LightningModule):
@@ -75,7 +51,7 @@ class Probe(pl.LightningModule):
         return [[one.reward for one in batch.summaries] for batch in self.evaluations if batch.name == name]
 
 
-def make_data(log: Log | None = None, env: Any = Drift, data_class: Any = RolloutDataModule, **options: Any) -> Any:
+def make_data(log: Any = None, env: Any = Drift, data_class: Any = RolloutDataModule, **options: Any) -> Any:
     given = {"n_envs": 2, "n_rollout_steps": 7, "epoch_length": 2, "seed": 3, "evaluators": {}, **options}
     return data_class(partial(env, log), **given)
 
@@ -128,3 +104,9 @@ def learned(data: RolloutDataModule, kind: type) -> dict[str, Any]:
     """What the wrapper of a kind has learned, as a checkpoint holds it."""
     (state,) = [state for name, state in data.state_dict()["shared"].items() if name.endswith(kind.__name__)]
     return state
+
+
+def evaluation_envs(data: RolloutDataModule, name: str = "eval") -> Any:
+    """The environments in which the actor of this process plays the episodes of an evaluator."""
+    assert isinstance(data.engine, InProcessEngine) and data.engine._host is not None
+    return data.engine._host.actors[0].vectors[name]

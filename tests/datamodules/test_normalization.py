@@ -17,7 +17,7 @@ from maze_pl.envs.wrappers import (
     RangeZeroOneObservationNormalizationStrategy,
     UnSqueezePreProcessor,
 )
-from tests.datamodules.probe import NORMALIZED, Probe, equal, fit, make_data, make_trainer, validate
+from tests.datamodules.probe import NORMALIZED, Probe, equal, evaluation_envs, fit, make_data, make_trainer, validate
 from tests.envs.structured_example import make_heap_env
 
 # Lightning asks back where there are no evaluators.
@@ -87,7 +87,7 @@ def test_statistics_of_structured_environments_hold_in_evaluation() -> None:
     data = RolloutDataModule(make_heap_env, wrappers=[NORMALIZED], n_envs=2, seed=5, n_normalization_samples=60)
     env = data.make_env()
     data.evaluate("eval", RandomPolicy(env.action_spaces_dict, env.action_masks_dict))
-    (shared,) = {str(state) for state in data._evaluation_envs["eval"].shared_states()}
+    (shared,) = {str(state) for state in evaluation_envs(data).shared_states()}
     assert shared == str(data._learned())
     data.teardown("validate")
     (known,) = data._learned().values()

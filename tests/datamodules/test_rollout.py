@@ -19,7 +19,7 @@ from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormalizationRewardWrapper
-from maze_pl.envs.wrappers.return_normalization_reward_wrapper import Moments
+from maze_pl.envs.wrappers.reward_wrappers import Moments
 from tests.datamodules.drift import Drift, Log
 from tests.datamodules.probe import (
     EVAL,
@@ -27,6 +27,7 @@ from tests.datamodules.probe import (
     SCALE,
     WRAPPERS,
     equal,
+    evaluation_envs,
     fit,
     learned,
     make_data,
@@ -188,6 +189,12 @@ def test_episodes_of_an_evaluation_depend_on_nothing_but_their_number() -> None:
         assert [summary.episode_index for summary in module.evaluations[0].summaries] == list(range(7))
 
 
+def test_episodes_are_played_in_groups_of_eight_unless_it_is_said_otherwise() -> None:
+    assert RolloutEvaluator(n_episodes=3).groups == [range(3)]
+    assert RolloutEvaluator(n_episodes=20).groups == [range(8), range(8, 16), range(16, 20)]
+    assert RolloutEvaluator(n_episodes=3, n_envs=2).groups == [range(2), range(2, 3)]
+
+
 def test_several_evaluators_play_episodes_of_their_own() -> None:
     evaluators = {
         "eval": RolloutEvaluator(n_episodes=3),
@@ -314,7 +321,7 @@ def test_evaluation_environments_have_the_statistics_of_training_and_keep_them()
     data.evaluate("eval", module.policy)
     known = {name: str(from_tensors(state)) for name, state in data.state_dict()["shared"].items()}
     assert len(known) == 2
-    for state in data._evaluation_envs["eval"].shared_states():
+    for state in evaluation_envs(data).shared_states():
         assert {name: str(part) for name, part in state.items()} == known
     data.teardown("validate")
 

@@ -39,7 +39,7 @@ def test_two_nodes_end_with_the_same_parameters_and_statistics(tmp_path: Path) -
     last = torch.load(folders[0] / "here" / "checkpoints" / "last.ckpt", weights_only=True)
     assert differences(last["state_dict"], first["state_dict"]) == []
     assert last["RolloutDataModule"]["shared"]
-    histories = [rank["histories"] for rank in last["RolloutDataModule"]["ranks"]]
+    histories = [shard["histories"] for (shard,) in last["RolloutDataModule"]["ranks"]]
     assert len(histories) == 2
     assert differences(*histories) != []
     assert "epoch 2 |" in first_output

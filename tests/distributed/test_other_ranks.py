@@ -23,8 +23,8 @@ def test_episodes_go_on_counting_where_environments_start_anew(tmp_path: Path) -
     second.save_checkpoint(tmp_path / "second.ckpt")
 
     def episodes(name: str) -> list[int]:
-        (rank,) = torch.load(tmp_path / name, weights_only=True)["RolloutDataModule"]["ranks"]
-        return [history["episode"] for history in rank["histories"]]
+        ((shard,),) = torch.load(tmp_path / name, weights_only=True)["RolloutDataModule"]["ranks"]
+        return [history["episode"] for history in shard["histories"]]
 
     (played,) = episodes("first.ckpt")
     assert played > 2

@@ -38,4 +38,4 @@ def test_the_main_process_has_the_trained_weights(tmp_path: Path, case: str) -> 
 
 
 def test_networks_that_would_be_lost_with_the_spawned_process_are_refused(tmp_path: Path) -> None:
-    assert "networks built in a spawned process do not come back" in spawn(tmp_path, "networks_too_late", fails=True)
+    assert "networks built in a spawned process are lost" in spawn(tmp_path, "networks_too_late", fails=True)

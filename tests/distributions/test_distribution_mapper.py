@@ -94,10 +94,10 @@ def test_an_override_for_a_space_that_no_head_has_does_nothing():
     ("entry", "message"),
     [
         ({"action_head": "mov", "distribution": CATEGORICAL}, "unknown action_head 'mov'; heads: .*'move'"),
-        ({"action_space": "gymnasium.spaces.Discret", "distribution": CATEGORICAL}, "cannot import action_space"),
-        ({"action_space": "Discrete", "distribution": CATEGORICAL}, "cannot import action_space"),
+        ({"action_space": "gymnasium.spaces.Discret", "distribution": CATEGORICAL}, "action_space: cannot import"),
+        ({"action_space": "Discrete", "distribution": CATEGORICAL}, "action_space: cannot import"),
         ({"action_space": "torch.nn.Linear", "distribution": CATEGORICAL}, "is not a subclass of Space"),
-        ({"action_head": "move", "distribution": "no.such.Distribution"}, "cannot import distribution"),
+        ({"action_head": "move", "distribution": "no.such.Distribution"}, "distribution: cannot import"),
         ({"action_head": "move", "distribution": "torch.nn.Linear"}, "is not a subclass of ProbabilityDistribution"),
         ({"action_head": "move"}, "needs `distribution` and"),
         ({"distribution": CATEGORICAL}, "needs `distribution` and"),
@@ -138,8 +138,6 @@ def test_unknown_heads_are_refused_when_asked_for():
 def test_masks_must_belong_to_heads_that_can_be_masked():
     with pytest.raises(ValueError, match=r"action head 'steer' has a DiagonalGaussian.*cannot be masked"):
         DistributionMapper(HEADS, masks={"steer": "steer_mask"})
-    with pytest.raises(ValueError, match="mask for unknown action head 'fly'"):
-        DistributionMapper(HEADS, masks={"fly": "mask"})
 
 
 def test_masks_and_temperature_reach_the_heads():

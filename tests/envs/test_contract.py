@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -179,7 +180,7 @@ def test_workers_tell_of_broken_contracts_as_plainly(change: Any, message: str) 
     vector = SubprocVectorEnv(factories, n_workers=2, first_env_index=4)
     with pytest.raises(EnvContractError, match=f"^environment 5: {message}"):
         collect(vector)
-    assert not any(process.is_alive() for process in vector._processes)
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize("around", [lambda env: env, LogStatsWrapper.wrap])

@@ -141,10 +141,12 @@ def test_conversions_for_other_sub_steps_than_the_simulation_has_are_refused() -
 
 def test_a_mask_that_is_no_observation_is_refused() -> None:
     with pytest.raises(ValueError, match="not among its observations"):
-        MazeEnv(
-            HeapCoreEnv(),
-            {"plan": NamedAction("plan", "nowhere"), "work": NamedAction("work")},
-            {"plan": PlanObservation(), "work": WorkObservation()},
+        Spec.of(
+            MazeEnv(
+                HeapCoreEnv(),
+                {"plan": NamedAction("plan", "nowhere"), "work": NamedAction("work")},
+                {"plan": PlanObservation(), "work": WorkObservation()},
+            )
         )
 
 

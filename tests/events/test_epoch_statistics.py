@@ -24,7 +24,7 @@ from maze_pl.events import (
 )
 from maze_pl.events.declaration import StatisticsError
 from maze_pl.events.episode_statistics import EpisodeStatistics
-from maze_pl.events.summary_state import summary_from_dict, summary_to_dict
+from maze_pl.events.epoch_statistics import summary_from_dict, summary_to_dict
 
 
 def draw(values: list[Any], groups: tuple[str, ...]) -> tuple[str, float, tuple[str, ...]]:

@@ -18,7 +18,7 @@ ALL = ["cartpole", "lunarlander", "agreement", "delta", "team", "hierarchy", "me
 
 
 def run(folder: Path, algorithm: str, phase: str, names: list[str], n_ranks: int) -> None:
-    worker = [str(Path(__file__).with_name("worker.py")), str(folder), algorithm, phase, *names]
+    worker = [str(Path(__file__).with_name("launch.py")), str(folder), algorithm, phase, *names]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -44,5 +44,5 @@ def test_six_epochs_equal_three_and_three_more_in_a_new_process(tmp_path: Path, 
             resumed = without_times(comparable(tmp_path / f"{name}-from-{point}.ckpt"))
             assert differences(whole, resumed) == [], (name, point)
         if n_ranks == 2:
-            first, second = torch.load(tmp_path / f"{name}-whole.ckpt", weights_only=True)["RolloutDataModule"]["ranks"]
-            assert differences(first["histories"], second["histories"]) != [], "both ranks saw the same data"
+            ranks = torch.load(tmp_path / f"{name}-whole.ckpt", weights_only=True)["RolloutDataModule"]["ranks"]
+            assert differences(ranks[0][0]["histories"], ranks[1][0]["histories"]) != [], "both ranks saw the same data"

@@ -1,9 +1,10 @@
 """Trains on several environments in one process (or one for each rank), from the start or from checkpoints.
 
-usage: worker.py FOLDER ALGORITHM start|resume ENVIRONMENT...
+usage: worker.py FOLDER ALGORITHM start|resume|here|workers ENVIRONMENT...
 
 `start` runs 6 epochs and keeps checkpoints of both save points after the third epoch; `resume` continues each of them
-to 6 epochs. Every run ends with a checkpoint `<environment>-<how>.ckpt`, all written for the test to compare.
+to 6 epochs. `here` and `workers` run 2 epochs of environments that collect by themselves, in this process or in two
+others. Every run ends with a checkpoint `<environment>-<how>.ckpt`, all written for the test to compare.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pytorch_lightning as pl
 import torch
 from torch import distributed
 
+from maze_pl.collect.engines import Engine, ProcessEngine
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
@@ -73,7 +75,16 @@ def networks_that_remember(spec: Spec, cell: str) -> TemplateModelComposer:
     return TemplateModelComposer(builder, ProbabilisticPolicyComposer(), StepStateCriticComposer())
 
 
-def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | None) -> None:
+def train(
+    folder: Path,
+    algorithm: str,
+    name: str,
+    how: str,
+    checkpoint: Path | None = None,
+    engine: Engine | None = None,
+    n_shards: int = 1,
+    max_epochs: int = 6,
+) -> None:
     pl.seed_everything(7, verbose=False)
     data = RolloutDataModule(
         ENVIRONMENTS[name],
@@ -84,6 +95,8 @@ def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | 
         evaluators={"eval": RolloutEvaluator(n_episodes=3, deterministic=False)},
         seed=7,
         n_normalization_samples=100,
+        n_shards=n_shards,
+        engine=engine,
     )
     n_networks = len(data.spec.steps)
     composer = CRITICS.get(name, SharedStateCriticComposer)
@@ -95,9 +108,9 @@ def train(folder: Path, algorithm: str, name: str, how: str, checkpoint: Path | 
     module = (
         A2C(**options) if algorithm == "a2c" else PPO(**options, batch_size=17, n_optimization_epochs=2, target_kl=0.01)
     )
-    callbacks = [SaveTwice(folder, name)] if checkpoint is None else []
+    callbacks = [SaveTwice(folder, name)] if checkpoint is None and max_epochs == 6 else []
     trainer = pl.Trainer(
-        max_epochs=6,
+        max_epochs=max_epochs,
         accelerator="cpu",
         devices="auto" if not distributed.is_torchelastic_launched() else 2,
         strategy="ddp_find_unused_parameters_true" if distributed.is_torchelastic_launched() else "auto",
@@ -149,7 +162,10 @@ def main() -> None:
     folder, algorithm, phase = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     for name in sys.argv[4:]:
         if phase == "start":
-            train(folder, algorithm, name, "whole", None)
+            train(folder, algorithm, name, "whole")
+        elif phase in ("here", "workers"):
+            engine = ProcessEngine(2) if phase == "workers" else None
+            train(folder, algorithm, name, phase, engine=engine, n_shards=0, max_epochs=2)
         else:
             for point in ("epoch", "validation"):
                 train(folder, algorithm, name, f"from-{point}", folder / f"{name}-kept-{point}.ckpt")

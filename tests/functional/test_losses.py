@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from maze_pl.functional import approx_kl, explained_variance, ppo_clip_loss, value_loss
+from maze_pl.functional import approx_kl, ppo_clip_loss, value_loss
 
 
 def vector(*numbers: float) -> Tensor:
@@ -54,13 +54,6 @@ def test_approximate_kl_has_the_exact_divergence_as_its_mean() -> None:
     old, new = vector(0.2, 0.8), vector(0.5, 0.5)
     exact = (old * (old / new).log()).sum()
     torch.testing.assert_close((old * approx_kl(new.log(), old.log())).sum(), exact)
-
-
-def test_explained_variance() -> None:
-    target = vector(1, 2, 3)
-    assert explained_variance(vector(2, 2, 2), target).item() == pytest.approx(0.0)
-    assert explained_variance(target + 5, target).item() == pytest.approx(1.0)
-    assert explained_variance(-target, target).item() == pytest.approx(-3.0)
 
 
 def test_wrong_arguments_are_refused() -> None:

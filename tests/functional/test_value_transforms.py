@@ -62,7 +62,7 @@ def test_supports_are_distributions_with_the_scalar_as_mean(scalar: float, dtype
 
 
 def test_a_support_of_another_size_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"probability has shape \(2, 3\), expected 4 for -1\.\.2"):
+    with pytest.raises(ValueError, match=r"probability has shape \(2, 3\), expected \[\.\.\., 4\] for -1\.\.2"):
         support_to_scalar(torch.zeros(2, 3), -1, 2)
 
 

@@ -165,5 +165,6 @@ def kit() -> SimpleNamespace:
         make_flat_rollout=make_flat_rollout,
         make_team_rollout=make_team_rollout,
         make_trainer=make_trainer,
+        make_evaluations=make_evaluations,
         summary=summary,
     )

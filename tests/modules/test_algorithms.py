@@ -175,7 +175,7 @@ def test_defaults_are_those_of_the_documents(kit: SimpleNamespace) -> None:
         ({"n_optimization_epochs": 0}, "n_optimization_epochs=0 must be at least 1"),
         ({"gamma": 1.5}, r"gamma=1\.5 must lie between 0 and 1"),
         ({"entropy_coef": -1}, "entropy_coef=-1 must be at least 0"),
-        ({"target_kl": 0.1, "n_optimization_epochs": 1}, "makes only one"),
+        ({"target_kl": 0.1, "n_optimization_epochs": 1}, "makes one"),
     ],
 )
 def test_invalid_options_are_refused(kit: SimpleNamespace, options: dict[str, Any], message: str) -> None:

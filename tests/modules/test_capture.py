@@ -181,10 +181,12 @@ def test_too_many_shapes_are_refused() -> None:
     parameters = list(net.parameters())
     for n in range(MAX_RECORDS):
         assert (
-            gradient(recorder, "key", net.loss, parameters, [torch.ones(n + 1, 3)], check=False, target=into(net))
+            gradient(recorder, n, net.loss, parameters, [torch.ones(n + 1, 3)], check=False, target=into(net))
             is not None
         )
-    assert gradient(recorder, "key", net.loss, parameters, [torch.ones(9, 3)], check=False, target=into(net)) is None
+    assert (
+        gradient(recorder, "one more", net.loss, parameters, [torch.ones(9, 3)], check=False, target=into(net)) is None
+    )
     assert recorder.refused is not None and "different shapes" in recorder.refused
 
 
@@ -215,7 +217,7 @@ def test_ppo_learns_the_same_with_and_without_capture(kit: SimpleNamespace, opti
             numbers,
             Counting.calls,
         )
-        assert module._updates.replayed_loss.refused is None
+        assert module._updates.recorder.refused is None
     torch.testing.assert_close(results["auto"][0], results["off"][0], rtol=1e-3, atol=1e-5)
     assert results["auto"][1].keys() == results["off"][1].keys()
     for name, number in results["off"][1].items():

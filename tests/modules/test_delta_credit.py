@@ -138,7 +138,7 @@ def test_rows_that_differ_are_refused() -> None:
 
 
 def test_several_agents_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"number of agents of sub-steps with several: \{1: 2\}"):
+    with pytest.raises(ValueError, match=r"one agent in each sub-step, not \{1: 2\}"):
         TorchDeltaStateCritic([Sum(1.0), Sum(1.0)], Spec({0: step_spec(), 1: step_spec(n_agents=2)}))
 
 
@@ -188,4 +188,4 @@ def test_algorithms_learn_values_and_differences(
     batch = learning_batch(networks, rollout, 0.98, 1.0, normalize_advantage=False, with_log_prob=False)
     for acts in batch.acts.values():
         assert float((acts.old_value - acts.return_).abs().max()) < 0.15
-    assert module._updates.replayed_loss.refused is None  # one act of each sub-step in each row: recorded
+    assert module._updates.recorder.refused is None  # one act of each sub-step in each row: recorded

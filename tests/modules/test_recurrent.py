@@ -392,7 +392,7 @@ def test_acting_needs_a_memory_that_is_the_same_in_each_call() -> None:
     play = PLAYS["several step keys and agents"]
     learner = A2C(actor_critic=play.actor_critic).eval()
     observation = {"id": np.array([3.0]), "allowed": np.array([1, 1, 1], np.int8)}
-    with pytest.raises(ValueError, match=r"sub-step 1: pass memory=\{\} with the first act of an episode"):
+    with pytest.raises(ValueError, match=r"sub-step 1 needs a memory: pass memory=\{\}, the same dict"):
         learner.act(observation, 1)
     memory: dict[Any, Any] = {}
     state, policy = None, play.actor_critic.policy
@@ -427,10 +427,10 @@ def test_a_critic_has_no_memory_of_its_own() -> None:
 
 def test_critics_that_cannot_share_are_refused() -> None:
     spec = PLAYS["one sub-step has no memory"].spec
-    with pytest.raises(ValueError, match=r"shared by the sub-steps \[0, 1\] cannot remember.*use a step critic"):
+    with pytest.raises(ValueError, match=r"several sub-steps cannot remember \[.*\]: use a step critic"):
         TorchSharedStateCritic([Heads(Memory("gru"), {"value": 1})], spec)
     single = Spec({key: replace(step, n_agents=1, n_slots=1) for key, step in spec.steps.items()})
-    with pytest.raises(ValueError, match=r"delta critic cannot remember, as its networks of the sub-steps \[1\] do"):
+    with pytest.raises(ValueError, match=r"delta critic cannot remember, as its networks \[1\] do"):
         TorchDeltaStateCritic([Plain({"value": 1}), Heads(Memory("gru"), {"value": 1})], single)
 
 

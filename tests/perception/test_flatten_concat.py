@@ -70,5 +70,5 @@ def test_heads_may_have_any_name():
 
 @pytest.mark.parametrize("non_lin", ["torch.nn.Tanhh", "Tanh", "torch.tanh", "no.such.Module", nn.Parameter])
 def test_unknown_activations_are_refused(non_lin):
-    with pytest.raises(ValueError, match=r"cannot import the module class|is not a subclass"):
+    with pytest.raises(ValueError, match=r"cannot import|is not a subclass"):
         FlattenConcatStateValueNet({"observation": (4,)}, non_lin, [4])

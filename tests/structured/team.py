@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.envs import MazeEnv
-from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
+from maze_pl.envs.wrappers import TimeLimitWrapper
 from tests.structured.tabular import Observe, Outcome, TabularCoreEnv, conversions, one_hot
 
 N_STEPS = 24

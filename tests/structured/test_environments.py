@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from maze_pl.envs import StructuredEnv
-from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
+from maze_pl.envs.wrappers import TimeLimitWrapper
 from tests.structured import agreement, hierarchy, team
 from tests.structured.catalogue import SIMULATIONS, every_environment, random_rollout, right_credits
 from tests.structured.planning import Plan, to_next

@@ -3,3 +3,5 @@
 from maze_pl.collect.engines.engine import Done as Done
 from maze_pl.collect.engines.engine import Engine as Engine
 from maze_pl.collect.engines.engine import InProcessEngine as InProcessEngine
+from maze_pl.collect.engines.process_engine import ProcessEngine as ProcessEngine
+from maze_pl.collect.engines.ray_engine import RayEngine as RayEngine

@@ -26,12 +26,14 @@ class Job:
         restarts: How often the actor was made anew.
         method: Which of its methods is called.
         arguments: What the method gets.
+        state: What the actor was elsewhere before; with it, it goes on here.
     """
 
     actor: int
     restarts: int
     method: str
     arguments: tuple[Any, ...]
+    state: Any = None
 
 
 @dataclass(slots=True)
@@ -61,23 +63,20 @@ class Host:
 
     def __init__(self, make_actor: MakeActor, policy: Any) -> None:
         self._make_actor, self.policy = make_actor, policy
-        self._actors: dict[int, Any] = {}
+        self.actors: dict[int, Any] = {}
 
     def perform(self, job: Job) -> Any:
         """What the method of the actor returns."""
-        if job.actor not in self._actors:
-            self._actors[job.actor] = self._make_actor(self.policy, job.actor, job.restarts)
-        return getattr(self._actors[job.actor], job.method)(*job.arguments)
-
-    def forget(self, actor: int) -> None:
-        """Close an actor that goes on elsewhere."""
-        if actor in self._actors:
-            self._actors.pop(actor).close()
+        if job.actor not in self.actors:
+            self.actors[job.actor] = self._make_actor(self.policy, job.actor, job.restarts)
+            if job.state is not None:
+                self.actors[job.actor].load_state_dict(job.state)
+        return getattr(self.actors[job.actor], job.method)(*job.arguments)
 
     def close(self) -> None:
         """Close all actors."""
-        for actor in [*self._actors]:
-            self.forget(actor)
+        while self.actors:
+            self.actors.popitem()[1].close()
 
 
 class Engine(ABC):
@@ -86,10 +85,12 @@ class Engine(ABC):
     The jobs of an actor are done in the order in which they are submitted; those of different actors in any order.
     """
 
+    _n_workers = 1
+
     @property
-    @abstractmethod
     def n_workers(self) -> int:
         """How many jobs are worked on at the same time, at most."""
+        return self._n_workers
 
     @abstractmethod
     def start(self, make_actor: MakeActor, policy: Any) -> None:
@@ -102,7 +103,7 @@ class Engine(ABC):
 
     @abstractmethod
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Have jobs that are submitted from now on done with these weights.
+        """Have jobs that begin from now on done with these weights, or with those that are published after them.
 
         Args:
             weights: `state_dict` of the policy; empty for policies without parameters.
@@ -129,6 +130,7 @@ class Engine(ABC):
         Raises:
             TimeoutError: Nothing was finished in this time.
             RuntimeError: An actor failed, or workers died more often than they are replaced; all of them are ended.
+                From an actor in this process comes whatever it raised, and nothing is ended.
             EnvContractError: An environment broke its contract; all workers are ended.
         """
 
@@ -140,15 +142,22 @@ class Engine(ABC):
         """Do jobs and wait for all of them.
 
         Args:
-            jobs: (actor, method, arguments) of each, at most one for an actor.
+            jobs: (actor, method, arguments) of each.
 
         Returns:
             What they returned, in the order of `jobs`.
         """
         for actor, method, arguments in jobs:
             self.submit(actor, method, *arguments)
-        results = {done.actor: done.result for done in (self.get() for _ in jobs)}
-        return [results[actor] for actor, _, _ in jobs]
+        results: dict[int, deque[Any]] = {actor: deque() for actor, _, _ in jobs}
+        for done in (self.get() for _ in jobs):
+            results[done.actor].append(done.result)
+        return [results[actor].popleft() for actor, _, _ in jobs]
+
+
+def not_started(*_: Any) -> Any:
+    """Refuse what can only be asked of an engine that works."""
+    raise RuntimeError("this engine was not started, or it was closed since")
 
 
 class InProcessEngine(Engine):
@@ -159,26 +168,21 @@ class InProcessEngine(Engine):
         self._jobs: deque[Job] = deque()
         self._version = 0
 
-    @property
-    def n_workers(self) -> int:
-        """One: this process."""
-        return 1
-
     def start(self, make_actor: MakeActor, policy: Any) -> None:
         """Get ready to work; see `Engine.start`."""
         self.close()
-        self._host = Host(make_actor, policy)
+        self._host, self._version = Host(make_actor, policy), 0
 
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Note the version: the actors have the policy itself."""
-        self._version = version
+        self._version = version if self._host is not None else not_started()
 
     def submit(self, actor: int, method: str, *arguments: Any) -> None:
         """Note what is to be done; `get` does it."""
-        self._jobs.append(Job(actor, 0, method, arguments))
+        self._jobs.append(Job(actor, 0, method, arguments) if self._host is not None else not_started())
 
     def get(self, timeout: float | None = None) -> Done:
-        """Do the next job, however long it takes."""
+        """Do the next job, however long it takes; an error of an actor comes as it is."""
         if self._host is None or not self._jobs:
             raise TimeoutError("no job was submitted")
         job = self._jobs.popleft()

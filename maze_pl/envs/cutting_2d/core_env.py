@@ -5,15 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from maze_pl.envs.cloning import take_over
-from maze_pl.envs.core_env import CoreEnv
+from maze_pl.envs.core_env import CoreEnv, take_over
+from maze_pl.envs.cutting_2d import events
 from maze_pl.envs.cutting_2d.demand import Demand, DemandGenerator, Piece, StaticDemand, fits
-from maze_pl.envs.cutting_2d.events import (
-    Cutting2dKpiCalculator,
-    CuttingEvents,
-    DefaultRewardAggregator,
-    InventoryEvents,
-)
+from maze_pl.envs.cutting_2d.events import InventoryEvents
 from maze_pl.envs.cutting_2d.renderer import Cutting2DRenderer
 from maze_pl.envs.reward import RewardAggregatorInterface
 
@@ -151,9 +146,9 @@ class Cutting2DCoreEnvironment(CoreEnv):
         self.max_pieces_in_inventory = max_pieces_in_inventory
         self.raw_piece_size = (raw_piece_size[0], raw_piece_size[1])
         self.demand = static_demand if isinstance(static_demand, DemandGenerator) else StaticDemand(static_demand)
-        self.reward_aggregator = reward_aggregator or DefaultRewardAggregator()
+        self.reward_aggregator = reward_aggregator or events.DefaultRewardAggregator()
         self.pubsub.register_subscriber(self.reward_aggregator)
-        self._cutting_events = self.pubsub.create_event_topic(CuttingEvents)
+        self._cutting_events = self.pubsub.create_event_topic(events.CuttingEvents)
         self._inventory_events = self.pubsub.create_event_topic(InventoryEvents)
         self._generator = np.random.default_rng()
         self.reset()  # so that there is a state, and that orders which do not fit are found at once
@@ -228,6 +223,6 @@ class Cutting2DCoreEnvironment(CoreEnv):
         """What draws the chosen piece, its cuts and the stock."""
         return Cutting2DRenderer()
 
-    def get_kpi_calculator(self) -> Cutting2dKpiCalculator:
+    def get_kpi_calculator(self) -> events.Cutting2dKpiCalculator:
         """What computes the use of raw pieces."""
-        return Cutting2dKpiCalculator()
+        return events.Cutting2dKpiCalculator()

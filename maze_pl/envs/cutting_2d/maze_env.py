@@ -11,8 +11,7 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from maze_pl.core.actor_id import ActorID, StepKey
-from maze_pl.envs.conversions import ActionConversionInterface, ObservationConversionInterface
-from maze_pl.envs.core_env import CoreEnv
+from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface
 from maze_pl.envs.cutting_2d.core_env import Cutting2DCoreEnvironment, Cutting2DMazeAction, Cutting2DMazeState
 from maze_pl.envs.cutting_2d.demand import Demand, Piece
 from maze_pl.envs.cutting_2d.events import InventoryEvents
@@ -85,6 +84,8 @@ class Cutting2DEnvironment(MazeEnv):
         action_conversion: Conversion of actions.
         observation_conversion: Conversion of states.
     """
+
+    heuristic_policy = "maze_pl.envs.cutting_2d.GreedyCuttingPolicy"
 
     def __init__(
         self,
@@ -248,16 +249,12 @@ class MaskedStructuredCutting2DEnvironment(StructuredCutting2DEnvironment):
         return {**observation, "cutting_mask": np.array(fits, np.float32)}
 
 
-def struct_env_factory(
-    max_pieces_in_inventory: int, raw_piece_size: Piece, static_demand: Demand
-) -> StructuredCutting2DEnvironment:
+def struct_env_factory(max_pieces_in_inventory: int, raw_piece_size: Piece, static_demand: Demand) -> Wrapper:
     """Make the structured environment; see `maze_env_factory`."""
     return StructuredCutting2DEnvironment(maze_env_factory(max_pieces_in_inventory, raw_piece_size, static_demand))
 
 
-def masked_struct_env_factory(
-    max_pieces_in_inventory: int, raw_piece_size: Piece, static_demand: Demand
-) -> MaskedStructuredCutting2DEnvironment:
+def masked_struct_env_factory(max_pieces_in_inventory: int, raw_piece_size: Piece, static_demand: Demand) -> Wrapper:
     """Make the structured environment with masks; see `maze_env_factory`."""
     flat_env = maze_env_factory(max_pieces_in_inventory, raw_piece_size, static_demand)
     return MaskedStructuredCutting2DEnvironment(flat_env)

@@ -47,14 +47,11 @@ class SequentialVectorEnv(VectorEnv):
         self._flat = self.spec.is_flat
         self._key_index = {key: index for index, key in enumerate(self.spec.step_keys)}
         self._next_key = [self.spec.step_keys[0]] * self.n_envs
-        self._env_time = [0] * self.n_envs
-        self._all = range(self.n_envs)
+        self._env_time, self._all = [0] * self.n_envs, range(self.n_envs)
         self._is_new = True  # until the first step, everything is looked at closely
-        self._plain: PlainGymEnvs | None = None
-        if self._flat and PlainGymEnvs.are_plain(self.envs):
-            self._plain = PlainGymEnvs(self.envs)
-            self.staging.env_steps.fill(1)
-        self.always_advances = self._plain is not None
+        self.always_advances = self._flat and PlainGymEnvs.are_plain(self.envs)
+        self._plain = PlainGymEnvs(self.envs) if self.always_advances else None
+        self.staging.env_steps.fill(self.always_advances)
         steps = self.spec.steps.items()  # integers become Python's own
         self._readers = {key: readers_of(step.action_space, np.ndarray.tolist) for key, step in steps}
 
@@ -126,8 +123,7 @@ class SequentialVectorEnv(VectorEnv):
 
     def step(self, envs: Sequence[int] | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""
-        extras = StepExtras([], [])
-        chosen = self._all if envs is None else envs
+        extras, chosen = StepExtras([], []), self._all if envs is None else envs
         if self._plain is None:
             self._step(chosen, extras)
         else:
@@ -149,17 +145,15 @@ class SequentialVectorEnv(VectorEnv):
                 observation, rewards[n], terminated, truncated, _ = result
                 if terminated or truncated or self._is_new:
                     check_step(result, env)
-                terminations[n] = terminated
-                truncations[n] = truncated
+                terminations[n], truncations[n] = terminated, truncated
                 env_time = env.get_env_time()
                 env_steps[n] = advanced = env_time - times[n]
                 times[n] = env_time
                 if not flat:
                     staging.actor_done[n] = env.is_actor_done()
-                    if advanced or terminated or truncated:
-                        actor_rewards = env.get_actor_rewards()
-                        if actor_rewards is not None:
-                            extras.actor_rewards.append((n, np.array(actor_rewards, dtype=np.float64)))
+                    is_over = advanced or terminated or truncated
+                    if is_over and (actor_rewards := env.get_actor_rewards()) is not None:
+                        extras.actor_rewards.append((n, np.array(actor_rewards, dtype=np.float64)))
                 if terminated or truncated:
                     if truncated and not terminated:
                         extras.finals.append((n, *env.actor_id(), observation))
@@ -219,12 +213,11 @@ class SequentialVectorEnv(VectorEnv):
     def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Play episodes again up to where they were; see `VectorEnv.replay`."""
         step_keys = self.spec.step_keys
+        autoreset, self.autoreset = self.autoreset, False
         for n, (history, states) in enumerate(zip(histories, wrapper_states, strict=True)):
-            self._episode[n] = history.episode
-            self.envs[n].context.is_logged = False
+            self._episode[n], self.envs[n].context.is_logged = history.episode, False
             self._begin(n)
             taken = dict.fromkeys(step_keys, 0)
-            autoreset, self.autoreset = self.autoreset, False
             for index in history.keys.tolist():
                 key = step_keys[index]
                 for head, values in history.actions[key].items():
@@ -235,11 +228,11 @@ class SequentialVectorEnv(VectorEnv):
                     self._summaries.clear()
                     self._begin(n)
                     break
-            self.autoreset = autoreset
             self.envs[n].context.is_logged = True
             for name, wrapper in self._stacks[n].items():
                 if name in states:
                     wrapper.load_state_dict(states[name])
+        self.autoreset = autoreset
 
     def close(self) -> None:
         """Close the environments."""

@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
 from maze_pl.envs.vector.wrapped import load_shared_states, shared_states_of
 from maze_pl.envs.wrapper import Wrapper
@@ -35,13 +36,6 @@ def allocate_tree(space: spaces.Dict, leading: tuple[int, ...], allocate: Alloca
     """
     parts = space.spaces.items()
     return {name: allocate((*leading, *(part.shape or ())), np.dtype(part.dtype)) for name, part in parts}
-
-
-def map_arrays(change: Callable[[Array], Any], value: Any) -> Any:
-    """What becomes of an array, or of each array in nested dicts."""
-    if isinstance(value, dict):
-        return {name: map_arrays(change, child) for name, child in value.items()}
-    return change(value)
 
 
 def readers_of(space: spaces.Dict, discrete: Callable[[Array], Any] = np.ndarray.copy) -> dict[str, Reader]:
@@ -85,18 +79,14 @@ class Staging:
         integer, number, flag = (np.dtype(kind) for kind in (np.int64, np.float64, np.bool_))
         self.observation = {key: allocate_tree(step.observation_space, shape, allocate) for key, step in steps}
         self.action = {key: allocate_tree(step.action_space, shape, allocate) for key, step in steps}
-        self.next_key = allocate(shape, integer)
-        self.next_agent = allocate(shape, integer)
+        self.next_key, self.next_agent, self.env_steps = (allocate(shape, integer) for _ in range(3))
+        self.terminated, self.truncated, self.actor_done = (allocate(shape, flag) for _ in range(3))
         self.reward = allocate(shape, number)
-        self.terminated = allocate(shape, flag)
-        self.truncated = allocate(shape, flag)
-        self.env_steps = allocate(shape, integer)
-        self.actor_done = allocate(shape, flag)
 
     def slice(self, start: int, stop: int) -> Staging:
         """Views of the environments `start` to `stop`."""
         part = copy(self)
-        vars(part).update(map_arrays(lambda array: array[start:stop], vars(self)))
+        vars(part).update(mapped(lambda array: array[start:stop], vars(self)))
         return part
 
 
@@ -144,13 +134,9 @@ class VectorEnv(ABC):
     Attributes:
         n_envs: Number of environments.
         always_advances: Whether every act is known to complete an environment step.
-        can_replay: Whether an episode can be played again from its seed and its actions.
-        resetting: [N] bool, environments that the next step only resets, whatever their action; None if it never does.
     """
 
     always_advances: bool = False
-    can_replay: bool = True
-    resetting: Array | None = None
 
     def __init__(
         self, spec: Spec, stacks: list[dict[str, Wrapper]], seed: int, first_env_index: int, staging: Staging | None
@@ -178,9 +164,13 @@ class VectorEnv(ABC):
             envs: Which environments, all if None.
         """
 
-    @abstractmethod
     def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
-        """Bring each environment to where its history ended, then restore the state of its wrappers."""
+        """Bring each environment to where its history ended, then restore the state of its wrappers.
+
+        Raises:
+            RuntimeError: Episodes have no seeds of their own here.
+        """
+        raise RuntimeError(f"{type(self).__name__} cannot play an episode again; reset it instead")
 
     @abstractmethod
     def close(self) -> None:
@@ -204,16 +194,11 @@ class VectorEnv(ABC):
         """For each environment, what its wrappers have learned, by position and class path."""
         return [shared_states_of(stack) for stack in self._stacks]
 
-    def merge_shared_states(self, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """What copies of the same stack of wrappers have learned together, merged in the order given."""
-        stack = self._stacks[0]
-        return {name: stack[name].merge_shared_states([state[name] for state in states]) for name in states[0]}
-
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
         """Give every environment's wrappers what was learned.
 
         Args:
-            state: Result of `merge_shared_states`, or one entry of `shared_states`.
+            state: One entry of `shared_states`, or what `Wrapper.merge_shared_states` makes of them.
             freeze: Whether they stop learning, as evaluation copies do.
         """
         for stack in self._stacks:

@@ -41,15 +41,14 @@ def _adapt(env: Any) -> Any:
         raise TypeError(f"{came}; return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')")
     if isinstance(env.unwrapped, StructuredEnv):
         remedy = "put gymnasium's wrappers inside of GymMazeEnv, and those of maze_pl.envs.wrappers around it"
-        kind = type(env).__name__
-        raise TypeError(f"gymnasium's {kind} around {name_of(env)} hides its sub-steps, masks and events; {remedy}")
+        kind = f"gymnasium's {type(env).__name__} around {name_of(env)}"
+        raise TypeError(f"{kind} hides its sub-steps, masks and events; {remedy}")
     return GymMazeEnv(env)
 
 
 def wrapper_stack(env: StructuredEnv) -> dict[str, Wrapper]:
     """The wrappers of an environment from the outermost inwards, named by position and class path."""
-    wrappers = list(wrappers_of(env))
-    return {f"{i}:{type(one).__module__}.{type(one).__qualname__}": one for i, one in enumerate(wrappers)}
+    return {f"{i}:{type(one).__module__}.{type(one).__qualname__}": one for i, one in enumerate(wrappers_of(env))}
 
 
 def shared_states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:

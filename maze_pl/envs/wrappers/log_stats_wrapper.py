@@ -7,14 +7,14 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.episode import EpisodeSummary, StatKey
 from maze_pl.envs.contract import bounds, check_step
 from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.events.episode_statistics import EpisodeStatistics, action_keys, detached
 from maze_pl.events.histogram import number_array
 from maze_pl.events.kpi import EpisodeEventLog
-from maze_pl.events.pubsub import Event, EventRecord
+from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents
 
 
@@ -48,10 +48,11 @@ class LogStatsWrapper(Wrapper):
         self._summaries: list[EpisodeSummary] = []
         self._env_time, self._begun = 0, False
         heads = env.action_spaces_dict.items()
-        self._events = {key: {head: _action_event(part) for head, part in space.items()} for key, space in heads}
+        self._n_choices = {key: {head: _n_choices(part) for head, part in space.items()} for key, space in heads}
         # Actions go straight into columns, and become events only for whoever computes KPIs of them.
-        self._actions: dict[StepKey, list[tuple[str, list[Any]]]] = {k: [(h, []) for h in space] for k, space in heads}
-        self._keys = {key: action_keys(key, space) for key, space in heads}
+        self._actions: dict[StepKey, list[tuple[str, StatKey, list[Any]]]] = {
+            key: [(head, name, []) for head, name in action_keys(key, space).items()] for key, space in heads
+        }
         counts = env.agent_counts_dict
         self._flat_key: StepKey | None = next(iter(counts)) if list(counts.values()) == [1] else None
 
@@ -59,7 +60,7 @@ class LogStatsWrapper(Wrapper):
         """Step, and record what happened."""
         env, env_time = self.env, self._env_time
         step_key = env.actor_id().step_key if self._flat_key is None else self._flat_key
-        for head, values in self._actions[step_key]:
+        for head, _, values in self._actions[step_key]:
             value = action[head]
             values.append(value if type(value) is int else detached(value))
         result: Any = env.step(action)
@@ -89,11 +90,11 @@ class LogStatsWrapper(Wrapper):
 
     def _action_records(self, step_key: StepKey, action: Action) -> Iterator[EventRecord]:
         """The action as events."""
-        for head, (topic, event, n_choices) in self._events[step_key].items():
+        for head, n_choices in self._n_choices[step_key].items():
+            topic = DiscreteActionEvents if n_choices else ContinuousActionEvents
             attributes = {"step_key": step_key, "name": head, "value": action[head]}
-            if n_choices:
-                attributes["num_actions"] = n_choices
-            yield EventRecord(topic, event, attributes, self._env_time)
+            attributes |= {"num_actions": n_choices} if n_choices else {}
+            yield EventRecord(topic, topic.action, attributes, self._env_time)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; what happens from now on counts in it."""
@@ -117,9 +118,8 @@ class LogStatsWrapper(Wrapper):
         calculator, log = self.env.get_kpi_calculator(), self._event_log
         kpis = calculator.calculate_kpis(log, self.env.get_maze_state()) if calculator and log is not None else {}
         summary = self._statistics.end_episode(kpis, env_steps=self._env_time)
-        for step_key, columns in self._actions.items():
-            keys = self._keys[step_key]
-            summary.statistics.update({keys[head]: number_array(values) for head, values in columns if values})
+        for columns in self._actions.values():
+            summary.statistics.update({name: number_array(values) for _, name, values in columns if values})
         for wrapper in self._inner:
             for name, value in wrapper.end_episode().items():
                 if isinstance(value, np.ndarray):
@@ -147,16 +147,14 @@ class LogStatsWrapper(Wrapper):
         self._pubsub.drain()
         self._statistics.reset()
         for columns in self._actions.values():
-            for _, values in columns:
+            for _, _, values in columns:
                 values.clear()
         if self._event_log is not None:
             self._event_log.reset()
         self._begun = False
 
 
-def _action_event(space: spaces.Space[Any]) -> tuple[type, Event, int]:
-    """Topic and event that an action is, and out of how many each of its entries is chosen; 0 for a Box."""
-    if isinstance(space, spaces.Box):
-        return ContinuousActionEvents, ContinuousActionEvents.action, 0
+def _n_choices(space: spaces.Space[Any]) -> int:
+    """Out of how many each entry of an action is chosen; 0 for a Box."""
     low, high = bounds(space)
-    return DiscreteActionEvents, DiscreteActionEvents.action, int(np.max(high - low)) + 1
+    return 0 if isinstance(space, spaces.Box) else int(np.max(high - low)) + 1

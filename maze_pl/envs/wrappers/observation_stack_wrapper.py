@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.structured_env import Array, Dicts, Observation, ResetResult, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper
 
@@ -91,19 +90,16 @@ class ObservationStackWrapper(ObservationWrapper):
         known = {name for space in env.observation_spaces_dict.values() for name in space.spaces}
         if unknown := {stack.observation for stack in self._stacks} - known:
             raise ValueError(f"stack_config names {sorted(unknown)}, which are not among {sorted(known)}")
-        shown = env.observation_spaces_dict.items()
-        self._observation_spaces = {key: self._stacked_space(key, dict(space.spaces)) for key, space in shown}
+        self._observation_spaces = {}
+        for key, space in env.observation_spaces_dict.items():
+            stacked = {name: part for name, part in space.items() if name not in self._dropped}
+            for stack in [stack for stack in self._stacks if stack.observation in space.spaces]:
+                if stack.name in stacked:
+                    raise ValueError(f"stack_config makes two observations {stack.name!r} in {key!r}; use tags")
+                stacked[stack.name] = stack.space(space[stack.observation])
+            self._observation_spaces[key] = spaces.Dict(stacked)
         self._live: dict[Hashable, History] = {}  # by actor
         self._recorded: dict[Hashable, History] = {}  # by sub-step
-
-    def _stacked_space(self, key: StepKey, parts: dict[str, spaces.Space[Any]]) -> spaces.Dict:
-        stacked = {name: part for name, part in parts.items() if name not in self._dropped}
-        for stack in [stack for stack in self._stacks if stack.observation in parts]:
-            if stack.name in stacked:
-                twice = f"two observations {stack.name!r} in sub-step {key!r}"
-                raise ValueError(f"stack_config: there would be {twice}; use tags")
-            stacked[stack.name] = stack.space(parts[stack.observation])
-        return spaces.Dict(stacked)
 
     def observation(self, observation: Observation) -> Observation:
         """Stack what the actor that acts next sees."""

@@ -4,8 +4,6 @@ Everywhere a mask is 1 where an element exists, or may be attended, and 0 where 
 change nothing for the others, whatever they are. Who may attend nothing gets 0, and so are its gradients.
 """
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -59,10 +57,6 @@ class MultiHeadAttentionBlock(ShapeNormalizationBlock):
         dropout: Probability with which an attention weight is 0 in training.
         bias: Whether projections have a bias.
         add_input_to_output: Whether the query is added to what comes out.
-        add_bias_kv: Whether there is one more key and value, which are learned.
-        add_zero_attn: Whether there is one more key and value, which are 0.
-        kdim: K, which need not be given.
-        vdim: V, which need not be given.
         use_key_padding_mask: Whether the mask (S,) is 1 where a key exists; otherwise the mask (L, S) is 1 where a
             query may attend a key. With one name for all three, elements that do not exist attend nothing.
 
@@ -84,10 +78,6 @@ class MultiHeadAttentionBlock(ShapeNormalizationBlock):
         dropout: float = 0.0,
         bias: bool = True,
         add_input_to_output: bool = False,
-        add_bias_kv: bool = False,
-        add_zero_attn: bool = False,
-        kdim: int | None = None,
-        vdim: int | None = None,
         use_key_padding_mask: bool = False,
     ) -> None:
         n_inputs, n_outputs = _count(in_keys), _count(out_keys)
@@ -102,15 +92,12 @@ class MultiHeadAttentionBlock(ShapeNormalizationBlock):
         self.require(fits and known, f"{names}, with {use_key_padding_mask=} a mask {mask}; output, maybe weights")
         good = num_heads > 0 and query[1] % num_heads == 0 and 0 <= dropout < 1
         self.require(good, f"num_heads that divides {query[1]} and dropout in [0, 1), not {num_heads} and {dropout}")
-        sizes = key[1], value[1]
-        same = kdim in (None, key[1]) and vdim in (None, value[1])
-        self.require(same, f"kdim and vdim {sizes}, not {(kdim, vdim)}")
         self.add_input_to_output = add_input_to_output
-        more = (dropout, bias, add_bias_kv, add_zero_attn, *sizes)
-        self.attention = nn.MultiheadAttention(query[1], num_heads, *more, batch_first=True)
+        sizes = {"kdim": key[1], "vdim": value[1]}
+        self.attention = nn.MultiheadAttention(query[1], num_heads, dropout, bias, **sizes, batch_first=True)
 
     def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Output [B, L, E] and maybe weights [B, L, S], where S counts added keys."""
+        """Output [B, L, E] and maybe weights [B, L, S]."""
         inputs = [block_input[key] for key in self.in_keys]
         output, *weights = _attend(self._attention, inputs)
         output = inputs[0] + output if self.add_input_to_output else output

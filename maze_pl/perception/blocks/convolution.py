@@ -6,8 +6,6 @@ floats from 0 to 1 of the weights' type, one minibatch at a time. Floats are lef
 other integers and flags.
 """
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -37,10 +35,8 @@ class _ConvolutionBlock(ShapeNormalizationBlock, ABC):
     def _use(self, layers: Sequence[nn.Module]) -> None:
         """Make these the layers of the block, if they leave something of its images."""
         self.net = nn.Sequential(*layers)
-        extra, image = self.in_shapes[0][: 1 - self.in_num_dims[0]], self.in_shapes[0][1 - self.in_num_dims[0] :]
         try:
-            with torch.no_grad():  # a batch of none: shapes without work
-                self._out_shapes = [(*extra, *self.net(torch.zeros(0, *image)).shape[1:])]
+            self.out_shapes()
         except RuntimeError as error:  # torch knows best which layer has too little to work with
             self.require(False, f"images and options that go together; {str(error).splitlines()[0]}")
 

@@ -1,7 +1,5 @@
 """Dense layers."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -22,12 +20,7 @@ def dense_layers(widths: Layers, non_lin: ModuleClass) -> nn.Sequential:
 
 
 class _NetBlock(PerceptionBlock, ABC):
-    """A module for the last dimension of a single tensor."""
-
-    def _use(self, net: nn.Module, width: int) -> None:
-        """Make this the module, which gives that width."""
-        self.net = net
-        self._out_shapes = [(*self.in_shapes[0][:-1], int(width))]
+    """A module `net` for the last dimension of a single tensor."""
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """[..., width]."""
@@ -58,7 +51,7 @@ class DenseBlock(_NetBlock):
         super().__init__(in_keys, out_keys, in_shapes)
         self.require_single(1)
         self.require(len(hidden_units) > 0, "at least one entry of hidden_units")
-        self._use(dense_layers([self.in_shapes[0][-1], *hidden_units], non_lin), hidden_units[-1])
+        self.net = dense_layers([self.in_shapes[0][-1], *hidden_units], non_lin)
 
 
 class LinearOutputBlock(_NetBlock):
@@ -78,4 +71,4 @@ class LinearOutputBlock(_NetBlock):
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, output_units: int) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.require_single(1)
-        self._use(nn.Linear(self.in_shapes[0][-1], output_units), output_units)
+        self.net = nn.Linear(self.in_shapes[0][-1], output_units)

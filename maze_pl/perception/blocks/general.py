@@ -4,9 +4,6 @@ All dimensions that options name are those of the shapes in `in_shapes`, without
 counted from the right.
 """
 
-from __future__ import annotations
-
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -69,8 +66,6 @@ class FlattenBlock(PerceptionBlock):
         self.require(num_flatten_dims > 0, f"num_flatten_dims above 0, not {num_flatten_dims}")
         self.require_single(num_flatten_dims)
         self.num_flatten_dims = num_flatten_dims
-        kept, flat = self.in_shapes[0][:-num_flatten_dims], self.in_shapes[0][-num_flatten_dims:]
-        self._out_shapes = [(*kept, math.prod(flat))]
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """[..., product of the last dimensions]."""
@@ -123,8 +118,6 @@ class ConcatenationBlock(PerceptionBlock):
         others = {(len(shape), shape[:dim], shape[len(shape) + dim + 1 :]) for shape in self.in_shapes}
         good = len(others) == len(self.out_keys) == 1
         self.require(good, f"shapes that differ in dimension {concat_dim} at most, and one output")
-        first, joined = self.in_shapes[0], sum(shape[dim] for shape in self.in_shapes)
-        self._out_shapes = [(*first[:dim], joined, *first[len(first) + dim + 1 :])]
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All inputs in one, in the order of `in_keys`."""

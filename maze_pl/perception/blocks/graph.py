@@ -4,8 +4,6 @@ Node i takes in node j where entry (i, j) of the adjacency is not 0. A graph is 
 its edges (source, target), of which each lets the target take in the source.
 """
 
-from __future__ import annotations
-
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Several blocks as one: a graph in which blocks read what others write."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import cast
@@ -65,9 +63,7 @@ def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> d
     """The blocks in an order in which each finds what it reads, with the shapes that it expects."""
     for name, block in blocks.items():
         if not isinstance(block, PerceptionBlock):
-            raise TypeError(
-                f"block {name!r} is a {type(block).__name__}, expected a PerceptionBlock; see TorchModelBlock"
-            )
+            raise TypeError(f"block {name!r} is a {type(block).__name__}, no PerceptionBlock; see TorchModelBlock")
     written = {name: [*block.out_keys, *getattr(block, "state_shapes", ())] for name, block in blocks.items()}
     writers = Counter([*graph.in_keys, *(key for keys in written.values() for key in keys)])
     for key, count in writers.items():

@@ -1,7 +1,5 @@
 """Blocks that are often used one after the other, as one."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from abc import ABC
@@ -37,7 +35,6 @@ class _JointBlock(PerceptionBlock, ABC):
             blocks.append(kind(keys, written, shapes, **{name: options[name] for name in names if name in options}))
             keys, shapes = written, blocks[-1].out_shapes()
         self.net = nn.Sequential(*blocks)
-        self._out_shapes = shapes
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensor of `out_keys` from a dict that has that of `in_keys`, [..., *shape] each."""

@@ -1,7 +1,5 @@
 """What all building blocks have in common: names and shapes of what goes in and comes out."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -33,7 +31,7 @@ class PerceptionBlock(nn.Module, ABC):
         ValueError: There is not one shape for each of `in_keys`.
     """
 
-    _out_shapes: list[tuple[int, ...]] | None = None  # where they are known without running the block
+    _out_shapes: list[tuple[int, ...]] | None = None  # once the block has run
 
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes) -> None:
         super().__init__()

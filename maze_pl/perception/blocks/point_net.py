@@ -1,7 +1,5 @@
 """PointNet: one vector from a set of points, whatever their order and number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

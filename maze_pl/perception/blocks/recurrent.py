@@ -1,7 +1,5 @@
 """Recurrence: over the acts of an episode, by a block that remembers, and within an observation, such as a stack."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

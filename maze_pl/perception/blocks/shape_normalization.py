@@ -1,7 +1,5 @@
 """Blocks that are written for one batch dimension and used with any number of leading ones."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 

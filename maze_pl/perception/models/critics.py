@@ -1,7 +1,5 @@
 """Composers of critics."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
@@ -9,15 +7,8 @@ from typing import ClassVar
 from gymnasium import spaces
 from torch import nn
 
-from maze_pl.agents.torch_policy import TorchPolicy
-from maze_pl.agents.torch_state_critic import (
-    StateCritic,
-    StepwiseStateCritic,
-    TorchDeltaStateCritic,
-    TorchSharedStateCritic,
-    TorchStepStateCritic,
-    shared_observation_space,
-)
+from maze_pl.agents import StateCritic, TorchDeltaStateCritic, TorchPolicy, TorchSharedStateCritic, TorchStepStateCritic
+from maze_pl.agents.torch_state_critic import StepwiseStateCritic, shared_observation_space
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.perception.models.network_factory import CriticNetworkFactory, build_network, factories_by_step, takes

@@ -1,7 +1,5 @@
 """Composes an agent's networks from classes that the user names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from maze_pl.agents.torch_actor_critic import TorchActorCritic
@@ -27,8 +25,7 @@ class CustomModelComposer:
         critic: StateCriticComposerInterface | None = None,
         distribution_mapper_config: list[dict[str, Any]] | None = None,
     ) -> None:
-        self.policy = policy
-        self.critic = critic
+        self.policy, self.critic = policy, critic
         self.distribution_mapper_config = distribution_mapper_config or []
 
     def compose(self, spec: Spec) -> TorchActorCritic:

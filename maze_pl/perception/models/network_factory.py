@@ -1,7 +1,5 @@
 """Builds the networks that users name, and finds out at once whether they fit the spaces."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

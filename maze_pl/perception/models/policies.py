@@ -1,7 +1,5 @@
 """Composers of policies."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from torch import nn

@@ -1,7 +1,5 @@
 """Composes an agent's networks from a template that fits itself to what there is to observe."""
 
-from __future__ import annotations
-
 from copy import copy
 from functools import partial
 from typing import Any
@@ -50,8 +48,7 @@ class TemplateModelComposer(CustomModelComposer):
     ) -> None:
         if policy.networks is not None:
             raise ValueError(
-                "a TemplateModelComposer makes the policy's networks, but its policy names some, perhaps in an earlier "
-                "configuration: set networks: null in policy and critic, or use a CustomModelComposer"
+                "a template makes networks, but its policy names some: set networks: null, or use a CustomModelComposer"
             )
         super().__init__(copy(policy), copy(critic), distribution_mapper_config)
         self.model_builder = model_builder

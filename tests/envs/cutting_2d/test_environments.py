@@ -40,7 +40,7 @@ from maze_pl.envs.cutting_2d import (
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.envs.vector.wrapped import make_wrapped
 from maze_pl.envs.wrappers import LogStatsWrapper, RewardScalingWrapper, TimeLimitWrapper
-from maze_pl.events.summary_state import summary_to_dict
+from maze_pl.events.epoch_statistics import summary_to_dict
 from tests.envs.cutting_2d.instances import CYCLE, DOCUMENTED, FACTORIES, MIXED, acts, choose, valid_cuts
 from tests.envs.cutting_2d.parts import WithArea
 
@@ -430,8 +430,11 @@ def test_environments_in_processes_of_their_own_play_the_same_episodes(variant: 
                 {key: step.action_space for key, step in steps}, {key: step.masks for key, step in steps}
             )
             generator = torch.Generator().manual_seed(0)
-            summaries = play_episodes(vector, policy, range(6), deterministic=False, generator=generator)
-            return [summary_to_dict(summary) for summary in summaries]
+            groups = [range(first, first + 2) for first in (0, 2, 4)]
+            played = [
+                play_episodes(vector, policy, group, deterministic=False, generator=generator) for group in groups
+            ]
+            return [summary_to_dict(summary) for summaries in played for summary in summaries]
         finally:
             vector.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -94,17 +95,18 @@ def test_an_exception_in_a_worker_is_told_with_its_environments_and_leaves_no_pr
     vector = SubprocVectorEnv([partial(make_gym_maze_env, "CartPole-v1"), Failing], n_workers=2)
     with pytest.raises(RuntimeError, match=r"(?s)environments 1 to 1 failed: .*the simulation broke"):
         rollouts_of(vector)
-    assert not any(process.is_alive() for process in vector._processes)
+    assert not multiprocessing.active_children()
 
 
 def test_a_killed_worker_is_noticed() -> None:
     vector = SubprocVectorEnv([partial(make_gym_maze_env, "CartPole-v1")] * 2, n_workers=2)
     vector.reset()
-    os.kill(vector._processes[1].pid, signal.SIGKILL)
-    vector._processes[1].join()
+    process = vector._workers[1].process
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
     with pytest.raises(RuntimeError, match="environments 1 to 1 failed: its process died"):
         vector.step()
-    assert not any(process.is_alive() for process in vector._processes)
+    assert not multiprocessing.active_children()
 
 
 def test_lambdas_reach_workers() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from maze_pl.core.output_folder import RUN_DIR_VARIABLE
 from maze_pl.envs import ObservationWrapper, Wrapper
-from maze_pl.envs.wrappers import EventLogsWrapper, LogStatsWrapper, TimeLimitWrapper, event_logs_wrapper
+from maze_pl.envs.wrappers import EventLogsWrapper, LogStatsWrapper, TimeLimitWrapper, recording_wrappers
 from maze_pl.events import EventLogFiles, EventLogWriter, EventRecord
 from tests.envs.structured_example import make_heap_env
 
@@ -130,4 +130,4 @@ def test_episodes_that_statistics_are_estimated_from_are_left_out() -> None:
 
 
 def test_the_example_runs() -> None:
-    assert doctest.testmod(event_logs_wrapper).failed == 0
+    assert doctest.testmod(recording_wrappers).failed == 0

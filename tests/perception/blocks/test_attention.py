@@ -79,8 +79,6 @@ def test_several_heads_attend_side_by_side(masked: str, add_input_to_output: boo
             num_heads=2,
             add_input_to_output=add_input_to_output,
             use_key_padding_mask=masked == "keys",
-            kdim=3,
-            vdim=2,
         )
     )
     output = block(dict(zip(names, (query, key, value, mask), strict=True)))
@@ -114,17 +112,6 @@ def test_attention_to_itself_by_hand() -> None:
     np.testing.assert_allclose(
         output["out"].detach().numpy(), [[0.5 * np.log(3)], [weight * np.log(3)], [0.0]], atol=1e-6
     )
-
-
-def test_added_keys_are_those_of_torch() -> None:
-    options = {"add_bias_kv": True, "add_zero_attn": True, "bias": False}
-    block = randomised(MultiHeadAttentionBlock("x", ["out", "weights"], [4, 6], num_heads=3, **options))
-    plain = nn.MultiheadAttention(6, 3, batch_first=True, **options).double()
-    plain.load_state_dict(block.attention.state_dict())
-    x = draw(2, 4, 6)
-    for given, expected in zip(block({"x": x}).values(), plain(x, x, x), strict=True):
-        assert torch.equal(given, expected)
-    assert block.out_shapes() == [(4, 6), (4, 6)]
 
 
 def test_weights_are_dropped_in_training_only() -> None:
@@ -275,8 +262,6 @@ WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = 
     (MultiHeadAttentionBlock, "x", "o", [5, 4], {"num_heads": 3}, "num_heads that divides 4"),
     (MultiHeadAttentionBlock, "x", "o", [5, 4], {"num_heads": 0}, "num_heads that divides 4"),
     (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "dropout": 1.0}, "dropout in [0, 1), not 2 and 1.0"),
-    (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "kdim": 3}, "kdim and vdim (4, 4), not (3, None)"),
-    (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "vdim": 5}, "kdim and vdim (4, 4), not (None, 5)"),
     (MultiHeadAttentionBlock, "x", "o", [4], HEADS, "shapes of [2] dimensions"),
     (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "use_key_padding_mask": True}, "a mask (5,)"),
     (MultiHeadAttentionBlock, "x", list("abc"), [5, 4], HEADS, "output, maybe weights"),

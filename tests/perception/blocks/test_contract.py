@@ -196,7 +196,7 @@ CASES = {
     "multi_head_attention": Case(
         perception.MultiHeadAttentionBlock,
         {"query": (3, 4), "key": (5, 2), "value": (5, 6), "mask": (3, 5)},
-        {"num_heads": 2, "add_input_to_output": True, "add_bias_kv": True, "add_zero_attn": True},
+        {"num_heads": 2, "add_input_to_output": True},
         outputs=("out", "weights"),
         draw={"mask": mask},
     ),

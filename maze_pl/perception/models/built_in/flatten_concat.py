@@ -3,8 +3,6 @@
 Discrete observations enter as the number that they are; turning them into one-hot vectors is a wrapper's task.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -4,8 +4,6 @@ All items go through the same layers, so that nothing depends on their order or 
 chosen are computed at all.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping
@@ -15,25 +13,21 @@ from torch import Tensor, nn
 
 from maze_pl.perception.blocks.dense import Layers, dense_layers
 from maze_pl.perception.models.built_in.flatten_concat import Shapes
-from maze_pl.perception.module_class import ModuleClass, module_class
 from maze_pl.perception.weight_init import make_module_init_normc
 
 
 class _ItemSetNet(nn.Module):
     """Shared part: the items, and the situation, which is all that has not one entry for each of them."""
 
-    def __init__(self, obs_shapes: Shapes, items_key: str, mask_key: str | None, levels: int) -> None:
+    def __init__(self, obs_shapes: Shapes, items_key: str, levels: int) -> None:
         super().__init__()
-        self.shape = tuple(obs_shapes.get(items_key, ()))
-        if len(self.shape) != 2 or (mask_key and tuple(obs_shapes.get(mask_key, ())) != self.shape[:1]):
-            raise ValueError(
-                f"{type(self).__name__}: items_key={items_key!r} must name an observation [n, size], "
-                f"mask_key={mask_key!r} one of [n]; there are {dict(obs_shapes)}"
-            )
-        self.items_key, self.mask_key, self.levels = items_key, mask_key, levels
-        others = {name: shape for name, shape in obs_shapes.items() if tuple(shape[:1]) != self.shape[:1]}
-        self._context = {name: math.prod(shape) for name, shape in others.items()}
-        self.context_size = sum(self._context.values()) * max(levels, 1)
+        shape = tuple(obs_shapes.get(items_key, ()))
+        if len(shape) != 2:
+            raise ValueError(f"{items_key=} must name an observation [n, size]; there are {dict(obs_shapes)}")
+        self.items_key, self.item_size, self.levels = items_key, shape[1], levels
+        others = {name: other for name, other in obs_shapes.items() if tuple(other[:1]) != shape[:1]}
+        self._context = {name: math.prod(other) for name, other in others.items()}
+        self.context_size = sum(self._context.values()) * levels
 
     def _split(self, in_dict: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Items [B, N, F], and the situation as the layers see it [B, context_size]."""
@@ -43,9 +37,7 @@ class _ItemSetNet(nn.Module):
         return items, self._numbers(torch.cat(flat, -1) if flat else items.new_zeros(len(items), 0))
 
     def _numbers(self, x: Tensor) -> Tensor:
-        """[n, F] numbers as the layers see them, [n, F * levels] if they are whole."""
-        if not self.levels:
-            return x
+        """[n, F] whole numbers as the layers see them, [n, F * levels]."""
         levels = torch.arange(self.levels, dtype=x.dtype, device=x.device)
         return (x.clamp(max=self.levels - 1).unsqueeze(-1) == levels).flatten(-2).to(x.dtype)
 
@@ -53,7 +45,7 @@ class _ItemSetNet(nn.Module):
 class ItemSetPolicyNet(_ItemSetNet):
     """Chooses one item of a set: gives each item a score, whatever their number and order.
 
-        h_{l+1, i} = f(A_l h_{l, i} + B_l mean_j h_{l, j} + b_l),   logit_i = w h_{L, i}
+        h_{l+1, i} = ReLU(A_l h_{l, i} + B_l mean_j h_{l, j} + b_l),   logit_i = w h_{L, i}
 
     where h_0 is the item and the situation, and the mean, which only later layers see, is over the items that may be
     chosen. Zaheer et al. 2017, arXiv:1703.06114.
@@ -63,15 +55,14 @@ class ItemSetPolicyNet(_ItemSetNet):
             the situation.
         action_logits_shapes: The one action head, which has as many options as there are places for items.
         items_key: Observation [n, size] with an item in each place.
-        mask_key: Observation [n] that is 0 where the place holds no item that may be chosen; by default, places where
-            all numbers are 0. What is ruled out is not looked at, and gets the most negative finite logit.
+        mask_key: Observation [n] that is 0 where the place holds no item that may be chosen. What is ruled out is not
+            looked at, and gets the most negative finite logit.
         levels: Numbers are whole and below this, larger ones count as the largest; each is shown as a vector with a 1
-            in its place, which helps where it matters that numbers are exactly equal. 0 leaves numbers as they are.
-        non_lin: Activation after each hidden layer, a class or its path.
+            in its place, which helps where it matters that numbers are exactly equal.
         hidden_units: Width of each hidden layer, at least one.
 
     Raises:
-        ValueError: An observation does not exist, or shapes do not fit.
+        ValueError: No observation [n, size] has that name.
     """
 
     def __init__(
@@ -79,19 +70,15 @@ class ItemSetPolicyNet(_ItemSetNet):
         obs_shapes: Shapes,
         action_logits_shapes: Shapes,
         items_key: str,
-        mask_key: str | None = None,
-        levels: int = 0,
-        non_lin: ModuleClass = nn.ReLU,
+        mask_key: str,
+        levels: int,
         hidden_units: Layers = (64, 64),
     ) -> None:
-        super().__init__(obs_shapes, items_key, mask_key, levels)
-        if [tuple(shape) for shape in action_logits_shapes.values()] != [self.shape[:1]]:
-            raise ValueError(f"one action head with {self.shape[0]} options expected, got {dict(action_logits_shapes)}")
-        (self.head,) = action_logits_shapes
-        sizes = [self.shape[1] * max(levels, 1) + self.context_size, *hidden_units]
+        super().__init__(obs_shapes, items_key, levels)
+        self.mask_key, (self.head,) = mask_key, action_logits_shapes
+        sizes = [self.item_size * levels + self.context_size, *hidden_units]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(sizes))
         self.means = nn.ModuleList(nn.Linear(*pair, bias=False) for pair in itertools.pairwise(sizes[1:]))
-        self.activation = module_class(non_lin)()
         self.score = nn.Linear(sizes[-1], 1).apply(make_module_init_normc(0.01))
         self.layers.apply(make_module_init_normc(math.sqrt(2.0)))
         self.means.apply(make_module_init_normc(0.1))
@@ -99,13 +86,13 @@ class ItemSetPolicyNet(_ItemSetNet):
     def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Logits [..., n] from observations [..., *shape]."""
         items, context = self._split(in_dict)
-        counts = (items != 0).any(-1) if self.mask_key is None else in_dict[self.mask_key].reshape(items.shape[:2]) != 0
+        counts = in_dict[self.mask_key].reshape(items.shape[:2]) != 0
         row, place = counts.nonzero(as_tuple=True)
-        latent = self.activation(self.layers[0](torch.cat([self._numbers(items[row, place]), context[row]], -1)))
+        latent = self.layers[0](torch.cat([self._numbers(items[row, place]), context[row]], -1)).relu()
         n_of_row = counts.sum(-1, keepdim=True).clamp(min=1)
         for layer, of_mean in zip(self.layers[1:], self.means, strict=True):
             mean = latent.new_zeros(len(items), latent.shape[1]).index_add(0, row, latent) / n_of_row
-            latent = self.activation(layer(latent) + of_mean(mean)[row])
+            latent = (layer(latent) + of_mean(mean)[row]).relu()
         logits = latent.new_full(counts.shape, torch.finfo(latent.dtype).min)
         logits = logits.index_put((row, place), self.score(latent).squeeze(-1))
         return {self.head: logits.view(in_dict[self.items_key].shape[:-1])}
@@ -121,26 +108,19 @@ class ItemSetStateValueNet(_ItemSetNet):
         levels: Numbers are whole and below this, so that there are levels**size kinds; of those that describe the
             situation, larger ones count as the largest.
         any_order: Items whose numbers are exchanged are of the same kind, such as rectangles that may be turned.
-        non_lin: Activation after each hidden layer, a class or its path.
         hidden_units: Width of each hidden layer.
 
     Raises:
-        ValueError: An observation does not exist, or shapes do not fit.
+        ValueError: No observation [n, size] has that name.
     """
 
     def __init__(
-        self,
-        obs_shapes: Shapes,
-        items_key: str,
-        levels: int,
-        any_order: bool = False,
-        non_lin: ModuleClass = nn.ReLU,
-        hidden_units: Layers = (128, 64),
+        self, obs_shapes: Shapes, items_key: str, levels: int, any_order: bool = False, hidden_units: Layers = (128, 64)
     ) -> None:
-        super().__init__(obs_shapes, items_key, None, levels)
+        super().__init__(obs_shapes, items_key, levels)
         self.any_order = any_order
-        sizes = [levels ** self.shape[1] + self.context_size, *hidden_units]
-        self.layers = dense_layers(sizes, non_lin).apply(make_module_init_normc(1.0))
+        sizes = [levels**self.item_size + self.context_size, *hidden_units]
+        self.layers = dense_layers(sizes, nn.ReLU).apply(make_module_init_normc(1.0))
         self.value = nn.Linear(sizes[-1], 1).apply(make_module_init_normc(0.1))
 
     def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:

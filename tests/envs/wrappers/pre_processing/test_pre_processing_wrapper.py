@@ -214,14 +214,17 @@ def test_what_the_environment_returned_is_not_changed() -> None:
         ([entry("rgb_image", FlattenPreProcessor)], "missing 1 required positional argument: 'num_flatten_dims'"),
         ([entry("rgb_image", FlattenPreProcessor, n=2)], "unexpected keyword argument 'n'"),
         ([{"observation": "month", "_target_": "x"}], "_target_.* needs observation and class_path"),
-        ([entry("month", "collections.OrderedDict")], "OrderedDict'> of observation 'month' is no PreProcessor"),
+        (
+            [entry("month", "collections.OrderedDict")],
+            "'month': 'collections.OrderedDict' is not a subclass of PreProcessor",
+        ),
         ([entry("month", "collections.Nothing")], "collections has nothing named Nothing"),
     ],
 )
 def test_mappings_that_do_not_fit_are_refused(mapping: Any, message: str) -> None:
-    with pytest.raises((TypeError, ValueError, ImportError), match=message) as caught:
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
         PreProcessingWrapper(GymMazeEnv(Pictures()), mapping)
-    assert isinstance(caught.value, ImportError) or str(caught.value).startswith("PreProcessingWrapper: ")
+    assert str(caught.value).startswith("PreProcessingWrapper: ")
 
 
 def test_masks_cannot_be_removed() -> None:

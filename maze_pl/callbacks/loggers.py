@@ -1,0 +1,256 @@
+"""Where the numbers of a run go, over env steps: metrics.csv, TensorBoard's event files, Weights & Biases.
+
+A resumed run goes on with all of them. Lightning's own CSV logger would start its file anew, and keeps what was not
+flushed in memory. W&B is imported only where a run asks for it; all its files lie in the run directory.
+"""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import shlex
+import uuid
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from lightning_fabric.loggers.logger import rank_zero_experiment
+from lightning_utilities.core.imports import lazy_import
+from lightning_utilities.core.rank_zero import rank_zero_only
+from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.loggers.logger import Logger
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from torch.utils.tensorboard.summary import hparams
+
+from maze_pl.callbacks.dashboards import Bins, Dashboard, hyperparameters
+from maze_pl.core.output_folder import write_file
+
+X_AXIS = "env_steps"
+_COMPARED = ("eval_BaseEnvEvents/reward/mean", "train_BaseEnvEvents/reward/mean")
+wandb = lazy_import("wandb")
+
+
+class MetricsFile(Logger):
+    """Writes metrics to one CSV file; the column `step` counts env steps.
+
+    Args:
+        save_dir: Folder of the file.
+        filename: Its name.
+    """
+
+    def __init__(self, save_dir: str, filename: str = "metrics.csv") -> None:
+        super().__init__()
+        self.save_dir, self._path = save_dir, Path(save_dir, filename)
+        self._columns: list[str] = []
+        self._row: dict[str, Any] = {}  # the last one, which stands at the offset
+        self._offset = 0
+
+    name = version = save_dir = ""  # no folders of their own for experiments and versions
+
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
+        """Nothing: the run directory holds the whole configuration."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Append a row, or complete the last one if it is of the same step; what is no number is left out.
+
+        Args:
+            metrics: Name -> value; a new name becomes a new column.
+            step: Env steps so far.
+        """
+        same = step is not None and self._row.get("step") == step
+        row: dict[str, Any] = {**(self._row if same else {"step": step})}
+        for name, value in metrics.items():
+            with contextlib.suppress(TypeError, ValueError):
+                row[name] = value if isinstance(value, int) else float(value)
+        is_new = not row.keys() <= set(self._columns)
+        if is_new:
+            lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.is_file() else []
+            rows = list(csv.DictReader(lines))[: -1 if same else None]
+            if not self._columns:  # rows of a former run that lie beyond where this one goes on are dropped
+                rows = [one for one in rows if step is None or int(one["step"] or -1) < step]
+            self._columns = list(dict.fromkeys([*self._columns, *(rows[0] if rows else ()), *row]))
+            text = io.StringIO()
+            writer = csv.DictWriter(text, self._columns, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+            write_file(self._path, text.getvalue().encode())
+        if is_new or not same:
+            self._offset = self._path.stat().st_size
+        try:
+            with self._path.open("r+", newline="", encoding="utf-8") as file:
+                file.seek(self._offset)
+                csv.DictWriter(file, self._columns, restval="").writerow(row)
+                file.truncate()
+        except OSError as error:  # the disk is full, for example
+            os.truncate(self._path, self._offset)  # no half row
+            raise OSError(error.errno, f"{self._path} cannot be written: {error.strerror}") from error
+        self._row = row
+
+
+class TensorBoardLog(Dashboard, TensorBoardLogger):
+    """Writes event files to one folder, with configuration, hyper-parameters and distributions.
+
+    Args:
+        save_dir: The run directory.
+        name: Folder of the event files in it.
+    """
+
+    def __init__(self, save_dir: str, name: str = "tensorboard") -> None:
+        super().__init__(save_dir, name="", version=name, default_hp_metric=False)
+
+    @property
+    def view_command(self) -> str:
+        """TensorBoard's own command."""
+        return f"tensorboard --logdir {shlex.quote(self.log_dir)}"
+
+    def begin(self, config: str, command: str, env_steps: int) -> None:
+        """Log configuration and command as texts and, for a new run, what the HPARAMS tab compares runs by."""
+        writer = self.experiment._get_file_writer()
+        # TensorBoard drops everything that stands in earlier files at this step or later.
+        writer.add_event(Event(step=env_steps + 1, session_log=SessionLog(status=SessionLog.START)))
+        if env_steps == 0:
+            parameters = hyperparameters(yaml.safe_load(config))
+            for summary in hparams(parameters, dict.fromkeys(_COMPARED, 0.0))[:2]:  # type: ignore[no-untyped-call]
+                writer.add_summary(summary)
+        self.experiment.add_text("configuration", f"```yaml\n{config}\n```", env_steps)
+        self.experiment.add_text("command", f"`{command}`", env_steps)
+        self.save()
+
+    def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
+        """Log histograms, for the tabs HISTOGRAMS and DISTRIBUTIONS."""
+        for name, (counts, edges) in distributions.items():
+            centres = (edges[1:] + edges[:-1]) / 2
+            sums = int(counts.sum()), float(counts @ centres), float(counts @ centres**2)
+            limits_and_counts = edges[1:].tolist(), counts.tolist()
+            self.experiment.add_histogram_raw(name, edges[0], edges[-1], *sums, *limits_and_counts, env_steps)
+
+    def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
+        """Log pictures, for the tab IMAGES."""
+        for name, image in images.items():
+            if isinstance(image, np.ndarray):
+                self.experiment.add_image(name, image, env_steps, dataformats="HWC")
+            else:
+                self.experiment.add_figure(name, image, env_steps, close=False)
+
+    def save(self) -> None:
+        """Write to disk; there is no file of hyper-parameters, as the run directory holds the configuration."""
+        self.experiment.flush()
+
+
+class WandbLog(Dashboard):
+    """Logs a run to Weights & Biases: online if the user is logged in, else to files that `wandb sync` uploads.
+
+    A resumed run goes on as the same one. Its history can only be added to, so what a run that was killed had logged
+    beyond its last checkpoint stays, and is not logged once more. W&B's own environment variables say where the run is
+    filed, such as WANDB_PROJECT; without them that is the project `maze_pl`, named after its run directory.
+
+    Args:
+        save_dir: The run directory; files go to `wandb/` in it.
+    """
+
+    def __init__(self, save_dir: str) -> None:
+        super().__init__()
+        self._folder = Path(save_dir)
+        self._record = self._folder / "wandb" / "maze_pl.json"
+        self._run: Any = None
+        self._logged: dict[str, int] = {}  # name -> env steps of its last point
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> Any:
+        """The `wandb.Run`, which is begun when somebody asks for it."""
+        if self._run is not None:
+            return self._run
+        record = json.loads(self._record.read_text(encoding="utf-8")) if self._record.is_file() else {}
+        identity, self._logged = record.get("id") or uuid.uuid4().hex[:8], record.get("logged", {})
+        self._record.parent.mkdir(parents=True, exist_ok=True)  # or its files would go elsewhere
+        settings: dict[str, Any] = {"console": "off", "silent": True}  # run.log has what the console said
+        if "x_transaction_log_flush_interval" in getattr(wandb.Settings, "model_fields", {}):
+            settings["x_transaction_log_flush_interval"] = 1.0  # of 15 seconds, which a killed run would lose
+        folder = self._folder.resolve()
+        self._run = wandb.init(
+            project=self.name,
+            name=os.environ.get("WANDB_NAME", folder.name),
+            group=os.environ.get("WANDB_RUN_GROUP", folder.parent.name),
+            id=identity,
+            dir=str(folder),
+            mode=None if "WANDB_MODE" in os.environ or is_logged_in() else "offline",
+            resume="allow" if record else None,
+            settings=wandb.Settings(**settings),
+        )
+        self._run.define_metric(X_AXIS)
+        self._run.define_metric("*", step_metric=X_AXIS)
+        self._keep(identity)
+        return self._run
+
+    def _keep(self, identity: str) -> None:
+        write_file(self._record, json.dumps({"id": identity, "logged": self._logged}).encode())
+
+    @property
+    def name(self) -> str:
+        """The project."""
+        return os.environ.get("WANDB_PROJECT", "maze_pl")
+
+    @property
+    def version(self) -> str | None:
+        """Id of the run, once it has begun."""
+        return None if self._run is None else str(self._run.id)
+
+    @property
+    def view_command(self) -> str:
+        """Opens the run, or uploads it; empty where WANDB_MODE has disabled all of it."""
+        if self._run is not None and not self._run.offline:  # asking for an address would make it complain
+            return f"python -m webbrowser {self._run.url}" if self._run.url else ""
+        return f"wandb sync {shlex.quote(str(self._folder))}/wandb/offline-run-*"
+
+    def begin(self, config: str, command: str, env_steps: int) -> None:
+        """Log the configuration, as the run's and as a text, and the command."""
+        self.experiment.config.update({**yaml.safe_load(config), "command": command}, allow_val_change=True)
+        texts = {"configuration": config, "command": command}
+        panels = {name: wandb.Html(f"<pre>{escape(text)}</pre>", inject=False) for name, text in texts.items()}
+        self.experiment.log({**panels, X_AXIS: env_steps})
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Log numbers.
+
+        Args:
+            metrics: Name -> value.
+            step: Env steps so far.
+        """
+        run = self.experiment
+        if step is None:
+            run.log(dict(metrics))
+            return
+        new = {name: value for name, value in metrics.items() if self._logged.get(name, -1) < step}
+        if new:
+            run.log({**new, X_AXIS: step})
+            self._logged |= dict.fromkeys(new, step)
+            self._keep(run.id)
+
+    def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
+        """Log histograms."""
+        self.log_metrics({name: wandb.Histogram(np_histogram=one) for name, one in distributions.items()}, env_steps)
+
+    def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
+        """Log pictures."""
+        self.log_metrics({name: wandb.Image(image) for name, image in images.items()}, env_steps)
+
+    def finalize(self, status: str) -> None:
+        """End the run, as one that failed if it did."""
+        if self._run is not None:
+            self._run.finish(exit_code=int(status == "failed"))
+            self._run = None
+
+
+def is_logged_in() -> bool:
+    """Whether there is a key for Weights & Biases, in the environment or in the file of `wandb login`."""
+    from requests.utils import get_netrc_auth  # wandb needs it, too
+
+    server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
+    return bool(os.environ.get("WANDB_API_KEY")) or get_netrc_auth(server) is not None

@@ -1,0 +1,308 @@
+"""Recorded episodes, read from wherever they are and kept as a few large arrays, from which batches are drawn."""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from itertools import chain, product
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from maze_pl.collect.engines import Engine, InProcessEngine
+from maze_pl.collect.engines.process_engine import ProcessEngine
+from maze_pl.collect.minari_data import minari_records
+from maze_pl.collect.trajectory_processors import Columns, IdentityTrajectoryProcessor, TrajectoryProcessor, taken
+from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.spaces import mapped, no_value
+from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.spec import Spec
+from maze_pl.core.trajectory_batch import Acts, TrajectoryBatch
+from maze_pl.envs.trajectory_record import StateTrajectoryRecord, Trajectory, read_trajectories
+from maze_pl.envs.wrappers.normalization import PROGRESS_AFTER
+
+MakeEnv = Callable[[], Any]
+Loaded = tuple[str, Spec, dict[StepKey, Columns]]
+"""Where an episode came from, what it is about, and its acts."""
+SUFFIXES = (".spaces", ".states")
+_MINARI = "minari:"
+
+
+class InMemoryDataset:
+    """Recorded episodes, whose acts batches are drawn from.
+
+    Space records are taken as they are. State records are converted by the environment that they are loaded with,
+    whatever it was like when they were recorded.
+
+    Args:
+        input_data: A file, a folder with files anywhere in it, a record, a Minari data set as `minari:<id>`, or a list
+            of these.
+        trajectory_processor: Turns episodes into what is learned from; all acts as they are if None.
+        n_workers: Processes that convert files of state records; 1 means this one, and 0 one for each core, but no more
+            than one for 200 files.
+        trust: Whether files may run code while they are read, because you know who wrote them.
+        on_damaged: What happens where a file is damaged, or holds no episode: `refuse` it, or `skip` what cannot be
+            read, with a warning at the end that counts.
+        max_memory: Bytes above which acts are kept in temporary files, which have no names, so that nothing is left of
+            them; 0 for no limit.
+
+    Raises:
+        ValueError: There is nothing to be read, it may not be read, or it is damaged, or episodes do not fit together.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> from maze_pl.envs.wrappers import SpacesRecordingWrapper
+        >>> env = SpacesRecordingWrapper(GymMazeEnv("CartPole-v1"))
+        >>> observation, info = env.reset(seed=1)
+        >>> for action in (0, 1, 1):
+        ...     result = env.step({"action": action})
+        >>> env.close()
+        >>> dataset = InMemoryDataset(env.trajectories[0]).load()
+        >>> dataset.batch(torch.tensor([2, 0])).acts[0].action
+        {'action': tensor([1, 0])}
+
+    Attributes:
+        spec: What the episodes are about, once they are loaded.
+        damaged: What could not be read, and why.
+        n_episodes: How many there are.
+    """
+
+    def __init__(
+        self,
+        input_data: str | Path | Trajectory | list[Any],
+        trajectory_processor: TrajectoryProcessor | None = None,
+        n_workers: int = 0,
+        trust: bool = False,
+        on_damaged: Literal["refuse", "skip"] = "refuse",
+        max_memory: int = 0,
+    ) -> None:
+        if on_damaged not in ("refuse", "skip") or n_workers < 0 or max_memory < 0:
+            numbers = f"and {n_workers=} and {max_memory=} at least 0"
+            raise ValueError(f"on_damaged={on_damaged!r} must be 'refuse' or 'skip', {numbers}")
+        self.input_data = input_data if isinstance(input_data, list) else [input_data]
+        self.processor = trajectory_processor or IdentityTrajectoryProcessor()
+        self.n_workers, self.trust, self.on_damaged, self.max_memory = n_workers, trust, on_damaged, max_memory
+        self.spec: Spec | None = None
+        self.damaged: list[str] = []
+        self.n_episodes = 0
+        self._columns: dict[StepKey, Columns] = {}
+        self._counts: list[list[int]] = []  # for each episode, acts of each sub-step
+
+    def __len__(self) -> int:
+        """Number of acts."""
+        return sum(map(sum, self._counts))
+
+    def load(self, make_env: MakeEnv | None = None, spec: Spec | None = None) -> Self:
+        """Read everything, unless it was read before.
+
+        Args:
+            make_env: Makes the environment that converts states.
+            spec: What is seen and done in it, which episodes must be about; read from the environment if None.
+        """
+        names, whose = ", ".join(map(_name, self.input_data)), "the environment's"
+        if self.spec is not None and self._columns:
+            _require_same(self.spec, spec or self.spec, names, whose)
+            return self
+        if make_env is not None and spec is None:
+            with closing(make_env()) as env:
+                spec = Spec.of(env)
+        self._counts, self.damaged, known, leaves = [], [], spec, list[Any]()
+        with ExitStack() as stack:
+            for name, own, acts in self._episodes(make_env, spec):
+                if spec is None:
+                    spec, whose = own, f"that of {name}"
+                elif own is not known:
+                    _require_same(own, spec, name, whose)
+                known = own
+                if not leaves:
+                    mapped(leaves.append, first := acts)
+                    spool = partial(tempfile.SpooledTemporaryFile, -(-self.max_memory // len(leaves)))
+                    files = mapped(lambda _: stack.enter_context(spool()), acts)  # noqa: B023
+                mapped(lambda file, like, rows: file.write(np.asarray(rows, like.dtype, "C")), files, first, acts)
+                self._counts.append([len(fields["agent_id"]) for fields in acts.values()])
+            if self.damaged:
+                warnings.warn(f"skipped, {len(self.damaged)} in all: {', '.join(self.damaged[:3])}", stacklevel=2)
+            if not len(self):
+                raise ValueError(f"{names}: there is no act to learn from")
+            self.spec, self.n_episodes, self._columns = spec, len(self._counts), mapped(_tensor, files, first)
+        return self
+
+    def _episodes(self, make_env: MakeEnv | None, spec: Spec | None) -> Iterator[Loaded]:
+        """All episodes in the order of `input_data`, whoever reads them."""
+        sources = list(chain.from_iterable(map(self._sources, self.input_data)))
+        n_slow = sum(map(_has_states, sources))  # the others are read faster than sent from one process to another
+        size = max(1, min(self.n_workers or len(os.sched_getaffinity(0)), n_slow if self.n_workers else n_slow // 200))
+        engine: Engine = InProcessEngine() if size == 1 else ProcessEngine(size)
+        engine.start(lambda policy, actor, restarts: _Loader(self, make_env, spec), None)
+        method = "load" if size == 1 else "load_all"
+        bar = tqdm(total=len(sources), desc="recorded episodes", delay=PROGRESS_AFTER, disable=None, leave=False)
+        with closing(engine), bar:
+            for first in range(0, len(sources), size):
+                jobs = [(i, method, (source,)) for i, source in enumerate(sources[first : first + size])]
+                for loaded in chain.from_iterable(engine.map(jobs)):
+                    if not isinstance(loaded, str):
+                        yield loaded
+                    elif self.on_damaged == "skip":
+                        self.damaged.append(loaded)
+                    else:
+                        raise ValueError(f"{loaded}; on_damaged=skip leaves out what cannot be read")
+                bar.update(len(jobs))
+
+    def _sources(self, entry: Any) -> list[Any]:
+        """What is to be read for an entry of `input_data`."""
+        if not isinstance(entry, str | Path) or str(entry).startswith(_MINARI):
+            return [entry]
+        path = Path(entry)
+        if not path.exists():
+            raise ValueError(f"there is no file or folder {path} with recorded episodes")
+        files = [one for one in sorted(path.rglob("*"), key=str) if one.suffix in SUFFIXES] if path.is_dir() else [path]
+        if not files:
+            raise ValueError(f"the folder {path} holds no recorded episodes: no files named *{' or *'.join(SUFFIXES)}")
+        if not self.trust and (unsafe := next(filter(_has_states, files), None)):
+            raise ValueError(f"reading {unsafe} runs whatever code it holds; say trust=True if you know who wrote it")
+        return files
+
+    def split(self, validation_percentage: float, seed: int) -> tuple[Tensor, Tensor]:
+        """Numbers of the acts of some episodes, drawn at random, and of the others.
+
+        Args:
+            validation_percentage: Of episodes that are held out, rounded, but neither all nor, above 0, none.
+            seed: Determines which.
+
+        Returns:
+            Acts to learn from, and held-out ones, for `batch`.
+        """
+        n_held_out = max(round(self.n_episodes * validation_percentage / 100), validation_percentage > 0)
+        order = np.random.default_rng(seed).permutation(self.n_episodes)
+        is_held_out = np.isin(np.arange(self.n_episodes), order[: min(n_held_out, self.n_episodes - 1)])
+        whose = np.concatenate([np.repeat(is_held_out, counts) for counts in np.transpose(self._counts)])
+        return torch.from_numpy(np.flatnonzero(~whose)), torch.from_numpy(np.flatnonzero(whose))
+
+    def batch(self, acts: Tensor) -> TrajectoryBatch:
+        """Some of the acts.
+
+        Args:
+            acts: [n] numbers of acts, counted through all sub-steps, one after the other.
+        """
+        batch, first = {}, 0
+        for key, fields in self._columns.items():
+            size = len(fields["agent_id"])
+            rows = acts if len(self._columns) == 1 else acts[(acts >= first) & (acts < first + size)] - first
+            batch[key], first = Acts(**taken(fields, rows)), first + size
+        return TrajectoryBatch(batch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For other processes, which read everything themselves."""
+        return {**self.__dict__, "_columns": {}}
+
+
+def _tensor(file: Any, like: Any) -> Tensor:
+    """[n, ...] all rows that were written; those that are not in memory are read where they are needed."""
+    shape = (file.tell() // int(like.itemsize * np.prod(like.shape[1:])), *like.shape[1:])
+    if file.name is not None:  # it is no longer in memory
+        return torch.from_numpy(np.memmap(file, like.dtype, "r+", shape=shape))
+    rows = np.empty(shape, like.dtype)
+    file.seek(0)
+    file.readinto(rows)
+    return torch.from_numpy(rows)
+
+
+class _Loader:
+    """Reads episodes and prepares them; each process that does so has one."""
+
+    def __init__(self, dataset: InMemoryDataset, make_env: MakeEnv | None, spec: Spec | None) -> None:
+        self._process, self._trust, self._spec = dataset.processor.process, dataset.trust, spec
+        self._make_env, self._env = make_env, cast(Any, None)
+
+    def load(self, source: Any) -> Iterator[Loaded | str]:
+        """The episodes of a source, then what is wrong with it."""
+        name, damaged = _name(source), list[str]()
+        for record in _records(source, self._trust, damaged):
+            if isinstance(record, StateTrajectoryRecord):
+                if self._make_env is None or self._spec is None:
+                    raise ValueError(f"{name} holds states, which only an environment can convert: give one")
+                self._env = self._env or self._make_env()
+                try:
+                    record = converted(record, self._env, self._spec)
+                except Exception as error:  # whatever an environment makes of states that are not its own
+                    raise ValueError(f"{name} holds states that the environment cannot convert: {error!r}") from error
+            if wrong := _no_values(record):
+                damaged.append(f"{name}: {wrong}")
+            else:
+                yield name, record.spec, self._process(record)
+        yield from damaged
+
+    def load_all(self, source: Any) -> list[Loaded | str]:
+        """The same, at once."""
+        return list(self.load(source))
+
+    def close(self) -> None:
+        """Close the environment."""
+        if self._env is not None:
+            self._env.close()
+
+
+def _no_values(record: SpacesTrajectoryRecord) -> str:
+    """What is in an episode that is outside of its space, if anything; a file that was made up may hold it."""
+    counts = np.bincount(record.key_index, minlength=len(record.spec.steps)).tolist()
+    for (key, step), n in zip(record.spec.steps.items(), counts, strict=True):
+        seen, done = (record.observation[key], step.observation_space), (record.action[key], step.action_space)
+        for what, (tree, space) in (("observation", seen), ("action", done)):
+            for part, one in space.spaces.items():
+                if no_value(one, tree[part], n):
+                    return f"its {what} {part!r} of sub-step {key!r} holds what is no value of {one}"
+    return ""
+
+
+def converted(record: StateTrajectoryRecord, env: Any, spec: Spec) -> SpacesTrajectoryRecord:
+    """What agents would have seen and done in an episode, by the conversions and wrappers of an environment.
+
+    Args:
+        record: The episode.
+        env: The environment.
+        spec: What is seen and done in it.
+    """
+    acts, last_actor = list[Any](), None
+    for place, step in enumerate(record.steps):
+        seen, done = env.get_observation_and_action_dicts(step.maze_state, step.maze_action, place == 0)
+        for left, key in zip(range(len(done))[::-1], done, strict=True):
+            agent = 0 if spec.steps[key].n_agents == 1 else step.actor_id.agent_id
+            acts.append((key, agent, step.env_time, 0.0 if left else step.reward, False, seen[key], done[key]))
+    end = record.steps[-1]
+    if not end.terminated:
+        seen, _ = env.get_observation_and_action_dicts(record.last_maze_state, None, False)
+        last_actor = next((ActorID(key, 0) for key in seen if spec.steps[key].n_agents == 1), None)
+    ends = {"terminated": end.terminated, "truncated": not end.terminated, "last_env_time": end.env_time + 1}
+    last = {"last_actor": last_actor, "last_observation": {} if last_actor is None else seen[last_actor.step_key]}
+    return SpacesTrajectoryRecord.of_acts(record.episode_id, spec, acts, **ends, **last)
+
+
+def _name(source: Any) -> str:
+    return str(source) if isinstance(source, str | Path) else f"episode {source.episode_id}"
+
+
+def _records(source: Any, trust: bool, damaged: list[str]) -> Iterable[Trajectory]:
+    if isinstance(source, Path):
+        return read_trajectories(source, trust=trust, damaged=damaged)
+    return minari_records(source.removeprefix(_MINARI)) if isinstance(source, str) else [source]
+
+
+def _has_states(source: Any) -> bool:
+    return isinstance(source, Path) and source.suffix == SUFFIXES[1]
+
+
+def _require_same(own: Spec, other: Spec, name: str, whose: str) -> None:
+    """Refuse episodes in which something else is seen or done than in those of somebody else."""
+    for key, what in product([*other.steps, *own.steps], ("observation", "action")):
+        mine, theirs = (dict(getattr(spec.steps.get(key), f"{what}_space", {})) for spec in (own, other))
+        for part in [*theirs, *mine]:
+            if mine.get(part) != theirs.get(part):
+                different = f"is {mine.get(part)}, and {whose} is {theirs.get(part)}"
+                different = " ".join(different.split())  # bounds are written in several lines
+                raise ValueError(f"{name} does not fit: its {what} {part!r} of sub-step {key!r} {different}")

@@ -1,0 +1,98 @@
+"""Data sets of Minari, the collection of demonstrations for gymnasium's environments, as recorded episodes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from maze_pl.core.actor_id import ActorID
+from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion
+
+
+def minari_records(data_id: str) -> Iterator[SpacesTrajectoryRecord]:
+    """The episodes of a data set, with the names that `GymMazeEnv` gives to what is seen and done.
+
+    Args:
+        data_id: Name of a data set that Minari finds on this machine.
+
+    Raises:
+        ImportError: The package minari is missing.
+        ValueError: There is no such data set.
+        TypeError: Its spaces are not supported.
+    """
+    minari = _minari()
+    try:
+        data: Any = minari.load_dataset(data_id)
+    except FileNotFoundError as error:
+        raise ValueError(f"Minari has no data set {data_id!r} here; `minari download {data_id}` may get it") from error
+    sees, acts = GymObservationConversion(data.observation_space), GymActionConversion(data.action_space)
+    spec = Spec({0: StepSpec(sees.space(), acts.space())})
+    for episode in data.iterate_episodes():
+        length, is_terminated = len(episode.rewards), bool(episode.terminations[-1])
+        zeros, rewards = np.zeros(length, np.int64), np.asarray(episode.rewards, np.float64)
+        seen, done = (
+            {name: np.asarray(part, one.space()[name].dtype) for name, part in one.divided(values).items()}
+            for one, values in ((sees, episode.observations), (acts, episode.actions))
+        )
+        parts: list[Any] = [zeros, zeros, np.arange(length), rewards, zeros != 0]
+        parts += [{0: {name: part[:length] for name, part in seen.items()}}, {0: done}]
+        parts += [is_terminated, not is_terminated, length, None if is_terminated else ActorID(0, 0)]
+        parts += [{} if is_terminated else {name: part[length] for name, part in seen.items()}]
+        yield SpacesTrajectoryRecord(f"{data_id}/{episode.id}", spec, *parts)
+
+
+def to_minari(records: Iterable[SpacesTrajectoryRecord], dataset_id: str, **description: Any) -> Any:
+    """Make a Minari data set of recorded episodes; `minari_records` gives them back.
+
+    What is seen or done is given the name-less form again that gymnasium's environments have. Minari wants to know what
+    is seen in the end; where an episode has terminated, which nobody saw, that is the last observation once more.
+
+    Args:
+        records: The episodes, of a flat environment.
+        dataset_id: Its name, such as `lunar_lander/heuristic-v0`.
+        description: Further arguments of `minari.create_dataset_from_buffers`, such as `env` or `algorithm_name`.
+
+    Returns:
+        The `minari.MinariDataset`.
+
+    Raises:
+        ImportError: The package minari is missing.
+        ValueError: There are no episodes, they are of several sub-steps or agents, or do not fit together.
+    """
+    minari = _minari()
+    from minari.data_collector.episode_buffer import EpisodeBuffer
+
+    spec, buffers = None, list[Any]()
+    for record in records:
+        spec = spec or record.spec
+        if not spec.is_flat or record.spec != spec:
+            reason = "the same spaces in all episodes" if spec.is_flat else "one agent that acts once in each step"
+            raise ValueError(f"episode {record.episode_id} cannot be in a data set of Minari, which has {reason}")
+        (tree,), (done,), last = record.observation.values(), record.action.values(), record.last_observation
+        seen = {name: np.concatenate([array, last.get(name, array[-1])[None]]) for name, array in tree.items()}
+        named = _unnamed(seen, "observation"), _unnamed(done, "action")
+        is_last = np.arange(len(record)) == len(record) - 1
+        ends = list(is_last & record.terminated), list(is_last & record.truncated)
+        buffers.append(EpisodeBuffer(len(buffers), None, None, *named, list(record.reward), *ends, {}))
+    if spec is None:
+        raise ValueError(f"there is no episode for {dataset_id}")
+    (step,) = spec.steps.values()
+    description["observation_space"] = _unnamed(step.observation_space, "observation")
+    description["action_space"] = _unnamed(step.action_space, "action")
+    description = {"data_format": "arrow", "jpeg_encoding": False, **description}
+    return minari.create_dataset_from_buffers(dataset_id, buffers, **description)
+
+
+def _unnamed(tree: Mapping[str, Any], name: str) -> Any:
+    return tree[name] if list(tree) == [name] else tree
+
+
+def _minari() -> Any:
+    try:
+        import minari
+    except ImportError as error:
+        hint = 'pip install "maze-pl[minari]"'
+        raise ImportError(f"data sets of Minari need a package that is missing: {hint}") from error
+    return minari

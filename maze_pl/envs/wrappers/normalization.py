@@ -1,0 +1,361 @@
+"""Normalises observations by statistics that are estimated once, before training, and kept with the checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.class_path import import_class, import_object
+from maze_pl.core.output_folder import output_folder, write_file
+from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spaces import environment_action
+from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
+from maze_pl.envs.wrapper import ObservationWrapper, Wrapper, wrappers_of
+from maze_pl.envs.wrappers.normalization_strategies import ObservationNormalizationStrategy, Statistics
+
+if TYPE_CHECKING:
+    from maze_pl.core.policy import Policy
+
+DEFAULT_STRATEGY = "maze_pl.envs.wrappers.MeanZeroStdOneObservationNormalizationStrategy"
+PROGRESS_AFTER = 1.0
+"""Seconds of estimation after which its progress is shown."""
+_NAME = "ObservationNormalizationWrapper"
+MANUAL_ENTRIES = ("strategy", "strategy_config", "statistics")
+
+
+class ObservationNormalizationWrapper(ObservationWrapper):
+    """Normalises each observation by a strategy of its own.
+
+    Observations that are no `Box` and those that serve as action masks are left as they are. An observation that
+    several sub-steps have is normalised by the same statistics in all of them. Before the first episode, statistics
+    that are not given must be estimated (`estimate` or `obtain_normalization_statistics`), loaded or set.
+
+    Args:
+        env: The environment to wrap.
+        default_strategy: Class path, or class, of the strategy of observations without one in `manual_config`.
+        default_strategy_config: Its further arguments, such as `clip_range: [-3, 3]` and `axis: 0`.
+        default_statistics: Its statistics, such as `{min: 0, max: 255}`; estimated if None.
+        statistics_dump: JSON file that estimated statistics are written to, relative to the run directory.
+        sampling_policy: What acts while statistics are estimated: a policy, or what makes one of the action spaces and
+            the masks of all sub-steps, such as the class `RandomPolicy` or its class path. At random if None.
+        exclude: Observations that are not normalised.
+        manual_config: Observation -> its own `strategy`, `strategy_config` and `statistics`, each optional.
+
+    Raises:
+        TypeError: An observation that is to be normalised is no `Box`.
+        ValueError: An observation or an entry of the configuration is unknown, settings contradict each other, or
+            another wrapper of this kind writes to the same file.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), default_strategy_config={"axis": 0})
+        >>> statistics = obtain_normalization_statistics(env, n_samples=100)
+        >>> statistics["observation"]["mean"].shape
+        (4,)
+        >>> observation, _ = env.reset(seed=0)
+    """
+
+    def __init__(
+        self,
+        env: StructuredEnv,
+        default_strategy: str | type[ObservationNormalizationStrategy] = DEFAULT_STRATEGY,
+        default_strategy_config: dict[str, Any] | None = None,
+        default_statistics: dict[str, Any] | None = None,
+        statistics_dump: str | None = None,
+        sampling_policy: str | Policy | Callable[..., Policy] | None = None,
+        exclude: Sequence[str] | None = None,
+        manual_config: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(env)
+        self.statistics_dump = statistics_dump
+        if statistics_dump is not None and statistics_dump in (one.statistics_dump for one in _normalizers(env)):
+            raise ValueError(f"{_NAME}: another one further in writes to {statistics_dump=} already; name another file")
+        self.sampling_policy = sampling_policy
+        manual_config, excluded = manual_config or {}, set(exclude or [])
+        masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
+        all_spaces = _spaces_by_name(env.observation_spaces_dict)
+        if unknown := (excluded | set(manual_config)) - set(all_spaces):
+            raise ValueError(f"{_NAME}: there are no observations {sorted(unknown)}; there are {sorted(all_spaces)}")
+        if both := (excluded | masks) & set(manual_config):
+            raise ValueError(f"{_NAME}: {sorted(both)} are in manual_config, but are excluded or serve as action masks")
+        given = (default_strategy, default_strategy_config, default_statistics)
+        defaults: dict[str, Any] = dict(zip(MANUAL_ENTRIES, given, strict=True))
+        self._strategies: dict[str, ObservationNormalizationStrategy] = {}
+        self._given: set[str] = set()  # observations whose statistics the configuration states
+        for name, space in all_spaces.items():
+            is_usual = isinstance(space, spaces.Box) and space.low.size > 0
+            if name in masks | excluded or not (is_usual or name in manual_config):
+                continue
+            manual = manual_config.get(name, {})
+            with _named(name):
+                if wrong := set(manual) - set(MANUAL_ENTRIES):
+                    raise ValueError(f"unknown entries {sorted(wrong)} in manual_config, not {MANUAL_ENTRIES}")
+                is_another = "strategy" in manual  # for which the defaults' arguments and statistics are not meant
+                settings = {**(dict.fromkeys(MANUAL_ENTRIES) if is_another else defaults), **manual}
+                if not isinstance(space, spaces.Box):
+                    raise TypeError(f"only Box observations can be normalised, not {space}")
+                strategy = import_class(settings["strategy"], ObservationNormalizationStrategy)
+                self._strategies[name] = strategy(space, **(settings["strategy_config"] or {}))
+                if settings["statistics"] is not None:
+                    self._strategies[name].set_normalization_stats(settings["statistics"])
+                    self._given.add(name)
+        normalized = {name: strategy.normalized_space() for name, strategy in self._strategies.items()}
+        shown = {key: dict(space.spaces) for key, space in env.observation_spaces_dict.items()}
+        changed = {key: {name: normalized.get(name, part) for name, part in shown[key].items()} for key in shown}
+        self._observation_spaces = {key: spaces.Dict(parts) for key, parts in changed.items()}
+        self._samples: dict[str, list[Array]] | None = None  # filled while statistics are estimated
+
+    def observation(self, observation: Observation) -> Observation:
+        """Normalise what is to be normalised.
+
+        Raises:
+            RuntimeError: Statistics have not been estimated yet.
+        """
+        if self._samples is not None:
+            for name in self._strategies.keys() & observation.keys():
+                self._samples[name].append(observation[name].copy())
+            return observation
+        normalized = dict(observation)
+        for name, strategy in self._strategies.items():
+            if name in normalized:
+                if not strategy.statistics:
+                    raise RuntimeError(f"{name!r} has no statistics: call obtain_normalization_statistics or give some")
+                normalized[name] = strategy.normalize(normalized[name])
+        return normalized
+
+    @property
+    def missing_statistics(self) -> list[str]:
+        """Observations whose statistics are not known yet."""
+        return [name for name, strategy in self._strategies.items() if not strategy.statistics]
+
+    def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
+        """Estimate the statistics that are missing from observations of episodes of the whole stack.
+
+        Raises:
+            ValueError: An observation did not occur.
+        """
+        if not self.missing_statistics:
+            return
+        waiting = [one for one in _normalizers(env) if one.missing_statistics]  # this one, and those further out
+        samples: dict[str, list[Array]] = defaultdict(list)
+        try:
+            for one in waiting:
+                one._samples = samples if one is self else defaultdict(list)
+            sample_episodes(env, n_samples, seed, self.sampling_policy)
+        finally:
+            for one in waiting:
+                one._samples = None
+        if absent := [name for name in self.missing_statistics if not samples[name]]:
+            hint = "sample more, use a sampling_policy that gets there, or give their statistics"
+            raise ValueError(f"{_NAME}: observations {absent} did not occur in {n_samples} acts; {hint}")
+        for name in self.missing_statistics:
+            observations = np.stack(samples[name]).astype(np.float64)
+            if n_wrong := sum(not np.isfinite(sample).all() for sample in observations):
+                wrong = f"{name!r}: {n_wrong} of {len(observations)} samples have values that are not finite"
+                raise ValueError(f"{_NAME}: {wrong}; correct the environment, or exclude the observation")
+            # outside of `_named`, since it may be the user's, whose faults stay
+            self.set_normalization_statistics({name: self._strategies[name].estimate_stats(observations)})
+        if self.statistics_dump is not None:
+            dump_statistics(self.get_normalization_statistics(), output_folder(self.statistics_dump))
+
+    def get_normalization_statistics(self) -> dict[str, Statistics]:
+        """Observation -> statistic -> number or array, of the observations for which they are known."""
+        return {name: one.get_normalization_stats() for name, one in self._strategies.items() if one.statistics}
+
+    def set_normalization_statistics(self, statistics: Mapping[str, Mapping[str, Any]]) -> None:
+        """Use statistics that were obtained elsewhere; those of other observations go to wrappers of this kind inside.
+
+        Args:
+            statistics: Observation -> statistic -> number or array.
+
+        Raises:
+            ValueError: One of the observations is not normalised, or its statistics do not fit.
+        """
+        others = dict(statistics)
+        for name in self._strategies.keys() & statistics.keys():
+            with _named(name):
+                self._strategies[name].set_normalization_stats(others.pop(name))
+        if others and (inner := _normalizers(self.env)):
+            inner[0].set_normalization_statistics(others)
+        elif others:
+            raise ValueError(f"{_NAME}: {sorted(others)} are not normalised; {list(self._strategies)} are")
+
+    def state_dict(self) -> dict[str, Any]:
+        """The estimated statistics; those that the configuration states stay with the configuration."""
+        known = self.get_normalization_statistics()
+        return {name: values for name, values in known.items() if name not in self._given}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Use statistics that were estimated before."""
+        self.set_normalization_statistics({name: values for name, values in state.items() if name not in self._given})
+
+    shared_state = state_dict  # the same for all copies
+
+    def load_shared_state(self, state: dict[str, Any]) -> None:
+        """Use statistics that were estimated by another copy.
+
+        Raises:
+            ValueError: They are not those that this wrapper needs.
+        """
+        self.load_state_dict(state)
+        if missing := self.missing_statistics:
+            raise ValueError(f"{_NAME}: {missing} are not among the statistics that were learned before")
+
+
+def estimate_observation_normalization_statistics(env: StructuredEnv, n_samples: int, seed: int = 0) -> None:
+    """Let every `ObservationNormalizationWrapper` of an environment estimate the statistics that it needs.
+
+    Statistics that are known already stay.
+
+    Args:
+        env: The environment, with all its wrappers.
+        n_samples: Number of observations to estimate from.
+        seed: Determines the episodes and the actions.
+
+    Raises:
+        ValueError: No observations are normalised in this environment.
+    """
+    if not _normalizers(env):
+        raise ValueError("the environment has no ObservationNormalizationWrapper around it")
+    cast(Wrapper, env).estimate(n_samples, seed)
+
+
+def obtain_normalization_statistics(env: StructuredEnv, n_samples: int, seed: int = 0) -> dict[str, Statistics]:
+    """Estimate statistics as `estimate_observation_normalization_statistics` does, and return all that are known.
+
+    The environment itself uses them from then on; others get them by `set_normalization_statistics`, or by
+    `make_normalized_env_factory`.
+
+    Args:
+        env: The environment, with all its wrappers.
+        n_samples: Number of observations to estimate from.
+        seed: Determines the episodes and the actions.
+
+    Returns:
+        Observation -> statistic -> number or array.
+
+    Raises:
+        ValueError: No observations are normalised in this environment, or some of them twice.
+    """
+    estimate_observation_normalization_statistics(env, n_samples, seed)
+    statistics: dict[str, Statistics] = {}
+    for wrapper in _normalizers(env):
+        known = wrapper.get_normalization_statistics()
+        if twice := statistics.keys() & known.keys():
+            raise ValueError(f"observations {sorted(twice)} are normalised twice; exclude them in one of the wrappers")
+        statistics |= known
+    return statistics
+
+
+def make_normalized_env_factory(
+    env_factory: Callable[[], StructuredEnv], normalization_statistics: Mapping[str, Mapping[str, Any]]
+) -> Callable[[], StructuredEnv]:
+    """A factory whose environments have these statistics.
+
+    Args:
+        env_factory: Makes environments with an `ObservationNormalizationWrapper`.
+        normalization_statistics: Observation -> statistic -> number or array.
+    """
+
+    def make() -> StructuredEnv:
+        env = env_factory()
+        cast(ObservationNormalizationWrapper, env).set_normalization_statistics(normalization_statistics)
+        return env
+
+    return make
+
+
+def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy | Callable[..., Policy] | None) -> None:
+    """Step an environment through seeded episodes; what its wrappers have learned stays as it was.
+
+    Args:
+        env: The environment, with all its wrappers.
+        n_acts: Observations to see, those after a reset included.
+        seed: Determines episodes and actions.
+        policy: What acts, or what makes it of the action spaces and masks of all sub-steps, or the path of that; at
+            random if None.
+    """
+    import torch  # only here, so that environments can be used without
+    from tqdm import tqdm
+
+    from maze_pl.core.policy import Policy, PolicyBatch, RandomPolicy
+
+    if n_acts < 1:
+        raise ValueError(f"n_samples={n_acts} must be at least 1")
+    is_flat = list(env.agent_counts_dict.values()) == [1]  # others may not say who acts before they are reset
+    while is_flat and not all(isinstance(s, spaces.Dict) for s in (env.observation_space, env.action_space)):
+        env = cast(Wrapper, env.env)  # past what hides names from other libraries
+    policy = import_object(policy) if isinstance(policy, str) else policy or RandomPolicy
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        policy = cast(Callable[..., Policy], policy)(env.action_spaces_dict, env.action_masks_dict)
+    generator = torch.Generator().manual_seed(derive_seed(seed, "policy"))
+    learned = [(wrapper, wrapper.state_dict()) for wrapper in wrappers_of(env)]
+    episode, ended = 0, True
+    observation: Observation = {}
+    # on stderr, and only if it takes long and somebody is looking
+    for _ in tqdm(range(n_acts), "normalisation statistics", delay=PROGRESS_AFTER, disable=None, leave=False):
+        if ended:
+            observation, _ = env.reset(seed=derive_seed(seed, "episode", episode))
+            episode, ended = episode + 1, False
+        else:
+            step_key, agent_id = env.actor_id()
+            rows = {name: value[np.newaxis] for name, value in observation.items()}
+            batch = PolicyBatch(step_key, rows, np.array([agent_id]), maze_state=[env.get_maze_state()])
+            action = policy.act(batch, generator=generator).action
+            heads = env.action_spaces_dict[step_key].spaces
+            single = {head: environment_action(space, action[head][0]) for head, space in heads.items()}
+            observation, _, terminated, truncated, _ = env.step(single)
+            ended = terminated or truncated
+    for wrapper, state in learned:
+        wrapper.load_state_dict(state)
+
+
+def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:
+    """Write statistics to a JSON file, which is either complete or as it was before.
+
+    Args:
+        statistics: Observation -> statistic -> number or array.
+        path: The file; its directory is made if needed.
+    """
+    write_file(path, json.dumps(statistics, default=lambda value: np.asarray(value).tolist()).encode())
+
+
+def load_statistics(path: str | Path) -> dict[str, dict[str, Any]]:
+    """Read the statistics that `dump_statistics` wrote, for `set_normalization_statistics`."""
+    statistics: dict[str, dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))
+    return statistics
+
+
+def _normalizers(env: StructuredEnv) -> list[ObservationNormalizationWrapper]:
+    """The wrappers of this kind around an environment, the outermost first."""
+    kind = ObservationNormalizationWrapper
+    return [cast(ObservationNormalizationWrapper, one) for one in wrappers_of(env) if issubclass(type(one), kind)]
+
+
+@contextmanager
+def _named(observation: str) -> Iterator[None]:
+    """Say which observation it is that something is wrong with."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{_NAME}: observation {observation!r}: {error}") from error
+
+
+def _spaces_by_name(spaces_dict: Mapping[StepKey, spaces.Dict]) -> dict[str, spaces.Space[Any]]:
+    """Observation -> its space, which must be the same in all sub-steps."""
+    by_name: dict[str, spaces.Space[Any]] = {}
+    for key, space in spaces_dict.items():
+        for name, part in space.spaces.items():
+            known = by_name.setdefault(name, part)
+            if type(known) is not type(part) or known.shape != part.shape:
+                raise ValueError(f"{_NAME}: {name!r} is {part} in sub-step {key!r}, {known} in another one; rename one")
+    return by_name

@@ -1,0 +1,134 @@
+"""Behavioural cloning: what somebody did in recorded episodes, learned like any other labels."""
+
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from pytorch_lightning.utilities.types import STEP_OUTPUT
+from torch import Tensor
+from torch.optim import Optimizer
+
+from maze_pl.agents import TorchActorCritic
+from maze_pl.agents.network_io import state_shapes
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.ranks import sum_over_ranks, world_size
+from maze_pl.core.trajectory_batch import Acts, TrajectoryBatch
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.optimizer import FlatAdam, gradient_norm
+from maze_pl.modules.options import check_at_least
+
+_LARGEST = 1e30  # of losses and gradients; -log of what a mask forbids is larger
+
+
+class BC(AlgorithmModule):
+    """Behavioural cloning: makes the actions of demonstrations likely.
+
+        L = sum_k mean_i(-log pi_k(a_i | s_i) - c_e * H(pi_k(. | s_i)))
+
+    with a mean over the acts i of a batch, on all ranks, for each sub-step k. The log-probability of an action is the
+    sum over its heads: a discrete one gives its cross-entropy, a multi-discrete or multi-binary one the sum of those of
+    its choices or bits, a box its negative log-density. This is the squared error if deviations are fixed; here they
+    are learned too, so that it serves all distributions, also those with bounds, and whoever fine-tunes the policy
+    explores as widely as the demonstrations are scattered. Bain and Sammut 1995, "A framework for behavioural cloning".
+
+    The batches are those of a `TrajectoryDataModule`, which has the batch size and the share of held-out episodes.
+    Lightning optimises by itself: `Trainer(accumulate_grad_batches=...)` works, and `Trainer(gradient_clip_val=...)`
+    beside `max_grad_norm`. A critic of the networks is left out, and there is nothing to capture.
+
+    Training is logged under `train_ImitationEvents/...`, what is measured on held-out episodes under
+    `eval_ImitationEvents/...`. Callbacks may monitor `eval/loss`, the mean negative log-likelihood of held-out acts,
+    beside `eval/return` where episodes are played. Acts take the place of env steps on all axes.
+
+    Args:
+        lr: Learning rate of Adam.
+        entropy_coef: Weight of the policy's entropy, which is maximised.
+        kwargs: Further options, see `AlgorithmModule`.
+
+    Raises:
+        ValueError: A network carries a state from act to act: acts are drawn one by one, without those before them.
+    """
+
+    topic = "ImitationEvents"
+
+    def __init__(self, *, lr: float = 1e-3, entropy_coef: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(lr=lr, **kwargs)
+        check_at_least(0, entropy_coef=entropy_coef)
+        self.automatic_optimization = True
+        self.entropy_coef = entropy_coef
+
+    def _set_networks(self, actor_critic: TorchActorCritic) -> None:
+        for step_key, nets in zip(actor_critic.policy.spec.step_keys, actor_critic.policy.networks, strict=True):
+            if remembered := state_shapes(next(nets.children())):
+                raise ValueError(
+                    f"the policy's network of sub-step {step_key!r} carries {list(remembered)} from act to act, which "
+                    "cannot be cloned from acts that are drawn one by one: use a network without memory, and an "
+                    "ObservationStackWrapper where one observation does not tell enough"
+                )
+        super()._set_networks(TorchActorCritic(actor_critic.policy))
+
+    def training_step(self, batch: TrajectoryBatch, batch_idx: int) -> STEP_OUTPUT:
+        """The loss of a batch of acts, whose mean over ranks is minimised."""
+        if not isinstance(batch, TrajectoryBatch):
+            raise TypeError(f"BC learns from recorded acts, not a {type(batch).__name__}: use a TrajectoryDataModule")
+        totals = sum_over_ranks(torch.tensor([len(acts) for acts in batch.acts.values()], device=self.device)).tolist()
+        self.env_steps += sum(totals)
+        loss = torch.zeros((), device=self.device)
+        for (step_key, acts), total, nets in zip(batch.acts.items(), totals, self.policy.networks, strict=True):
+            if len(acts):
+                surprise, entropy = self._measure(step_key, acts, "train")
+                loss = loss + (surprise - self.entropy_coef * entropy) * (world_size() / total)
+            else:  # its parameters stay in the graph, as other ranks may have acts
+                loss = loss + 0.0 * torch.stack([parameter.sum() for parameter in nets.parameters()]).sum()
+        self._require_finite("loss", loss.item())
+        return loss
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Take in held-out acts, or the episodes of an evaluator."""
+        if not isinstance(batch, TrajectoryBatch):
+            return super().validation_step(batch, batch_idx, dataloader_idx)
+        for step_key, acts in batch.acts.items():
+            if len(acts):
+                surprise, _ = self._measure(step_key, acts, "eval")
+                self._statistics.record("loss", surprise, None, len(acts), "eval")
+
+    def _measure(self, step_key: StepKey, acts: Acts, source: str) -> tuple[Tensor, Tensor]:
+        """Sums over acts of -log pi and of entropies; records these, and how near the policy's own actions come."""
+        joint = self.policy.distribution(step_key, acts.observation, acts.agent_id)
+        log_prob, entropies = joint.log_prob_and_entropy(acts.action)
+        surprise, entropy, record = -log_prob.sum(), entropies.sum(), self._statistics.record
+        record(f"{self.topic}/policy_loss", surprise, step_key, len(acts), source)
+        record(f"{self.topic}/policy_entropy", entropy, step_key, len(acts), source)
+        for head, distribution in joint.distributions.items():
+            action, chosen = acts.action[head], distribution.deterministic_sample().detach()
+            name, near = "discrete_accuracy", chosen == action
+            if isinstance(distribution.action_space, spaces.MultiBinary):
+                name = "multi_binary_accuracy"
+            elif isinstance(distribution.action_space, spaces.Box):
+                name, near = "box_mean_abs_deviation", (chosen - action).abs()
+            record(f"{self.topic}/{name}", near.sum(), f"{step_key}/{head}", near.numel(), source)
+        return surprise, entropy
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Set the learning rate, and limit the gradient and record its norm, before Lightning clips it."""
+        for step_key, nets in zip(self.spec.step_keys, self.policy.networks, strict=True):
+            norm = float(gradient_norm(list(nets.parameters())))
+            self._require_finite("norm of the gradient", norm)
+            self.record("policy_grad_norm", norm, step_key)
+        if self.max_grad_norm:
+            torch.nn.utils.clip_grad_norm_(self.parameters(), self.max_grad_norm)
+        for group in optimizer.param_groups if isinstance(optimizer, FlatAdam) else ():
+            group["lr"] = self._learning_rate()
+
+    def _require_finite(self, what: str, number: float) -> None:
+        if not abs(number) < _LARGEST:
+            raise ValueError(
+                f"the {what} is {number:g} in epoch {self.current_epoch}, after {self.env_steps} acts: look for "
+                "observations that are not finite or very large and actions that masks forbid, lower "
+                f"lr={self.lr:g}, and limit the gradient with max_grad_norm (it is {self.max_grad_norm:g})"
+            )
+
+    def _finish_training(self, *, on_step: bool) -> None:
+        for step_key, nets in zip(self.spec.step_keys, self.policy.networks, strict=True):
+            parameters = torch.cat([parameter.detach().flatten() for parameter in nets.parameters()])
+            self.record("policy_l2_norm", torch.linalg.vector_norm(parameters), step_key)
+        super()._finish_training(on_step=on_step)

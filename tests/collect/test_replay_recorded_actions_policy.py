@@ -1,0 +1,40 @@
+"""Replay of recorded actions; `tests/test_rollouts.py` replays whole rollouts."""
+
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+
+from maze_pl.collect import ReplayRecordedActionsPolicy, replay_recorded_actions_policy
+from maze_pl.core.policy import PolicyBatch
+from maze_pl.rollouts import rollout
+from tests.structured import hierarchy
+
+
+def test_the_example_in_the_docstring_works() -> None:
+    assert doctest.testmod(replay_recorded_actions_policy).failed == 0
+
+
+def test_each_row_gets_what_its_episode_has_at_its_act() -> None:
+    records = [one.spaces for one in rollout(hierarchy.make_env, "random", 2)]
+    policy = ReplayRecordedActionsPolicy(records)
+    record = records[1]
+    assert record is not None
+    key = record.spec.step_keys[record.key_index[5]]
+    batch = PolicyBatch(key, {}, record.agent_id[5:6], None, None, None, np.array([1]), np.array([5]))
+    place = int((record.key_index[:5] == record.key_index[5]).sum())
+    for head, values in policy.act(batch).action.items():
+        np.testing.assert_array_equal(values, record.action[key][head][place : place + 1])
+
+
+def test_the_act_of_another_actor_is_refused() -> None:
+    records = [one.spaces for one in rollout(hierarchy.make_env, "random", 1)]
+    assert records[0] is not None
+    others = [key for key in records[0].spec.step_keys if key != records[0].spec.step_keys[records[0].key_index[0]]]
+    batch = PolicyBatch(
+        others[0], {}, np.zeros(1, np.int64), None, None, None, np.zeros(1, np.int64), np.zeros(1, np.int64)
+    )
+    with pytest.raises(ValueError, match=r"instead of act 0 of episode 0 .* was recorded"):
+        ReplayRecordedActionsPolicy(records).act(batch)
