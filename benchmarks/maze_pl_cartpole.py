@@ -103,7 +103,7 @@ def main() -> None:
         module = PPO(**common, lr=2.5e-4, batch_size=100, n_optimization_epochs=4, clip_range=0.2)
     else:
         module = A2C(**common, lr=5e-4)
-    n_epochs = arguments.env_steps // (data.rollout_size * data.epoch_length)
+    n_epochs = arguments.env_steps // (data.n_envs * data.n_rollout_steps * data.epoch_length)
     stopwatch = Stopwatch()
     with tempfile.TemporaryDirectory() as folder:
         trainer = pl.Trainer(
@@ -119,7 +119,7 @@ def main() -> None:
         )
         trainer.fit(module, data)
         seconds = time.perf_counter() - stopwatch.started
-    speed = n_epochs * data.rollout_size * data.epoch_length / seconds
+    speed = n_epochs * data.n_envs * data.n_rollout_steps * data.epoch_length / seconds
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"env_steps_per_second": speed, "peak_megabytes": memory}))
 

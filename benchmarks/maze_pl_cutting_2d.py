@@ -60,7 +60,7 @@ def main() -> None:
         critic=SharedStateCriticComposer([partial(FlattenConcatStateValueNet, hidden_units=[64, 64])]),
     )
     module = PPO(spec=data.spec, networks=networks, capture=arguments.capture)  # with its defaults
-    n_epochs = arguments.env_steps // (data.rollout_size * data.epoch_length)
+    n_epochs = arguments.env_steps // (data.n_envs * data.n_rollout_steps * data.epoch_length)
     stopwatch = Stopwatch()
     with tempfile.TemporaryDirectory() as folder:
         trainer = pl.Trainer(
@@ -76,7 +76,7 @@ def main() -> None:
         )
         trainer.fit(module, data)
         seconds = time.perf_counter() - stopwatch.started
-    speed = n_epochs * data.rollout_size * data.epoch_length / seconds
+    speed = n_epochs * data.n_envs * data.n_rollout_steps * data.epoch_length / seconds
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"env_steps_per_second": speed, "peak_megabytes": memory}))
 

@@ -5,7 +5,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
-from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from typing import Any, Literal, Self, cast
@@ -31,7 +30,7 @@ MakeEnv = Callable[[], Any]
 Loaded = tuple[str, Spec, dict[StepKey, Columns]]
 """Where an episode came from, what it is about, and its acts."""
 SUFFIXES = (".spaces", ".states")
-_MINARI = "minari:"
+_MINARI, _SEEN_AND_DONE = "minari:", ("observation", "action")
 
 
 class InMemoryDataset:
@@ -112,34 +111,46 @@ class InMemoryDataset:
         if make_env is not None and spec is None:
             with closing(make_env()) as env:
                 spec = Spec.of(env)
-        self._counts, self.damaged, known, leaves = [], [], spec, list[Any]()
+        self._read(make_env, spec, names, whose, is_checked=False)
+        columns = {what: {key: fields[what] for key, fields in self._columns.items()} for what in _SEEN_AND_DONE}
+        if _no_values(cast(Spec, self.spec), columns, np.sum(self._counts, 0)):  # then look at episodes one by one
+            self._read(make_env, spec, names, whose, is_checked=True)
+        return self
+
+    def _read(self, make_env: MakeEnv | None, spec: Spec | None, names: str, whose: str, is_checked: bool) -> None:
+        self._counts, self.damaged, known = [], [], spec
+        kept, sizes, files = list[Any](), list[int](), cast(Any, None)
         with ExitStack() as stack:
-            for name, own, acts in self._episodes(make_env, spec):
+            for name, own, acts in self._episodes(make_env, spec, is_checked):
                 if spec is None:
                     spec, whose = own, f"that of {name}"
                 elif own is not known:
                     _require_same(own, spec, name, whose)
                 known = own
-                if not leaves:
-                    mapped(leaves.append, first := acts)
-                    spool = partial(tempfile.SpooledTemporaryFile, -(-self.max_memory // len(leaves)))
-                    files = mapped(lambda _: stack.enter_context(spool()), acts)  # noqa: B023
-                mapped(lambda file, like, rows: file.write(np.asarray(rows, like.dtype, "C")), files, first, acts)
                 self._counts.append([len(fields["agent_id"]) for fields in acts.values()])
+                kept.append(acts)
+                if self.max_memory:
+                    mapped(lambda rows: sizes.append(rows.nbytes), acts)
+                    sizes[:] = [sum(sizes)]
+                    if sizes[0] > self.max_memory:
+                        files = files or mapped(lambda _: stack.enter_context(tempfile.TemporaryFile()), acts)
+                        mapped(lambda file, *parts: file.write(_joined(*parts).tobytes()), files, *kept)
+                        del kept[1:]  # of the first one the types and shapes are needed
+                        kept[0] = mapped(lambda rows: rows[:0], acts)
             if self.damaged:
-                warnings.warn(f"skipped, {len(self.damaged)} in all: {', '.join(self.damaged[:3])}", stacklevel=2)
+                warnings.warn(f"skipped, {len(self.damaged)} in all: {', '.join(self.damaged[:3])}", stacklevel=3)
             if not len(self):
                 raise ValueError(f"{names}: there is no act to learn from")
-            self.spec, self.n_episodes, self._columns = spec, len(self._counts), mapped(_tensor, files, first)
-        return self
+            columns = mapped(_mapped, files, kept[0]) if files else mapped(_joined, *kept)
+            self.spec, self.n_episodes, self._columns = spec, len(self._counts), mapped(torch.from_numpy, columns)
 
-    def _episodes(self, make_env: MakeEnv | None, spec: Spec | None) -> Iterator[Loaded]:
+    def _episodes(self, make_env: MakeEnv | None, spec: Spec | None, is_checked: bool) -> Iterator[Loaded]:
         """All episodes in the order of `input_data`, whoever reads them."""
         sources = list(chain.from_iterable(map(self._sources, self.input_data)))
         n_slow = sum(map(_has_states, sources))  # the others are read faster than sent from one process to another
         size = max(1, min(self.n_workers or len(os.sched_getaffinity(0)), n_slow if self.n_workers else n_slow // 200))
         engine: Engine = InProcessEngine() if size == 1 else ProcessEngine(size)
-        engine.start(lambda policy, actor, restarts: _Loader(self, make_env, spec), None)
+        engine.start(lambda policy, actor, restarts: _Loader(self, make_env, spec, is_checked), None)
         method = "load" if size == 1 else "load_all"
         bar = tqdm(total=len(sources), desc="recorded episodes", delay=PROGRESS_AFTER, disable=None, leave=False)
         with closing(engine), bar:
@@ -202,23 +213,23 @@ class InMemoryDataset:
         return {**self.__dict__, "_columns": {}}
 
 
-def _tensor(file: Any, like: Any) -> Tensor:
-    """[n, ...] all rows that were written; those that are not in memory are read where they are needed."""
-    shape = (file.tell() // int(like.itemsize * np.prod(like.shape[1:])), *like.shape[1:])
-    if file.name is not None:  # it is no longer in memory
-        return torch.from_numpy(np.memmap(file, like.dtype, "r+", shape=shape))
-    rows = np.empty(shape, like.dtype)
-    file.seek(0)
-    file.readinto(rows)
-    return torch.from_numpy(rows)
+def _joined(*parts: Any) -> Any:
+    """Rows of the first one's type."""
+    return np.concatenate(parts, dtype=parts[0].dtype, casting="unsafe")
+
+
+def _mapped(file: Any, like: Any) -> Any:
+    """[n, ...] all rows of a file, which are read where they are needed."""
+    rows = np.memmap(file, like.dtype, "r+") if file.tell() else np.zeros(0, like.dtype)
+    return rows.reshape(-1, *like.shape[1:])
 
 
 class _Loader:
     """Reads episodes and prepares them; each process that does so has one."""
 
-    def __init__(self, dataset: InMemoryDataset, make_env: MakeEnv | None, spec: Spec | None) -> None:
+    def __init__(self, dataset: InMemoryDataset, make_env: MakeEnv | None, spec: Spec | None, is_checked: bool) -> None:
         self._process, self._trust, self._spec = dataset.processor.process, dataset.trust, spec
-        self._make_env, self._env = make_env, cast(Any, None)
+        self._make_env, self._env, self._is_checked = make_env, cast(Any, None), is_checked
 
     def load(self, source: Any) -> Iterator[Loaded | str]:
         """The episodes of a source, then what is wrong with it."""
@@ -232,10 +243,12 @@ class _Loader:
                     record = converted(record, self._env, self._spec)
                 except Exception as error:  # whatever an environment makes of states that are not its own
                     raise ValueError(f"{name} holds states that the environment cannot convert: {error!r}") from error
-            if wrong := _no_values(record):
-                damaged.append(f"{name}: {wrong}")
-            else:
-                yield name, record.spec, self._process(record)
+            if self._is_checked:
+                counts = np.bincount(record.key_index, minlength=len(record.spec.steps))
+                if wrong := _no_values(record.spec, {what: getattr(record, what) for what in _SEEN_AND_DONE}, counts):
+                    damaged.append(f"{name}: {wrong}")
+                    continue
+            yield name, record.spec, self._process(record)
         yield from damaged
 
     def load_all(self, source: Any) -> list[Loaded | str]:
@@ -248,15 +261,13 @@ class _Loader:
             self._env.close()
 
 
-def _no_values(record: SpacesTrajectoryRecord) -> str:
-    """What is in an episode that is outside of its space, if anything; a file that was made up may hold it."""
-    counts = np.bincount(record.key_index, minlength=len(record.spec.steps)).tolist()
-    for (key, step), n in zip(record.spec.steps.items(), counts, strict=True):
-        seen, done = (record.observation[key], step.observation_space), (record.action[key], step.action_space)
-        for what, (tree, space) in (("observation", seen), ("action", done)):
-            for part, one in space.spaces.items():
-                if no_value(one, tree[part], n):
-                    return f"its {what} {part!r} of sub-step {key!r} holds what is no value of {one}"
+def _no_values(spec: Spec, columns: Any, counts: Iterable[int]) -> str:
+    """What is outside of its space, if anything; a file that was made up may hold it."""
+    for (key, step), n in zip(spec.steps.items(), counts, strict=True):
+        for what in _SEEN_AND_DONE:
+            for part, space in getattr(step, f"{what}_space").spaces.items():
+                if no_value(space, np.asarray(columns[what][key][part]), n):
+                    return f"its {what} {part!r} of sub-step {key!r} holds what is no value of {space}"
     return ""
 
 

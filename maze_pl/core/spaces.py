@@ -126,11 +126,13 @@ def no_value(space: spaces.Space[Any], values: Any, n: int) -> bool:
     """
     if values.shape != (n, *(space.shape or ())):
         return True
-    if isinstance(space, spaces.Box):
-        return values.dtype.kind == "f" and not np.isfinite(values).all()
-    size = {spaces.Discrete: "n", spaces.MultiDiscrete: "nvec"}.get(type(space))
+    if isinstance(space, spaces.Box | spaces.Discrete) and values.size:
+        low, high = values.min(), values.max()  # NaN if there is any
+        if isinstance(space, spaces.Box):
+            return not (np.isfinite(low) and np.isfinite(high))
+        return not space.start <= low <= high < space.start + space.n
     from_start = values - getattr(space, "start", 0)
-    return bool(((from_start < 0) | (from_start >= (getattr(space, size) if size else 2))).any())
+    return bool(((from_start < 0) | (from_start >= getattr(space, "nvec", 2))).any())
 
 
 def environment_action(space: spaces.Space[Any], value: Any) -> Any:

@@ -74,11 +74,6 @@ class RolloutDataModule(EnvironmentDataModule):
         self._ended: list[Any] | None = None  # state of the environments when the last fit ended
         self._restored: dict[str, Any] | None = None
 
-    @property
-    def rollout_size(self) -> int:
-        """Environment steps of a rollout on each rank."""
-        return self.n_envs * self.n_rollout_steps
-
     # ------------------------------------------------------------------------------------------------- hooks
 
     def setup(self, stage: str) -> None:

@@ -88,7 +88,6 @@ def test_the_specification_takes_one_environment_that_is_closed_and_needs_no_tra
     assert data.spec is data.spec
     assert data.spec.steps[0].observation_shapes == {"observation": (2,)}
     assert (len(log.seeds), log.closed) == (1, 1)
-    assert data.rollout_size == 14
 
 
 class Masked(Drift):
