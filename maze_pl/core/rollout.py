@@ -122,7 +122,7 @@ class Final:
     @staticmethod
     def joined(parts: Sequence[Final]) -> Final:
         """All of them, one after the other."""
-        one: Final = mapped(lambda *tensors: torch.cat(tensors), *_remembering(parts))
+        one: Final = mapped(lambda *tensors: torch.cat(tensors), *_remembering(parts)) if parts[1:] else parts[0]
         return one
 
 

@@ -19,6 +19,6 @@ def derive_seed(*path: int | str) -> int:
         True
     """
     entropy = [zlib.crc32(part.encode()) if isinstance(part, str) else part & 0xFFFFFFFF for part in path]
-    entropy += [part >> 32 & 0xFFFFFFFF for part in path if isinstance(part, int) and part >> 32 > 0]
+    entropy += [part >> 32 & 0xFFFFFFFF for part in path if type(part) is int and part > 0xFFFFFFFF]
     words = np.array(entropy, np.uint32)  # as an array, because lists take twice as long
     return int(np.random.SeedSequence(words).generate_state(1)[0] >> 1)

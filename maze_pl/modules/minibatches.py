@@ -91,9 +91,9 @@ class Acts:
 
     def split(self, sizes: list[int]) -> list[Acts]:
         """Consecutive parts of the given sizes; of sequences, parts with whole ones."""
-        n_acts = max(len(self.weight), 1)
-        of_tensors = ([size * len(tensor) // n_acts for size in sizes] for tensor in self.tensors())
-        parts = (torch.split(tensor, own) for tensor, own in zip(self.tensors(), of_tensors, strict=True))
+        n_acts, tensors = max(len(self.weight), 1), self.tensors()
+        of_tensors = (sizes if n == n_acts else [size * n // n_acts for size in sizes] for n in map(len, tensors))
+        parts = (torch.split(tensor, own) for tensor, own in zip(tensors, of_tensors, strict=True))
         return [self.with_tensors(part) for part in zip(*parts, strict=True)]
 
 

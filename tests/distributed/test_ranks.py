@@ -76,7 +76,8 @@ def test_parameters_optimisers_and_statistics_are_equal_and_data_is_not(two_rank
 def test_an_evaluation_before_it_changes_nothing_about_a_fit(two_ranks: Path) -> None:
     for plain, validated in zip(reports(two_ranks / "fit"), reports(two_ranks / "validate_and_fit"), strict=True):
         for name in ("state_dict", "optimizer", "callback_metrics", "seen", "env_steps"):
-            assert differences(plain[name], validated[name]) == [], name
+            found = differences(plain[name], validated[name])  # totals count all evaluations, and times vary
+            assert [one for one in found if "/time_" not in one and "/total_" not in one] == [], name
 
 
 def test_a_kl_stop_ends_the_update_of_all_ranks_after_the_same_pass(two_ranks: Path) -> None:
