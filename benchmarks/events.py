@@ -33,7 +33,7 @@ from maze_pl.events import (
     define_stats_grouping,
     define_step_stats,
 )
-from maze_pl.events.context import EnvironmentContext
+from maze_pl.events.pubsub import EnvironmentContext
 
 EPISODE = 200
 CHUNK = 10 * EPISODE

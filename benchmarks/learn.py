@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import platform
 import resource
@@ -37,10 +38,19 @@ THRESHOLDS = {  # what the mean over the seeds must reach
     "ppo_lunar_lander": 220,
     "ppo_lunar_lander_continuous": 220,
     "ppo_cartpole_recurrent": 400,
-    "ppo_catch": 4.75,
+    "sac_pendulum": -170,
+    "sac_cartpole": 450,
+    "sac_lunar_lander_continuous": 220,
+    "impala_cartpole": 450,
+    "es_cartpole": 475,
+    "examples/catch/configs/ppo_catch.yaml": 4.75,
 }
-A2C = [name.replace("ppo", "a2c") for name in THRESHOLDS]
+A2C = [name.replace("ppo", "a2c") for name in THRESHOLDS if name.startswith("ppo")]
 CONFIGS = [*THRESHOLDS, *(name for name in A2C if (ROOT / "configs" / f"{name}.yaml").is_file())]
+DEMONSTRATED = 200, "sac_lunar_lander_continuous", "sacfd_lunar_lander_continuous"
+"""A return, a configuration, and one with demonstrations that is to reach it in fewer env steps, with each seed."""
+DEMONSTRATIONS = ["--env", "env/gym_env", "--env.name", "LunarLanderContinuous-v3", "--policy", "heuristic"]
+DEMONSTRATIONS += ["--n_episodes", "50", "--max_steps", "0", "--trajectories", "spaces", "--event_logs", "false"]
 PACKAGES = ("maze-pl", "torch", "pytorch-lightning", "gymnasium", "numpy")
 Result = dict[str, Any]
 
@@ -133,13 +143,8 @@ def train(
             return result
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.parent.mkdir(parents=True, exist_ok=True)
-    command = ["fit", "--config", config, "--seed_everything", str(seed), "--run_dir", str(run_dir), *options]
     began = child_seconds()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = [sys.executable, "-m", "maze_pl", *command]
-    done = subprocess.run(process, cwd=ROOT, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"maze-pl {' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")
+    run("fit", "--config", config, "--seed_everything", str(seed), "--run_dir", str(run_dir), *options)
     seconds = child_seconds() - began
     points = curve(run_dir / "metrics.csv")
     result = {
@@ -149,6 +154,45 @@ def train(
     }
     write(result_file, json.dumps(result))
     return result
+
+
+def run(*command: str) -> None:
+    """Have the command line do something."""
+    environment, process = {**os.environ, "OMP_NUM_THREADS": "1"}, [sys.executable, "-m", "maze_pl", *command]
+    done = subprocess.run(process, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"maze-pl {' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")
+
+
+def steps_to(result: Result, wanted: float) -> float:
+    """Env steps of the first evaluation that reached a return; infinite if none did."""
+    return next((float(step) for step, mean_return in result["curve"] if mean_return >= wanted), math.inf)
+
+
+def demonstrated(again: bool) -> tuple[str, list[str]]:
+    """The section on what demonstrations are worth, and what was not reached."""
+    wanted, plain, shown = DEMONSTRATED
+    recorded = RUNS / "demonstrations"
+    if again or not recorded.is_dir():
+        shutil.rmtree(recorded, ignore_errors=True)
+        run("rollout", *DEMONSTRATIONS, "--output_dir", str(recorded))
+    options = ["--data.demonstrations.input_data", str((recorded / "trajectories").relative_to(ROOT))]
+    results = {plain: [train(plain, seed, False) for seed in range(N_SEEDS)]}
+    results[shown] = [train(shown, seed, again, options) for seed in range(N_SEEDS)]
+    steps = {config: [steps_to(result, wanted) for result in own] for config, own in results.items()}
+    rows = [f"| `{name}` | {' | '.join(f'{count:,.0f}' for count in own)} |" for name, own in steps.items()]
+    for name, own in steps.items():
+        print(f"{name}: {own} env steps to {wanted}", flush=True)
+    seeds = " | ".join(f"seed {seed}" for seed in range(N_SEEDS))
+    text = (
+        "## What demonstrations are worth\n\n"
+        f"Env steps until an evaluation during training first reached {wanted}, without demonstrations and with "
+        "50 episodes of the heuristic, `maze-pl rollout "
+        f"{' '.join(DEMONSTRATIONS)}`, of which a quarter of each minibatch consists.\n\n"
+        f"| configuration | {seeds} |\n|---|{'--:|' * N_SEEDS}\n" + "\n".join(rows) + "\n"
+    )
+    fewer = all(own < other for own, other in zip(steps[shown], steps[plain], strict=True))
+    return text, [] if fewer else [shown]
 
 
 def slug(option: str) -> str:
@@ -176,14 +220,17 @@ def draw(table: dict[str, list[Result]], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(3, 4, figsize=(15, 8), layout="constrained")
-    for axis, (config, results) in zip(axes.flat, table.items(), strict=True):
+    n_rows = -(-len(table) // 4)
+    figure, axes = pyplot.subplots(n_rows, 4, figsize=(15, 2.7 * n_rows), layout="constrained")
+    for axis in axes.flat[len(table) :]:
+        axis.axis("off")
+    for axis, (config, results) in zip(axes.flat, table.items(), strict=False):
         for seed, result in enumerate(results):
             steps, returns = zip(*result["curve"], strict=True)
             axis.plot([step / 1000 for step in steps], returns, linewidth=1.3, label=f"seed {seed}")
         if config in THRESHOLDS:
             axis.axhline(THRESHOLDS[config], color="black", linewidth=0.8, linestyle="--", label="required")
-        axis.set_title(config, fontsize=9)
+        axis.set_title(Path(config).stem, fontsize=9)
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.3)
     axes[0, 0].legend(fontsize=7)
@@ -210,11 +257,14 @@ def report(table: dict[str, list[Result]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("configs", nargs="*", help="Train only these, and write nothing.")
+    parser.add_argument("--demonstrations", action="store_true", help="Only compare SAC with and without them.")
     parser.add_argument("--again", action="store_true", help="Repeat runs that have been made before.")
     options = parser.parse_args()
     if unknown := set(options.configs) - set(CONFIGS):
         parser.error(f"no such configurations: {', '.join(sorted(unknown))}; there are {', '.join(CONFIGS)}")
     torch.set_num_threads(1)
+    if options.demonstrations:
+        raise SystemExit(bool(demonstrated(options.again)[1]))
     table: dict[str, list[Result]] = {}
     for config in options.configs or CONFIGS:
         for seed in range(N_SEEDS):
@@ -228,6 +278,8 @@ def main() -> None:
         from cutting_2d import section  # which imports this file
 
         text, missed = section(options.again)
+        more, not_fewer = demonstrated(options.again)
+        text, missed = f"{text}\n{more}", missed + not_fewer
         draw(table, DOCS / "results" / "curves.png")
         write(DOCS / "results.md", f"{report(table)}\n{text}")
         print(f"written: {DOCS / 'results.md'}")

@@ -1,7 +1,7 @@
 """Runs our workloads and those of other libraries in turn, and writes medians and ratios to docs/benchmarks.md.
 
 The machine's speed changes from minute to minute: only ratios of runs that were made in turn mean anything. Every run
-is a process of its own, with one thread.
+is a process of its own, with one thread unless said.
 """
 
 from __future__ import annotations
@@ -74,6 +74,21 @@ WORKLOADS = (
         (Contender("maze_pl", OURS), Contender("maze_pl, user's modules", OURS, ("--networks", "user")), *_peers()),
         ("--algorithm", "a2c", "--n_rollout_steps", "5", "--env_steps", "200000"),
         {"stable-baselines3": 100_000, "tianshou": 10_000, "torchrl": 10_000},
+    ),
+    Workload(
+        "W4: IMPALA, CartPole-v1, batches of 8 trajectories of 100 steps; beside W1 of stable-baselines3",
+        (
+            Contender("maze_pl", "impala.py"),
+            Contender("maze_pl, two local processes", "impala.py", ("--n_workers", "2")),
+            Contender(REFERENCE, "stable_baselines3_cartpole.py", ("--algorithm", "ppo", "--env_steps", "100000")),
+        ),
+    ),
+    Workload(
+        "W5: evolution strategies, CartPole-v1, 10 rollouts an update; beside W1 of stable-baselines3",
+        (
+            Contender("maze_pl", "evolution.py"),
+            Contender(REFERENCE, "stable_baselines3_cartpole.py", ("--algorithm", "ppo", "--env_steps", "100000")),
+        ),
     ),
     Workload(
         "W7: PPO with its defaults, cutting-2D masked and structured, 8 environments; beside W1 of stable-baselines3",
@@ -257,6 +272,32 @@ def cloning(repetitions: int) -> str:
     return f"{title}\n\nProcessor time; ratios to {list(runs)[-1]}.\n\n{table(header, rows)}"
 
 
+def soft_actor_critic(repetitions: int) -> str:
+    """The section on SAC, with one update or 32 after as many steps, with one thread and with two."""
+    command, rows = [sys.executable, "-W", "ignore", str(FOLDER / "soft_actor_critic.py")], []
+    for threads in (1, 2):
+        for updates in (1, 32):
+            runs: dict[str, list[dict[str, float]]] = {"maze_pl": [], REFERENCE: []}
+            for seed in range(repetitions):
+                for library, own in runs.items():
+                    progress(f"W3: {library}, {updates} updates, {threads} threads, {seed + 1} of {repetitions}")
+                    options = {"library": library, "updates": updates, "threads": threads, "seed": seed}
+                    given = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+                    own.append(last_line([*command, *given]))
+            ours, theirs = ([run["updates_per_second"] for run in own] for own in runs.values())
+            ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+            share = statistics.median(run["lightning_share"] for run in runs["maze_pl"])
+            rates = [f"{statistics.median(one):.1f}" for one in (ours, theirs)]
+            name = f"{updates} update{'s' * (updates > 1)} a batch, {threads} thread{'s' * (threads > 1)}"
+            rows.append([name, *rates, f"{ratio:.2f}", f"{share:.2f}"])
+    header = ["", "maze_pl", REFERENCE, "ratio", "to a bare loop"]
+    title = "## W3: SAC, Pendulum-v1, batches of 256, networks of 256 x 256, updates/s"
+    text = (
+        "The last column: time of a batch in the Trainer over that in a loop that only collects, samples and updates."
+    )
+    return f"{title}\n\n{text}\n\n{table(header, rows)}"
+
+
 def start(repetitions: int) -> str:
     """The section on how long a command takes to start."""
     progress("W10: from the command line to the first training step")
@@ -292,6 +333,7 @@ def main() -> None:
             trajectories(repetitions),
             engines(repetitions),
             cloning(repetitions),
+            soft_actor_critic(repetitions),
             start(repetitions),
         ]
     )

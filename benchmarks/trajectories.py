@@ -20,8 +20,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np
 
 from maze_pl.collect import InMemoryDataset
-from maze_pl.core.record_files import append_record
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord, append_record
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 

@@ -5,10 +5,9 @@ Importing this package is cheap: torch and Lightning are imported when something
 
 from typing import Any
 
-from maze_pl.loading import load as load
-from maze_pl.loading import load_env as load_env
-from maze_pl.simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetup
-from maze_pl.tensorboard_log import tensorboard_to_pandas as tensorboard_to_pandas
+from .loading import load as load, load_env as load_env
+from .simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetup
+from .simple_stats import tensorboard_to_pandas as tensorboard_to_pandas
 
 __version__ = "0.1.0"
 

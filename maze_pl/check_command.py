@@ -10,7 +10,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 
 from maze_pl.envs.checker import check_env
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.vector.wrapped import make_wrapped
+from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.errors import explain, message_of
 from maze_pl.instantiation import with_factories
 from maze_pl.search_path import ConfigurationError

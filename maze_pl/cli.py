@@ -3,13 +3,13 @@
 import contextlib
 import logging
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import yaml
 from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning.callbacks import Callback, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
@@ -19,17 +19,16 @@ from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher, _Su
 from torch.multiprocessing.spawn import ProcessExitedException
 
 from maze_pl import callbacks
-from maze_pl.callbacks.run_log import ConsoleLog
-from maze_pl.configuration import checkpoint_path
+from maze_pl.callbacks.console import ConsoleLog
 from maze_pl.datamodules import RolloutDataModule, TrajectoryDataModule
 from maze_pl.datamodules.environments import EnvironmentDataModule
-from maze_pl.errors import explain, writers_told
+from maze_pl.errors import explain, tell_writer
 from maze_pl.instantiation import with_factories
-from maze_pl.loading import check_fit, warm_start
+from maze_pl.loading import check_fit, checkpoint_path, warm_start
 from maze_pl.modules import A2C, PPO, AlgorithmModule
 from maze_pl.modules.options import count_minibatches
 from maze_pl.perception.drawing import actor_critic_graphs, table
-from maze_pl.run_directory import claimed, is_first_rank, last_checkpoint, remove_if_empty, run_directory
+from maze_pl.run_directory import claimed, last_checkpoint, remove_if_empty, run_directory
 from maze_pl.search_path import ConfigurationError, suggestion
 from maze_pl.signals import StopSignals
 
@@ -53,10 +52,11 @@ def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) 
         The exit status: 0, or 1 if a wanted return was not reached.
     """
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_tip)
-    with warnings.catch_warnings(), ConsoleLog(), writers_told():
+    with warnings.catch_warnings(), ConsoleLog():
         warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)")  # Lightning with torch 2.13
         warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks")  # which were for training
         warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # no evaluators, as asked for
+        former, threading.excepthook = threading.excepthook, tell_writer
         try:
             return MazeCLI(list(arguments), command, signals).status
         except ProcessExitedException as error:  # of a process that was spawned to train
@@ -64,24 +64,8 @@ def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) 
                 return error.exit_code
             raise
         finally:
+            threading.excepthook = former
             remove_if_empty()
-
-
-def _parsing_logger() -> logging.Logger:
-    """Says once which arguments of a class are dropped because the one that takes its place does not have them."""
-    said: set[str] = set()
-
-    def tell(record: logging.LogRecord) -> bool:
-        text = str(record.msg)
-        if text.startswith("Due to class_path change") and text not in said and is_first_rank():
-            said.add(text)
-            sys.stderr.write(f"maze-pl: {text[0].lower()}{text[1:]}\n")
-        return False  # nothing else of all that jsonargparse has to say
-
-    logger = logging.getLogger("maze_pl.parsing")  # by name: jsonargparse copies its parsers, and this with them
-    logger.setLevel(logging.DEBUG)
-    logger.filters = [tell]
-    return logger
 
 
 class MazeCLI(LightningCLI):
@@ -101,7 +85,7 @@ class MazeCLI(LightningCLI):
         self._run_dir: str | None = None
         trainer = {"max_epochs": -1, "log_every_n_steps": 1, "num_sanity_val_steps": 0}
         trainer |= {"use_distributed_sampler": False, "enable_model_summary": False}
-        parser = {"prog": "maze-pl", "allow_abbrev": False, "exit_on_error": False, "logger": _parsing_logger()}
+        parser = {"prog": "maze-pl", "allow_abbrev": False, "exit_on_error": False}
         options: dict[str, Any] = {"datamodule_class": pl.LightningDataModule, "subclass_mode_data": True}
         options |= {"save_config_callback": None, "seed_everything_default": 0, "trainer_defaults": trainer}
         options |= {"auto_configure_optimizers": False, "load_from_checkpoint_support": False}
@@ -194,8 +178,7 @@ class MazeCLI(LightningCLI):
         kept = self._kept(self._run_dir) if self._run_dir is not None else []
         added = [callbacks.EpochTable(), *bars, *kept, callbacks.StopOnSignal(self._signals, self._run_dir)]
         kinds = tuple(ProgressBar if isinstance(callback, ProgressBar) else type(callback) for callback in given)
-        log = [callbacks.RunLog(f"{self._run_dir}/run.log")] if self._run_dir is not None else []
-        config["callbacks"] = [*log, *given, *(callback for callback in added if not isinstance(callback, kinds))]
+        config["callbacks"] = [*given, *(callback for callback in added if not isinstance(callback, kinds))]
         config["logger"] = self._loggers(config["logger"])
         trainer = pl.Trainer(**config)
         if config["strategy"] == "auto" and isinstance(trainer.strategy, DDPStrategy):
@@ -204,11 +187,9 @@ class MazeCLI(LightningCLI):
 
     def _kept(self, run_dir: str) -> list[Callback]:
         defaults = [self._get(self.config_init, name) for name in _DEFAULT_CALLBACKS]
-        usual = self._parser(self.subcommand).get_defaults(skip_validation=True).as_dict()
-        record = callbacks.RunRecord(run_dir, self._config_text, self._command, usual)
-        configuration = callbacks.CheckpointConfiguration(yaml.safe_load(self._config_text))
+        record = callbacks.RunRecord(run_dir, self._config_text, self._command)
         ending = [callbacks.FinalEvaluation(), callbacks.RunSummary(run_dir), callbacks.NetworkPictures(run_dir)]
-        return [record, configuration, callbacks.Distributions(), *defaults, *ending]
+        return [record, *defaults, *ending]
 
     def _loggers(self, given: Any) -> list[Logger] | bool:
         if given is False or self._run_dir is None:

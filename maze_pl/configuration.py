@@ -1,33 +1,65 @@
 """Where configurations come from: commands are rewritten before anything heavy is imported.
 
-`maze-pl fit --config ppo_cartpole --data.env env/gym_env` speaks in names. This module turns them into paths (or into
-the YAML itself, where files refer to others or to each other's values), and turns a *run directory* into the
-configuration that is kept in it. What comes out is a command line that jsonargparse understands as it is.
+`maze-pl fit --config ppo_cartpole --data.env env/gym_env` speaks in names. What comes out is a command line that
+jsonargparse understands as it is: without names, references and run directories.
+
+- A value `group/name` is replaced by what the file of this name holds, on the command line and in files.
+- `base: ppo_cartpole` (or a list) at the top of a file: it says only what differs from those.
+- `${data.n_envs}` stands for another value of the assembled configuration, whichever file or option sets it;
+  `init_args` may be left out on the way. The section `variables` is for values that exist only to be referred to.
+- A run directory stands for the configuration that is kept in it.
 """
 
+import copy
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeGuard
 
-import yaml
-
-from maze_pl.composition import Piece, from_file, interpolate, is_group_name, with_bases
-from maze_pl.search_path import SUFFIXES, ConfigurationError, project_folder, resolve, search_folders
-from maze_pl.yaml_text import parse
+from maze_pl import search_path
+from maze_pl.search_path import ConfigurationError, dump, parse, read, resolve, suggestion
 
 RUN_CONFIG = "config.yaml"
+_BASE, _VARIABLES = "base", "variables"
 _CONFIG_OPTIONS = ("--config", "-c")
+_COMPONENT_OPTIONS = ("--model", "--data", "--trainer", "--env", "--wrappers", "--policy", "--runner")
+_COMPONENT_KEYS = ("class_path", "init_args", "dict_kwargs")
+_GROUP_NAME = re.compile(r"[\w-]+(/[\w.-]+)+")
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _Option = tuple[str | None, str | None]
 
-_CHECKED = "env", "wrappers", "action_masks"
+_CHECKED = ("env", "wrappers", "action_masks")
 _ENVIRONMENT_OPTIONS = {"check": _CHECKED, "rollout": (*_CHECKED, "max_agents")}
 _SPELLED_OUT: dict[_Option, str] = {(flag, None): "true" for flag in ("--deterministic", "--event_logs", "--render")}
 _SPELLED_OUT |= {("--runner", name): f"runner/{name}" for name in ("sequential", "parallel")}
 
 
+@dataclass
+class Piece:
+    """What one option of a command brings, or a file that such a file is based on.
+
+    Attributes:
+        option: `--config`, `--data.env` and the like; None for a value without option.
+        text: What jsonargparse gets; None for an option without value.
+        content: The value, with what it names in place.
+        path: The file that it comes from, if any.
+    """
+
+    option: str | None
+    text: str | None
+    content: Any = None
+    path: Path | None = None
+
+    def put(self, content: Any) -> None:
+        """Give it another value."""
+        if content != self.content:
+            self.content, self.text = content, dump(content)
+
+
 def prepare(arguments: Sequence[str]) -> list[str]:
-    """Rewrite a command so that it holds no names, no references and no run directories any more.
+    """Rewrite a command, and let it import what lies in the projects that its configuration files belong to.
 
     Args:
         arguments: The command line behind `maze-pl`: a command and its options.
@@ -40,85 +72,62 @@ def prepare(arguments: Sequence[str]) -> list[str]:
             contradict each other.
     """
     command, options = arguments[0], _from_run_directory(arguments[0], _split(arguments[1:]))
-    experiments = [path.stem for path in _config_files(options) if path.name != RUN_CONFIG]
-    prepared: list[str] = []
-    for piece in interpolate(_pieces(options)):
+    pieces = _pieces(options)
+    paths = [piece.path for piece in pieces if piece.path is not None]
+    folders = [str(folder) for folder in (Path.cwd(), *map(search_path.project_folder, paths)) if folder is not None]
+    sys.path += [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
+    named = [p.path.stem for p in pieces if p.option in _CONFIG_OPTIONS and p.path and p.path.name != RUN_CONFIG]
+    prepared = [command, *(("--experiment", named[-1]) if named and command == "fit" else ())]
+    for piece in interpolate(pieces):
         if command in _ENVIRONMENT_OPTIONS:
-            piece = _of_environment(piece, command)
-        value = piece.argument
-        if piece.option == "--print_config" and value is not None:  # which belongs to the same word
-            prepared.append(f"{piece.option}={value}")
-        else:
-            prepared += [token for token in (piece.option, value) if token is not None]
-    named = ["--experiment", experiments[-1]] if experiments and command == "fit" else []
-    return [command, *named, *prepared]
+            _take_environment(piece, command)
+        word = "=".join(token for token in (piece.option, piece.text) if token is not None)
+        prepared += [word] if word else []
+    return prepared
 
 
-def _of_environment(piece: Piece, command: str) -> Piece:
-    """What an option says of the environment and its wrappers, as the options of the command have it."""
-    if piece.option in _CONFIG_OPTIONS and isinstance(piece.content, dict):
-        if command == "rollout" and "data" not in piece.content:  # a configuration of its own
-            return piece
-        data = piece.content.get("data") or {}
-        whole = {**piece.content, **data, **(data.get("init_args") or {})}
-        checked = {key: whole[key] for key in _ENVIRONMENT_OPTIONS[command] if key in whole}
-        return replace(piece, content=checked)
-    if piece.option == "--policy" and piece.content is not None:  # spelled out, so that arguments may be added
-        whole = piece.content if isinstance(piece.content, dict) else {"class_path": piece.content}
-        return replace(piece, content=whole, raw=None)
-    if piece.option == "--run" and command == "check":  # whose configuration comes before
-        return Piece(None, None)
-    return replace(piece, option=piece.option and piece.option.replace("--data.", "--", 1))
-
-
-def project_folders(arguments: Sequence[str]) -> list[str]:
-    """Folders from which a command may import what its configurations name, beside what is installed.
-
-    Returns:
-        The current folder and those of the projects that its configuration files belong to.
-    """
-    pieces = _pieces(_from_run_directory(arguments[0], _split(arguments[1:])))
-    found = [project_folder(piece.path) for piece in pieces if piece.path is not None]
-    return list(dict.fromkeys(str(folder) for folder in (Path.cwd(), *found) if folder is not None))
-
-
-def _config_files(options: Sequence[_Option]) -> Iterator[Path]:
-    """Files that options name as configurations of the whole command."""
-    for option, value in options:
-        if option in _CONFIG_OPTIONS and value is not None and not value.lstrip().startswith("{"):
-            yield resolve(value)
+def _take_environment(piece: Piece, command: str) -> None:
+    """Turn what an option says of the environment and its wrappers into options of the command."""
+    content = piece.content
+    if piece.option == "--policy" and content is not None:  # spelled out, so that arguments may be added
+        piece.text = dump(content if isinstance(content, dict) else {"class_path": content})
+    elif piece.option == "--run" and command == "check":  # whose configuration comes before
+        piece.option = piece.text = None
+    elif piece.option not in _CONFIG_OPTIONS:
+        piece.option = piece.option and piece.option.replace("--data.", "--", 1)
+    elif isinstance(content, dict) and (command == "check" or "data" in content):  # else it is one of the command
+        data = content.get("data") or {}
+        whole = {**content, **data, **(data.get("init_args") or {})}
+        piece.put({key: whole[key] for key in _ENVIRONMENT_OPTIONS[command] if key in whole})
 
 
 def _pieces(options: Sequence[_Option]) -> list[Piece]:
     """What each option brings, with what files name and are based on."""
-    beside = list(_config_files(options))
+    beside = [resolve(value) for option, value in options if _is_config(value, option)]
     pieces: list[Piece] = []
     for option, value in options:
         if option is None or value is None:
             pieces.append(Piece(option, value))
-        elif option in _CONFIG_OPTIONS and not value.lstrip().startswith("{"):
+        elif _is_config(value, option):
             pieces += with_bases(option, resolve(value))
         elif _is_group(option, value, beside):
-            pieces.append(from_file(option, resolve(value, beside)))
+            path = resolve(value, beside)
+            pieces.append(from_file(option, path, read(path)))
         else:
-            pieces.append(Piece(option, value, _parsed(value), _parsed(value)))
+            pieces.append(Piece(option, value, parse(value)))
     return pieces
 
 
-def _parsed(text: str) -> object:
-    """An option's value as YAML, or as text where it is none; jsonargparse says what is wrong with it."""
-    try:
-        return parse(text)
-    except yaml.YAMLError:
-        return text
+def _is_config(value: str | None, option: str | None) -> TypeGuard[str]:
+    """Whether the value of an option names a file that configures the whole command."""
+    return option in _CONFIG_OPTIONS and value is not None and not value.lstrip().startswith("{")
 
 
 def _is_group(option: str, value: str, beside: Sequence[Path]) -> bool:
-    """Whether the value of a model, data or trainer option names a group file: its folder is one of those searched."""
-    if not is_group_name(value) or value.endswith(SUFFIXES) or Path(value).exists():
+    """Whether an option's value names a group file: its folder is one of those searched."""
+    if not (option.startswith(_COMPONENT_OPTIONS) and _GROUP_NAME.fullmatch(value)) or Path(value).exists():
         return False
-    is_component = option.startswith(("--model", "--data", "--trainer", "--env", "--wrappers", "--policy", "--runner"))
-    return is_component and any((folder / value.split("/")[0]).is_dir() for folder in search_folders(beside))
+    return any((folder / value.split("/")[0]).is_dir() for folder in search_path.search_folders(beside))
 
 
 def _split(arguments: Sequence[str]) -> list[_Option]:
@@ -138,7 +147,7 @@ def _split(arguments: Sequence[str]) -> list[_Option]:
 def _from_run_directory(command: str, options: list[_Option]) -> list[_Option]:
     """Put the configuration that a run directory holds before the options that the user gave."""
     options = [(option, _SPELLED_OUT.get((option, value), value)) for option, value in options]
-    if command in ("validate", "test", "predict", "check", "rollout") and options and options[0][0] is None:
+    if command in ("validate", "test", "check", "rollout") and options and options[0][0] is None:
         options = [("--run", options[0][1]), *options[1:]]
     options = [("--warm_start" if option == "--warm-start" else option, value) for option, value in options]
     names = {option for option, _ in options}
@@ -146,36 +155,142 @@ def _from_run_directory(command: str, options: list[_Option]) -> list[_Option]:
         raise ConfigurationError("--resume continues a run and --warm-start begins another one: give one of them")
     if {"--resume", "--run_dir"} <= names:
         raise ConfigurationError("--resume goes on in the run directory that it names: leave --run_dir out")
-    given = [value for option, value in options if option in ("--resume", "--warm_start", "--run")]
-    return [*(("--config", str(run_config(value))) for value in given[-1:]), *options]
+    for value in [value for option, value in options if option in ("--resume", "--warm_start", "--run") and value][-1:]:
+        path = Path(str(value), RUN_CONFIG)
+        if not path.is_file():
+            raise ConfigurationError(f"{value} is not a run directory: it has no {RUN_CONFIG}")
+        options = [("--config", str(path)), *options]
+    return options
 
 
-def run_config(run_directory: str | None) -> Path:
-    """The configuration kept in a run directory.
+# ------------------------------------------------------------------------------------------------- files in files
+
+
+def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Piece]:
+    """A configuration, and before it those that it is based on.
 
     Raises:
-        ConfigurationError: This is not a run directory.
+        ConfigurationError: A base does not exist, or is based on this file itself.
     """
-    if run_directory is None:
-        raise ConfigurationError("--resume and --warm-start need the run directory of a former run")
-    path = Path(run_directory) / RUN_CONFIG
-    if not path.is_file():
-        raise ConfigurationError(f"{run_directory} is not a run directory: it has no {RUN_CONFIG}")
-    return path
+    if path.resolve() in seen:
+        raise ConfigurationError(f"{seen[-1]} is based on {path}, which is based on it in turn")
+    content = read(path)
+    if not isinstance(content, dict):
+        what = "is empty" if content is None else f"holds a {type(content).__name__}"
+        raise ConfigurationError(f"{path} {what}; expected options, such as `trainer: {{max_epochs: 10}}`")
+    bases, pieces = content.pop(_BASE, []), []
+    for name in bases if isinstance(bases, list) else [bases]:
+        if not isinstance(name, str):
+            raise ConfigurationError(f"{path}: {_BASE} names configurations, but {name!r} is not a name")
+        beside = path.parent / name
+        base = beside if beside.is_file() else resolve(name, [path])
+        pieces += with_bases(option, base, (*seen, path.resolve()))
+    return [*pieces, from_file(option, path, content)]
 
 
-def checkpoint_path(location: str | Path, preference: Sequence[str] = ("best", "last")) -> Path:
-    """The checkpoint file that a path means.
+def from_file(option: str, path: Path, content: Any) -> Piece:
+    """What a file brings, with what its content names in place."""
+    expanded = _each_text(_expand, content, path, (path.resolve(),))
+    is_whole = option not in _CONFIG_OPTIONS and expanded == content  # jsonargparse takes `null` in files only
+    return Piece(option, str(path) if is_whole else dump(expanded), expanded, path)
+
+
+def _each_text(change: Callable[..., Any], value: Any, *arguments: Any) -> Any:
+    """A value, with what a function makes of each text in it; the arguments are the function's."""
+    if isinstance(value, dict):
+        return {key: _each_text(change, item, *arguments) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_each_text(change, item, *arguments) for item in value]
+    return change(value, *arguments) if isinstance(value, str) else value
+
+
+def _expand(text: str, source: Path, seen: tuple[Path, ...]) -> Any:
+    """What a text in the file `source` names, with everything in place that this names; else the text itself.
+
+    A path to another YAML file, beside this one, becomes an absolute path.
+    """
+    if text.endswith(search_path.SUFFIXES):
+        beside = source.parent / text
+        return str(beside.resolve()) if beside.is_file() else text
+    named = search_path.find(text, [source]) if _GROUP_NAME.fullmatch(text) else None
+    if named is None:
+        return text
+    if named in seen:
+        raise ConfigurationError(f"{source} refers to {text}, which refers back to it")
+    return _each_text(_expand, read(named), named, (*seen, named))
+
+
+# ------------------------------------------------------------------------------------------------------ references
+
+
+def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
+    """Put values in the place of references, and take out the variables.
 
     Args:
-        location: A checkpoint, or a run directory.
-        preference: Which of a run's checkpoints to take; the first one that exists.
+        pieces: In the order in which they take effect, later ones winning.
 
     Raises:
-        ConfigurationError: There is none.
+        ConfigurationError: A reference leads nowhere or in a circle, or an option sets a variable that no file has.
     """
-    paths = [Path(location), *(Path(location, "checkpoints", f"{name}.ckpt") for name in preference)]
-    for path in paths:
-        if path.is_file():
-            return path
-    raise ConfigurationError(f"there is no checkpoint: none of {', '.join(map(str, paths))} is a file")
+    whole: dict[str, Any] = {}
+    kept = []
+    for piece in pieces:
+        keys, content = (piece.option or "").lstrip("-").split("."), piece.content
+        if piece.option not in _CONFIG_OPTIONS:
+            if keys[0] == _VARIABLES:
+                _look_up(keys, whole, f"the option {piece.option}")
+            for key in reversed(keys):
+                content = {key: content}
+        if isinstance(content, dict) and piece.text is not None and not keys[-1].endswith("+"):
+            _merge(whole, content)
+        if keys[0] != _VARIABLES:
+            kept.append(piece)
+    for piece in kept:
+        content = piece.content
+        if piece.option in _CONFIG_OPTIONS and isinstance(content, dict):
+            content = {key: value for key, value in content.items() if key != _VARIABLES}
+        where = f"the option {piece.option}" if piece.path is None else str(piece.path)
+        piece.put(_each_text(_filled, content, whole, where, ()))
+    return kept
+
+
+def _merge(into: dict[Any, Any], content: dict[Any, Any]) -> None:
+    """Set what a mapping says, where `init_args` may be left out on the way."""
+    for key, value in content.items():
+        holder = _holder(into, key)
+        if isinstance(value, dict) and isinstance(holder.get(key), dict):
+            _merge(holder[key], value)
+        else:
+            holder[key] = copy.deepcopy(value)
+
+
+def _holder(node: dict[Any, Any], key: str) -> dict[Any, Any]:
+    """The mapping that has, or is to have, a key: that of a component's arguments if it is one of them."""
+    arguments = node.get("init_args")
+    return arguments if isinstance(arguments, dict) and key not in _COMPONENT_KEYS else node
+
+
+def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
+    node: Any = whole
+    for index, key in enumerate(keys):
+        if isinstance(node, list):
+            node = {str(n): item for n, item in enumerate(node)}
+        node = _holder(node, key) if isinstance(node, dict) else {}
+        if key not in node:
+            known = [".".join([*keys[:index], str(other)]) for other in node]
+            problem = f"which no configuration file and no option sets{suggestion('.'.join(keys[: index + 1]), known)}"
+            raise ConfigurationError(f"{where} refers to {'.'.join(keys)}, {problem}")
+        node = node[key]
+    return node
+
+
+def _filled(text: str, whole: dict[str, Any], where: str, seen: tuple[str, ...]) -> Any:
+    """A text with references replaced; if it is nothing but one reference, what this refers to, of whatever type."""
+
+    def referred(key: str) -> Any:
+        if key in seen:
+            raise ConfigurationError(f"{where}: {' refers to '.join([*seen, key])}")
+        return _each_text(_filled, _look_up(key.split("."), whole, where), whole, where, (*seen, key))
+
+    single = _REFERENCE.fullmatch(text)
+    return referred(single[1]) if single else _REFERENCE.sub(lambda match: str(referred(match[1])), text)

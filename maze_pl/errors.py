@@ -5,17 +5,19 @@ comes from: it is a message if maze_pl or a library that it is built on refused 
 was running.
 """
 
-import contextlib
-import dis
+import errno
 import importlib
+import linecache
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from types import FrameType, TracebackType
+from collections.abc import Iterable
+from traceback import walk_tb
+from types import FrameType
 from typing import Final
 
 from maze_pl.core.class_path import import_object
+from maze_pl.core.output_folder import output_folder
 from maze_pl.search_path import ConfigurationError, suggestion
 
 _LIGHTNING: Final = {"pytorch_lightning", "lightning_fabric", "lightning_utilities"}
@@ -23,7 +25,7 @@ _LIBRARIES: Final = {
     *("maze_pl", "jsonargparse", "yaml", "gymnasium", "numpy", "torch", "torchmetrics", "tensorboard", "wandb"),
     *("fsspec", "cloudpickle", "typeshed_client", "docstring_parser", "Box2D", "mujoco"),
     *(*_LIGHTNING, *sys.stdlib_module_names),
-} - {"antigravity", "this"}
+}
 _PUBLIC: Final = (
     *("pytorch_lightning.callbacks", "pytorch_lightning.loggers", "maze_pl.callbacks", "maze_pl.perception"),
     *("maze_pl.envs", "maze_pl.envs.wrappers", "maze_pl.datamodules", "maze_pl.modules"),
@@ -41,17 +43,20 @@ def message_of(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, RecursionError):
         return "the configuration refers to itself, or is nested too deeply"
-    root = error
-    while root.__cause__ is not None and _package(_steps(root)[-1][0]) == "jsonargparse":
+    root, steps = error, list(walk_tb(error.__traceback__))
+    while root.__cause__ is not None and _package(steps[-1][0]) == "jsonargparse":
         root = root.__cause__  # what a constructor said, without what jsonargparse makes of it
-    steps = [*_steps(error), *_steps(root)]
-    frame, instruction = steps[-1]
-    package, is_refusal = _package(frame), dis.opname[frame.f_code.co_code[instruction]] == "RAISE_VARARGS"
+        steps += walk_tb(root.__traceback__)
+    frame, line = steps[-1]
+    package = _package(frame)
+    is_refusal = linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise")
     if not (package == "maze_pl" and is_refusal) and any(_package(frame) not in _LIBRARIES for frame, _ in steps):
         return None
     if isinstance(root, OSError) and root.strerror:
-        return f"{root.filename}: {root.strerror}" if root.filename else root.strerror
-    text = shortened(explain(str(root)) if package == "jsonargparse" else str(root))
+        is_full = root.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which the system does not say where
+        where = root.filename or (output_folder("") if is_full else "")
+        return f"{where}: {root.strerror}" if where else root.strerror
+    text = _shortened(explain(str(root)) if package == "jsonargparse" else str(root))
     if isinstance(root, MemoryError | OverflowError):
         return f"this takes more memory than there is: {text}"
     if not any(frame.f_code.co_name == "_run_subcommand" for frame, _ in steps):
@@ -61,39 +66,19 @@ def message_of(error: BaseException) -> str | None:
     return text if is_refusal and package in {"maze_pl", *_LIGHTNING} and isinstance(root, kinds) else None
 
 
-@contextlib.contextmanager
-def writers_told() -> Iterator[None]:
+def tell_writer(arguments: threading.ExceptHookArgs) -> None:
     """Say in a line that TensorBoard's thread cannot write, without its trace; the thread that trains fails next."""
-    former = threading.excepthook
-
-    def tell(arguments: threading.ExceptHookArgs) -> None:
-        if isinstance(arguments.exc_value, OSError) and type(arguments.thread).__module__.startswith("tensorboard"):
-            sys.stderr.write(f"maze-pl: TensorBoard's events cannot be written: {arguments.exc_value.strerror}\n")
-        else:
-            former(arguments)
-
-    threading.excepthook = tell
-    try:
-        yield
-    finally:
-        threading.excepthook = former
-
-
-def _steps(error: BaseException) -> list[tuple[FrameType, int]]:
-    """Frames that an exception came through, the innermost last, with the instruction that each was at."""
-    steps, trace = [], error.__traceback__
-    while isinstance(trace, TracebackType):
-        steps.append((trace.tb_frame, trace.tb_lasti))
-        trace = trace.tb_next
-    return steps or [(sys._getframe(), 0)]
+    if isinstance(arguments.exc_value, OSError) and type(arguments.thread).__module__.startswith("tensorboard"):
+        sys.stderr.write(f"maze-pl: TensorBoard's events cannot be written: {arguments.exc_value.strerror}\n")
+    else:
+        threading.__excepthook__(arguments)
 
 
 def _package(frame: FrameType) -> str:
-    name = str(frame.f_globals.get("__name__", ""))
-    return (str(frame.f_globals.get("__package__") or name) if name == "__main__" else name).partition(".")[0]
+    return str(frame.f_globals.get("__package__") or frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def shortened(text: str) -> str:
+def _shortened(text: str) -> str:
     """A message of some library as far as somebody will read it."""
     lines = [line if len(line) <= _MOST_LETTERS else f"{line[:_MOST_LETTERS]} ..." for line in text.splitlines()]
     return "\n".join(lines if len(lines) <= _MOST_LINES else [*lines[: _MOST_LINES - 1], "..."])
@@ -103,22 +88,15 @@ def shortened(text: str) -> str:
 
 _NOISE: Final = (
     *("Does not validate against", "Problem with given", "Subtypes:", "Errors:", "Given value", "expected NoneType"),
-    *("Expected a path but", "a dict without class_path", "a dict with parameters accepted"),
-    "Subclass types expect one of",
+    *("Expected a path but", "a dict without class_path", "a dict with parameters accepted", "Subclass types expect"),
 )
-_UNKNOWN_OPTION: Final = re.compile(
-    r"Option '(?P<a>[^']+)' is not accepted|does not accept option '(?P<b>[^']+)'|unrecognized arguments: --(?P<c>\S+)"
-)
-_UNKNOWN_CLASS: Final = re.compile(
-    r"Expected a dot import path string: (?P<a>\S+)|No module named"
-    r"|module '(?P<b>[\w.]+)' has no attribute '(?P<c>\w+)'"
-)
+_UNKNOWN_OPTION: Final = re.compile(r"(?:[Oo]ption '|unrecognized arguments: --)([^\s'=]+)")
+_UNKNOWN_CLASS: Final = re.compile(r"Expected a dot import path string: (\S+)|No module named|has no attribute")
 _OWNER: Final = re.compile(r"Problem with given class_path '(.*)':|Got value: Namespace\(class_path='([^']*)'")
 _REPLACED: Final = (
     (re.compile(r"^- |Type \S.*? expects a function or a callable class: |\.* G\w+ value: Namespace\(.*"), ""),
-    (re.compile(r"\.(?=\. Got value)"), ""),
     (re.compile(r"NestedArg\(key='(.*?)', val=(.*)\)"), r"\1=\2"),
-    (re.compile(r"(a function that returns (\w+))\[Any, Any\](?=\.|$)"), r"\1, and whose annotation says so (-> \2)"),
+    (re.compile(r"(a function that returns (\w+))\[Any, Any\]\.?"), r"\1, and whose annotation says so (-> \2)"),
     (re.compile(r"Expected a <class '(?:\w+\.)*(\w+)'>"), r"expected \1"),
     (re.compile(r"Expected a typing\.Literal\[(.*)\]"), r"expected one of \1"),
 )
@@ -145,35 +123,27 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
         given = given or text.partition("Given value: ")[2]
         if text and not text.startswith(_NOISE) and text not in details:
             details.append(text)
-    whole = "\n".join(details) or message.splitlines()[-1]
     where = ".".join(location) + (f" ({owner})" if owner else "")
+    whole = "\n  or ".join(details) or message.splitlines()[-1]
     got = f"; got {given}" if 0 < len(given) <= _MOST_OF_A_VALUE and "Got value" not in whole else ""
-    hint = _nearest(whole, owner, options)
-    if where and len(details) > 1:
-        return shortened("\n".join([f"{where}{got}{hint}", *(f"  - {text}" for text in details)]))
-    return shortened(f"{where}: {whole}{got}{hint}".removeprefix(": "))
+    return _shortened(f"{where}: {whole}{got}{_nearest(whole, owner, list(options))}".removeprefix(": "))
 
 
-def _nearest(text: str, owner: str, options: Iterable[str]) -> str:
+def _nearest(text: str, owner: str, options: list[str]) -> str:
     """Which names are close to the unknown one that a message is about."""
     if option := _UNKNOWN_OPTION.search(text):
-        name = (option["a"] or option["b"] or option["c"]).partition("=")[0]
-        known = list(options)
         if owner:
             from jsonargparse import ArgumentParser
 
             from maze_pl.instantiation import add_arguments
 
-            known = add_arguments(ArgumentParser(), import_object(owner))
-        return suggestion(name.lower(), known) or suggestion(name.lower().partition(".")[0], known)
-    if unknown := _UNKNOWN_CLASS.search(text):
-        found = f"{unknown['b']}.{unknown['c']}" if unknown["b"] else owner
-        name = unknown["a"] or (owner if owner.startswith(found) else found)
-        if name in importlib.import_module("gymnasium").registry:
-            return f"; for an environment of gymnasium give env/gym_env, and {name} as its option `name`"
-        public = {path: vars(importlib.import_module(path)) for path in _PUBLIC}
-        paths = [f"{path}.{key}" for path, names in public.items() for key, value in names.items() if callable(value)]
-        short = {path.rpartition(".")[2]: path for path in paths}
-        near = suggestion(name.rpartition(".")[2], short)
-        return re.sub(r"\w+(?= or |\?$)", lambda match: short[match[0]], near) or suggestion(name, paths)
-    return ""
+            options = add_arguments(ArgumentParser(), import_object(owner))
+        name = option[1].lower()
+        return suggestion(name, options) or suggestion(name.partition(".")[0], options)
+    if not (unknown := _UNKNOWN_CLASS.search(text)):
+        return ""
+    name = unknown[1] or owner
+    if name in importlib.import_module("gymnasium").registry:
+        return f"; for an environment of gymnasium give env/gym_env, and {name} as its option `name`"
+    known = {key: path for path in _PUBLIC for key, one in vars(importlib.import_module(path)).items() if callable(one)}
+    return suggestion(name.rpartition(".")[2], known, lambda key: f"{known[key]}.{key}")

@@ -7,10 +7,10 @@ so that neither the run's configuration file nor the data module is needed to re
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from maze_pl.configuration import checkpoint_path
 from maze_pl.search_path import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 
 CHECKPOINT_KEY = "maze_pl_config"
 _MODULE_KEY = "maze_pl"  # under which algorithms keep what is theirs
+
+
+def checkpoint_path(location: str | Path, preference: Sequence[str] = ("best", "last")) -> Path:
+    """The checkpoint file that a path means.
+
+    Args:
+        location: A checkpoint, or a run directory.
+        preference: Which of a run's checkpoints to take; the first one that exists.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    paths = [Path(location), *(Path(location, "checkpoints", f"{name}.ckpt") for name in preference)]
+    for path in paths:
+        if path.is_file():
+            return path
+    raise ConfigurationError(f"there is no checkpoint: none of {', '.join(map(str, paths))} is a file")
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
@@ -147,7 +164,7 @@ def load_env(path: str | Path) -> LogStatsWrapper:
 
     checkpoint = read_checkpoint(path)
     datamodule: EnvironmentDataModule = Factory.of(_stored(checkpoint, path)["data"])()
-    datamodule.warm_start(learned(checkpoint, path))
+    datamodule.warm_start(learned_in(checkpoint, path))
     return datamodule.make_env()
 
 
@@ -176,7 +193,7 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: Environmen
     here, there = _shapes(own), _shapes({name: other[name] for name in own if name in other})
     _require_equal(there, here, f"the networks of {path} do not fit", "networks")
     module.load_state_dict(module.state_dict() | {name: other[name] for name in here})
-    datamodule.warm_start(learned(checkpoint, path))
+    datamodule.warm_start(learned_in(checkpoint, path))
 
 
 def _shapes(state: dict[str, Any]) -> dict[str, str]:
@@ -187,19 +204,19 @@ def _shapes(state: dict[str, Any]) -> dict[str, str]:
 def _stored(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
     stored = checkpoint.get(CHECKPOINT_KEY)
     if stored is None:
-        remedy = "let `maze-pl fit` write it, or a Trainer with the callback CheckpointConfiguration"
+        remedy = "let `maze-pl fit` write it, or a Trainer with the callback RunRecord"
         raise ConfigurationError(f"{path} does not hold the configuration of what it belongs to: {remedy}")
     return cast(dict[str, Any], stored)
 
 
-def learned(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
+def learned_in(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
     """What the wrappers of a run had learned, from the state that Lightning files under the data module's name.
 
     Args:
         checkpoint: Its content, see `read_checkpoint`.
         path: Where that came from.
     """
-    from maze_pl.collect.serialization import from_tensors
+    from maze_pl.collect.storage import from_tensors
 
     name = _stored(checkpoint, path)["data"]["class_path"].rpartition(".")[2]
     shared = checkpoint.get(name, {}).get("shared")

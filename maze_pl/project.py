@@ -4,7 +4,9 @@ import importlib.util
 import keyword
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from maze_pl.search_path import ConfigurationError
 
@@ -12,24 +14,26 @@ _TEMPLATE = Path(__file__).with_name("project_template")
 _SUFFIX = ".template"  # keeps the parts of the project from being taken for parts of maze_pl
 
 
-def create_project(directory: Path) -> str:
+def run(arguments: Sequence[str], *_: Any) -> int:
     """Write a project.
 
     Args:
-        directory: Does not exist, or is empty; the project's package gets its name.
+        arguments: `new`, and a directory that does not exist, or is empty; the project's package gets its name.
 
     Returns:
-        What to do next.
+        The exit status.
 
     Raises:
         ConfigurationError: The directory holds something or cannot be written, or its name cannot be a package's.
     """
+    if len(arguments) != 2 or arguments[1].startswith("-"):
+        raise ConfigurationError("name the folder of the project, and nothing else: maze-pl new DIR")
+    directory = Path(arguments[1])
     package = _package_name(directory)
     existed = directory.is_dir()
-    if directory.exists() and not existed:
-        raise ConfigurationError(f"{directory} is a file: name a folder that does not exist yet")
-    if existed and any(directory.iterdir()):
-        raise ConfigurationError(f"{directory} already holds something: name a folder that does not exist, or is empty")
+    if directory.exists() and (not existed or any(directory.iterdir())):
+        what = "already holds something" if existed else "is a file"
+        raise ConfigurationError(f"{directory} {what}: name a folder that does not exist yet, or is empty")
     try:
         for source in sorted(_TEMPLATE.rglob(f"*{_SUFFIX}")):
             *folders, name = source.relative_to(_TEMPLATE).parts
@@ -38,16 +42,16 @@ def create_project(directory: Path) -> str:
             text = source.read_text(encoding="utf-8").replace("{{package}}", package)
             (target / name.removesuffix(_SUFFIX)).write_text(text, encoding="utf-8")
     except OSError as error:
-        for path in directory.iterdir() if directory.is_dir() else []:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if not existed and directory.is_dir():
-            directory.rmdir()
+        shutil.rmtree(directory, ignore_errors=True)
+        if existed:
+            directory.mkdir()
         raise ConfigurationError(f"{directory} cannot be written: {error}") from error
-    return (
+    sys.stdout.write(
         f"{directory} holds a project with the package {package}. Next:\n"
         f"  cd {directory}\n  maze-pl fit --config ppo_stock\n  maze-pl fit --config experiment/slow_delivery\n"
         "  python -m pytest\n"
     )
+    return 0
 
 
 def _package_name(directory: Path) -> str:
@@ -56,9 +60,7 @@ def _package_name(directory: Path) -> str:
     wanted = f"the folder's name becomes that of a Python package, but {name!r}"
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ConfigurationError(f"{wanted} cannot be one: use letters, digits and underscores, with a letter first")
-    if name in ("configs", "tests", "outputs"):
-        raise ConfigurationError(f"{wanted} is what another folder of the project is called: use another name")
-    spec = None if name in sys.stdlib_module_names else importlib.util.find_spec(name)
-    if name in sys.stdlib_module_names or (spec is not None and spec.origin is not None):
-        raise ConfigurationError(f"{wanted} is that of a package that is already installed: use another name")
+    taken = {"configs", "tests", "outputs", *sys.stdlib_module_names}
+    if name in taken or getattr(importlib.util.find_spec(name), "origin", None) is not None:
+        raise ConfigurationError(f"{wanted} is that of something installed, or of another folder: use another name")
     return name

@@ -1,42 +1,56 @@
-"""Rollouts: episodes that a policy plays and that are kept, in this process, in others, or on other machines."""
+"""Rollouts: episodes that a policy plays and that are kept, in this process, in others, or on other machines.
 
-from __future__ import annotations
+`rollout` plays them for programs, `maze-pl rollout` (`play`) for the command line, with statistics and files.
+"""
 
+import csv
 import inspect
+import shlex
+import signal
 import sys
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Final, Literal, cast
 
 import gymnasium
 import torch
+from jsonargparse.typing import lazy_instance
 from torch import nn
 from tqdm import tqdm
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.collect.engines import Engine, InProcessEngine
+from maze_pl.check_command import parsed
+from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
 from maze_pl.collect.episodes import play_episodes
+from maze_pl.configuration import RUN_CONFIG
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_object
 from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.output_folder import write_file
 from maze_pl.core.policy import MazeStatePolicy, Policy, PolicyBatch, PolicyStep, evaluation_mode
+from maze_pl.core.records import SpacesTrajectoryRecord
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import no_value
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
 from maze_pl.core.spec import Spec
 from maze_pl.envs import wrappers as ours
 from maze_pl.envs.contract import name_of
-from maze_pl.envs.trajectory_record import GifFiles, StateTrajectoryRecord
+from maze_pl.envs.trajectory_record import GifFiles, StateTrajectoryRecord, TrajectoryFiles
 from maze_pl.envs.vector import SequentialVectorEnv
-from maze_pl.envs.vector.wrapped import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
-from maze_pl.events.event_logs import EventLogFiles
+from maze_pl.envs.vector.vector_env import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
+from maze_pl.events import EpochStatistics, EventLogFiles, Histogram
+from maze_pl.events.display import render as render_table
 from maze_pl.instantiation import Factory
-from maze_pl.loading import require_same_spaces
+from maze_pl.loading import checkpoint_path, learned_in, load, read_checkpoint, require_same_spaces
+from maze_pl.run_directory import new_directory, remove_empty, run_directory
+from maze_pl.signals import StopSignals
 
 Env = gymnasium.Env[Any, Any]
+_PARALLEL: Final = lazy_instance(ProcessEngine)  # of which options may say more
+_NO_OPTIONS: Final = {"texts", "signals", "learned", "record", "progress", "receive", "stop"}
 
 
 @dataclass(slots=True)
@@ -221,12 +235,12 @@ def rollout(
 
     options = {"deterministic": deterministic, "temperature": temperature}
     groups = [range(first, min(first + size, episodes)) for first in range(0, episodes, size)]
-    waiting, ready, played = iter(groups), dict[int, list[Trajectory]](), list[Trajectory]()
+    ready, played = dict[int, list[Trajectory]](), list[Trajectory]()
     bar = tqdm(total=episodes, unit="episode", disable=not progress, mininterval=0.2 if sys.stderr.isatty() else 10)
     with bar, closing(engine or InProcessEngine()) as workers:
         workers.start(lambda policy, *_: _Player(policy, make, size, spec, seed, **options), policy)
-        for actor, group in zip(range(workers.n_workers), waiting, strict=False):
-            workers.submit(actor, "play", group)
+        for number, group in enumerate(groups):
+            workers.submit(number % workers.n_workers, "play", group)
         for group in groups:
             while group.start not in ready:
                 if stop():
@@ -234,8 +248,6 @@ def rollout(
                 with suppress(TimeoutError):
                     done = workers.get(0.5)
                     ready[done.result[0].summary.episode_index] = done.result
-                    for following in islice(waiting, 1):
-                        workers.submit(done.actor, "play", following)
             for trajectory in ready.pop(group.start):
                 receive(trajectory)
                 played.append(trajectory)
@@ -266,3 +278,113 @@ def _made(policy: Any, spec: Spec, env: Any) -> Policy:
     if not isinstance(policy, Policy):
         raise TypeError(f"policy={policy!r} is none: it has no method act")
     return policy
+
+
+# --------------------------------------------------------------------------------------------- the command `rollout`
+
+
+def play(
+    texts: Mapping[str, str],
+    signals: StopSignals,
+    env: Callable[[], Env],
+    runner: Engine = _PARALLEL,
+    policy: dict[str, Any] | str | None = None,
+    n_episodes: int = 50,
+    max_steps: int = 200,
+    trajectories: Literal["states", "spaces", "both", "none"] = "both",
+    files: Literal["each", "one"] = "each",
+    event_logs: bool = True,
+    render: bool = False,
+    output_dir: str | None = None,
+    run: str | None = None,
+    checkpoint: str = "best",
+    **others: Any,
+) -> None:
+    """Play episodes, and keep them.
+
+    Args:
+        texts: Files that say what was played.
+        signals: Has taken the signals that stop a command.
+        env: Builds one environment; a bare gymnasium environment is adapted.
+        runner: Where episodes are played: `sequential`, `parallel`, or an engine.
+        policy: `random`, `heuristic` (the one that the environment names), a group such as `policy/random_policy`, or a
+            class path; that of the run if there is one, else `random`.
+        n_episodes: How many.
+        max_steps: Environment steps after which an episode is truncated; 0 means without limit.
+        trajectories: What is recorded: what the simulation went through, what agents saw and did, both, or nothing.
+        files: Whether each episode has a file of its own, or all are in one.
+        event_logs: Whether to write all events.
+        render: Whether each episode becomes a gif.
+        output_dir: Where everything goes; `rollouts/<time>` of the run, or `outputs/rollout/<time>`, if None.
+        run: Directory of the run whose environment, wrappers and policy are meant.
+        checkpoint: Which one of the run: `best`, `last`, or a file.
+        others: Of `rollout`.
+    """
+    began, kept = time.perf_counter(), [kind for kind in ("states", "spaces") if trajectories in (kind, "both")]
+    wanted: Any = policy or "random"
+    if isinstance(wanted, dict):
+        wanted = Factory(wanted.pop("class_path", "random"), wanted.pop("init_args", {}) | wanted)
+    if run is not None:
+        path = checkpoint_path(run, ("best", "last") if checkpoint == "best" else (checkpoint,))
+        others["learned"] = learned_in(read_checkpoint(path), path)
+        wanted = load(path) if policy is None else wanted
+        output_dir = output_dir or str(new_directory(Path(run, "rollouts"), True))
+    folder, epoch, events = Path(run_directory(None, output_dir, "rollout")), EpochStatistics(), EventLogFiles()
+    writers = {kind: TrajectoryFiles(f"trajectories/{kind}", "episodes" if files == "one" else None) for kind in kept}
+
+    def receive(one: Trajectory) -> None:
+        if one.summary.episode_index == 0:
+            for name, text in texts.items():
+                write_file(folder / name, text.encode())
+        for kind, writer in writers.items():
+            writer.write(getattr(one, kind))
+        for rows in one.events:
+            events.append(*rows)
+        epoch.add(one.summary)
+        one.states, one.spaces, one.events = None, None, []  # all together may be more than memory holds
+
+    signals.deferred = True
+    record = [*kept, *["events"] * event_logs, *["gifs"] * render]
+    told: dict[str, Any] = {"record": record, "progress": True, "receive": receive, "stop": lambda: signals.received}
+    try:
+        played = rollout(env, wanted, n_episodes, max_steps=max_steps, engine=runner, **told, **others)
+    finally:
+        remove_empty((folder, *folder.parents[:2]))
+    if signals.received:
+        stopped = f"stopped by {signal.Signals(signals.received).name} after {len(played)} of {n_episodes} episodes"
+        sys.stderr.write(f"maze-pl: {stopped}\n")
+    if played:
+        _report(folder, played, epoch, time.perf_counter() - began)
+
+
+def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) -> int:
+    """Run the command.
+
+    Args:
+        arguments: What `configuration.prepare` made of the command line.
+        command: The command line as the user gave it, to be kept with what comes of it.
+        signals: Has taken the signals that stop a command.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ConfigurationError: The options do not describe rollouts.
+    """
+    given, text = parsed(play, "rollout", arguments[1:], _NO_OPTIONS)
+    play({RUN_CONFIG: text, "command.txt": f"{shlex.join(['maze-pl', *command])}\n"}, signals, **given)
+    return 0
+
+
+def _report(folder: Path, played: list[Trajectory], epoch: EpochStatistics, seconds: float) -> None:
+    """Write and show what came of the episodes."""
+    steps, statistics = epoch.total_step_count, epoch.compute()
+    head = ("episode", "episode_id", "seed", "return", "env_steps", *played[0].summary.kpis)
+    pairs = [((one.episode_id, one.seed), one.summary) for one in played]
+    rows = [(s.episode_index, *who, s.reward, s.env_steps, *s.kpis.values()) for who, s in pairs]
+    numbers = [(key, value.mean if isinstance(value, Histogram) else value) for key, value in statistics.items()]
+    for name, first, lines in (("episodes", head, rows), ("statistics", ("statistic", "value"), numbers)):
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([first, *lines])
+    title = f"rollouts | {len(played)} episodes | {steps:,} env steps | {seconds:.1f} s"
+    sys.stdout.write(f"{render_table(title, 1, {'rollout': statistics})}\n\nfiles: {folder}\n")

@@ -1,7 +1,6 @@
 """Where a run goes: its directory belongs to one process while it trains, and is left as it was if it is refused."""
 
 import contextlib
-import errno
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
@@ -10,11 +9,9 @@ from pathlib import Path
 
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
 
-from maze_pl.configuration import checkpoint_path
 from maze_pl.core.output_folder import RUN_DIR_VARIABLE, write_file
+from maze_pl.loading import checkpoint_path
 from maze_pl.search_path import OUTPUT_FOLDER, ConfigurationError
-
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of which the system does not say where
 
 
 def is_first_rank() -> bool:
@@ -102,12 +99,9 @@ def claimed(path: Path) -> Iterator[None]:
             lock.truncate(0)
             lock.write(f"{os.getpid()}\n".encode())
             yield
-        except Exception as error:
+        except Exception:
             if _results(path) == results:
                 _restore(path, before)
-            if isinstance(error, OSError) and error.errno in _NO_SPACE and error.filename is None:
-                reason = error.strerror if str(path) in str(error.strerror) else f"{path}: {error.strerror}"
-                raise OSError(error.errno, reason) from error
             raise
 
 

@@ -1,9 +1,12 @@
-"""Where configurations lie: names become paths, and the folders of a user's project become importable."""
+"""Where configurations lie, and what they hold: names become paths, and YAML becomes what jsonargparse reads in it."""
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 SEARCH_PATH_VARIABLE = "MAZE_PL_CONFIG_PATH"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -77,19 +80,61 @@ def resolve(name: str, beside: Iterable[Path] = ()) -> Path:
     Raises:
         ConfigurationError: There is no such file; says where it was looked for and which names are close.
     """
-    if name.endswith(SUFFIXES):
-        if Path(name).is_file():
-            return Path(name)
-        raise ConfigurationError(f"there is no file {name} in {Path.cwd()}")
-    beside = list(beside)
-    found = find(name, beside)
-    if found is not None:
-        return found
-    searched = ", ".join(map(str, search_folders(beside))) + suggestion(name, known_names(beside))
-    raise ConfigurationError(f"there is no configuration named {name!r}; looked in {searched}")
+    beside, is_path = list(beside), name.endswith(SUFFIXES)
+    path = Path(name) if is_path else find(name, beside)
+    if path is None or not path.is_file():
+        searched = ", ".join(map(str, [Path.cwd()] if is_path else search_folders(beside)))
+        near = suggestion(name, known_names(beside))
+        raise ConfigurationError(f"there is no configuration {name!r}; looked in {searched}{near}")
+    return path
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: which ones are close, or nothing."""
+def suggestion(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
+    """The end of a message about an unknown name: which ones are close, as they are to be shown, or nothing."""
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"; did you mean {' or '.join(map(shown, near))}?" if near else ""
+
+
+# ----------------------------------------------------------------------------------------------------------------- YAML
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML in which no key stands twice in a mapping."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """Refuse a key that stands twice, of which YAML would take the last."""
+        seen = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key.value in seen and isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands there twice", key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def parse(text: str) -> Any:
+    """The value of a YAML text, or the text itself where it is none; jsonargparse says what is wrong with it."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError:
+        return text
+
+
+def read(path: Path) -> Any:
+    """Content of a YAML file.
+
+    Raises:
+        ConfigurationError: It cannot be read, or is not YAML.
+    """
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+
+
+def dump(value: Any) -> str:
+    """A value as YAML in one line, that means to jsonargparse what the YAML meant from which it was read.
+
+    A number such as 1e-3 passes as text, without quotes, and dates do, which are none to jsonargparse.
+    """
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"))
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -50,20 +50,11 @@ class StopSignals:
         self._since, self._process = 0.0, os.getpid()
         self._former: dict[int, Any] = {}
 
-    def __enter__(self) -> Self:
-        """Take the signals."""
-        self.take()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Leave the signals as they were."""
-        self.release()
-
     def __reduce__(self) -> tuple[Any, ...]:
         """For processes that are spawned to train: they take the signals as soon as they have the trainer."""
         return _taken_by_child, ()
 
-    def take(self) -> None:
+    def take(self) -> Self:
         """Take the signals, also if somebody else has taken them since; only a main thread can."""
         if threading.current_thread() is threading.main_thread():
             self._process = os.getpid()
@@ -71,6 +62,7 @@ class StopSignals:
             for number in _NUMBERS:
                 signal.signal(number, self._handle)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _NUMBERS)
+        return self
 
     def hold(self) -> None:
         """Have signals wait for the next `take`, also those to processes that are started until then.
@@ -79,12 +71,14 @@ class StopSignals:
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, _NUMBERS)
 
-    def release(self) -> None:
+    def release(self, *_: object) -> None:
         """Leave the signals as they were."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _NUMBERS)
         for number, handler in self._former.items():
             signal.signal(number, handler)
         self._former = {}
+
+    __enter__, __exit__ = take, release
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         end_if_forked(self._process, number)
@@ -113,9 +107,7 @@ class StopSignals:
 
 def _taken_by_child() -> StopSignals:
     signals = StopSignals(deferred=True)
-    if multiprocessing.parent_process() is not None:  # and not merely copied
-        signals.take()
-    return signals
+    return signals if multiprocessing.parent_process() is None else signals.take()  # unless merely copied
 
 
 def _say(text: str) -> None:

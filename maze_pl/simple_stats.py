@@ -1,11 +1,15 @@
-"""The statistics of a loop that somebody writes by hand, shown and logged as those of training are."""
+"""For loops and notebooks of one's own: statistics as training shows them, and a TensorBoard log as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from maze_pl.search_path import ConfigurationError
+
 if TYPE_CHECKING:
+    import pandas
     from pytorch_lightning.loggers import Logger
 
     from maze_pl.envs.structured_env import StructuredEnv
@@ -58,9 +62,9 @@ class SimpleStatsLoggingSetup:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         from tqdm import tqdm
 
-        from maze_pl.callbacks.dashboards import log_epoch
-        from maze_pl.events.epoch_statistics import EpochStatistics
-        from maze_pl.events.statistics_table import render
+        from maze_pl.callbacks.loggers import log_epoch
+        from maze_pl.events import EpochStatistics
+        from maze_pl.events.display import render
         from maze_pl.modules.statistics import EpochTable
 
         if kind is not None and issubclass(kind, Exception):  # an interrupt still shows what there is
@@ -75,3 +79,38 @@ class SimpleStatsLoggingSetup:
         for logger in self.loggers:
             logger.log_metrics(EpochTable(self.statistics, {}).scalars(prefix), step=env_steps)
         log_epoch(self.loggers, prefix, self.statistics, plots, env_steps)
+
+
+def tensorboard_to_pandas(path: str | Path) -> pandas.DataFrame:
+    """The numbers of a TensorBoard log: a column for each name, a row for each number of env steps.
+
+    Points that a resumed run has replaced are left out, as TensorBoard does. TensorBoard keeps numbers in single
+    precision; `metrics.csv` has all digits.
+
+    Example:
+        >>> frame = maze_pl.tensorboard_to_pandas("outputs/ppo_cartpole/2026-11-20_12-00-00")  # doctest: +SKIP
+        >>> frame["eval_BaseEnvEvents/reward/mean"].dropna().plot()  # doctest: +SKIP
+
+    Args:
+        path: A run directory, a folder of event files, or an event file.
+
+    Raises:
+        ConfigurationError: There are no event files, or pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ConfigurationError("tensorboard_to_pandas needs pandas: pip install 'maze-pl[pandas]'") from error
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    path = Path(path)
+    folder = path / "tensorboard" if (path / "tensorboard").is_dir() else path
+    if not folder.is_file() and not any(folder.glob("events.out.tfevents.*")):
+        raise ConfigurationError(f"there is no TensorBoard log in {path}")
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    columns = {}
+    for tag in sorted(events.Tags()["scalars"]):
+        points = events.Scalars(tag)
+        column = pandas.Series([point.value for point in points], [point.step for point in points], dtype=float)
+        columns[tag] = column[~column.index.duplicated(keep="last")]
+    return pandas.DataFrame(columns).sort_index().rename_axis("env_steps")

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from maze_pl.composition import Piece, from_file, interpolate, is_group_name, with_bases
-from maze_pl.search_path import ConfigurationError
-from maze_pl.yaml_text import parse
+from maze_pl.configuration import Piece, interpolate, with_bases
+from maze_pl.search_path import ConfigurationError, dump, parse
 
 
 @pytest.fixture(autouse=True)
@@ -24,11 +23,11 @@ def write(path: str, text: str) -> Path:
 
 
 def config(**content: Any) -> Piece:
-    return Piece("--config", None, content, content)
+    return Piece("--config", dump(content), content)
 
 
 def option(name: str, text: str) -> Piece:
-    return Piece(name, text, parse(text), parse(text))
+    return Piece(name, text, parse(text))
 
 
 def filled(*pieces: Piece) -> list[Any]:
@@ -38,51 +37,27 @@ def filled(*pieces: Piece) -> list[Any]:
 # ---------------------------------------------------------------------------------------------- files in files
 
 
-def test_a_file_that_names_nothing_is_passed_on_by_its_path() -> None:
-    path = write("plain.yaml", "model: {lr: 1e-3, file: none.yaml, group: not/there}")
-    assert from_file("--config", path).argument == str(path)
+def content(path: Path) -> Any:
+    (piece,) = with_bases("--config", path)
+    assert parse(str(piece.text)) == piece.content
+    return piece.content
 
 
-def test_a_component_is_put_in_place_by_a_path_relative_to_the_file_that_names_it() -> None:
-    write("parts/wrap/inner.yaml", "class_path: Inner")
-    write("parts/outer.yaml", "{class_path: Outer, init_args: {inner: wrap/inner.yaml}}")
-    path = write("whole.yaml", "data: parts/outer.yaml")
-    piece = from_file("--config", path)
-    assert piece.content == {"data": {"class_path": "Outer", "init_args": {"inner": {"class_path": "Inner"}}}}
-    assert parse(str(piece.argument)) == piece.content
+def test_what_names_nothing_stays_as_it_is() -> None:
+    whole = {"model": {"lr": 1e-3, "file": "none.yaml", "group": "not/there", "n": [3, "gym_env", "/env/x", "a//b"]}}
+    assert content(write("plain.yaml", dump(whole))) == whole
 
 
-def test_a_list_of_components_is_one_too() -> None:
-    write("stack.yaml", "[{class_path: A}, {class_path: B, init_args: {x: 1}}]")
-    assert from_file("--config", write("a.yaml", "wrappers: stack.yaml")).content["wrappers"][1]["class_path"] == "B"
-
-
-@pytest.mark.parametrize("text", ["{width: 3}", "[]", "[{class_path: A}, {width: 3}]", "just text"])
-def test_other_files_are_handed_over_as_absolute_paths(text: str) -> None:
-    other = write("folder/map.yaml", text)
-    assert from_file("--config", write("a.yaml", "file: folder/map.yaml")).content == {"file": str(other.resolve())}
+def test_other_files_are_handed_over_as_absolute_paths() -> None:
+    other = write("folder/map.yaml", "{width: 3}")
+    assert content(write("a.yaml", "file: folder/map.yaml")) == {"file": str(other.resolve())}
 
 
 def test_a_group_beside_a_file_wins_over_one_of_the_current_project(project: Path) -> None:
     write("configs/env/mine.yaml", "class_path: Here")
-    write("other/configs/env/mine.yaml", "class_path: There")
+    write("other/configs/env/mine.yaml", "[{class_path: There}]")
     path = write("other/configs/experiment/a.yaml", "env: env/mine")
-    assert from_file("--config", path).content == {"env": {"class_path": "There"}}
-
-
-def test_paths_that_lead_back_are_refused() -> None:
-    write("b.yaml", "{class_path: B, init_args: {inner: c.yaml}}")
-    write("c.yaml", "{class_path: C, init_args: {inner: b.yaml}}")
-    with pytest.raises(ConfigurationError, match="refers back"):
-        from_file("--config", write("a.yaml", "x: b.yaml"))
-
-
-@pytest.mark.parametrize(
-    ("value", "is_name"),
-    [("env/gym_env", True), ("a/b/c", True), ("gym_env", False), ("/env/x", False), ("a//b", False), (3, False)],
-)
-def test_names_of_groups_have_a_folder(value: Any, is_name: bool) -> None:
-    assert is_group_name(value) is is_name
+    assert content(path) == {"env": [{"class_path": "There"}]}
 
 
 # --------------------------------------------------------------------------------------------------------- bases
@@ -94,8 +69,8 @@ def test_bases_come_before_what_is_based_on_them_in_the_order_in_which_they_are_
     write("configs/third.yaml", "x: 3")
     pieces = with_bases("--config", write("configs/deep/fourth.yaml", "base: [second, ../third.yaml]\nx: 4"))
     assert [piece.content for piece in pieces] == [{"x": 1}, {"x": 2}, {"x": 3}, {"x": 4}]
-    assert pieces[0].argument == str(Path("configs/first.yaml").resolve())
-    assert pieces[3].argument == "{x: 4}"
+    assert pieces[0].path == Path("configs/first.yaml").resolve()
+    assert pieces[3].text == "{x: 4}"
 
 
 def test_only_the_top_of_a_file_has_a_base() -> None:
@@ -150,12 +125,12 @@ def test_variables_are_taken_out_and_set_by_options() -> None:
             config(variables={"inner": {"m": 7}}),
         ]
     )
-    assert [(piece.option, piece.argument) for piece in pieces] == [("--config", "{x: 5, y: 7}"), ("--config", "{}")]
+    assert [(piece.option, piece.text) for piece in pieces] == [("--config", "{x: 5, y: 7}"), ("--config", "{}")]
 
 
 def test_values_without_references_pass_untouched() -> None:
     pieces = [option("--a.b", "1e-3"), option("--x+", "[1]"), Piece("--flag", None), Piece(None, "word")]
-    assert [piece.argument for piece in interpolate(pieces)] == ["1e-3", "[1]", None, "word"]
+    assert [piece.text for piece in interpolate(pieces)] == ["1e-3", "[1]", None, "word"]
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,9 @@ def imported_parts(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            assert node.level == 0, f"{path} imports relatively"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            is_own = node.level == 1 and path.name == "__init__.py"  # of its own folder, to export it
+            assert node.level == 0 or is_own, f"{path} imports relatively"
+            names = [] if is_own else [f"{node.module}.{alias.name}" for alias in node.names]
         found |= {name.split(".")[1] for name in names if name.startswith("maze_pl.")} - {"__version__"}
     return found
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from examples.cutting_2d_mixed.rectangle_nets import CutPolicyNet, PieceChoicePolicyNet
-from maze_pl.perception.models.built_in.item_set import count_kinds
+from maze_pl.perception.models.built_in import count_kinds
 
 LEVELS = 7
 LOWEST = torch.finfo(torch.float32).min

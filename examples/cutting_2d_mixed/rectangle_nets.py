@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from maze_pl.distributions.categorical import gather_last
+from maze_pl.distributions.probability_distribution import gather_last
 from maze_pl.perception import FlattenConcatPolicyNet
-from maze_pl.perception.models.built_in.flatten_concat import Shapes
-from maze_pl.perception.models.built_in.item_set import count_kinds
-from maze_pl.perception.weight_init import make_module_init_normc
+from maze_pl.perception.blocks.layers import make_module_init_normc
+from maze_pl.perception.models.built_in import Shapes, count_kinds
 
 
 class _RectangleNet(nn.Module):

@@ -1,12 +1,14 @@
 """Policies and critics: what acts in environments and what judges how well it goes."""
 
-from maze_pl.agents.dummy_cartpole_policy import DummyCartPolePolicy as DummyCartPolePolicy
-from maze_pl.agents.lunar_lander_heuristic_policy import LunarLanderHeuristicPolicy as LunarLanderHeuristicPolicy
-from maze_pl.agents.policy_output import PolicyOutput as PolicyOutput
-from maze_pl.agents.torch_actor_critic import TorchActorCritic as TorchActorCritic
-from maze_pl.agents.torch_policy import TorchPolicy as TorchPolicy
-from maze_pl.agents.torch_state_critic import StateCritic as StateCritic
-from maze_pl.agents.torch_state_critic import TorchDeltaStateCritic as TorchDeltaStateCritic
-from maze_pl.agents.torch_state_critic import TorchSharedStateCritic as TorchSharedStateCritic
-from maze_pl.agents.torch_state_critic import TorchStepStateCritic as TorchStepStateCritic
+from .dummy_cartpole_policy import DummyCartPolePolicy as DummyCartPolePolicy
+from .lunar_lander_heuristic_policy import LunarLanderHeuristicPolicy as LunarLanderHeuristicPolicy
+from .torch_actor_critic import TorchActorCritic as TorchActorCritic
+from .torch_policy import PolicyOutput as PolicyOutput, TorchPolicy as TorchPolicy
+from .torch_state_action_critic import TorchSharedStateActionCritic as TorchSharedStateActionCritic
+from .torch_state_action_critic import TorchStateActionCritic as TorchStateActionCritic
+from .torch_state_action_critic import TorchStepStateActionCritic as TorchStepStateActionCritic
+from .torch_state_critic import Critic as Critic, StateCritic as StateCritic
+from .torch_state_critic import TorchDeltaStateCritic as TorchDeltaStateCritic
+from .torch_state_critic import TorchSharedStateCritic as TorchSharedStateCritic
+from .torch_state_critic import TorchStepStateCritic as TorchStepStateCritic
 from maze_pl.core.policy import RandomPolicy as RandomPolicy

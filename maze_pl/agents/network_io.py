@@ -54,6 +54,24 @@ def state_shapes(network: nn.Module) -> StateShapes:
     return shapes
 
 
+def refuse_memory(network: nn.Module, what: str) -> None:
+    """Raise if a network carries a state, for those who draw acts one by one, without those before them.
+
+    Args:
+        network: The network, or several in one module.
+        what: What it is, for the message.
+
+    Raises:
+        ValueError: It carries a state from act to act.
+    """
+    if remembered := state_shapes(network):
+        raise ValueError(
+            f"{what} carries {list(remembered)} from act to act, but acts are drawn one by one, without those before "
+            "them: use a network without memory, and an ObservationStackWrapper where one observation does not tell "
+            "enough"
+        )
+
+
 def evaluate_recurrent(network: nn.Module, inputs: Mapping[str, Tensor], shapes: StateShapes) -> dict[str, Tensor]:
     """Outputs of a network that carries a state.
 

@@ -1,11 +1,10 @@
 """Plain dense networks evaluated in NumPy on views of their weights, and actions sampled from what they give.
 
-For a handful of observations the cost of torch is that of calling it. A network is recognised by tracing it once: it
-must consist of dense layers, activations and concatenations, and hold nothing that could change what it computes, such
-as buffers or objects of other classes. Before each call it is compared with what was traced, and weights that have
-moved are looked up again; a network that is not as it was (hooks, training mode, other layers, attributes or types)
-is left to torch. Random numbers are drawn as the distributions draw them, so that both ways give the same actions, but
-for rounding.
+For a handful of observations the cost of torch is that of calling it. A network is watched at work once: it must do
+nothing but dense layers, activations and concatenations. Before each call it is compared with what it was then, and is
+watched anew if its layers or attributes are others, or weights have moved; in training mode, or with hooks, it is left
+to torch, and so it is if it holds what cannot be compared. Random numbers are drawn as the distributions draw them, so
+that both ways give the same actions, but for rounding.
 """
 
 from __future__ import annotations
@@ -14,22 +13,24 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as module_globals
+from torch.overrides import TorchFunctionMode
 
 from maze_pl.agents.network_io import NetworkInput
 from maze_pl.core.policy import Array
-from maze_pl.distributions.bernoulli import BernoulliProbabilityDistribution
-from maze_pl.distributions.categorical import CategoricalProbabilityDistribution
-from maze_pl.distributions.diagonal_gaussian import DiagonalGaussianProbabilityDistribution
+from maze_pl.distributions.continuous import DiagonalGaussianProbabilityDistribution
 from maze_pl.distributions.distribution_mapper import DistributionMapper
-from maze_pl.distributions.multi_categorical import MultiCategoricalProbabilityDistribution
+from maze_pl.distributions.probability_distribution import (
+    BernoulliProbabilityDistribution,
+    CategoricalProbabilityDistribution,
+    MultiCategoricalProbabilityDistribution,
+)
 
 Operation = Callable[[Any], Array]
 How = tuple[bool, float, torch.Generator | None]
@@ -82,7 +83,7 @@ def numpy_views(tensors: Mapping[str, Tensor]) -> dict[str, Array] | None:
 
 
 class NumpyNetwork:
-    """Evaluates a network, where it is plain enough.
+    """Evaluates a network, where it is plain enough; once it was not, never again.
 
     Args:
         network: Maps a dict of observations to a dict of logits.
@@ -103,7 +104,10 @@ class NumpyNetwork:
         Args:
             observation: Name -> [B, ...].
         """
-        if self._plan is None and not self._refused and not any(item.training for item in self._network.modules()):
+        if not self._refused and (self._plan is None or not self._plan.is_current()):
+            modules = self._network.modules()
+            if any(item.training or item._forward_hooks or item._forward_pre_hooks for item in modules):
+                return None
             self._plan = _make_plan(self._network, observation)
             self._refused = self._plan is None
         return None if self._plan is None else self._plan.evaluate(observation)
@@ -121,17 +125,14 @@ class NumpyNetwork:
         return None if arrays is None else {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-class _Unsupported(Exception):
-    """A network does something that is not computed here."""
-
-
 def _make_plan(network: nn.Module, observation: Mapping[str, Array]) -> _Plan | None:
-    """Trace a network and try the result on a batch; None if it is not plain enough."""
+    """Watch a network at work and try the result on the same batch; None if it is not plain enough."""
     try:
         with torch.random.fork_rng(devices=[]), torch.inference_mode():
-            plan = _Plan(network, observation)
             tensors = {name: torch.from_numpy(array.copy()) for name, array in observation.items()}
-            expected = {name: value.numpy() for name, value in network(NetworkInput(network)(tensors)).items()}
+            inputs = NetworkInput(network)(tensors)
+            plan = _Plan(network, inputs)
+            expected = {name: value.numpy() for name, value in network(inputs).items()}
         given = plan.evaluate(observation) or {}
         for name, array in expected.items():
             same = given[name].dtype == array.dtype in _TORCH_TYPES and given[name].shape == array.shape
@@ -139,65 +140,41 @@ def _make_plan(network: nn.Module, observation: Mapping[str, Array]) -> _Plan | 
                 return None
     except Exception:  # of any kind, since the network's own code runs: torch evaluates it, and says what is wrong
         return None
-    return plan
+    return plan if plan.is_current() else None
 
 
 class _Plan:
     """The operations of a network in order, and how to tell that they are still those of the network."""
 
-    def __init__(self, network: nn.Module, observation: Mapping[str, Array]) -> None:
-        modules = dict(network.named_modules())
-        self._hooks = [module_globals._global_forward_hooks, module_globals._global_forward_pre_hooks]
-        self._watched: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        for module in modules.values():
-            self._hooks += [module._forward_hooks, module._forward_pre_hooks]
-            if type(module) in (nn.Sequential, nn.ModuleList, nn.ModuleDict):
-                self._watched.append((module._modules, dict(module._modules)))
-            elif type(module) is not nn.Linear and type(module) not in _ACTIVATIONS:
-                self._watched.append((module.__dict__, _remembered(module)))
-        if any(self._hooks) or any("forward" in vars(module) for module in modules.values()):
-            raise _Unsupported
-        dtype = next(network.parameters()).detach().numpy().dtype
-        self._layers: list[_Dense] = []
-        self._inputs: list[tuple[str, Any]] = []
-        self._steps: list[tuple[Operation, Callable[[list[Array]], Any]]] = []
-        places: dict[fx.Node, int] = {}
-        for node in _Tracer(observation).trace(network).nodes:
-            if node.op == "output":
-                self._outputs = {name: places[value] for name, value in node.args[0].items()}
-                continue
-            if node.op == "placeholder":
-                given = observation[node.target].dtype
-                self._inputs.append((node.target, dtype if given.kind == "f" else given))
-            else:
-                sources = node.args[0] if isinstance(node.args[0], list | tuple) else node.args[:1]
-                operation = self._operation(node, modules)
-                self._steps.append((operation, itemgetter(*(places[source] for source in sources))))
-            places[node] = len(places)
+    def __init__(self, network: nn.Module, inputs: Mapping[str, Tensor]) -> None:
+        modules = list(network.modules())
+        hooks: list[Any] = [module_globals._global_forward_hooks, module_globals._global_forward_pre_hooks]
+        for module in modules:
+            hooks += [module._forward_hooks, module._forward_pre_hooks]
+        # Of torch's own layers only what they consist of: looking at more before each call would take too long.
+        own = [vars(module) if _may_change(module) else module._modules for module in modules]
+        same = {id(item): item for item in (*modules, *network.parameters(), *network.buffers())}
+        self._state, self._known = [*hooks, *own], [*({} for _ in hooks), *copy.deepcopy(own, same)]
+        self._parameters = [module._parameters for module in modules if module._parameters]
+        self._pointers = self._look_up()
+        with _Recorder(inputs) as recorder:
+            outputs = network(dict(inputs))
+        self._inputs = [(name, tensor.numpy().dtype) for name, tensor in inputs.items()]
+        self._steps = recorder.steps
+        self._outputs = {name: recorder.places[id(value)] for name, value in outputs.items()}
 
-    def _operation(self, node: fx.Node, modules: Mapping[str, nn.Module]) -> Operation:
-        """What a node computes from its first argument."""
-        if node.op != "call_module":
-            return _FUNCTIONS[node.target](*node.args[1:], **node.kwargs)
-        module = modules[str(node.target)]
-        if type(module) is nn.Linear:
-            self._layers.append(_Dense(module))
-            return self._layers[-1]
-        return _identity if type(module) is nn.Dropout else _ACTIVATIONS[type(module)](module)
+    def _look_up(self) -> list[int]:
+        return [item.data_ptr() for group in self._parameters for item in group.values() if item is not None]
+
+    def is_current(self) -> bool:
+        """Whether the network consists of what it did, is in the same mode, has no hooks and has not moved."""
+        try:
+            return self._state == self._known and self._look_up() == self._pointers
+        except Exception:  # of any kind, since attributes are compared as they like: tensors and arrays cannot be
+            return False
 
     def evaluate(self, observation: Mapping[str, Array]) -> dict[str, Array] | None:
-        """The outputs by name, None if the network is not the one that was traced."""
-        if any(self._hooks):
-            return None
-        try:
-            for state, remembered in self._watched:
-                if state != remembered:
-                    return None
-        except (RuntimeError, ValueError):  # an attribute has become a tensor or an array
-            return None
-        for layer in self._layers:
-            if not layer.is_current():
-                return None
+        """The outputs by name, None if observations are of another kind than they were."""
         values = []
         for name, dtype in self._inputs:
             array = observation[name]
@@ -209,89 +186,38 @@ class _Plan:
         return {name: values[place] for name, place in self._outputs.items()}
 
 
-class _Dense:
-    """A dense layer on views of its weights."""
+def _may_change(module: nn.Module) -> bool:
+    return isinstance(module, nn.Dropout) or not type(module).__module__.startswith("torch.nn.modules.")
 
-    def __init__(self, layer: nn.Linear) -> None:
-        self._parameters = layer._parameters
-        self._pointers = (0, 0)
-        self._kind = layer.weight.shape, layer.weight.dtype
 
-    def is_current(self) -> bool:
-        """Look the weights up where they have moved; False if they are not what they were."""
-        weight, bias = self._parameters.get("weight"), self._parameters.get("bias")
-        if weight is None or bias is None:
-            return False
-        pointers = weight.data_ptr(), bias.data_ptr()
-        if pointers != self._pointers:
-            if weight.device.type != "cpu" or (weight.shape, weight.dtype) != self._kind:
-                return False
-            self._weight, self._bias = weight.detach().numpy().T, bias.detach().numpy()
-            self._pointers = pointers
-        return True
+class _Recorder(TorchFunctionMode):
+    """Writes down which functions are called, and fails at those that are not known here.
 
-    def __call__(self, x: Array) -> Any:
-        result = x.dot(self._weight)
-        result += self._bias
+    Attributes:
+        steps: The functions, and which values each of them takes.
+        places: Where among inputs and what the functions give a tensor is, by its `id`.
+    """
+
+    def __init__(self, inputs: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.steps: list[tuple[Operation, Callable[[list[Array]], Any]]] = []
+        self.places = {id(tensor): place for place, tensor in enumerate(inputs.values())}
+        self._values = list(inputs.values())  # as long as they exist, nothing else has their `id`
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function and write it down."""
+        result = func(*args, **(kwargs or {}))
+        if func not in _QUESTIONS:
+            first, *options = args
+            sources = first if isinstance(first, list | tuple) else (first,)
+            operation = _FUNCTIONS[func](*options, **(kwargs or {}))
+            self.steps.append((operation, itemgetter(*(self.places[id(source)] for source in sources))))
+            self.places[id(result)] = len(self._values)
+            self._values.append(result)
         return result
 
 
-class _Known(fx.Proxy):
-    """An observation, or what is made of some, while a network is traced; whether it is of floats is known."""
-
-    def is_floating_point(self) -> bool:
-        """As for a tensor."""
-        return bool(self.node.meta["is_floating_point"])
-
-
-class _Tracer(fx.Tracer):
-    """Traces a network that takes a dict of observations."""
-
-    def __init__(self, observation: Mapping[str, Array]) -> None:
-        super().__init__()
-        self._observation = observation
-
-    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
-        """The network's function, the network and the observations."""
-        inputs = {name: _Known(self.create_node("placeholder", name, (), {}), self) for name in self._observation}
-        for name, proxy in inputs.items():
-            proxy.node.meta["is_floating_point"] = self._observation[name].dtype.kind == "f"
-        return root_fn, [self.root, inputs]
-
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        """What layers give, or functions that keep the type of what they know."""
-        known = [source.meta.get("is_floating_point") for source in node.all_input_nodes]
-        if node.op != "call_module" and (None in known or node.target not in _KEEPING):
-            return super().proxy(node)
-        node.meta["is_floating_point"] = node.op == "call_module" or any(known)
-        return _Known(node, self)
-
-
-_OF_MODULES = frozenset(vars(nn.Module()))
-
-
-def _remembered(module: nn.Module) -> dict[str, Any]:
-    """The attributes of a module, with copies of what may be changed in place."""
-    own = {name: value for name, value in vars(module).items() if name not in _OF_MODULES}
-    if module._parameters or module._buffers or not _is_constant(own):
-        raise _Unsupported
-    return {name: copy.copy(value) for name, value in vars(module).items()} | copy.deepcopy(own)
-
-
-def _is_constant(value: Any) -> bool:
-    """Whether a value is made of numbers, texts, types and functions."""
-    if isinstance(value, dict):
-        return all(map(_is_constant, (*value, *value.values())))
-    if isinstance(value, list | tuple | set | frozenset):
-        return all(map(_is_constant, value))
-    return isinstance(value, bool | int | float | str | type | torch.dtype | FunctionType | BuiltinFunctionType | None)
-
-
 # ------------------------------------------------------------------------------------------------------ operations
-
-
-def _identity(x: Array) -> Array:
-    return x
 
 
 def _relu(x: Array) -> Array:
@@ -318,24 +244,44 @@ def _to(dtype: torch.dtype = torch.float32) -> Operation:
     return lambda x: x.astype(target, copy=False)
 
 
-_ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Operation]] = {
-    nn.Tanh: lambda layer: np.tanh,
-    nn.ReLU: lambda layer: _relu,
-    nn.Sigmoid: lambda layer: _sigmoid,
-    nn.SiLU: lambda layer: lambda x: x * _sigmoid(x),
-    nn.ELU: lambda layer: lambda x: np.where(x > 0, x, layer.alpha * np.expm1(np.minimum(x, _ZERO))),
-    nn.LeakyReLU: lambda layer: lambda x: np.where(x > 0, x, layer.negative_slope * x),
-    nn.Identity: lambda layer: _identity,
-}
-_KEEPING = (torch.cat, torch.concat, torch.flatten, "flatten", "unsqueeze")  # the type, or the most general one
+def _dense(weight: Tensor, bias: Tensor | None = None) -> Operation:
+    if not isinstance(weight, nn.Parameter) or not isinstance(bias, nn.Parameter | None):
+        raise TypeError("weights that are computed change with what they are computed from")
+    matrix, vector = weight.detach().numpy().T, 0.0 if bias is None else bias.detach().numpy()
+
+    def dense(x: Array) -> Any:
+        result = x.dot(matrix)
+        result += vector
+        return result
+
+    return dense
+
+
+def _dropout(p: float, training: bool, inplace: bool = False) -> Operation:
+    if training:
+        raise ValueError("dropout draws random numbers")
+    return lambda x: x
+
+
+_KNOWN_BEFORE = (Tensor.dtype.__get__, Tensor.device.__get__, Tensor.ndim.__get__)  # type: ignore[attr-defined]
+_QUESTIONS = (Tensor.is_floating_point, torch.is_floating_point, Tensor.dim, *_KNOWN_BEFORE)
+"""What may be asked of a tensor, since the answer does not depend on the batch."""
 # Options that are not known here are refused by the call.
 _FUNCTIONS: dict[Any, Callable[..., Operation]] = {
-    **dict.fromkeys((torch.tanh, "tanh"), lambda: np.tanh),
-    **dict.fromkeys((torch.relu, functional.relu, "relu"), lambda: _relu),
+    functional.linear: _dense,
+    functional.dropout: _dropout,
+    functional.silu: lambda inplace=False: lambda x: x * _sigmoid(x),
+    functional.elu: lambda alpha=1.0, inplace=False: (
+        lambda x: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, _ZERO)))
+    ),
+    functional.leaky_relu: lambda negative_slope=0.01, inplace=False: lambda x: np.where(x > 0, x, negative_slope * x),
+    **dict.fromkeys((torch.tanh, Tensor.tanh), lambda: np.tanh),
+    **dict.fromkeys((torch.sigmoid, Tensor.sigmoid), lambda: _sigmoid),
+    **dict.fromkeys((functional.relu, torch.relu, Tensor.relu), lambda inplace=False: _relu),
     **dict.fromkeys((torch.cat, torch.concat), _concatenate),
-    **dict.fromkeys((torch.flatten, "flatten"), _flatten),
-    "unsqueeze": lambda dim: lambda x: np.expand_dims(x, dim),
-    **dict.fromkeys(("float", "to"), _to),
+    **dict.fromkeys((torch.flatten, Tensor.flatten), _flatten),
+    Tensor.unsqueeze: lambda dim: lambda x: np.expand_dims(x, dim),
+    **dict.fromkeys((Tensor.float, Tensor.to), _to),
 }
 
 
@@ -361,7 +307,7 @@ def _categorical(logits: Array, mask: Array | None, space: Any, how: How) -> Any
 
 
 def _index(logits: Array, mask: Array | None, how: How) -> Any:
-    """[B] the most likely index, or one sampled by the race of `maze_pl.distributions.categorical.sample_index`.
+    """[B] the most likely index, or one sampled by the race of `sample_index`.
 
     With exponential e, the largest p / e is the largest log p - log e. Entries that are not allowed are far below all
     others, and among themselves in the order of their 1 / e.

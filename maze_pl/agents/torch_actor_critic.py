@@ -4,7 +4,7 @@ from torch import nn
 
 from maze_pl.agents.network_io import state_shapes
 from maze_pl.agents.torch_policy import TorchPolicy
-from maze_pl.agents.torch_state_critic import StateCritic
+from maze_pl.agents.torch_state_critic import Critic
 
 
 class TorchActorCritic(nn.Module):
@@ -12,14 +12,14 @@ class TorchActorCritic(nn.Module):
 
     Args:
         policy: What acts.
-        critic: What estimates values, or None. A network of it that carries a state from act to act shares what does
-            with the policy's network of the same sub-step: the state is the policy's.
+        critic: What estimates values, of states or of actions in them, or None. A network of it that carries a state
+            from act to act shares what does with the policy's network of the same sub-step: the state is the policy's.
 
     Raises:
         ValueError: The critic carries a state of its own.
     """
 
-    def __init__(self, policy: TorchPolicy, critic: StateCritic | None = None) -> None:
+    def __init__(self, policy: TorchPolicy, critic: Critic | None = None) -> None:
         super().__init__()
         self.policy, self.critic = policy, critic
         for key, network in ({} if critic is None else critic.recurrent).items():

@@ -10,18 +10,38 @@ from torch import Tensor, nn
 
 from maze_pl.agents.network_io import NetworkInput, StateShapes, evaluate_recurrent, networks_by_step, state_shapes
 from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler, numpy_views
-from maze_pl.agents.policy_output import PolicyOutput
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.rollout import Rollout
 from maze_pl.core.spaces import environment_action
 from maze_pl.core.spec import Spec
-from maze_pl.distributions.dict import DictProbabilityDistribution
 from maze_pl.distributions.distribution_mapper import DistributionMapper, DistributionMapperConfig, distribution_mappers
+from maze_pl.distributions.probability_distribution import DictProbabilityDistribution
 
 Tensors = Mapping[str, Tensor]
 
 PolicyNetworks = nn.Module | Sequence[nn.Module]
 """The network of a sub-step, or those of its agents in the order of their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOutput:
+    """The policy's outputs for one sub-step.
+
+    Attributes:
+        step_key: The sub-step.
+        action_logits: Head -> [..., L] outputs of the network, before temperature and masks.
+        distribution: Joint distribution of all heads, with temperature and masks.
+    """
+
+    step_key: StepKey
+    action_logits: dict[str, Tensor]
+    distribution: DictProbabilityDistribution
+
+    @property
+    def entropy(self) -> Tensor:
+        """[...] entropy of the joint distribution in nats."""
+        return self.distribution.entropy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,21 +179,23 @@ class TorchPolicy(nn.Module):
         Raises:
             ValueError: There are several sub-steps and none was named, an observation is missing, or the memory is.
         """
-        if step_key is None and len(self._steps) > 1:
-            raise ValueError(f"several sub-steps may act: name one of {list(self._steps)} as step_key")
-        key = next(iter(self._steps)) if step_key is None else step_key
-        self._step(key)
-        step = self.spec.steps[key]
+        steps = self.spec.steps  # nothing but this and `act`, so that what wraps a policy can act like this too
+        if step_key is None and len(steps) > 1:
+            raise ValueError(f"several sub-steps may act: name one of {list(steps)} as step_key")
+        key = next(iter(steps)) if step_key is None else step_key
+        if key not in steps:
+            raise ValueError(f"unknown sub-step {key!r}; sub-steps: {list(steps)}")
+        step = steps[key]
         wanted = step.observation_space.spaces
         if missing := set(wanted) - set(observation):
             raise ValueError(f"sub-step {key!r} also observes {sorted(missing)}; given were {sorted(observation)}")
         batch = {name: np.asarray(observation[name], space.dtype)[None] for name, space in wanted.items()}
-        if memory is None and self._steps[key].state_shapes:
-            raise ValueError(f"sub-step {key!r} needs a memory: pass memory={{}}, the same dict for a whole episode")
-        memory = {} if memory is None else memory
-        policy_batch = PolicyBatch(key, batch, np.array([agent_id]), memory.get((key, agent_id)))
+        policy_batch = PolicyBatch(key, batch, np.array([agent_id]), (memory or {}).get((key, agent_id)))
         acted = self.act(policy_batch, deterministic=deterministic, temperature=temperature, generator=generator)
-        memory[key, agent_id] = acted.state
+        if memory is not None:
+            memory[key, agent_id] = acted.state
+        elif acted.state is not None:
+            raise ValueError(f"sub-step {key!r} needs a memory: pass memory={{}}, the same dict for a whole episode")
         return {head: environment_action(step.action_space[head], value[0]) for head, value in acted.action.items()}
 
     def action_logits(
@@ -239,6 +261,20 @@ class TorchPolicy(nn.Module):
             Log-probability [B] of the whole action and entropy [B] of the joint distribution.
         """
         return self.distribution(step_key, observation, agent_id).log_prob_and_entropy(action)
+
+    @torch.no_grad()
+    def note_log_probs(self, rollout: Rollout) -> None:
+        """Write into a rollout with which log-probabilities this policy takes the actions in it, 0 where there is none.
+
+        Called as soon as the policy has collected it: whoever learns from it later may have other weights.
+        """
+        for step_key, segment in rollout.segments.items():
+            active, segment.log_prob = segment.active, torch.zeros(segment.active.shape)
+            if bool(active.any()):
+                trees = segment.observation | segment.state, segment.action
+                seen, done = ({name: tensor[active].to(self.device) for name, tensor in tree.items()} for tree in trees)
+                joint = self.distribution(step_key, seen, segment.agent_id[active])
+                segment.log_prob[active] = joint.log_prob(done).to(segment.log_prob)
 
     def _step(self, step_key: StepKey) -> _Step:
         if step_key not in self._steps:

@@ -18,18 +18,38 @@ STEP_KEY_OBSERVATION = "step_key"
 """Name under which a critic shared by several sub-steps sees which of them it judges, as a one-hot vector."""
 
 
-class StateCritic(nn.Module, ABC):
+class Critic(nn.Module, ABC):
+    """Estimates how well it goes.
+
+    Attributes:
+        recurrent: By sub-step, networks that carry a state from act to act, which is that of the policy's network.
+    """
+
+    recurrent: Mapping[StepKey, nn.Module] = {}
+
+    @property
+    def parts(self) -> Sequence[nn.Module]:
+        """What judges each sub-step, in their order; a single one for all of them."""
+        return [self]
+
+
+class StateCritic(Critic, ABC):
     """Estimates the value of states.
 
     Attributes:
         kind: "shared": one value for each row of a rollout, taken at the row's first act. "step": each actor has a
             stream of its own, judged by the network of its sub-step. "delta": each act of a row has a value of its own
             in the one stream of all acts; it sees the observations of earlier sub-steps of the row too.
-        recurrent: By sub-step, networks that carry a state from act to act, which is that of the policy's network.
     """
 
     kind: ClassVar[Literal["shared", "step", "delta"]]
-    recurrent: Mapping[StepKey, nn.Module] = {}
+
+    @classmethod
+    def judged(cls, spec: Spec) -> dict[StepKey, spaces.Dict]:
+        """What each network sees, by sub-step, or by "all" where one network judges all of them."""
+        if cls.kind == "shared":
+            return {"all": shared_observation_space(spec)}
+        return {key: step.observation_space for key, step in spec.steps.items()}
 
     @abstractmethod
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
@@ -81,27 +101,21 @@ class TorchSharedStateCritic(StateCritic):
                 )
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
 
+    @property
+    def parts(self) -> Sequence[nn.Module]:
+        """The network."""
+        return [self.network]
+
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
         """[B] values; see `StateCritic.value`."""
-        inputs = self._inputs(self._complete(step_key, observation))
+        if len(self._index) > 1:
+            one_hot = self.get_buffer("_one_hot")[self._index[step_key]]
+            observation = complete_observation(observation, self._spaces, one_hot)
+        inputs = self._inputs(observation)
         if self._state_shapes:
             return _value(evaluate_recurrent(self.network, inputs, self._state_shapes))
         outputs = self._plain.outputs(inputs)
         return _value(self.network(inputs) if outputs is None else outputs)
-
-    def _complete(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The observations of all sub-steps, and which one it is."""
-        if len(self._index) == 1:
-            return observation
-        name, present = next(iter(observation.items()))
-        leading = present.shape[: present.dim() - len(self._spaces[name].shape or ())]
-        one_hot: Tensor = self.get_buffer("_one_hot")[self._index[step_key]]
-        absent = {
-            name: torch.zeros((*leading, *(space.shape or ())), dtype=torch_dtype(space), device=present.device)
-            for name, space in self._spaces.items()
-            if name not in observation and name != STEP_KEY_OBSERVATION
-        }
-        return {**observation, **absent, STEP_KEY_OBSERVATION: one_hot.expand(*leading, -1)}
 
 
 class StepwiseStateCritic(StateCritic):
@@ -124,6 +138,11 @@ class StepwiseStateCritic(StateCritic):
             key: (network, NetworkInput(network, {*spec.steps[key].observation_space.spaces, *state_shapes(network)}))
             for key, network in by_step.items()
         }
+
+    @property
+    def parts(self) -> Sequence[nn.Module]:
+        """The networks."""
+        return list(self.networks)
 
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
         """[B] what the network of a sub-step gives; see `StateCritic.value`."""
@@ -192,6 +211,26 @@ def name_in_row(step_key: StepKey, name: str) -> str:
     return f"{step_key}/{name}"
 
 
+def complete_observation(
+    present: Mapping[str, Tensor], seen: Mapping[str, spaces.Space[Any]], one_hot: Tensor
+) -> dict[str, Tensor]:
+    """What a network that is shared by several sub-steps sees: zeros for what does not belong to the present one.
+
+    Args:
+        present: Name -> [..., *shape] what belongs to the sub-step.
+        seen: All that belongs to any of them, and "step_key".
+        one_hot: [number of sub-steps] which one it is.
+    """
+    name, tensor = next(iter(present.items()))
+    leading = tensor.shape[: tensor.dim() - len(seen[name].shape or ())]
+    absent = {
+        name: torch.zeros((*leading, *(space.shape or ())), dtype=torch_dtype(space), device=tensor.device)
+        for name, space in seen.items()
+        if name not in present and name != STEP_KEY_OBSERVATION
+    }
+    return {**present, **absent, STEP_KEY_OBSERVATION: one_hot.expand(*leading, -1)}
+
+
 def shared_observation_space(spec: Spec) -> spaces.Dict:
     """What the network of a shared critic sees.
 
@@ -200,18 +239,27 @@ def shared_observation_space(spec: Spec) -> spaces.Dict:
     """
     if len(spec.steps) == 1:
         return next(iter(spec.steps.values())).observation_space
+    union = union_space({key: step.observation_space for key, step in spec.steps.items()}, "observation").spaces
+    if STEP_KEY_OBSERVATION in union:
+        raise ValueError(f"the observation {STEP_KEY_OBSERVATION!r} is reserved for shared critics; rename it")
+    return spaces.Dict({**union, STEP_KEY_OBSERVATION: spaces.Box(0.0, 1.0, (len(spec.steps),))})
+
+
+def union_space(by_step: Mapping[StepKey, spaces.Dict], what: str) -> spaces.Dict:
+    """All that there is in any sub-step.
+
+    Raises:
+        ValueError: Entries of the same name have different shapes or types.
+    """
     union: dict[str, spaces.Space[Any]] = {}
-    for key, step in spec.steps.items():
-        for name, space in step.observation_space.spaces.items():
+    for key, own in by_step.items():
+        for name, space in own.spaces.items():
             known = union.setdefault(name, space)
             if known.shape != space.shape or known.dtype != space.dtype:
                 raise ValueError(
-                    f"observation {name!r} has shape {space.shape} ({space.dtype}) in sub-step {key!r}, but "
+                    f"{what} {name!r} has shape {space.shape} ({space.dtype}) in sub-step {key!r}, but "
                     f"{known.shape} ({known.dtype}) in another; rename one of them or use a step critic"
                 )
-    if STEP_KEY_OBSERVATION in union:
-        raise ValueError(f"the observation {STEP_KEY_OBSERVATION!r} is reserved for shared critics; rename it")
-    union[STEP_KEY_OBSERVATION] = spaces.Box(0.0, 1.0, (len(spec.steps),))
     return spaces.Dict(union)
 
 

@@ -1,7 +1,8 @@
-"""Where the numbers of a run go, over env steps: metrics.csv, TensorBoard's event files, Weights & Biases.
+"""Where a run goes, over env steps: metrics.csv, and the dashboards of TensorBoard and Weights & Biases.
 
-A resumed run goes on with all of them. Lightning's own CSV logger would start its file anew, and keeps what was not
-flushed in memory. W&B is imported only where a run asks for it; all its files lie in the run directory.
+Lightning's loggers take numbers. Our dashboards take the run's configuration, its hyper-parameters, distributions and
+pictures, too. A resumed run goes on with all of them. Lightning's own CSV logger would start its file anew, and keeps
+what was not flushed in memory. W&B is imported only where a run asks for it; all its files lie in the run directory.
 """
 
 import contextlib
@@ -10,15 +11,19 @@ import io
 import json
 import os
 import shlex
+import sys
 import uuid
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytorch_lightning as pl
 import yaml
 from lightning_fabric.loggers.logger import rank_zero_experiment
+from lightning_fabric.utilities.logger import _flatten_dict, _sanitize_params
 from lightning_utilities.core.imports import lazy_import
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import TensorBoardLogger
@@ -26,12 +31,100 @@ from pytorch_lightning.loggers.logger import Logger
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from torch.utils.tensorboard.summary import hparams
 
-from maze_pl.callbacks.dashboards import Bins, Dashboard, hyperparameters
 from maze_pl.core.output_folder import write_file
+from maze_pl.envs.trajectory_record import figure_to_array
+from maze_pl.events import Histogram
 
 X_AXIS = "env_steps"
 _COMPARED = ("eval_BaseEnvEvents/reward/mean", "train_BaseEnvEvents/reward/mean")
 wandb = lazy_import("wandb")
+N_BINS = 64
+Bins = tuple[np.ndarray, np.ndarray]  # counts [n] and edges [n + 1]
+
+
+class Dashboard(Logger):
+    """A logger that takes more than numbers; everything happens on the first rank only.
+
+    Attributes:
+        view_command: The command with which somebody gets to see the run; empty if there is nothing to see.
+    """
+
+    view_command = ""
+
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
+        """Nothing: `begin` logs the whole configuration, not only that of the module."""
+
+    @abstractmethod
+    def begin(self, config: str, command: str, env_steps: int) -> None:
+        """Begin, or go on with a run; points that were logged beyond are not shown any more, or not logged again.
+
+        Args:
+            config: The configuration, as YAML.
+            command: The command line.
+            env_steps: Where the run goes on.
+        """
+
+    @abstractmethod
+    def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
+        """Log distributions by name."""
+
+    @abstractmethod
+    def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
+        """Log pictures by name: arrays `[height, width, 3]` of bytes or of numbers in 0 to 1."""
+
+
+def log_epoch(
+    loggers: Iterable[Logger], source: str, values: Mapping[str, Any], plots: Mapping[str, Any], env_steps: int
+) -> None:
+    """Log an epoch's distributions and plots where a logger takes them, and have what was logged written to disk.
+
+    Args:
+        loggers: Those that are dashboards get it.
+        source: What the names begin with, such as `train`.
+        values: `<Topic>/<event>/<statistic>` -> value, those that are histograms among others.
+        plots: Figures of matplotlib, or arrays, by such names.
+        env_steps: Where it is logged.
+    """
+    found = {name: bins(value) for name, value in values.items() if isinstance(value, Histogram)}
+    histograms = {f"{source}_{name}/histogram": counted for name, counted in found.items() if counted is not None}
+    images = {f"{source}_{name}": as_array(image) for name, image in plots.items()}
+    for logger in loggers:
+        if isinstance(logger, Dashboard):
+            logger.log_distributions(histograms, env_steps)
+            logger.log_images(images, env_steps)
+        logger.save()
+
+
+def as_array(image: Any) -> np.ndarray:
+    """A picture as numbers; a figure of matplotlib's pyplot, which would keep all that it has made, is closed."""
+    if isinstance(image, np.ndarray):
+        return image
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close(image)
+    return figure_to_array(image)
+
+
+def dashboards(trainer: pl.Trainer) -> list[Dashboard]:
+    """The trainer's loggers that are dashboards; none but on the first rank."""
+    return [one for one in trainer.loggers if isinstance(one, Dashboard) and trainer.is_global_zero]
+
+
+def bins(histogram: Histogram) -> Bins | None:
+    """Counts and edges: a bin for each of few whole numbers, else 64; None if no value is finite."""
+    finite = np.isfinite(histogram.values)
+    values, counts = histogram.values[finite].astype(np.float64), histogram.counts[finite]
+    if not len(values):
+        return None
+    are_few_whole = values[-1] - values[0] < N_BINS and np.array_equal(values, np.round(values))
+    edges = np.arange(values[0] - 0.5, values[-1] + 1.0) if are_few_whole else N_BINS
+    return np.histogram(values, edges, weights=counts)
+
+
+def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of data and model as a flat table: `model.class_path`, `model.lr`; lists are texts."""
+    given = {name: config[name] for name in ("seed_everything", "model", "data") if name in config}
+    table = _sanitize_params(_flatten_dict(given, delimiter="."))
+    return {name.replace(".init_args", ""): value for name, value in table.items() if value != "None"}
 
 
 class MetricsFile(Logger):
@@ -56,17 +149,15 @@ class MetricsFile(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Append a row, or complete the last one if it is of the same step; what is no number is left out.
+        """Append a row, or complete the last one if it is of the same step.
 
         Args:
             metrics: Name -> value; a new name becomes a new column.
             step: Env steps so far.
         """
         same = step is not None and self._row.get("step") == step
-        row: dict[str, Any] = {**(self._row if same else {"step": step})}
-        for name, value in metrics.items():
-            with contextlib.suppress(TypeError, ValueError):
-                row[name] = value if isinstance(value, int) else float(value)
+        numbers = {name: value if isinstance(value, int) else float(value) for name, value in metrics.items()}
+        row = {**(self._row if same else {"step": step}), **numbers}
         is_new = not row.keys() <= set(self._columns)
         if is_new:
             lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.is_file() else []
@@ -102,11 +193,7 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
 
     def __init__(self, save_dir: str, name: str = "tensorboard") -> None:
         super().__init__(save_dir, name="", version=name, default_hp_metric=False)
-
-    @property
-    def view_command(self) -> str:
-        """TensorBoard's own command."""
-        return f"tensorboard --logdir {shlex.quote(self.log_dir)}"
+        self.view_command = f"tensorboard --logdir {shlex.quote(self.log_dir)}"
 
     def begin(self, config: str, command: str, env_steps: int) -> None:
         """Log configuration and command as texts and, for a new run, what the HPARAMS tab compares runs by."""
@@ -132,14 +219,16 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
     def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
         """Log pictures, for the tab IMAGES."""
         for name, image in images.items():
-            if isinstance(image, np.ndarray):
-                self.experiment.add_image(name, image, env_steps, dataformats="HWC")
-            else:
-                self.experiment.add_figure(name, image, env_steps, close=False)
+            self.experiment.add_image(name, image, env_steps, dataformats="HWC")
 
     def save(self) -> None:
         """Write to disk; there is no file of hyper-parameters, as the run directory holds the configuration."""
         self.experiment.flush()
+
+    def finalize(self, status: str) -> None:
+        """Write what is left; where the disk is full, that was said, and must not hide what a run has failed with."""
+        with contextlib.suppress(OSError) if status == "failed" else contextlib.nullcontext():
+            super().finalize(status)
 
 
 class WandbLog(Dashboard):
@@ -152,6 +241,8 @@ class WandbLog(Dashboard):
     Args:
         save_dir: The run directory; files go to `wandb/` in it.
     """
+
+    name = version = ""
 
     def __init__(self, save_dir: str) -> None:
         super().__init__()
@@ -174,7 +265,7 @@ class WandbLog(Dashboard):
             settings["x_transaction_log_flush_interval"] = 1.0  # of 15 seconds, which a killed run would lose
         folder = self._folder.resolve()
         self._run = wandb.init(
-            project=self.name,
+            project=os.environ.get("WANDB_PROJECT", "maze_pl"),
             name=os.environ.get("WANDB_NAME", folder.name),
             group=os.environ.get("WANDB_RUN_GROUP", folder.parent.name),
             id=identity,
@@ -183,6 +274,10 @@ class WandbLog(Dashboard):
             resume="allow" if record else None,
             settings=wandb.Settings(**settings),
         )
+        if self._run.offline:  # asking for an address would make it complain
+            self.view_command = f"wandb sync {shlex.quote(str(self._folder))}/wandb/offline-run-*"
+        elif self._run.url:  # there is none where WANDB_MODE has disabled all of it
+            self.view_command = f"python -m webbrowser {self._run.url}"
         self._run.define_metric(X_AXIS)
         self._run.define_metric("*", step_metric=X_AXIS)
         self._keep(identity)
@@ -190,23 +285,6 @@ class WandbLog(Dashboard):
 
     def _keep(self, identity: str) -> None:
         write_file(self._record, json.dumps({"id": identity, "logged": self._logged}).encode())
-
-    @property
-    def name(self) -> str:
-        """The project."""
-        return os.environ.get("WANDB_PROJECT", "maze_pl")
-
-    @property
-    def version(self) -> str | None:
-        """Id of the run, once it has begun."""
-        return None if self._run is None else str(self._run.id)
-
-    @property
-    def view_command(self) -> str:
-        """Opens the run, or uploads it; empty where WANDB_MODE has disabled all of it."""
-        if self._run is not None and not self._run.offline:  # asking for an address would make it complain
-            return f"python -m webbrowser {self._run.url}" if self._run.url else ""
-        return f"wandb sync {shlex.quote(str(self._folder))}/wandb/offline-run-*"
 
     def begin(self, config: str, command: str, env_steps: int) -> None:
         """Log the configuration, as the run's and as a text, and the command."""
@@ -253,4 +331,4 @@ def is_logged_in() -> bool:
     from requests.utils import get_netrc_auth  # wandb needs it, too
 
     server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
-    return bool(os.environ.get("WANDB_API_KEY")) or get_netrc_auth(server) is not None
+    return "WANDB_API_KEY" in os.environ or get_netrc_auth(server) is not None

@@ -2,4 +2,4 @@
 
 from maze_pl.collect.collector import Collector as Collector
 from maze_pl.collect.in_memory_dataset import InMemoryDataset as InMemoryDataset
-from maze_pl.collect.replay_recorded_actions_policy import ReplayRecordedActionsPolicy as ReplayRecordedActionsPolicy
+from maze_pl.collect.in_memory_dataset import ReplayRecordedActionsPolicy as ReplayRecordedActionsPolicy

@@ -6,19 +6,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from maze_pl.collect.checks import check_acts, check_now
-from maze_pl.collect.history import Histories
-from maze_pl.collect.serialization import from_tensors, to_tensors
-from maze_pl.collect.slots import ActorSlots
-from maze_pl.collect.storage import Array, RolloutStorage, SegmentArrays, tensors
+from maze_pl.collect.storage import ActorSlots, RolloutStorage, check_acts, check_now, from_tensors, tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.policy import Policy, PolicyBatch
-from maze_pl.core.rollout import Final, Rollout, Rows
+from maze_pl.core.policy import Array, Policy, PolicyBatch
+from maze_pl.core.rollout import Final, Rollout, Rows, Segment, SegmentOf
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 
 MAX_ACTS_PER_ENV_STEP = 10_000
 
-Acts = tuple[SegmentArrays, tuple[Array, Array], Array]
+Acts = tuple[SegmentOf[Array], tuple[Array, Array], Array]
 """The segment of some acts, their rows and columns in it, and their environments."""
 
 
@@ -38,7 +34,6 @@ class Collector:
         self.vector, self.n_rollout_steps, self.generator = vector, n_rollout_steps, generator
         self.spec, self.n_envs = vector.spec, vector.n_envs
         self.storage = RolloutStorage(self.spec, self.n_envs, n_rollout_steps)
-        self.histories = Histories(self.spec, self.n_envs)
         self.started = False
         self._keys: tuple[StepKey, ...] = self.spec.step_keys
         self._flat = self.spec.is_flat
@@ -71,7 +66,6 @@ class Collector:
         n_rows = int(row.max())
         check_acts(self.spec, self.storage.segments, n_rows, self.vector.first_env_index)
         rollout = self._rollout(n_rows, row, self._flat and lockstep)
-        self.histories.extend(self.storage, row)
         rollout.summaries = self.vector.drain_summaries()
         return rollout
 
@@ -225,8 +219,8 @@ class Collector:
         last, envs = row - 1, np.arange(self.n_envs)
         running = envs[~(rows.terminated[last, envs] | rows.truncated[last, envs])]
         self._keep_last(row, running)
-        attributed = bool(self._attributed)
-        segments = {key: part.segment(n_rows, attributed) for key, part in self.storage.segments.items()}
+        none = {} if self._attributed else {"actor_reward": None}
+        segments = {k: Segment(**tensors(vars(part) | none, n_rows)) for k, part in self.storage.segments.items()}
         finals = {key: Final.joined(ends) for key, ends in self._ends.items()}
         for final in finals.values():
             seen = {f"observation {name!r}": tensor.numpy() for name, tensor in final.observation.items()}
@@ -263,8 +257,8 @@ class Collector:
         state = {"generator": self.generator.get_state(), "started": self.started, "attributed": self._attributed}
         if not self.started:
             return state
-        state["episodes"] = episodes = self.vector.episodes()
-        state["histories"], state["wrappers"] = self.histories.state_dict(episodes), self.vector.wrapper_states()
+        state["episodes"], state["histories"] = self.vector.episodes(), self.vector.histories()
+        state["wrappers"] = self.vector.wrapper_states()
         state["slots"], state["memory"] = self.slots.state_dict(), self.slots.carried
         state["observation"] = self._shown()
         return dict(to_tensors(state))
@@ -286,16 +280,14 @@ class Collector:
         if not state["started"]:
             return []
         state = from_tensors(state)
-        histories = self.histories.load_state_dict(state["histories"])
-        self.vector.replay(histories, state["wrappers"])
+        self.vector.replay(state["histories"], state["wrappers"])
         self.started = True
         self.slots.load_state_dict(state["slots"])
         self.slots.carried = state.get("memory", {})
         shown = self._shown()
         strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], shown[str(n)])]
-        self.vector.reset(strayed, [histories[n].episode + 1 for n in strayed])
+        self.vector.reset(strayed, [state["histories"][n]["episode"] + 1 for n in strayed])
         for n in strayed:
-            self.histories.forget(n)
             self.slots.forget(n)
         self.slots.find(np.arange(self.n_envs), self.vector.staging)
         return strayed

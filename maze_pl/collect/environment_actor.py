@@ -8,7 +8,7 @@ import torch
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
-from maze_pl.collect.serialization import from_tensors, to_tensors
+from maze_pl.collect.storage import from_tensors, to_tensors
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.rollout import Rollout
@@ -55,12 +55,16 @@ class EnvironmentActor:
         self.collector.vector.load_shared_states(shared)
         return self.collector
 
-    def collect(self, shared: dict[str, Any], policy: Any = None) -> tuple[Rollout, list[dict[str, Any]]]:
+    def collect(
+        self, shared: dict[str, Any], policy: Any = None, with_log_prob: bool = False
+    ) -> tuple[Rollout, list[dict[str, Any]]]:
         """Collect a rollout of the shard.
 
         Args:
             shared: What wrappers have learned.
             policy: Chooses the actions; the actor's own one if None.
+            with_log_prob: Also write down with which log-probabilities the policy acted, computed at the end, for all
+                acts at once; only a `TorchPolicy` can.
 
         Returns:
             The rollout, and for each environment what its wrappers have learned, if any of them learns.
@@ -70,6 +74,8 @@ class EnvironmentActor:
             collector.start([self.first_episode + self.restarts * 2**32] * collector.n_envs)
         with evaluation_mode(acting):
             rollout = collector.collect(acting)
+            if with_log_prob:
+                acting.note_log_probs(rollout)
         return rollout, collector.vector.shared_states() if shared else []
 
     def state_dict(self) -> dict[str, Any] | None:

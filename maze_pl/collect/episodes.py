@@ -1,14 +1,14 @@
-"""Plays whole episodes without keeping them, for evaluation."""
+"""Plays whole episodes without keeping them, for evaluation and for populations."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
-from maze_pl.collect.checks import check_now
-from maze_pl.collect.slots import ActorSlots
+from maze_pl.collect.storage import ActorSlots, check_now
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.policy import Policy
+from maze_pl.core.policy import Array, Policy
 from maze_pl.envs.vector.vector_env import VectorEnv
 
 
@@ -32,19 +32,37 @@ def play_episodes(
     Returns:
         Summaries in the order of `episodes`.
     """
+    deque(playing(vector, policy, episodes, deterministic=deterministic, generator=generator), 0)
+    return vector.drain_summaries()
+
+
+def playing(
+    vector: VectorEnv,
+    policy: Policy,
+    episodes: Sequence[int],
+    *,
+    deterministic: bool,
+    generator: torch.Generator | None = None,
+) -> Iterator[Array]:
+    """Play episodes act by act, as far as the caller goes on; arguments as for `play_episodes`.
+
+    Yields:
+        The environments in which somebody has just acted; the vector's staging says what came of it.
+    """
     staging, slots, first = vector.staging, ActorSlots(vector.spec, vector.n_envs), vector.first_env_index
-    options = {"deterministic": deterministic, "generator": generator}
+    options, flat = {"deterministic": deterministic, "generator": generator}, vector.spec.is_flat
     indices, envs, n_acts = np.array(episodes), np.arange(len(episodes)), np.zeros(len(episodes), np.int64)
     vector.reset(envs.tolist(), list(episodes))
     while envs.size:
-        keys = staging.next_key[envs]
-        slots.find(envs, staging)
-        for key in sorted(set(keys.tolist())):
-            group = envs[keys == key]
+        keys, groups = staging.next_key[envs], [(0, envs)]
+        if not flat:
+            slots.find(envs, staging)
+            groups = [(key, envs[keys == key]) for key in sorted(set(keys.tolist()))]
+        for key, group in groups:
             batch = slots.batch(staging, key, group)
             batch.episode_index, batch.n_acts = indices[group], n_acts[group]
             seen = {f"observation {name!r}": array for name, array in batch.observation.items()}
-            check_now(seen, group, n_acts[group], "an episode", first)
+            check_now(seen, group, batch.n_acts, "an episode", first)
             step = slots.act(policy, batch, key, group, slots.next[group], **options)
             for head, values in step.action.items():
                 staging.action[batch.step_key][head][group] = values
@@ -52,7 +70,8 @@ def play_episodes(
         vector.step(envs.tolist())
         check_now({"the reward": staging.reward[envs]}, envs, n_acts[envs], "an episode", first)
         n_acts += 1
+        yield envs
         over = staging.terminated[envs] | staging.truncated[envs]
-        slots.release(envs, keys, slots.next[envs], staging.actor_done[envs], over)
-        envs = envs[~over]
-    return vector.drain_summaries()
+        if over.any() or not flat:
+            slots.release(envs, keys, slots.next[envs], staging.actor_done[envs], over)
+            envs = envs[~over]

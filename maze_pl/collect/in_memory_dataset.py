@@ -1,4 +1,6 @@
-"""Recorded episodes, read from wherever they are and kept as a few large arrays, from which batches are drawn."""
+"""Recorded episodes: read from wherever they are, and kept as a few large arrays, from which batches are drawn; or
+played again.
+"""
 
 import os
 import tempfile
@@ -14,15 +16,15 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from maze_pl.collect.engines import Engine, InProcessEngine
-from maze_pl.collect.engines.process_engine import ProcessEngine
+from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
 from maze_pl.collect.minari_data import minari_records
 from maze_pl.collect.trajectory_processors import Columns, IdentityTrajectoryProcessor, TrajectoryProcessor, taken
 from maze_pl.core.actor_id import ActorID, StepKey
-from maze_pl.core.spaces import mapped, no_value
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.records import SpacesTrajectoryRecord
+from maze_pl.core.rollout import Acts, TrajectoryBatch
+from maze_pl.core.spaces import leaves, mapped, no_value
 from maze_pl.core.spec import Spec
-from maze_pl.core.trajectory_batch import Acts, TrajectoryBatch
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, Trajectory, read_trajectories
 from maze_pl.envs.wrappers.normalization import PROGRESS_AFTER
 
@@ -97,6 +99,11 @@ class InMemoryDataset:
         """Number of acts."""
         return sum(map(sum, self._counts))
 
+    @property
+    def lengths(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """[n_episodes, sub-steps] number of acts of each."""
+        return np.array(self._counts, np.int64)
+
     def load(self, make_env: MakeEnv | None = None, spec: Spec | None = None) -> Self:
         """Read everything, unless it was read before.
 
@@ -111,58 +118,64 @@ class InMemoryDataset:
         if make_env is not None and spec is None:
             with closing(make_env()) as env:
                 spec = Spec.of(env)
-        self._read(make_env, spec, names, whose, is_checked=False)
-        columns = {what: {key: fields[what] for key, fields in self._columns.items()} for what in _SEEN_AND_DONE}
-        if _no_values(cast(Spec, self.spec), columns, np.sum(self._counts, 0)):  # then look at episodes one by one
-            self._read(make_env, spec, names, whose, is_checked=True)
-        return self
-
-    def _read(self, make_env: MakeEnv | None, spec: Spec | None, names: str, whose: str, is_checked: bool) -> None:
         self._counts, self.damaged, known = [], [], spec
-        kept, sizes, files = list[Any](), list[int](), cast(Any, None)
+        kept, n_bytes = list[tuple[str, dict[StepKey, Columns]]](), 0
+        files, columns = cast(Any, None), cast(Any, None)
         with ExitStack() as stack:
-            for name, own, acts in self._episodes(make_env, spec, is_checked):
-                if spec is None:
-                    spec, whose = own, f"that of {name}"
-                elif own is not known:
+            for name, own, acts in self._episodes(make_env, spec):
+                spec, whose = (own, f"that of {name}") if spec is None else (spec, whose)
+                if own is not known:
                     _require_same(own, spec, name, whose)
                 known = own
-                self._counts.append([len(fields["agent_id"]) for fields in acts.values()])
-                kept.append(acts)
+                kept.append((name, acts))
                 if self.max_memory:
-                    mapped(lambda rows: sizes.append(rows.nbytes), acts)
-                    sizes[:] = [sum(sizes)]
-                    if sizes[0] > self.max_memory:
+                    n_bytes += sum(rows.nbytes for rows in leaves(acts))
+                    if n_bytes > self.max_memory:
                         files = files or mapped(lambda _: stack.enter_context(tempfile.TemporaryFile()), acts)
-                        mapped(lambda file, *parts: file.write(_joined(*parts).tobytes()), files, *kept)
-                        del kept[1:]  # of the first one the types and shapes are needed
-                        kept[0] = mapped(lambda rows: rows[:0], acts)
-            if self.damaged:
-                warnings.warn(f"skipped, {len(self.damaged)} in all: {', '.join(self.damaged[:3])}", stacklevel=3)
-            if not len(self):
-                raise ValueError(f"{names}: there is no act to learn from")
-            columns = mapped(_mapped, files, kept[0]) if files else mapped(_joined, *kept)
-            self.spec, self.n_episodes, self._columns = spec, len(self._counts), mapped(torch.from_numpy, columns)
+                        columns, kept, n_bytes = mapped(_written, files, self._joined(kept, spec)), [], 0
+            if kept:
+                rest = self._joined(kept, cast(Spec, spec))
+                columns = mapped(_written, files, rest) if files else rest
+        if self.damaged:
+            warnings.warn(f"skipped, {len(self.damaged)} in all: {', '.join(self.damaged[:3])}", stacklevel=2)
+        if not len(self):
+            raise ValueError(f"{names}: there is no act to learn from")
+        self.spec, self.n_episodes, self._columns = spec, len(self._counts), mapped(torch.from_numpy, columns)
+        return self
 
-    def _episodes(self, make_env: MakeEnv | None, spec: Spec | None, is_checked: bool) -> Iterator[Loaded]:
+    def _joined(self, kept: list[tuple[str, dict[StepKey, Columns]]], spec: Spec) -> Any:
+        """Episodes one after the other, but for those in which something is no value of its space."""
+        joined = mapped(_concatenated, *(acts for _, acts in kept))
+        if _no_values(spec, joined):  # which takes less time than to look at each of them
+            kept = [(name, acts) for name, acts in kept if self._is_good(_no_values(spec, acts, f"{name}: "))]
+            joined = mapped(_concatenated, mapped(lambda rows: rows[:0], joined), *(acts for _, acts in kept))
+        self._counts += [[len(fields["agent_id"]) for fields in acts.values()] for _, acts in kept]
+        return joined
+
+    def _is_good(self, problem: str) -> bool:
+        """Whether there is no problem with an episode; if there is one, it is refused or noted."""
+        if problem and self.on_damaged == "refuse":
+            raise ValueError(f"{problem}; on_damaged=skip leaves out what cannot be read")
+        self.damaged += [problem] if problem else []
+        return not problem
+
+    def _episodes(self, make_env: MakeEnv | None, spec: Spec | None) -> Iterator[Loaded]:
         """All episodes in the order of `input_data`, whoever reads them."""
         sources = list(chain.from_iterable(map(self._sources, self.input_data)))
         n_slow = sum(map(_has_states, sources))  # the others are read faster than sent from one process to another
         size = max(1, min(self.n_workers or len(os.sched_getaffinity(0)), n_slow if self.n_workers else n_slow // 200))
         engine: Engine = InProcessEngine() if size == 1 else ProcessEngine(size)
-        engine.start(lambda policy, actor, restarts: _Loader(self, make_env, spec, is_checked), None)
+        engine.start(lambda policy, actor, restarts: _Loader(self, make_env, spec), None)
         method = "load" if size == 1 else "load_all"
         bar = tqdm(total=len(sources), desc="recorded episodes", delay=PROGRESS_AFTER, disable=None, leave=False)
         with closing(engine), bar:
             for first in range(0, len(sources), size):
                 jobs = [(i, method, (source,)) for i, source in enumerate(sources[first : first + size])]
                 for loaded in chain.from_iterable(engine.map(jobs)):
-                    if not isinstance(loaded, str):
-                        yield loaded
-                    elif self.on_damaged == "skip":
-                        self.damaged.append(loaded)
+                    if isinstance(loaded, str):
+                        self._is_good(loaded)
                     else:
-                        raise ValueError(f"{loaded}; on_damaged=skip leaves out what cannot be read")
+                        yield loaded
                 bar.update(len(jobs))
 
     def _sources(self, entry: Any) -> list[Any]:
@@ -213,23 +226,24 @@ class InMemoryDataset:
         return {**self.__dict__, "_columns": {}}
 
 
-def _joined(*parts: Any) -> Any:
+def _concatenated(*parts: Any) -> Any:
     """Rows of the first one's type."""
     return np.concatenate(parts, dtype=parts[0].dtype, casting="unsafe")
 
 
-def _mapped(file: Any, like: Any) -> Any:
-    """[n, ...] all rows of a file, which are read where they are needed."""
-    rows = np.memmap(file, like.dtype, "r+") if file.tell() else np.zeros(0, like.dtype)
-    return rows.reshape(-1, *like.shape[1:])
+def _written(file: Any, rows: Any) -> Any:
+    """[n, ...] all rows of a file, to which some are added, and which are read where they are needed."""
+    file.write(rows.tobytes())
+    written = np.memmap(file, rows.dtype, "r+") if file.tell() else np.zeros(0, rows.dtype)
+    return written.reshape(-1, *rows.shape[1:])
 
 
 class _Loader:
     """Reads episodes and prepares them; each process that does so has one."""
 
-    def __init__(self, dataset: InMemoryDataset, make_env: MakeEnv | None, spec: Spec | None, is_checked: bool) -> None:
+    def __init__(self, dataset: InMemoryDataset, make_env: MakeEnv | None, spec: Spec | None) -> None:
         self._process, self._trust, self._spec = dataset.processor.process, dataset.trust, spec
-        self._make_env, self._env, self._is_checked = make_env, cast(Any, None), is_checked
+        self._make_env, self._env = make_env, cast(Any, None)
 
     def load(self, source: Any) -> Iterator[Loaded | str]:
         """The episodes of a source, then what is wrong with it."""
@@ -243,11 +257,6 @@ class _Loader:
                     record = converted(record, self._env, self._spec)
                 except Exception as error:  # whatever an environment makes of states that are not its own
                     raise ValueError(f"{name} holds states that the environment cannot convert: {error!r}") from error
-            if self._is_checked:
-                counts = np.bincount(record.key_index, minlength=len(record.spec.steps))
-                if wrong := _no_values(record.spec, {what: getattr(record, what) for what in _SEEN_AND_DONE}, counts):
-                    damaged.append(f"{name}: {wrong}")
-                    continue
             yield name, record.spec, self._process(record)
         yield from damaged
 
@@ -261,13 +270,12 @@ class _Loader:
             self._env.close()
 
 
-def _no_values(spec: Spec, columns: Any, counts: Iterable[int]) -> str:
+def _no_values(spec: Spec, acts: dict[StepKey, Columns], where: str = "") -> str:
     """What is outside of its space, if anything; a file that was made up may hold it."""
-    for (key, step), n in zip(spec.steps.items(), counts, strict=True):
-        for what in _SEEN_AND_DONE:
-            for part, space in getattr(step, f"{what}_space").spaces.items():
-                if no_value(space, np.asarray(columns[what][key][part]), n):
-                    return f"its {what} {part!r} of sub-step {key!r} holds what is no value of {space}"
+    for (key, step), what in product(spec.steps.items(), _SEEN_AND_DONE):
+        for part, space in getattr(step, f"{what}_space").spaces.items():
+            if no_value(space, acts[key][what][part], len(acts[key]["agent_id"])):
+                return f"{where}its {what} {part!r} of sub-step {key!r} holds what is no value of {space}"
     return ""
 
 
@@ -317,3 +325,52 @@ def _require_same(own: Spec, other: Spec, name: str, whose: str) -> None:
                 different = f"is {mine.get(part)}, and {whose} is {theirs.get(part)}"
                 different = " ".join(different.split())  # bounds are written in several lines
                 raise ValueError(f"{name} does not fit: its {what} {part!r} of sub-step {key!r} {different}")
+
+
+class ReplayRecordedActionsPolicy:
+    """Plays recorded episodes again: to look at them, to record them in another way, or to see whether they come out.
+
+    Takes in episode i the actions that were recorded i-th; for rollouts with the seed of the recorded ones.
+
+    Args:
+        records: Space records, or a file in which there are all episodes. With `env` and `spec` also state records.
+        trust: Whether the file may run code while it is read, because you know who wrote it.
+        env: Converts state records; `rollout` gives it to a policy that it makes.
+        spec: What is seen and done in it.
+
+    Example:
+        >>> from maze_pl import rollout
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> played = rollout(lambda: GymMazeEnv("CartPole-v1"), "random", episodes=2, seed=1)
+        >>> replay = ReplayRecordedActionsPolicy([one.spaces for one in played])
+        >>> again = rollout(lambda: GymMazeEnv("CartPole-v1"), replay, episodes=2, seed=1)
+        >>> [one.summary.reward for one in again] == [one.summary.reward for one in played]
+        True
+    """
+
+    def __init__(self, records: Any, trust: bool = False, env: Any = None, spec: Any = None) -> None:
+        found = read_trajectories(records, trust=trust) if isinstance(records, str) else records
+        self.records = [converted(one, env, spec) if isinstance(one, StateTrajectoryRecord) else one for one in found]
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        """Look up what was done.
+
+        Raises:
+            ValueError: Nothing was recorded for an act, or what another actor did.
+        """
+        if batch.episode_index is None or batch.n_acts is None:
+            raise ValueError("recorded actions can only be replayed where whole episodes are played, as in rollouts")
+        acts = zip(batch.episode_index.tolist(), batch.n_acts.tolist(), batch.agent_id.tolist(), strict=True)
+        actions = [self._action(episode, n, ActorID(batch.step_key, agent)) for episode, n, agent in acts]
+        return PolicyStep({head: np.stack([action[head] for action in actions]) for head in actions[0]})
+
+    def _action(self, episode: int, n_acts: int, actor: ActorID) -> dict[str, Any]:
+        recorded: Any = "nothing"
+        if episode < len(self.records) and n_acts < len(record := self.records[episode]):
+            index = record.key_index[n_acts]
+            recorded = ActorID(record.spec.step_keys[index], int(record.agent_id[n_acts]))
+            if recorded == actor:
+                place = np.count_nonzero(record.key_index[:n_acts] == index)
+                return {head: values[place] for head, values in record.action[actor.step_key].items()}
+        where = f"act {n_acts} of episode {episode} by {actor}, {recorded} was recorded"
+        raise ValueError(f"instead of {where}: use the same environment, seed and limit of steps")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 import numpy as np
 
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.records import SpacesTrajectoryRecord
 from maze_pl.core.spaces import mapped
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Columns = dict[str, Any]

@@ -1,6 +1,7 @@
 """The policy protocol: what trained, random, heuristic and replaying policies have in common."""
 
 import contextlib
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -98,8 +99,7 @@ def evaluation_mode(policy: object) -> Iterator[None]:
     modules: list[nn.Module] = [policy]
     for module in modules:  # grows while it is walked; `Module.modules` and `Module.train` cost ten times as much
         modules += [child for child in module._modules.values() if child is not None]
-    usual = nn.Module.__setattr__, nn.RNNBase.__setattr__
-    plain = all(type(m).train is nn.Module.train and type(m).__setattr__ in usual for m in modules)
+    plain = all(type(module).train is nn.Module.train for module in modules)
     before = [(module, module.training) for module in modules if module.training or not plain]
     if not plain:
         policy.eval()
@@ -126,53 +126,30 @@ class RandomPolicy:
     """
 
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict], masks: Masks | None = None) -> None:
-        self.action_spaces_dict = dict(action_spaces_dict)
+        self.action_spaces_dict = copy.deepcopy(dict(action_spaces_dict))  # which have generators of their own
         self.masks = {key: dict(step_masks) for key, step_masks in (masks or {}).items()}
 
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         """Sample uniformly; `deterministic` and `temperature` have no meaning here and change nothing."""
         masks, action = self.masks.get(batch.step_key, {}), {}
         for head, space in self.action_spaces_dict[batch.step_key].spaces.items():
-            mask = torch.from_numpy(np.asarray(batch.observation[masks[head]])) if head in masks else None
-            action[head] = _sample(space, len(batch.agent_id), mask, generator).numpy()
+            mask = np.asarray(batch.observation[masks[head]]) if head in masks else None
+            action[head] = _sample(space, len(batch.agent_id), mask, generator)
         return PolicyStep(action)
 
 
-def _sample(space: spaces.Space[Any], n: int, mask: torch.Tensor | None, generator: Any) -> torch.Tensor:
+def _sample(space: spaces.Space[Any], n: int, mask: Array | None, generator: torch.Generator | None) -> Array:
     """[n, *space.shape] uniform samples."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.start) + _choose(n, int(space.n), mask, generator)
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes = [int(size) for size in space.nvec.flatten()]
-        parts = torch.split(mask, sizes, dim=-1) if mask is not None else [None] * len(sizes)
-        columns = [_choose(n, size, part, generator) for size, part in zip(sizes, parts, strict=True)]
-        return torch.stack(columns, dim=-1).reshape(n, *space.shape)
-    if isinstance(space, spaces.MultiBinary):
-        bits = torch.rand((n, *space.shape), generator=generator) < 0.5
-        if mask is not None:
-            bits &= mask.reshape(bits.shape).bool()
-        return bits.to(torch.int8)
     if isinstance(space, spaces.Box):
-        return _sample_box(space, n, generator)
-    raise TypeError(f"cannot sample from a space of type {type(space).__name__}")
-
-
-def _choose(n: int, size: int, mask: torch.Tensor | None, generator: torch.Generator | None) -> torch.Tensor:
-    if mask is None:
-        return torch.randint(size, (n,), generator=generator)
-    score = torch.rand((n, size), generator=generator).masked_fill(mask == 0, -1.0)
-    return score.argmax(-1)
-
-
-def _sample_box(space: spaces.Box, n: int, generator: torch.Generator | None) -> torch.Tensor:
-    uniform = torch.rand((n, *space.shape), generator=generator, dtype=torch.float64).numpy()
-    normal = torch.randn((n, *space.shape), generator=generator, dtype=torch.float64).numpy()
-    below, above = space.bounded_below, space.bounded_above
-    low = np.where(below, space.low, 0.0).astype(np.float64)
-    high = np.where(above, space.high, 0.0).astype(np.float64)
-    if space.dtype is not None and np.issubdtype(space.dtype, np.integer):
-        return torch.from_numpy(np.floor(low + uniform * (high + 1 - low)).astype(space.dtype))
-    exponential = -np.log1p(-uniform)
-    half_bounded = np.where(below, low + exponential, np.where(above, high - exponential, normal))
-    sample = np.where(below & above, low + uniform * (high - low), half_bounded)
-    return torch.from_numpy(np.clip(sample.astype(space.dtype), space.low, space.high))
+        space.seed(int(torch.randint(2**31, (), generator=generator)))
+        return np.stack([space.sample() for _ in range(n)])
+    score = torch.rand((n, spaces.flatdim(space)), generator=generator).numpy()
+    if mask is not None:
+        score[mask == 0] = -1.0
+    if isinstance(space, spaces.Discrete):
+        return np.asarray(space.start + score.argmax(-1))
+    shape = n, *(space.shape or ())
+    if isinstance(space, spaces.MultiDiscrete):
+        parts = np.split(score, np.cumsum(space.nvec)[:-1], axis=-1)
+        return np.stack([part.argmax(-1) for part in parts], axis=-1).reshape(shape)
+    return (score > 0.5).astype(np.int8).reshape(shape)

@@ -45,9 +45,4 @@ def leave_at_exit() -> None:
     of two that exchange a few tensors), and Lightning closes only groups of the nccl backend.
     """
     if world_size() > 1:
-        atexit.register(_leave)
-
-
-def _leave() -> None:
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
+        atexit.register(lambda: distributed.is_initialized() and distributed.destroy_process_group())

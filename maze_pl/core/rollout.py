@@ -1,4 +1,4 @@
-"""The rollout: the one type in which sources of experience and algorithms meet.
+"""What algorithms learn from: the rollout, and acts drawn from recorded episodes or from replay.
 
 An *act* is one policy call and one `env.step`. A *row* is a run of acts of one environment in which no actor acts
 twice; it ends when environment time advances, when the next actor has already acted in it, or when the episode ends.
@@ -7,9 +7,10 @@ A rollout ends only between environment steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from torch.nn.functional import pad
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.spaces import mapped
+from maze_pl.core.spaces import leaves, mapped
 
 Entry = TypeVar("Entry")
 Tree = dict[str, Tensor]
@@ -126,8 +127,41 @@ class Final:
         return one
 
 
+class Batch:
+    """A dataclass with tensors anywhere in its dicts and dataclasses."""
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same with other tensors."""
+        batch: Self = mapped(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf, self)
+        return batch
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same on a device; tensors that are there stay the same."""
+        return self.changed(lambda tensor: tensor.to(device))
+
+
+@dataclass(kw_only=True)
+class Experience(Batch, ABC):
+    """What a data module collected for one training batch, whatever its form.
+
+    Attributes:
+        summaries: Statistics of the episodes that ended while it was collected.
+        seconds: How long collecting it took.
+        measures: Further statistics of collecting, by name, which the algorithm logs.
+    """
+
+    summaries: list[EpisodeSummary] = field(default_factory=list)
+    seconds: float = 0.0
+    measures: dict[str, float] = field(default_factory=dict)
+
+    @property
+    @abstractmethod
+    def env_steps(self) -> int:
+        """Environment time that passed on this rank."""
+
+
 @dataclass
-class Rollout:
+class Rollout(Experience):
     """Experience of N environments; see the module's docstring for what a row is.
 
     Tensors are views of storage that the next collection overwrites; take a `clone` to keep them.
@@ -138,8 +172,6 @@ class Rollout:
         finals: Successor observations by step key.
         n_rollout_steps: Environment steps that were asked for from each environment.
         flat: Whether one actor acts exactly once in each row and every row is filled.
-        summaries: Statistics of the episodes that ended in this rollout.
-        seconds: How long collecting it took.
     """
 
     rows: Rows
@@ -147,8 +179,6 @@ class Rollout:
     finals: dict[StepKey, Final]
     n_rollout_steps: int
     flat: bool
-    summaries: list[EpisodeSummary] = field(default_factory=list)
-    seconds: float = 0.0
 
     @property
     def n_envs(self) -> int:
@@ -164,18 +194,9 @@ class Rollout:
         """Number of agents of a step key that may be alive at once."""
         return int(self.segments[step_key].active.shape[1]) // self.n_envs
 
-    def to(self, device: torch.device | str) -> Rollout:
-        """The rollout on a device; itself where it is there."""
-        if self.rows.filled.device == torch.device(device):
-            return self
-        return self._changed(lambda tensor: tensor.to(device))
-
     def clone(self) -> Rollout:
         """A copy that later collections leave alone."""
-        return self._changed(Tensor.clone)
-
-    def _changed(self, change: Callable[[Any], Any]) -> Rollout:
-        return replace(self, **{name: mapped(change, getattr(self, name)) for name in ("rows", "segments", "finals")})
+        return self.changed(Tensor.clone)
 
     @staticmethod
     def concatenated(parts: Sequence[Rollout]) -> Rollout:
@@ -204,11 +225,11 @@ class Rollout:
             ends = [replace(end, env=end.env + first) for end, first in zip(ends, first_envs, strict=False)]
             finals[key] = Final.joined(ends)
         summaries, flat = [summary for part in parts for summary in part.summaries], all(part.flat for part in parts)
-        return Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, summaries)
+        return Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, summaries=summaries)
 
 
 @dataclass
-class Evaluation:
+class Evaluation(Batch):
     """Episodes that an evaluator played, which is one validation batch.
 
     Attributes:
@@ -219,6 +240,93 @@ class Evaluation:
     name: str
     summaries: list[EpisodeSummary]
 
-    def to(self, device: torch.device | str) -> Evaluation:
-        """The evaluation itself, which holds no tensors."""
-        return self
+
+@dataclass
+class Acts:
+    """n acts of one sub-step, in any order, from any episodes.
+
+    Attributes:
+        observation: Name -> [n, ...], what the actors saw.
+        action: Head -> [n, ...], what they did.
+        agent_id: [n] int64, who they were.
+        next_observation: Name -> [n, ...], what the same actor saw at its next act, or would have seen where the
+            episode was cut off. None where it was not asked for, as is the rest.
+        reward: [n] float64, what came of the act until then, discounted.
+        discount: [n] float64, what the value of the next observation counts for; 0 where terminated.
+        terminated: [n] bool, whether the episode ended for the actor before it acted again; the next observation is the
+            act's own then, since there is none.
+        truncated: [n] bool, whether the episode was cut off before it acted again.
+        weight: [n] weight of the act in losses, where acts were not drawn with equal probability.
+    """
+
+    observation: Tree
+    action: Tree
+    agent_id: Tensor
+    next_observation: Tree | None = None
+    reward: Tensor | None = None
+    discount: Tensor | None = None
+    terminated: Tensor | None = None
+    truncated: Tensor | None = None
+    weight: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.agent_id)
+
+    def tensors(self) -> list[Tensor]:
+        """All of them, those that are there."""
+        return leaves(self)
+
+    def with_tensors(self, tensors: Iterable[Tensor]) -> Acts:
+        """The same with other tensors, the next ones of an iterator in the order of `tensors()`."""
+        rest = iter(tensors)
+        acts: Acts = mapped(lambda _: next(rest), self)
+        return acts
+
+    @property
+    def structure(self) -> tuple[object, ...]:
+        """All that is not a tensor: what there is."""
+        return tuple(
+            (name, tuple(tree) if isinstance(tree, dict) else tree is None) for name, tree in vars(self).items()
+        )
+
+
+@dataclass
+class TrajectoryBatch(Batch):
+    """Acts of all sub-steps.
+
+    Attributes:
+        acts: Those of each sub-step, in the order of the specification; possibly none, but never missing.
+    """
+
+    acts: dict[StepKey, Acts]
+
+    def __len__(self) -> int:
+        """Number of acts."""
+        return sum(map(len, self.acts.values()))
+
+
+@dataclass
+class ReplayBatch(Experience):
+    """Acts drawn from a replay buffer for U updates, and the experience that was added to it before.
+
+    Attributes:
+        acts: By step key, [U, B, ...] instead of [n, ...]; B is 0 for sub-steps in which nobody has acted yet.
+        collected: Environment time that passed on this rank.
+        reprioritise: Takes by step key the TD errors [U, B] of these acts, where they are what they are drawn by.
+    """
+
+    acts: dict[StepKey, Acts]
+    collected: int
+    reprioritise: Callable[[dict[StepKey, Tensor]], None] | None = None
+
+    @property
+    def env_steps(self) -> int:
+        """Environment time that passed on this rank."""
+        return self.collected
+
+    def updates(self) -> Iterator[dict[StepKey, Acts]]:
+        """The acts of one update after the other, [B, ...], without sub-steps in which nobody has acted yet."""
+        present = {key: acts for key, acts in self.acts.items() if acts.agent_id.numel()}
+        n_updates = len(next(iter(present.values())))
+        for index in range(n_updates):
+            yield {key: mapped(lambda tensor, index=index: tensor[index], acts) for key, acts in present.items()}

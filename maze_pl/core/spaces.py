@@ -19,6 +19,13 @@ def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     return None if tree is None else function(tree, *others)
 
 
+def leaves(tree: Any) -> list[Any]:
+    """The leaves of a tree of dicts and dataclasses, without those that are None."""
+    found: list[Any] = []
+    mapped(found.append, tree)
+    return found
+
+
 def _bound(values: np.ndarray) -> Any:
     """One number where all bounds are equal, nested lists otherwise."""
     if values.size and np.all(values == values.flat[0]):

@@ -1,7 +1,7 @@
 """Processes that serve an object: how they start, what is exchanged with them, and how they end.
 
-However this process ends, they end as well. Nothing is ever left behind: messages go through sockets, large arrays
-beside the pickle that refers to them, and shared memory has no name by the time that anybody uses it.
+However this process ends, they end as well. Nothing is ever left behind: messages go through sockets, and shared memory
+has no name by the time that anybody uses it.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -32,7 +32,6 @@ CONTEXT: Final = multiprocessing.get_context("forkserver")
 
 _PASSED_OVER: Final = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_END: Final = 2.0
-_LARGE: Final = 1 << 14
 _NO_GUARD: Final = (
     " before it was ready. The likely cause: processes import the script that starts them, so what it does must stand "
     'below `if __name__ == "__main__":`; otherwise see what the process wrote above'
@@ -56,30 +55,22 @@ def _as_tensor(content: Any, dtype: Any, shape: tuple[int, ...], stride: tuple[i
     import torch
 
     tensor = torch.from_numpy(content).view(dtype).as_strided(shape, stride)
-    return tensor if tensor.data_ptr() % 64 == 0 else tensor.clone()  # aligned as usual: a product may depend on it
+    # Aligned as usual, since a product may depend on it; empty ones would lie where others do, which cannot be saved.
+    return tensor if tensor.numel() and tensor.data_ptr() % 64 == 0 else tensor.clone()
 
 
-def dumps(value: Any, protocol: int = 5, *, buffer_callback: Any = None) -> bytes:
+def dumps(value: Any) -> bytes:
     """As `pickle.dumps`, but lambdas can be pickled, and tensors arrive on the CPU, without what they are views of."""
     file = io.BytesIO()
-    _Pickler(file, protocol, buffer_callback).dump(value)
+    _Pickler(file).dump(value)
     return file.getvalue()
-
-
-def _send(connection: Connection, message: Any, dumps: Callable[..., bytes]) -> None:
-    large: Any = []
-    content = dumps(message, 5, buffer_callback=lambda part: part.raw().nbytes < _LARGE or large.append(part.raw()))
-    for part in (content + len(large).to_bytes(4, "little"), *large):
-        connection.send_bytes(part)
 
 
 def _messages(connection: Connection) -> Iterator[Any]:
     """Messages as they come, each to be called so that it is unpickled, and None when the other side has hung up."""
     with contextlib.suppress(EOFError, OSError):
         while True:
-            content = connection.recv_bytes()
-            large = [bytearray(connection.recv_bytes()) for _ in range(int.from_bytes(content[-4:], "little"))]
-            yield partial(pickle.loads, content, buffers=large)
+            yield partial(pickle.loads, connection.recv_bytes())
     yield None
 
 
@@ -113,7 +104,7 @@ def _work(connection: Connection, explain: Any, run_dir: dict[str, str], long_jo
         signal.signal(number, lambda number, _: end_if_forked(process, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_OVER)
     Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
-    served, pickled_by = None, dumps if long_jobs else pickle.dumps
+    served, pickled = None, dumps if long_jobs else pickle.dumps
     try:
         os.environ.update(run_dir)  # the process that forks this one keeps the variables that it was started with
         make, read = connection.recv_bytes(), _messages(connection).__next__
@@ -122,14 +113,14 @@ def _work(connection: Connection, explain: Any, run_dir: dict[str, str], long_jo
             Thread(target=deque, args=(map(queue.put, _messages(connection)), 0), daemon=True).start()
             read = queue.get
         served = pickle.loads(make)(*shared)
-        _send(connection, ("ready", None), pickled_by)
+        connection.send_bytes(pickled(("ready", None)))
         for message in iter(read, None):
             method, arguments = message()
             # Not in a thread of its own: the next call may change the arrays that are being sent.
-            _send(connection, ("result", getattr(served, method)(*arguments)), pickled_by)
+            connection.send_bytes(pickled(("result", getattr(served, method)(*arguments))))
     except BaseException as error:
         with contextlib.suppress(OSError):  # the other side has hung up
-            _send(connection, ("failed", explain(error)), pickled_by)
+            connection.send_bytes(pickled(("failed", explain(error))))
     finally:
         if served is not None:
             served.close()
@@ -174,7 +165,7 @@ class WorkerProcess:
     def send(self, method: str, *arguments: Any) -> None:
         """Ask for a method to be called."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            _send(self.connection, (method, arguments), self._dumps)
+            self.connection.send_bytes(self._dumps((method, arguments)))
 
     def receive(self) -> Any:
         """Wait for the next answer.

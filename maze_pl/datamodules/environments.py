@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.environment_actor import EnvironmentActor
-from maze_pl.collect.serialization import from_tensors, to_tensors
+from maze_pl.collect.storage import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Policy
 from maze_pl.core.ranks import gather_objects
@@ -23,7 +23,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
 from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
-from maze_pl.envs.vector.wrapped import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
+from maze_pl.envs.vector.vector_env import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.recording_wrappers import TrajectoryRecordingWrapper
@@ -83,6 +83,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
     """
 
     vectorization = "sequential"
+    _actor = EnvironmentActor
 
     def __init__(
         self,
@@ -138,16 +139,16 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """One wrapped environment with frozen statistics, as evaluation uses it."""
         return make_frozen(self._factory_of(), self._learned())
 
-    def _factory_of(self, evaluator: str | None = None) -> Callable[[], LogStatsWrapper]:
-        """What makes the environments of an evaluator, or of training."""
+    def _factory_of(self, evaluator: str | None = None, *inner: Any) -> Callable[[], LogStatsWrapper]:
+        """What makes the environments of an evaluator, or of training, which may have further wrappers."""
         if self._factory is None:
             raise ValueError(f"this {type(self).__qualname__} has no environment: give one as env")
-        if evaluator is None or not self.evaluators[evaluator].render:
-            return self._factory
+        if evaluator is not None and self.evaluators[evaluator].render:
+            writer = GifFiles(f"renderings/{evaluator}")
+            inner = (partial(TrajectoryRecordingWrapper, writer=writer, n_episodes=0),)
         env, wrappers = self._factory.args
-        # Innermost, where it leaves the positions of the others in the stack as they are.
-        record = partial(TrajectoryRecordingWrapper, writer=GifFiles(f"renderings/{evaluator}"), n_episodes=0)
-        return partial(make_wrapped, env, [record, *wrappers])
+        # Innermost, where they leave the positions of the others in the stack as they are.
+        return partial(make_wrapped, env, [*inner, *wrappers]) if inner else self._factory
 
     # ------------------------------------------------------------------------------------------------- hooks
 
@@ -196,7 +197,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         for name, evaluator in self.evaluators.items():
             options = {"seed": derive_seed(self.seed, "evaluation", name), "autoreset": False, "seed_by_env": False}
             evaluation[name] = self._vector(len(evaluator.groups[0]), name, **options), evaluator.deterministic
-        return partial(EnvironmentActor, self.seed, evaluation)
+        return partial(self._actor, self.seed, evaluation)
 
     def _engage(self, policy: Any) -> Any:
         """Have the engine ready to work with a policy as it is now.

@@ -81,7 +81,7 @@ class RolloutDataModule(EnvironmentDataModule):
         super().setup(stage)
         self._restored, self._ended = None, None if stage == "fit" else self._ended
 
-    def train_dataloader(self) -> Source[Rollout]:
+    def train_dataloader(self) -> Source[Any]:
         """Rollouts, collected when asked for."""
         return Source(self._collect, self.epoch_length)
 
@@ -106,15 +106,27 @@ class RolloutDataModule(EnvironmentDataModule):
         bounds = [round(self.n_envs * shard / self.n_shards) for shard in range(self.n_shards + 1)]
         return [range(*pair) for pair in itertools.pairwise(bounds)]
 
-    def _collect(self) -> Rollout:
+    def _collect(self, policy: Any = None) -> Rollout:
+        """Collect a rollout with a policy, with that of the module in training if None."""
         began = time.perf_counter()
+        shared, given = self._prepared()
+        parts = self._ask(
+            [(shard, "collect", (shared, given if policy is None else policy)) for shard in range(self.n_shards)]
+        )
+        return self._joined(parts, began)
+
+    def _prepared(self) -> tuple[dict[str, Any], Any]:
+        """What actors are told before they collect: what wrappers have learned, and the policy if they need it."""
         self._refuse_foreign_checkpoint()
         shared, given = self._learned(), self._engage(self._policy())
         restored, self._restored, self._has_begun = self._restored, None, True
         if restored is not None:
             self._restore(restored)
-        parts = self._ask([(shard, "collect", (shared, given)) for shard in range(self.n_shards)])
-        rollout = Rollout.concatenated([part for part, _ in parts])
+        return shared, given
+
+    def _joined(self, parts: list[Any], began: float) -> Rollout:
+        """What actors have collected, of whose wrappers this data module learns."""
+        rollout, shared = Rollout.concatenated([part for part, _ in parts]), self._shared
         if shared:  # bring together what the wrappers of all environments on all ranks have learned
             ranks, kinds = gather_objects([state for _, states in parts for state in states]), self._wrappers
             states = [state for rank in ranks for state in rank]

@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from maze_pl.collect.in_memory_dataset import InMemoryDataset
+from maze_pl.core.rollout import TrajectoryBatch
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.core.trajectory_batch import TrajectoryBatch
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule, make_frozen
 from maze_pl.datamodules.rollout_evaluator import require_count
-
-OrderSeed = Callable[[], int] | None
 
 
 class TrajectoryDataModule(EnvironmentDataModule):
@@ -67,10 +65,9 @@ class TrajectoryDataModule(EnvironmentDataModule):
         acts = self.dataset.load().split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
         if not held_out and not len(acts):
             raise ValueError("all acts are of held-out episodes: record more, or lower validation_percentage")
-        size, sharing = self.batch_size * (10 if held_out else 1), (self._rank, self._world_size)
-        return ActLoader(self.dataset, acts, size, None if held_out else self._order_seed, *sharing)
+        return ActLoader(self, acts, self.batch_size * (10 if held_out else 1), is_ordered=held_out)
 
-    def _order_seed(self) -> int:
+    def order_seed(self) -> int:
         """Seed of the order in which acts come in this epoch."""
         return derive_seed(self.seed, "acts", self.trainer.current_epoch if self.trainer is not None else 0)
 
@@ -88,19 +85,15 @@ class ActLoader:
     """A sized iterable of batches, which goes on where it was saved.
 
     Args:
-        dataset: What batches are drawn from.
+        data: Says what batches are drawn from, in which order, and which part of each is dealt out on this rank.
         acts: [n] which acts these are.
-        batch_size: Acts of a batch.
-        order_seed: Gives the seed of an epoch's order when it begins; None for the order of `acts`.
-        rank: Which part of each batch of all ranks is dealt out here.
-        world_size: Number of ranks.
+        batch_size: Acts of a batch on each rank.
+        is_ordered: Whether they come in the order of `acts`.
     """
 
-    def __init__(
-        self, dataset: InMemoryDataset, acts: Tensor, batch_size: int, order_seed: OrderSeed, rank: int, world_size: int
-    ) -> None:
-        self._dataset, self._acts, self._order_seed, self._rank = dataset, acts, order_seed, rank
-        self._world_size, self._joint_size = world_size, batch_size * world_size
+    def __init__(self, data: TrajectoryDataModule, acts: Tensor, batch_size: int, is_ordered: bool) -> None:
+        self._data, self._acts, self._is_ordered = data, acts, is_ordered
+        self._joint_size = batch_size * data._world_size
         self._at = self._resumed = {"order": 0, "batch": 0}
 
     def __len__(self) -> int:
@@ -108,13 +101,13 @@ class ActLoader:
 
     def __iter__(self) -> Iterator[TrajectoryBatch]:
         order, acts, resumed = 0, self._acts, self._resumed
-        if self._order_seed is not None:
-            order = self._order_seed()
+        if not self._is_ordered:
+            order = self._data.order_seed()
             acts = acts[torch.randperm(len(acts), generator=torch.Generator().manual_seed(order))]
         for batch in range(resumed["batch"] if resumed["order"] == order else 0, len(self)):
             self._at = {"order": order, "batch": batch + 1}
             joint = acts[batch * self._joint_size : (batch + 1) * self._joint_size]
-            yield self._dataset.batch(joint[self._rank :: self._world_size])
+            yield self._data.dataset.batch(joint[self._data._rank :: self._data._world_size])
 
     def state_dict(self) -> dict[str, Any]:
         """How many batches of which epoch's order were dealt out."""

@@ -9,12 +9,14 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_class
 from maze_pl.core.spec import Spec
-from maze_pl.distributions.bernoulli import BernoulliProbabilityDistribution
-from maze_pl.distributions.categorical import CategoricalProbabilityDistribution
-from maze_pl.distributions.diagonal_gaussian import DiagonalGaussianProbabilityDistribution
-from maze_pl.distributions.dict import DictProbabilityDistribution
-from maze_pl.distributions.multi_categorical import MultiCategoricalProbabilityDistribution
-from maze_pl.distributions.probability_distribution import ProbabilityDistribution
+from maze_pl.distributions.continuous import DiagonalGaussianProbabilityDistribution
+from maze_pl.distributions.probability_distribution import (
+    BernoulliProbabilityDistribution,
+    CategoricalProbabilityDistribution,
+    DictProbabilityDistribution,
+    MultiCategoricalProbabilityDistribution,
+    ProbabilityDistribution,
+)
 
 DistributionMapperConfig = Sequence[Mapping[str, Any]]
 

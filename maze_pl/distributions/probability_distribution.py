@@ -1,19 +1,23 @@
-"""What every distribution over an action head offers, and the random numbers that all of them draw from.
+"""What every distribution over an action head offers; those over finitely many options; several heads in one.
 
 Distributions are short-lived: one is made for each forward pass. They hold tensors only, make no `torch.distributions`
 objects and validate shapes, not values, because they sit in the innermost loop.
 """
 
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import add
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
-
-_SpaceType = TypeVar("_SpaceType", bound=spaces.Space[Any])
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 
 class ProbabilityDistribution(ABC):
@@ -89,16 +93,12 @@ class ProbabilityDistribution(ABC):
     def entropy(self) -> Tensor:
         """Entropy in nats, [...]."""
 
-    @abstractmethod
-    def kl(self, other: Self) -> Tensor:
-        """Kullback-Leibler divergence KL(self || other) in nats, [...]."""
-
     def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
         """`log_prob(action)` and `entropy()`, sharing what both need."""
         return self.log_prob(action), self.entropy()
 
     @classmethod
-    def _require(cls, space: spaces.Space[Any], kind: type[_SpaceType]) -> _SpaceType:
+    def _require(cls, space: spaces.Space[Any], kind: type[spaces.Space[Any]]) -> Any:
         """The space, if it is of the kind that this distribution is for."""
         if not isinstance(space, kind):
             raise TypeError(f"{cls.__name__} needs a {kind.__name__} space, got {space}")
@@ -122,6 +122,24 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
     def _prepare(self) -> None:
         self._masked = masked_logits(self.logits, self.mask, self.temperature)
 
+    @abstractmethod
+    def log_probs_of_options(self) -> Tensor:
+        """[..., L] log-probability of every option of all choices, in the order of `chosen_options`."""
+
+    def probabilities(self) -> tuple[Tensor, Tensor]:
+        """[..., L] probability of every option of all choices, and its logarithm, which is 0 for what is masked.
+
+        So sums of p * log p, and their gradients, are finite.
+        """
+        log_probs = self.log_probs_of_options()
+        probability = log_probs.exp()
+        return probability, log_probs if self.mask is None else torch.where(probability > 0, log_probs, 0.0)
+
+    def entropy(self) -> Tensor:
+        """[...] entropy in nats: -sum p log p over the options of all choices, which are independent."""
+        probability, log_probs = self.probabilities()
+        return -(probability * log_probs).sum(dim=-1)
+
 
 def masked_logits(logits: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
     """`logits` / `temperature` [..., L]; where `mask` [..., L] is 0 the lowest finite number: nothing becomes NaN."""
@@ -135,3 +153,237 @@ def drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator 
     """What `torch.rand` or `torch.randn` draws on the generator's device, with shape, type and device of `like`."""
     device = like.device if generator is None else generator.device
     return draw(like.shape, generator=generator, dtype=like.dtype, device=device).to(like.device)
+
+
+# -------------------------------------------------------------------------------------------- discrete
+
+
+def sample_index(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    """[...] indices drawn from softmax(logits) [..., n].
+
+    An exponential race: i wins with the largest p_i / E_i, E_i standard exponential, which happens with probability
+    p_i. Entries of probability 0 never win, because the uniform numbers are kept away from 0.
+    """
+    probability = functional.softmax(logits, dim=-1)
+    minus_exponential = drawn(torch.rand, probability, generator).clamp_min_(torch.finfo(probability.dtype).tiny).log_()
+    return (probability / minus_exponential).argmin(dim=-1)
+
+
+def gather_last(values: Tensor, index: Tensor) -> Tensor:
+    """[...] the entries of `values` [..., n] at `index` [...]."""
+    return values.gather(-1, index.long().unsqueeze(-1)).squeeze(-1)
+
+
+def choice_sizes(space: spaces.Space[Any] | None) -> list[int]:
+    """How many options each choice of an action has: two for a bit, none at all where a space is continuous.
+
+    Example:
+        >>> choice_sizes(spaces.Discrete(3)), choice_sizes(spaces.MultiBinary(2)), choice_sizes(spaces.Box(0, 1))
+        ([3], [2, 2], [])
+    """
+    if isinstance(space, spaces.MultiBinary):
+        return [2] * math.prod(space.shape)
+    sizes = getattr(space, "nvec", [space.n] if isinstance(space, spaces.Discrete) else [])
+    return [int(size) for size in np.ravel(sizes)]
+
+
+def chosen_options(space: spaces.Space[Any], action: Tensor) -> Tensor:
+    """[..., number of choices] int64: which options an action [..., *space.shape] consists of, all choices in one row.
+
+    Example:
+        >>> chosen_options(spaces.MultiDiscrete([3, 2]), torch.tensor([1, 0]))
+        tensor([1, 3])
+    """
+    choices = action.reshape((*action.shape[: action.dim() - len(space.shape or ())], -1)).long()
+    start = int(space.start) if isinstance(space, spaces.Discrete) else 0
+    first = list(itertools.accumulate(choice_sizes(space)[:-1], initial=-start))
+    return choices + torch.tensor(first, device=action.device) if any(first) else choices
+
+
+class _LogProbAndEntropy(torch.autograd.Function):
+    """log p_i and H of softmax(logits) [..., n], with their gradients in closed form.
+
+        d log p_i / d l_j = [i = j] - p_j,   dH / d l_j = -p_j * (log p_j + H)
+
+    Going back through the definitions takes three times as many operations.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """[...] both, for `index` [..., 1]."""
+        log_probs = functional.log_softmax(logits, dim=-1)
+        probability = log_probs.exp()
+        terms = probability * log_probs  # 0 where an option is masked
+        entropy = -terms.sum(dim=-1)
+        ctx.save_for_backward(index, probability, terms, entropy)
+        return log_probs.gather(-1, index).squeeze(-1), entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_log_prob: Tensor, by_entropy: Tensor) -> tuple[Tensor, None]:
+        """[..., n] the gradient by the logits."""
+        index, probability, terms, entropy = ctx.saved_tensors
+        by_log_prob = by_log_prob.unsqueeze(-1)
+        weighted = by_entropy.unsqueeze(-1) * torch.addcmul(terms, probability, entropy.unsqueeze(-1))
+        towards_others = torch.addcmul(weighted, probability, by_log_prob).neg()
+        return towards_others.scatter_add(-1, index, by_log_prob), None
+
+
+def log_prob_and_entropy_of(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """[...] log-probability of `index` [...] under softmax(logits) [..., n], and the entropy of that in nats."""
+    both: tuple[Tensor, Tensor] = _LogProbAndEntropy.apply(logits, index.long().unsqueeze(-1))  # type: ignore[no-untyped-call]
+    return both
+
+
+class CategoricalProbabilityDistribution(MaskableProbabilityDistribution):
+    """One of n options: logits are unnormalised log-probabilities [..., n]. Actions are int64 from the space's start.
+
+    Where a mask allows nothing at all, every option is equally likely.
+    """
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._start = int(self._require(self.action_space, spaces.Discrete).start)
+
+    @classmethod
+    def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
+        """(n,)."""
+        return (int(cls._require(action_space, spaces.Discrete).n),)
+
+    def log_probs_of_options(self) -> Tensor:
+        """[..., n] log-probability of every option."""
+        return functional.log_softmax(self._masked, dim=-1)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """[...] int64 options."""
+        index = sample_index(self._masked, generator)
+        return index + self._start if self._start else index
+
+    def deterministic_sample(self) -> Tensor:
+        """[...] int64, the most likely option."""
+        return self._masked.argmax(dim=-1) + self._start
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-probability of the options `action` [...], which count from the space's start."""
+        return gather_last(self.log_probs_of_options(), action - self._start if self._start else action)
+
+    def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """`log_prob(action)` and `entropy()`, whose gradients are computed together."""
+        return log_prob_and_entropy_of(self._masked, action - self._start if self._start else action)
+
+
+class MultiCategoricalProbabilityDistribution(MaskableProbabilityDistribution):
+    """Independent choices, the i-th among nvec[i] options: logits and masks are their concatenation [..., sum(nvec)].
+
+    Actions are int64 [..., *nvec.shape]; a space of more than one dimension is read row by row.
+    """
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._parts = torch.split(self._masked, self._sizes(self.action_space), dim=-1)
+
+    @classmethod
+    def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
+        """(sum(nvec),)."""
+        return (sum(cls._sizes(action_space)),)
+
+    @property
+    def log_probs(self) -> list[Tensor]:
+        """[..., nvec[i]] log-probability of every option of each choice."""
+        return [functional.log_softmax(part, dim=-1) for part in self._parts]
+
+    def log_probs_of_options(self) -> Tensor:
+        """[..., sum(nvec)] log-probability of every option of all choices."""
+        return torch.cat(self.log_probs, dim=-1)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """[..., *nvec.shape] int64."""
+        return self._shaped(torch.stack([sample_index(part, generator) for part in self._parts], dim=-1))
+
+    def deterministic_sample(self) -> Tensor:
+        """[..., *nvec.shape] int64, the most likely option of each choice."""
+        return self._shaped(torch.stack([part.argmax(dim=-1) for part in self._parts], dim=-1))
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] sum of the log-probabilities of all choices in `action` [..., *nvec.shape]."""
+        terms = [gather_last(*pair) for pair in zip(self.log_probs, self._flat(action).unbind(-1), strict=True)]
+        return torch.stack(terms).sum(dim=0)
+
+    def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """`log_prob(action)` and `entropy()`, whose gradients are computed together."""
+        columns = self._flat(action).unbind(-1)
+        terms = [log_prob_and_entropy_of(*pair) for pair in zip(self._parts, columns, strict=True)]
+        log_probs, entropies = zip(*terms, strict=True)
+        return torch.stack(log_probs).sum(dim=0), torch.stack(entropies).sum(dim=0)
+
+    @classmethod
+    def _sizes(cls, action_space: spaces.Space[Any]) -> list[int]:
+        space = cls._require(action_space, spaces.MultiDiscrete)
+        if space.start.any():
+            raise TypeError(f"MultiDiscrete with start={space.start} is not supported; subtract the start in a wrapper")
+        return choice_sizes(space)
+
+
+class BernoulliProbabilityDistribution(MaskableProbabilityDistribution):
+    """Independent bits: logits [..., n] are log(p / (1 - p)). Actions are int8 [..., *shape], n = prod(shape).
+
+    A masked bit is always 0, with log-probability 0 and entropy 0.
+    """
+
+    @classmethod
+    def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
+        """(number of bits,)."""
+        return (math.prod(cls._require(action_space, spaces.MultiBinary).shape),)
+
+    def log_probs_of_options(self) -> Tensor:
+        """[..., 2n] log-probability that a bit is not set and that it is, for one bit after the other."""
+        return functional.logsigmoid(torch.stack((-self._masked, self._masked), dim=-1)).flatten(-2)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """[..., *shape] int8 bits."""
+        probability = torch.sigmoid(self._masked)
+        return self._shaped((drawn(torch.rand, probability, generator) < probability).to(torch.int8))
+
+    def deterministic_sample(self) -> Tensor:
+        """[..., *shape] int8: 1 where that is more likely than 0."""
+        return self._shaped((self._masked > 0).to(torch.int8))
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] sum over the bits of a * l + log(1 - p), l the logit; `action` is [..., *shape]."""
+        bits = self._flat(action).to(self._masked.dtype)
+        return (bits * self._masked + functional.logsigmoid(-self._masked)).sum(dim=-1)
+
+
+# ----------------------------------------------------------------------------------------------- joint
+
+
+class DictProbabilityDistribution:
+    """Independent distributions by head: actions are dicts, log-probabilities and entropies are sums over the heads.
+
+    Args:
+        distributions: Head -> distribution, at least one, all with the same leading dimensions.
+    """
+
+    def __init__(self, distributions: Mapping[str, ProbabilityDistribution]) -> None:
+        self.distributions = dict(distributions)
+
+    def sample(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+        """Draw one action for each batch entry, head by head; see `ProbabilityDistribution.sample`."""
+        return {head: distribution.sample(generator) for head, distribution in self.distributions.items()}
+
+    def deterministic_sample(self) -> dict[str, Tensor]:
+        """The mode of each head."""
+        return {head: distribution.deterministic_sample() for head, distribution in self.distributions.items()}
+
+    def log_prob(self, action: Mapping[str, Tensor]) -> Tensor:
+        """[...] log-probability of the whole action, the sum over its heads."""
+        return reduce(add, [self.distributions[head].log_prob(action[head]) for head in self.distributions])
+
+    def entropy(self) -> Tensor:
+        """[...] sum of the entropies of all heads in nats."""
+        return reduce(add, [distribution.entropy() for distribution in self.distributions.values()])
+
+    def log_prob_and_entropy(self, action: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """`log_prob(action)` and `entropy()`, sharing what both need."""
+        terms = [item.log_prob_and_entropy(action[head]) for head, item in self.distributions.items()]
+        return reduce(add, [log_prob for log_prob, _ in terms]), reduce(add, [entropy for _, entropy in terms])

@@ -1,39 +1,19 @@
 """Environments: simulations, their conversions, and wrappers around them."""
 
-from maze_pl.envs.catch_env import CatchEnv as CatchEnv
-from maze_pl.envs.checker import CheckReport as CheckReport
-from maze_pl.envs.checker import check_env as check_env
-from maze_pl.envs.core_env import ActionConversionInterface as ActionConversionInterface
-from maze_pl.envs.core_env import CoreEnv as CoreEnv
-from maze_pl.envs.core_env import ObservationConversionInterface as ObservationConversionInterface
-from maze_pl.envs.core_env import take_over as take_over
-from maze_pl.envs.gym_env import GymActionConversion as GymActionConversion
-from maze_pl.envs.gym_env import GymCoreEnv as GymCoreEnv
-from maze_pl.envs.gym_env import GymMazeEnv as GymMazeEnv
-from maze_pl.envs.gym_env import GymObservationConversion as GymObservationConversion
-from maze_pl.envs.gym_env import make_gym_maze_env as make_gym_maze_env
-from maze_pl.envs.maze_env import MazeEnv as MazeEnv
-from maze_pl.envs.rendering import IntRangeArg as IntRangeArg
-from maze_pl.envs.rendering import OptionsArrayArg as OptionsArrayArg
-from maze_pl.envs.rendering import Renderer as Renderer
-from maze_pl.envs.rendering import browse as browse
-from maze_pl.envs.rendering import draw_event_statistics as draw_event_statistics
-from maze_pl.envs.rendering import save_gif as save_gif
-from maze_pl.envs.reward import RewardAggregatorInterface as RewardAggregatorInterface
-from maze_pl.envs.reward import WeightedRewardAggregator as WeightedRewardAggregator
-from maze_pl.envs.structured_env import Action as Action
-from maze_pl.envs.structured_env import Observation as Observation
-from maze_pl.envs.structured_env import StructuredEnv as StructuredEnv
-from maze_pl.envs.trajectory_record import GifFiles as GifFiles
-from maze_pl.envs.trajectory_record import StateRecord as StateRecord
-from maze_pl.envs.trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord
-from maze_pl.envs.trajectory_record import TrajectoryFiles as TrajectoryFiles
-from maze_pl.envs.trajectory_record import TrajectoryWriter as TrajectoryWriter
-from maze_pl.envs.trajectory_record import read_trajectories as read_trajectories
-from maze_pl.envs.vector import SequentialVectorEnv as SequentialVectorEnv
-from maze_pl.envs.vector import SubprocVectorEnv as SubprocVectorEnv
-from maze_pl.envs.wrapper import ActionWrapper as ActionWrapper
-from maze_pl.envs.wrapper import ObservationWrapper as ObservationWrapper
-from maze_pl.envs.wrapper import RewardWrapper as RewardWrapper
-from maze_pl.envs.wrapper import Wrapper as Wrapper
-from maze_pl.envs.wrapper import wrappers_of as wrappers_of
+from .checker import CheckReport as CheckReport, check_env as check_env
+from .core_env import ActionConversionInterface as ActionConversionInterface, CoreEnv as CoreEnv, take_over as take_over
+from .core_env import ObservationConversionInterface as ObservationConversionInterface
+from .core_env import RewardAggregatorInterface as RewardAggregatorInterface
+from .core_env import WeightedRewardAggregator as WeightedRewardAggregator
+from .gym_env import GymActionConversion as GymActionConversion, GymCoreEnv as GymCoreEnv, GymMazeEnv as GymMazeEnv
+from .gym_env import GymObservationConversion as GymObservationConversion, make_gym_maze_env as make_gym_maze_env
+from .maze_env import MazeEnv as MazeEnv
+from .structured_env import Action as Action, Observation as Observation, StructuredEnv as StructuredEnv
+from .trajectory_record import GifFiles as GifFiles, IntRangeArg as IntRangeArg, OptionsArrayArg as OptionsArrayArg
+from .trajectory_record import Renderer as Renderer, StateRecord as StateRecord, TrajectoryFiles as TrajectoryFiles
+from .trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord, TrajectoryWriter as TrajectoryWriter
+from .trajectory_record import browse as browse, draw_event_statistics as draw_event_statistics, save_gif as save_gif
+from .trajectory_record import read_trajectories as read_trajectories
+from .vector import SequentialVectorEnv as SequentialVectorEnv, SubprocVectorEnv as SubprocVectorEnv
+from .wrapper import ActionWrapper as ActionWrapper, ObservationWrapper as ObservationWrapper, Wrapper as Wrapper
+from .wrapper import RewardWrapper as RewardWrapper, wrappers_of as wrappers_of

@@ -3,8 +3,9 @@
 import copy
 import os
 import textwrap
+import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,17 +15,16 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.seeding import derive_seed
-from maze_pl.envs.contract import EnvContractError, check_observation, name_of
-from maze_pl.envs.core_env import ActionConversionInterface
-from maze_pl.envs.recorded_acts import Act, Recorder, same
-from maze_pl.envs.structured_env import Action, Array
-from maze_pl.envs.vector.wrapped import make_wrapped
-from maze_pl.envs.wrapper import wrappers_of
+from maze_pl.core.spec import Spec
+from maze_pl.envs.contract import EnvContractError, check_observation, check_reset, check_step, name_of
+from maze_pl.envs.structured_env import Action, Array, Observation, StructuredEnv
+from maze_pl.envs.vector.vector_env import make_wrapped
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.normalization import sample_episodes
-from maze_pl.events.declaration import declarations
-from maze_pl.events.topics import BUILT_IN_TOPICS
+from maze_pl.events.topics import BUILT_IN_TOPICS, declarations
 
 OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
 _LIBRARIES = ("maze_pl", "gymnasium", "numpy", "torch", "copy", "cloudpickle")
@@ -107,20 +107,143 @@ def check_env(
     """
     if n_steps < 10:
         raise ValueError(f"n_steps={n_steps} must be at least 10")
-    examination, lines = Examination(env, n_steps, seed, action_masks or {}), list[CheckLine]()
+    examination, lines, is_over = Examination(env, n_steps, seed, action_masks or {}), list[CheckLine](), False
     for look in Examination.CHECKS:
-        name, n_lines = look.__name__, len(lines)
+        what_holds = str(look.__doc__)
         try:
-            lines.extend(CheckLine(name, *finding) for finding in look(examination))
+            found = list(look(examination)) or [(OK, what_holds[0].lower() + what_holds[1:-1])]
         except Exception as error:  # of the environment, whatever it is
-            lines.append(CheckLine(name, ERROR, _told(error)))
-            if look in Examination.CHECKS[:2]:
-                break  # there is nothing that others could look at
-        if len(lines) == n_lines:
-            what_holds = str(look.__doc__)
-            lines.append(CheckLine(name, OK, what_holds[0].lower() + what_holds[1:-1]))
+            found, is_over = [(ERROR, _told(error))], look in Examination.CHECKS[:2]
+        lines += [CheckLine(look.__name__, *finding) for finding in found]
+        if is_over:
+            break  # there is nothing that others could look at
     examination.close()
     return CheckReport(examination.title, tuple(lines))
+
+
+class Act(NamedTuple):
+    """What an environment showed after a reset or a step.
+
+    Attributes:
+        actor: Who acts next.
+        reward: What came of the action.
+        terminated: Whether the episode terminated.
+        truncated: Whether it was cut off.
+        env_time: Environment steps since it began.
+        returned: The observation itself.
+        kept: Its arrays as they were when it was returned.
+        action: What led here, None after a reset.
+        seed: What the environment was reset with.
+        seconds: How long the step took.
+    """
+
+    actor: ActorID
+    reward: float
+    terminated: bool
+    truncated: bool
+    env_time: int
+    returned: Observation
+    kept: Observation
+    action: Action | None
+    seed: int | None = None
+    seconds: float = 0.0
+
+
+class Recorder(Wrapper):
+    """Keeps all that an environment shows, and refuses what nobody can act on.
+
+    Args:
+        env: The environment.
+        masks: Action head -> observation, beyond the masks that the environment declares.
+
+    Attributes:
+        before: Told each action before it is taken, if anything is to be told.
+        acts: All resets and steps.
+        fired: Topic and event of all that happened.
+        sub_steps: What is seen and done in each sub-step.
+    """
+
+    def __init__(self, env: StructuredEnv, masks: Mapping[str, str]) -> None:
+        super().__init__(env)
+        spec = Spec.of(env, {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}, masks)
+        spec.to_dict()  # refuses what checkpoints cannot hold
+        self.sub_steps = spec.steps
+        self.before: Callable[[Action], None] | None = None
+        self.acts: list[Act] = []
+        self.fired: set[tuple[type, Any]] = set()
+
+    @property
+    def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
+        """For each sub-step, action head -> observation that masks it."""
+        return {key: step.masks for key, step in self.sub_steps.items()}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Start an episode."""
+        result = self.env.reset(seed=seed, options=options)
+        check_reset(result, self.env)
+        self._keep((result[0], 0.0, False, False), None, seed=seed)
+        return result
+
+    def step(self, action: Action) -> Any:
+        """Perform an act."""
+        if self.before is not None:
+            self.before(action)
+        began = time.perf_counter()
+        result = self.env.step(action)
+        seconds = time.perf_counter() - began
+        check_step(result, self.env)
+        self._keep(result, action, seconds=seconds)
+        return result
+
+    def _keep(self, result: Any, action: Action | None, **further: Any) -> None:
+        observation, reward, terminated, truncated, *_ = result
+        actor = self.env.actor_id()
+        if actor.step_key not in self.sub_steps:
+            raise EnvContractError(f"actor_id() names sub-step {actor.step_key!r}; declared are {list(self.sub_steps)}")
+        step = self.sub_steps[actor.step_key]
+        what = f"the observation of sub-step {actor.step_key!r} by {self.makers(actor.step_key)}"
+        check_observation(observation, step.observation_space, what)
+        for head, name in step.masks.items():
+            space = step.action_space.spaces[head]
+            ends = np.cumsum(space.nvec)[:-1].tolist() if isinstance(space, spaces.MultiDiscrete) else []
+            is_free = isinstance(space, spaces.MultiBinary) or terminated or truncated
+            if not is_free and not all(part.any() for part in np.split(observation[name], ends)):
+                raise EnvContractError(f"mask {name!r} in {what} allows nothing for {head!r} (act {len(self.acts)})")
+        kept = {name: np.array(value) for name, value in observation.items()}
+        outcome = float(reward), bool(terminated), bool(truncated), self.env.get_env_time()
+        self.acts.append(Act(actor, *outcome, observation, kept, action, **further))
+        self.fired |= {(record.topic, record.event) for record in self.env.get_step_events()}
+
+    def makers(self, key: StepKey) -> str:
+        """Who makes the observations of a sub-step: its conversion, and wrappers."""
+        inner: Any = self.unwrapped
+        makers = [inner.observation_conversion_dict.get(key), *list(wrappers_of(self.env))[:0:-1]]
+        return ", ".join(type(maker).__name__ for maker in makers if maker is not None)
+
+    def seconds(self) -> float:
+        """How long a step took on average."""
+        return float(np.mean([act.seconds for act in self.acts if act.action is not None]))
+
+    def repeat(self, acts: Sequence[Act]) -> str | None:
+        """Do again what was done, without keeping it, and say what is not as it was."""
+        for act in acts:
+            if act.action is None:
+                self.reset(seed=act.seed)
+            else:
+                self.step(act.action)
+            again = self.acts.pop()
+            pairs = dict(zip(Act._fields[:5], zip(act[:5], again[:5], strict=True), strict=True))
+            pairs |= {f"observation {name!r}": (array, again.kept.get(name)) for name, array in act.kept.items()}
+            different = next((name for name, pair in pairs.items() if not same(*pair)), None)
+            if different is not None:
+                return f"another {different} at environment step {act.env_time}"
+        return None
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two arrays or numbers are equal, NaN being equal to itself."""
+    one, other = np.asarray(one), np.asarray(other)
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f" == other.dtype.kind)
 
 
 class _Shown(NamedTuple):
@@ -200,43 +323,35 @@ class Examination:
                 kept, returned = [act.kept[name] for act in acts], [act.returned[name] for act in acts]
                 what = f"{name!r} of sub-step {key!r} by {self._env.makers(key)}"
                 self._shown.append(_Shown(what, space, name in step.masks.values(), kept, returned))
-        for shown in self._shown:
-            try:
-                for array in shown.kept:
-                    check_observation(array, shown.space, shown.what, exactly=True)
-            except EnvContractError as error:
-                yield ERROR, str(error)
+                try:
+                    for array in kept:
+                        check_observation(array, space, what, exactly=True)
+                except EnvContractError as error:
+                    yield ERROR, str(error)
 
     def conversions(self) -> Iterator[Finding]:
-        """States stay as they are, and actions come back where there is an inverse."""
+        """States stay as they are."""
         inner: Any = self._env.unwrapped
         names = {name for space in inner.observation_spaces_dict.values() for name in space}
-        found: dict[str, str] = {}
+        found: set[str] = set()
 
         def convert(action: Action) -> None:
             state, sees, acts = inner.get_maze_state(), inner.observation_conversion, inner.action_conversion
             before = cloudpickle.dumps(state)
-            one, two = sees.maze_to_space(state), sees.maze_to_space(state)
+            sees.maze_to_space(state)
             seen = cloudpickle.dumps(state)
-            maze_action = acts.space_to_maze(action, state)
+            acts.space_to_maze(action, state)
+            what = "changes the state that it is given"
             if seen != before:
-                found[type(sees).__name__] = "maze_to_space changes the state that it is given: let it work on a copy"
-            elif not all(same(array, two[name]) for name, array in one.items()):
-                found[type(sees).__name__] = "maze_to_space makes two observations of one state: let it keep no history"
+                found.add(f"{type(sees).__name__}.maze_to_space {what}: let it work on a copy")
             if cloudpickle.dumps(state) != seen:
-                found[type(acts).__name__] = "space_to_maze changes the state that it is given: the simulation does"
-            elif type(acts).maze_to_space is not ActionConversionInterface.maze_to_space:
-                back = acts.maze_to_space(maze_action)
-                is_same = all(np.allclose(back[head], action[head]) for head in action)
-                again = acts.space_to_maze(back, state)  # several actions may mean the same
-                if not is_same and cloudpickle.dumps(again) != cloudpickle.dumps(maze_action):
-                    text = f"maze_to_space makes {back} of what space_to_maze made of {action}"
-                    found[type(acts).__name__] = text
+                found.add(f"{type(acts).__name__}.space_to_maze {what}: the simulation does")
 
-        alone = Recorder(inner, {head: name for head, name in self._masks.items() if name in names}, convert)
+        alone = Recorder(inner, {head: name for head, name in self._masks.items() if name in names})
+        alone.before = convert
         sample_episodes(alone, min(self._n_steps, _N_CONVERTED), self._seed, None)  # inside all wrappers
         self._seconds_alone = alone.seconds()
-        yield from ((ERROR, f"{name}.{text}") for name, text in found.items())
+        yield from ((ERROR, text) for text in sorted(found))
 
     def memory(self) -> Iterator[Finding]:
         """Observations stay as they were returned."""

@@ -4,7 +4,7 @@ Nothing here runs in a step that went well: whoever steps environments comes her
 result caused, or with the first results of an environment, which are looked at closely.
 """
 
-import dis
+import linecache
 import traceback
 from typing import Any
 
@@ -19,22 +19,18 @@ class EnvContractError(ValueError):
     """An environment returned what no environment may; says which one, what came and what was expected."""
 
 
-def is_refusal(error: BaseException) -> bool:
-    """Whether maze_pl has refused something on purpose, so that the message says all that there is to say."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return (
-        isinstance(error, ValueError | TypeError)
-        and trace is not None
-        and str(trace.tb_frame.f_globals.get("__name__")).startswith("maze_pl.")
-        and dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
-    )
-
-
 def portable_error(error: BaseException) -> EnvContractError | str:
-    """What another process is told of an exception: what was refused on purpose as such, all else with its trace."""
-    return EnvContractError(str(error)) if is_refusal(error) else "".join(traceback.format_exception(error))
+    """What another process is told of an exception.
+
+    What maze_pl has refused on purpose, by a `raise` of its own, says all that there is to say; all else comes with its
+    trace.
+    """
+    frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+    is_ours = str(frame.f_globals.get("__name__")).startswith("maze_pl.")
+    is_raised = linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise ")
+    if is_ours and is_raised and isinstance(error, ValueError | TypeError):
+        return EnvContractError(str(error))
+    return "".join(traceback.format_exception(error))
 
 
 def name_of(env: Any) -> str:

@@ -1,17 +1,21 @@
-"""The simulation, free of everything that learning needs, and conversions between its objects and arrays."""
+"""The simulation, free of all that learning needs, conversions between its objects and arrays, and its rewards.
+
+Rewards are computed from events, apart from the simulation, so that they can be exchanged without touching it.
+"""
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import Any
 
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Action, Array, Observation, StructuredEnv
-from maze_pl.events.context import EnvironmentContext
-from maze_pl.events.kpi import KpiCalculator
-from maze_pl.events.pubsub import Pubsub
+from maze_pl.events import EnvironmentContext, KpiCalculator, Pubsub, RewardShareEvents, Subscriber
 
 _ONLY_ACTOR = ActorID(step_key=0, agent_id=0)
 
@@ -187,12 +191,88 @@ def take_over(own: Any, other: Any, *counterparts: tuple[Any, Any]) -> None:
 def _parts(own: Any, other: Any) -> Iterator[tuple[Any, Any]]:
     """Two objects and, if they are environments, their parts in pairs."""
     yield own, other
-    if not isinstance(own, StructuredEnv | CoreEnv):
-        return
-    for inner in ("env", "core_env"):  # of wrappers, and of what they wrap
-        if isinstance(vars(own).get(inner), StructuredEnv | CoreEnv):
-            yield from _parts(vars(own)[inner], vars(other)[inner])
-            return
-    yield own.context, other.context
-    yield own.pubsub, other.pubsub
-    yield from zip(own.pubsub.subscribers, other.pubsub.subscribers, strict=True)
+    if isinstance(own, StructuredEnv | CoreEnv):
+        for name in {"env", "core_env", "context", "pubsub"} & vars(own).keys():
+            yield from _parts(vars(own)[name], vars(other)[name])
+    elif isinstance(own, Pubsub):
+        yield from zip(own.subscribers, other.subscribers, strict=True)
+
+
+class RewardAggregatorInterface(Subscriber):
+    """Turns the events of an environment step, and the state after it, into its reward.
+
+    The simulation registers it with its pubsub and asks for the reward once at the end of a step. With one aggregator
+    for each agent, it returns what they say from `get_actor_rewards`.
+    """
+
+    @abstractmethod
+    def summarize_reward(self, maze_state: Any = None) -> float:
+        """The reward of the current environment step.
+
+        Args:
+            maze_state: State after the step, for rewards that depend on it.
+        """
+
+
+class WeightedRewardAggregator(RewardAggregatorInterface):
+    """The weighted sum of what several aggregators say.
+
+    Each one's share, its reward times its weight, is logged as `RewardShareEvents/share/<statistic>/<name>`, so that
+    the shares of an episode add up to its reward.
+
+        reward_aggregator:
+          class_path: maze_pl.envs.WeightedRewardAggregator
+          init_args:
+            aggregators:
+              usage: {class_path: my_project.UsageReward}
+              waste: {class_path: my_project.WasteReward}
+            weights: {waste: 0.1}
+
+    Args:
+        aggregators: Name -> aggregator.
+        weights: Name -> weight; 1 for those that are not named.
+
+    Raises:
+        ValueError: There is no aggregator, a weight is for an unknown one, or is not finite.
+    """
+
+    def __init__(
+        self, aggregators: Mapping[str, RewardAggregatorInterface], weights: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__()
+        self.aggregators = dict(aggregators)
+        self.weights = dict.fromkeys(self.aggregators, 1.0) | dict(weights or {})
+        finite = all(map(math.isfinite, self.weights.values()))
+        if not self.aggregators or set(self.weights) != set(self.aggregators) or not finite:
+            raise ValueError(f"weights={weights} must be finite numbers for the aggregators {list(self.aggregators)}")
+        self._events: Any = None
+
+    def get_interfaces(self) -> list[type]:
+        """None: the parts receive their events themselves."""
+        return []
+
+    def join(self, pubsub: Pubsub) -> None:
+        """Register the parts, too."""
+        super().join(pubsub)
+        self._events = pubsub.create_event_topic(RewardShareEvents)
+        for aggregator in self.aggregators.values():
+            pubsub.register_subscriber(aggregator)
+
+    def summarize_reward(self, maze_state: Any = None) -> float:
+        """The weighted sum.
+
+        Raises:
+            EnvContractError: An aggregator says something else than a finite number.
+        """
+        if self._events is None:
+            raise RuntimeError("this aggregator receives no events: call pubsub.register_subscriber with it first")
+        total = 0.0
+        for name, aggregator in self.aggregators.items():
+            reward = aggregator.summarize_reward(maze_state)
+            if not isinstance(reward, Real) or not math.isfinite(reward):
+                kind = type(aggregator).__name__
+                raise EnvContractError(f"the reward of aggregator {name!r} ({kind}) is {reward!r}, not a finite number")
+            share = self.weights[name] * float(reward)
+            self._events.share(name=name, value=share)
+            total += share
+        return total

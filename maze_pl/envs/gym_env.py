@@ -97,7 +97,7 @@ class GymCoreEnv(CoreEnv):
         if isinstance(inner.unwrapped, EzPickle):
             raise TypeError(f"{name_of(inner)} cannot be copied: its copies start anew (gymnasium.utils.EzPickle)")
         take_over(self.env, inner, (self, env))  # in place, since others may hold on to it
-        take_over(self, env, (self.env, inner))
+        take_over(self, env)
 
     def get_maze_state(self) -> Any:
         """The last observation, as the gymnasium environment returned it."""
@@ -139,15 +139,7 @@ class _NamedParts:
 
     def joined(self, parts: Mapping[str, Any]) -> Any:
         """The value of the environment's space that has these parts."""
-        if not self._is_dict:
-            return parts[next(iter(self._paths))]
-        tree: dict[str, Any] = {}
-        for name, path in self._paths.items():
-            branch = tree
-            for key in path[:-1]:
-                branch = branch.setdefault(key, {})
-            branch[path[-1]] = parts[name]
-        return tree
+        return _tree(self._original, (), parts) if self._is_dict else parts[next(iter(self._paths))]
 
 
 class GymObservationConversion(_NamedParts, ObservationConversionInterface):
@@ -229,19 +221,13 @@ class GymMazeEnv(MazeEnv):
         >>> observation, info = env.reset(seed=1)
         >>> observation["observation"].shape
         (4,)
-
-    Attributes:
-        made_by: Name under which gymnasium made the environment, and the keyword arguments; None if it was given.
     """
 
     core_env: GymCoreEnv
 
     def __init__(self, env: str | gymnasium.Env[Any, Any], **kwargs: Any) -> None:
-        self.made_by: tuple[str, dict[str, Any]] | None = None
         if isinstance(env, str):
-            name = _current_id(env)
-            self.made_by = name, kwargs
-            env = _make(name, {"disable_env_checker": True, **kwargs})
+            env = _make(_current_id(env), {"disable_env_checker": True, **kwargs})
         elif kwargs:
             raise TypeError(f"{sorted(kwargs)} are arguments for making an environment by name, but {env} was given")
         check_spaces(env)
@@ -277,8 +263,14 @@ def _leaves(space: spaces.Space[Any], path: tuple[str, ...]) -> dict[tuple[str, 
     """What a space consists of, with the keys that lead there."""
     if not isinstance(space, spaces.Dict):
         return {path: space}
-    parts = [_leaves(child, (*path, str(key))) for key, child in space.spaces.items()]
-    return {leaf_path: leaf for part in parts for leaf_path, leaf in part.items()}
+    return dict(item for key, child in space.spaces.items() for item in _leaves(child, (*path, str(key))).items())
+
+
+def _tree(space: spaces.Space[Any], path: tuple[str, ...], parts: Mapping[str, Any]) -> Any:
+    """The value of a space, which these keys lead to, made of its leaves."""
+    if not isinstance(space, spaces.Dict):
+        return parts[SEPARATOR.join(path)]
+    return {key: _tree(child, (*path, str(key)), parts) for key, child in space.spaces.items()}
 
 
 def _make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping
+from functools import cached_property
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -15,8 +16,8 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spaces import conversion_space
 from maze_pl.envs.contract import EnvContractError, check_observation, check_step, name_of
 from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
-from maze_pl.envs.rendering import figure_to_array
 from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.trajectory_record import figure_to_array
 from maze_pl.events.topics import BaseEnvEvents
 
 _T = TypeVar("_T")
@@ -68,7 +69,6 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         self._unchecked = [*keys, *keys]  # sub-steps whose next observation is still to be looked at closely
         self._step_key: StepKey | None = None  # of the actor that acts next
         self._space_seed: int | None = None  # which the action spaces are yet to be seeded with
-        self._generator: np.random.Generator | None = None
         self._maze_state: Any = None
         self._maze_action: Any = None
 
@@ -118,7 +118,8 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         if options:
             raise ValueError(f"{type(self).__name__} takes no options at reset, but {sorted(options)} were given")
         if seed is not None:
-            self._generator, self._np_random_seed = None, seed
+            vars(self).pop("_np_random", None)
+            self._np_random_seed = seed
         self.context.reset_episode(seed)
         self.pubsub.clear()
         if seed is not None:
@@ -140,16 +141,10 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
             what = f"the observation of sub-step {key!r} by {conversion}"
             check_observation(observation, self._observation_spaces[key], what, exactly=True)
 
-    @property
-    def _np_random(self) -> np.random.Generator | None:
+    @cached_property
+    def _np_random(self) -> np.random.Generator | None:  # type: ignore[override]
         """Gymnasium's generator of this object, which few ever use: made when somebody asks for it."""
-        if self._generator is None and self._np_random_seed is not None:
-            self._generator, _ = seeding.np_random(self._np_random_seed)
-        return self._generator
-
-    @_np_random.setter
-    def _np_random(self, value: np.random.Generator | None) -> None:
-        self._generator = value
+        return None if self._np_random_seed is None else seeding.np_random(self._np_random_seed)[0]
 
     def render(self) -> Any:
         """The state and the events that led to it, drawn by the simulation's renderer: `[height, width, 3]` bytes.
@@ -213,7 +208,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         self._step_key, self._maze_state = env._step_key, self.core_env.get_maze_state()
         self._maze_action = copy.deepcopy(env._maze_action)
         self._space_seed, self._np_random_seed = env._space_seed, env._np_random_seed
-        self._generator = copy.deepcopy(env._generator)
+        self._np_random = copy.deepcopy(env._np_random)
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action; see `StructuredEnv.get_observation_and_action_dicts`.

@@ -10,9 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
-from maze_pl.events.context import EnvironmentContext
-from maze_pl.events.kpi import KpiCalculator
-from maze_pl.events.pubsub import EventRecord, Pubsub
+from maze_pl.events import EnvironmentContext, EventRecord, KpiCalculator, Pubsub
 
 if TYPE_CHECKING:
     from maze_pl.envs.core_env import CoreEnv

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import gymnasium
 import numpy as np
@@ -16,25 +16,14 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.core_env import CoreEnv, take_over
+from maze_pl.envs.core_env import take_over
 from maze_pl.envs.structured_env import Action, Array, Dicts, Observation, ResetResult, StepResult, StructuredEnv
-from maze_pl.events.context import EnvironmentContext
-from maze_pl.events.pubsub import Pubsub
-
-Member = TypeVar("Member")
 
 
-def passed_on(member: Member | str) -> Member:
-    """A member of a class that is the one of the same name of what its instances hold as `env`.
-
-    It is found without a call for each layer on the way.
-
-    Args:
-        member: The method that is passed on, or the name of an attribute.
-    """
-    if not isinstance(member, str):
-        return cast(Member, property(attrgetter(f"env.{cast(Any, member).__name__}"), doc=member.__doc__))
-    return cast(Member, property(attrgetter(f"env.{member}"), lambda self, value: setattr(self.env, member, value)))
+def passed_on(name: str) -> property:
+    """A member of wrappers that is the one of what they wrap, found without a call for each layer on the way."""
+    doc = getattr(getattr(StructuredEnv, name, None), "__doc__", None)
+    return property(attrgetter(f"env.{name}"), lambda self, value: setattr(self.env, name, value), doc=doc)
 
 
 class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignore[misc]
@@ -98,24 +87,6 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         """Start an episode; see `StructuredEnv.reset`."""
         return self.env.reset(seed=seed, options=options)
 
-    def render(self) -> Any:
-        """What the environment draws."""
-        return cast(gymnasium.Env[Any, Any], self.env).render()
-
-    close = passed_on(StructuredEnv.close)
-
-    # -------------------------------------------------------------------------------------------------- actors
-
-    actor_id = passed_on(StructuredEnv.actor_id)
-    is_actor_done = passed_on(StructuredEnv.is_actor_done)
-    get_actor_rewards = passed_on(StructuredEnv.get_actor_rewards)
-    get_env_time = passed_on(StructuredEnv.get_env_time)
-
-    @property
-    def agent_counts_dict(self) -> Mapping[StepKey, int]:
-        """Number of agents of each sub-step, -1 where it changes."""
-        return self.env.agent_counts_dict
-
     # -------------------------------------------------------------------------------------------------- spaces
 
     @property
@@ -129,25 +100,11 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         inner = self.env.action_spaces_dict  # asked for in any case: this seeds parts that both have in common
         return self._action_spaces or inner
 
-    @property
-    def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
-        """For each sub-step, action head -> observation that masks it."""
-        return self.env.action_masks_dict
-
     # --------------------------------------------------------------------------------------- states and events
 
-    heuristic_policy: str | None = passed_on("heuristic_policy")
-    core_env: CoreEnv = passed_on("core_env")
-    context: EnvironmentContext = passed_on("context")
-    pubsub: Pubsub = passed_on("pubsub")
-    get_maze_state = passed_on(StructuredEnv.get_maze_state)
-    get_maze_action = passed_on(StructuredEnv.get_maze_action)
-    get_episode_id = passed_on(StructuredEnv.get_episode_id)
-    get_step_events = passed_on(StructuredEnv.get_step_events)
-    get_kpi_calculator = passed_on(StructuredEnv.get_kpi_calculator)
-    get_renderer = passed_on(StructuredEnv.get_renderer)
-    get_serializable_components = passed_on(StructuredEnv.get_serializable_components)
-    get_observation_and_action_dicts = passed_on(StructuredEnv.get_observation_and_action_dicts)
+    action_masks_dict = cast(Any, passed_on("action_masks_dict"))
+    get_maze_action = cast(Any, passed_on("get_maze_action"))
+    get_observation_and_action_dicts = cast(Any, passed_on("get_observation_and_action_dicts"))
 
     def clone_from(self, env: Any) -> None:
         """Take over the state of another stack; see `StructuredEnv.clone_from`."""
@@ -171,13 +128,6 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
     def unwrapped(self) -> gymnasium.Env[Any, Any]:
         """The environment inside all wrappers."""
         return cast(gymnasium.Env[Any, Any], self.env).unwrapped
-
-    metadata: dict[str, Any] = passed_on("metadata")
-    render_mode: str | None = passed_on("render_mode")
-    spec: Any = passed_on("spec")
-
-    np_random: np.random.Generator = passed_on("np_random")
-    np_random_seed: int = passed_on("np_random_seed")
 
     # ------------------------------------------------------------------------------------------- learned state
 
@@ -219,6 +169,15 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
 
     def freeze(self) -> None:
         """Stop learning, as evaluation copies do; there is no way back."""
+
+
+_PASSED_ON = """
+    render close metadata render_mode spec np_random np_random_seed heuristic_policy core_env context pubsub
+    actor_id is_actor_done agent_counts_dict get_actor_rewards get_env_time get_maze_state get_episode_id
+    get_step_events get_kpi_calculator get_renderer get_serializable_components
+"""
+for _name in _PASSED_ON.split():
+    setattr(Wrapper, _name, passed_on(_name))
 
 
 class ObservationWrapper(Wrapper):
@@ -264,6 +223,12 @@ class ActionWrapper(Wrapper):
     def step(self, action: Action) -> StepResult:
         """Change the action, and step."""
         return self.env.step(self.action(action))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode; the seed also determines what new spaces sample."""
+        for space in () if seed is None else (self._action_spaces or {}).values():
+            space.seed(seed)
+        return self.env.reset(seed=seed, options=options)
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action, and turn the actions back."""

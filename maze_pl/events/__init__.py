@@ -1,29 +1,14 @@
 """Events: what happens in an environment, declared once, aggregated from step to episode to epoch."""
 
-from maze_pl.events.context import EnvironmentContext as EnvironmentContext
-from maze_pl.events.decorators import define_episode_stats as define_episode_stats
-from maze_pl.events.decorators import define_epoch_stats as define_epoch_stats
-from maze_pl.events.decorators import define_plot as define_plot
-from maze_pl.events.decorators import define_stats_grouping as define_stats_grouping
-from maze_pl.events.decorators import define_step_stats as define_step_stats
-from maze_pl.events.epoch_statistics import EpochStatistics as EpochStatistics
-from maze_pl.events.event_logs import EventLogFiles as EventLogFiles
-from maze_pl.events.event_logs import EventLogWriter as EventLogWriter
-from maze_pl.events.histogram import Histogram as Histogram
-from maze_pl.events.histogram import histogram as histogram
-from maze_pl.events.kpi import EpisodeEventLog as EpisodeEventLog
-from maze_pl.events.kpi import KpiCalculator as KpiCalculator
-from maze_pl.events.kpi import StepEventLog as StepEventLog
-from maze_pl.events.pubsub import EventRecord as EventRecord
-from maze_pl.events.pubsub import Pubsub as Pubsub
-from maze_pl.events.pubsub import Subscriber as Subscriber
-from maze_pl.events.topics import ActionEvents as ActionEvents
-from maze_pl.events.topics import ActorCriticEvents as ActorCriticEvents
-from maze_pl.events.topics import BaseEnvEvents as BaseEnvEvents
-from maze_pl.events.topics import ContinuousActionEvents as ContinuousActionEvents
-from maze_pl.events.topics import DiscreteActionEvents as DiscreteActionEvents
-from maze_pl.events.topics import ImitationEvents as ImitationEvents
-from maze_pl.events.topics import ObservationEvents as ObservationEvents
-from maze_pl.events.topics import ObservationVisualizationEvents as ObservationVisualizationEvents
-from maze_pl.events.topics import RewardEvents as RewardEvents
-from maze_pl.events.topics import RewardShareEvents as RewardShareEvents
+from .display import Histogram as Histogram, histogram as histogram
+from .event_logs import EventLogFiles as EventLogFiles, EventLogWriter as EventLogWriter
+from .pubsub import EnvironmentContext as EnvironmentContext, EpisodeEventLog as EpisodeEventLog, Pubsub as Pubsub
+from .pubsub import EventRecord as EventRecord, KpiCalculator as KpiCalculator, StepEventLog as StepEventLog
+from .pubsub import Subscriber as Subscriber
+from .statistics import EpochStatistics as EpochStatistics
+from .topics import ActionEvents as ActionEvents, BaseEnvEvents as BaseEnvEvents, ObservationEvents as ObservationEvents
+from .topics import ContinuousActionEvents as ContinuousActionEvents, DiscreteActionEvents as DiscreteActionEvents
+from .topics import ObservationVisualizationEvents as ObservationVisualizationEvents, RewardEvents as RewardEvents
+from .topics import RewardShareEvents as RewardShareEvents, define_episode_stats as define_episode_stats
+from .topics import define_epoch_stats as define_epoch_stats, define_plot as define_plot
+from .topics import define_stats_grouping as define_stats_grouping, define_step_stats as define_step_stats

@@ -20,8 +20,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from maze_pl.core.output_folder import output_folder
-from maze_pl.events.declaration import declarations
 from maze_pl.events.pubsub import EventRecord, Subscriber
+from maze_pl.events.topics import declarations
 
 _COLUMNS: Final = {"episode_id": "str", "episode_started": "float", "env_time": "int"}
 _PAGE: Final = mmap.PAGESIZE
@@ -81,14 +81,14 @@ class EventLogFiles(EventLogWriter):
         ImportError: pyarrow is missing.
     """
 
-    __slots__ = ("_rows",)  # apart from the attributes that copies get, which must not write the same rows again
+    __slots__ = ("_rows",)  # apart from what copies and `clone_from` take over, and must not write once more
 
     def __init__(
         self, folder: str = "event_logs", format: Literal["csv", "parquet"] = "csv", n_rows: int | None = None
     ) -> None:
         super().__init__()
-        if format not in ("csv", "parquet") or (n_rows is not None and n_rows < 1):
-            raise ValueError(f"format={format!r} must be 'csv' or 'parquet', and n_rows={n_rows} at least 1")
+        if format not in ("csv", "parquet"):
+            raise ValueError(f"format={format!r} must be 'csv' or 'parquet'")
         if format == "parquet" and importlib.util.find_spec("pyarrow") is None:
             raise ImportError("event logs in Parquet need pyarrow: pip install 'maze-pl[parquet]'")
         self.folder, self.is_csv = output_folder(folder), format == "csv"
@@ -118,16 +118,14 @@ class EventLogFiles(EventLogWriter):
 
     def close(self) -> None:
         """Write what there is."""
-        for (topic, event), rows in self._rows.items():
-            if rows:
-                self._save(topic, event)
+        for topic, event in list(self._rows):
+            self._save(topic, event)
 
     def _save(self, topic: type, event: str) -> None:
-        rows, self._rows[topic, event] = self._rows[topic, event], []
         attributes = declarations(topic)[event].signature.parameters.values()
         declared = {one.name: getattr(one.annotation, "__name__", one.annotation) for one in attributes}
         columns = {f"{name}_" if name in _COLUMNS else name: kind for name, kind in declared.items()}
-        self.append(f"{topic.__name__}.{event}", _COLUMNS | columns, rows)
+        self.append(f"{topic.__name__}.{event}", _COLUMNS | columns, self._rows.pop((topic, event)))
 
     def append(self, name: str, columns: dict[str, str], rows: list[tuple[Any, ...]]) -> None:
         """Write rows.

@@ -1,17 +1,63 @@
-"""Pubsub: environments fire events, subscribers such as reward aggregators and the statistics receive them."""
+"""Events of one environment: its time, the pubsub that fires them, who receives them, and the KPIs that they give."""
 
 from __future__ import annotations
 
+import inspect
+import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
-from maze_pl.events.context import EnvironmentContext
-from maze_pl.events.declaration import EventDeclaration, declarations
-from maze_pl.events.topics import BUILT_IN_TOPICS
+from maze_pl.events.topics import BUILT_IN_TOPICS, EventDeclaration, declarations
 
 Topic = TypeVar("Topic")
 Event = Callable[..., Any]
+
+
+class EnvironmentContext:
+    """Where in its life an environment is.
+
+    Environment time counts environment steps, not the acts (sub-steps) that they consist of.
+
+    Attributes:
+        env_time: Environment steps completed in the running episode.
+        env_step_incremented: Whether the latest act completed an environment step. Whoever steps the environment sets
+            it to False before each act.
+        episode_started: When the running episode began, in seconds of Unix time; evaluations play the same episodes
+            again and again, and this tells them apart.
+        is_logged: Whether what happens belongs into raw logs; not so while it only serves to estimate statistics, or
+            to get back to where a run was.
+    """
+
+    def __init__(self) -> None:
+        self.is_logged = True
+        self.reset_episode()
+
+    def reset_episode(self, seed: int | None = None) -> None:
+        """Start an episode at time 0.
+
+        Args:
+            seed: Seed that the episode is reset with; None gives an id that is not reproducible.
+        """
+        self._episode_id: str | None = None
+        self._seed, self.episode_started = seed, time.time()
+        self.env_time = 0
+        self.env_step_incremented = False
+
+    @property
+    def episode_id(self) -> str:
+        """UUID of the running episode; the same seed gives the same id. Made when it is first asked for."""
+        if self._episode_id is None:
+            seed = self._seed
+            self._episode_id = str(uuid.uuid4() if seed is None else uuid.uuid5(uuid.NAMESPACE_OID, f"maze_pl/{seed}"))
+        return self._episode_id
+
+    def increment_env_step(self) -> None:
+        """Complete an environment step: called in the act that finishes it."""
+        self.env_time += 1
+        self.env_step_incremented = True
 
 
 class EventRecord(NamedTuple):
@@ -92,6 +138,7 @@ class Pubsub:
 
     Attributes:
         context: The same.
+        topics: Topics created so far, with the objects through which their events are fired.
         subscribers: Subscribers registered so far.
     """
 
@@ -101,14 +148,9 @@ class Pubsub:
         self._step_start = 0  # records from here on belong to the current environment step
         self._drained = 0  # records up to here have been drained
         self._keep_undrained = False
-        self._topics: dict[type, EventTopic] = {}
+        self.topics: dict[type, EventTopic] = {}
         self.subscribers: tuple[Subscriber, ...] = ()
         self._routes: dict[type, list[Subscriber]] = {}
-
-    @property
-    def topics(self) -> tuple[type, ...]:
-        """Topics created so far."""
-        return tuple(self._topics)
 
     def create_event_topic(self, topic: type[Topic]) -> Topic:
         """Make the object through which events of a topic are fired; the same one each time.
@@ -123,15 +165,15 @@ class Pubsub:
         Raises:
             ValueError: Another topic has the same name, under which both would be logged.
         """
-        if topic not in self._topics:
+        if topic not in self.topics:
             made = EventTopic(self, topic)
-            for known in (*self._topics, *BUILT_IN_TOPICS):
+            for known in (*self.topics, *BUILT_IN_TOPICS):
                 if known is not topic and known.__name__ == topic.__name__:
                     one, other = (f"{given.__module__}.{given.__qualname__}" for given in (topic, known))
                     raise ValueError(f"topic {one} is logged under the same name as {other}; rename one of the two")
-            self._topics[topic] = made
+            self.topics[topic] = made
             self._routes[topic] = [s for s in self.subscribers if issubclass(topic, tuple(s.get_interfaces()))]
-        return cast(Topic, self._topics[topic])
+        return cast(Topic, self.topics[topic])
 
     def register_subscriber(self, subscriber: Subscriber) -> None:
         """Send events of the subscriber's topics, created before or afterwards, to it. Twice is the same as once."""
@@ -156,10 +198,7 @@ class Pubsub:
 
         Once somebody drains, events that were not drained yet are kept for the next `drain`.
         """
-        if self._keep_undrained:
-            del self._records[: self._drained]
-        else:
-            self._records.clear()  # faster
+        del self._records[: self._drained if self._keep_undrained else None]
         self._drained = 0
         self._step_start = len(self._records)
         for subscriber in self.subscribers:
@@ -188,31 +227,15 @@ class Pubsub:
 
     def recorder(self, declaration: EventDeclaration) -> Callable[..., None]:
         """Make the function that fires one event."""
-        topic, event, signature = declaration.topic, declaration.event, declaration.signature
-        parameters = signature.parameters.values()
-        positional = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
-        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        names = frozenset(signature.parameters)
-        context, append, route = self.context, self._records.append, self._routes[topic]
+        topic, event, context, attributes_of = declaration.topic, declaration.event, self.context, _binding(declaration)
+        append, route = self._records.append, self._routes[topic]
         make = tuple.__new__  # a third faster than EventRecord(...), which checks nothing more
 
-        def refuse(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-            try:
-                signature.bind(*arguments, **keywords)  # slow, but knows what is wrong
-            except TypeError as error:
-                raise TypeError(f"{topic.__name__}.{declaration.name}{signature}: {error}") from None
-
         def record(*arguments: Any, **keywords: Any) -> None:
-            attributes = keywords
-            if arguments:
-                attributes = dict(zip(positional, arguments, strict=False))
-                attributes |= keywords
-                if len(attributes) != len(arguments) + len(keywords):  # too many, or one given twice
-                    refuse(arguments, keywords)
-            if attributes.keys() != names:
-                attributes = defaults | attributes
-                if attributes.keys() != names:
-                    refuse(arguments, keywords)
+            try:
+                attributes = attributes_of(*arguments, **keywords)
+            except TypeError as error:
+                raise TypeError(f"{error}; it is {declaration.name}{declaration.signature}") from None
             env_time = context.env_time - context.env_step_incremented  # a step that is complete has not ended yet
             entry = make(EventRecord, (topic, event, attributes, env_time))
             append(entry)
@@ -222,7 +245,82 @@ class Pubsub:
         return record
 
 
+def _binding(declaration: EventDeclaration) -> Callable[..., dict[str, Any]]:
+    """What takes the arguments of an event and returns them by name: compiled, so that Python itself checks them."""
+    bare = [p.replace(annotation=p.empty, default=p.empty) for p in declaration.signature.parameters.values()]
+    bind: Any = eval(f"lambda {str(inspect.Signature(bare))[1:-1]}: locals()")
+    bind.__defaults__, bind.__kwdefaults__ = declaration.event.__defaults__, declaration.event.__kwdefaults__
+    bind.__qualname__ = f"{declaration.topic.__name__}.{declaration.name}"  # for its messages
+    return bind  # type: ignore[no-any-return]
+
+
 def select_events(records: Iterable[EventRecord], events: Event | Iterable[Event]) -> list[EventRecord]:
     """Records of one or several kinds of events, in their order."""
     wanted = [events] if callable(events) else list(events)
     return [record for record in records if record.event in wanted]
+
+
+@dataclass(slots=True)
+class StepEventLog:
+    """Events of one environment step.
+
+    Attributes:
+        env_time: Environment steps completed before this one.
+        events: Its events, in the order in which they were fired.
+    """
+
+    env_time: int
+    events: list[EventRecord] = field(default_factory=list)
+
+    def query_events(self, events: Event | Iterable[Event]) -> list[EventRecord]:
+        """Events of one or several kinds in this step."""
+        return select_events(self.events, events)
+
+
+class EpisodeEventLog:
+    """All events of one episode, step by step. Events fired by the reset belong to the first step.
+
+    Attributes:
+        step_event_logs: One log for each environment step, also for those without events.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin another episode."""
+        self.step_event_logs: list[StepEventLog] = []
+        self._step_is_open = False
+
+    def receive(self, record: EventRecord) -> None:
+        """Add an event to the current environment step."""
+        self._open_step().events.append(record)
+
+    def end_step(self) -> None:
+        """Complete the current environment step."""
+        self._open_step()
+        self._step_is_open = False
+
+    def query_events(self, events: Event | Iterable[Event]) -> list[EventRecord]:
+        """Events of one or several kinds in the whole episode, in the order in which they were fired."""
+        return select_events((record for step in self.step_event_logs for record in step.events), events)
+
+    def _open_step(self) -> StepEventLog:
+        """The log of the current environment step, begun if it has none."""
+        if not self._step_is_open:
+            self.step_event_logs.append(StepEventLog(env_time=len(self.step_event_logs)))
+            self._step_is_open = True
+        return self.step_event_logs[-1]
+
+
+class KpiCalculator(ABC):
+    """Computes what one would want an episode to be judged by, apart from its reward."""
+
+    @abstractmethod
+    def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:
+        """Key performance indicators of an episode that ended, by name.
+
+        Args:
+            episode_event_log: All events of the episode.
+            last_maze_state: The environment's state at its end.
+        """

@@ -1,47 +1,261 @@
-"""Built-in topics: events that every environment, and every algorithm, has."""
+"""Topics of events: decorators that say which statistics are computed of them, and the topics that are built in.
 
-from typing import Any
+Statistics are computed in three levels: the events of one environment step give step statistics, those of all steps of
+an episode give episode statistics, and those of all episodes of an epoch give epoch statistics. Decorators only note
+what is asked for; `declarations` check and complete that when a topic is used, and find it by name in any process.
+
+    >>> class ParcelEvents:
+    ...     @define_epoch_stats(max, output_name="worst_episode")
+    ...     @define_episode_stats(sum)
+    ...     @define_step_stats(len)
+    ...     def parcel_lost(self, weight: float) -> None:
+    ...         '''A parcel fell off the lorry.'''
+"""
+
+import functools
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.events.decorators import (
-    EventFunction,
-    define_episode_stats,
-    define_epoch_stats,
-    define_plot,
-    define_stats_grouping,
-    define_step_stats,
-)
-from maze_pl.events.histogram import histogram
-from maze_pl.events.plots import create_bar_plot, create_own_plot, create_violin_plot
+from maze_pl.events.display import create_bar_plot, create_own_plot, create_violin_plot, histogram
+
+Reducer = Callable[..., Any] | None
+Name = str | None
+EventT = TypeVar("EventT", bound=Callable[..., Any])
+
+_MARKS = "_maze_statistics"
 
 
-def _spread_over_episodes(event: EventFunction) -> EventFunction:
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """One statistic of one level.
+
+    Attributes:
+        reduce: Turns the list of inputs into one number; None passes each of them on to the next level. That of a plot
+            draws a figure of them, and gets the names of the groups, too.
+        input_name: Which statistic of the level below, or which attribute of the event, is the input.
+        output_name: What the result is called; None: it has no name of its own.
+    """
+
+    reduce: Reducer
+    input_name: Name
+    output_name: Name
+
+
+def define_step_stats(
+    reduce_function: Reducer, input_name: Name = None, output_name: Name = None
+) -> Callable[[EventT], EventT]:
+    """Compute a statistic of the events of each environment step.
+
+    Args:
+        reduce_function: Gets the list of inputs that the step's events carry; `len` counts the events. None passes each
+            input on as it is.
+        input_name: Attribute of the event that is the input; by default `value`, or the only one there is.
+        output_name: Name under which episode statistics ask for the result.
+    """
+    return _marker("step", Statistic(reduce_function, input_name, output_name))
+
+
+def define_episode_stats(
+    reduce_function: Reducer, input_name: Name = None, output_name: Name = None
+) -> Callable[[EventT], EventT]:
+    """Compute a statistic of the step statistics of an episode.
+
+    A step without such an event counts as 0 where the step statistic is a count or a sum, and not at all otherwise.
+
+    Args:
+        reduce_function: Gets the list of the episode's step statistics. None keeps them all, for a histogram.
+        input_name: Output name of the step statistic that is the input.
+        output_name: Name under which epoch statistics ask for the result.
+    """
+    return _marker("episode", Statistic(reduce_function, input_name, output_name))
+
+
+def define_epoch_stats(
+    reduce_function: Reducer, input_name: Name = None, output_name: Name = None
+) -> Callable[[EventT], EventT]:
+    """Compute a statistic of the episode statistics of an epoch: this is what is logged.
+
+    An episode without such an event counts as 0 where its statistic is a count or a sum, and not at all otherwise.
+
+    Args:
+        reduce_function: Gets all episodes' statistics. None makes a `Histogram` of them.
+        input_name: Output name of the episode statistic that is the input.
+        output_name: Last part of the name that is logged, before the groups.
+    """
+    return _marker("epoch", Statistic(reduce_function, input_name, output_name))
+
+
+def define_stats_grouping(*attributes: str) -> Callable[[EventT], EventT]:
+    """Compute all statistics of the event for each combination of values of some attributes by itself.
+
+    Args:
+        attributes: Names of attributes of the event; their values end the name that is logged (`substep_0/action`).
+    """
+    return _marker("grouping", *attributes)
+
+
+def define_plot(create_figure_function: Callable[..., Any], input_name: Name = None) -> Callable[[EventT], EventT]:
+    """Draw a figure once per epoch.
+
+    Args:
+        create_figure_function: Called as `create_figure_function(values, groups)` with the list of all episodes' values
+            and the tuple of group names; it may return None, to draw nothing.
+        input_name: Output name of the episode statistic that is drawn.
+    """
+    return _marker("plots", Statistic(create_figure_function, input_name, None))
+
+
+def _marker(level: str, *entries: Any) -> Callable[[EventT], EventT]:
+    """A decorator that adds to what an event is marked with."""
+
+    def mark(event: EventT) -> EventT:
+        event.__dict__.setdefault(_MARKS, defaultdict(list))[level][:0] = entries  # they apply from the bottom up
+        return event
+
+    return mark
+
+
+class StatisticsError(ValueError):
+    """A statistic that was declared does not fit what the event carries; says which one."""
+
+
+@dataclass
+class EventDeclaration:
+    """One event of a topic and its statistics, complete: each level's inputs exist in the level below.
+
+    Attributes:
+        topic: The topic class.
+        name: Name of the event.
+        event: The topic's function, which also names the event in queries.
+        signature: Signature of the event without `self`.
+        step: Step statistics; their inputs are attribute names, None for all attributes as a dict.
+        episode: Episode statistics, only those that something asks for.
+        epoch: Epoch statistics.
+        plots: Figures to draw once per epoch.
+        grouping: Attributes that the statistics are grouped by.
+    """
+
+    topic: type
+    name: str
+    event: Callable[..., Any]
+    signature: inspect.Signature
+    step: list[Statistic]
+    episode: list[Statistic]
+    epoch: list[Statistic]
+    plots: list[Statistic]
+    grouping: list[str]
+
+    @contextmanager
+    def reducing(self, level: str, statistic: Statistic) -> Iterator[None]:
+        """While a statistic is reduced: says whose it was if that fails.
+
+        Raises:
+            StatisticsError: In place of whatever the reduction raised.
+        """
+        try:
+            yield
+        except Exception as error:
+            which = f"the {level} statistic {statistic.output_name!r} of {self.topic.__name__}.{self.name}"
+            fault = f"cannot be computed: {type(error).__name__}: {error}"
+            raise StatisticsError(f"{which}, with input_name={statistic.input_name!r}, {fault}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By reference, as for any function: reducers are often lambdas.
+        return _declaration, (self.topic, self.name)
+
+
+@functools.cache
+def declarations(topic: type) -> dict[str, EventDeclaration]:
+    """All events of a topic by name, inherited ones included.
+
+    Raises:
+        ValueError: A statistic asks for an input that the level below does not give, or two have the same name.
+        TypeError: `topic` is not a class, or an event takes `*args` or `**kwargs`.
+    """
+    if not isinstance(topic, type):
+        raise TypeError(f"an event topic is a class, got {topic!r}; pass the class itself, not an instance")
+    functions: dict[str, Callable[..., Any]] = {}
+    for base in reversed(topic.__mro__):
+        functions |= {n: f for n, f in vars(base).items() if inspect.isfunction(f) and not n.startswith("_")}
+    return {name: _declare(topic, name, event) for name, event in functions.items()}
+
+
+def _declaration(topic: type, name: str) -> EventDeclaration:
+    return declarations(topic)[name]
+
+
+def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclaration:
+    label = f"{topic.__name__}.{name}"
+    parameters = list(inspect.signature(event).parameters.values())[1:]
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in parameters):
+        raise TypeError(f"{label}: an event lists its attributes by name, without *args, **kwargs or '/'")
+    attributes = [parameter.name for parameter in parameters]
+    marks: dict[str, list[Any]] = getattr(event, _MARKS, defaultdict(list))
+    grouping = marks["grouping"]
+    for attribute in grouping:
+        if attribute not in attributes:
+            raise ValueError(f"{label} is grouped by {attribute!r}, but its attributes are {attributes}")
+
+    epoch = _complete(label, "epoch", marks["epoch"], [])
+    wanted = [*epoch, *marks["plots"]]
+    episode = _complete(label, "episode", marks["episode"], wanted)
+    step = _complete(label, "step", marks["step"], episode)
+    measured = [attribute for attribute in attributes if attribute not in grouping]
+    usual = measured[0] if len(measured) == 1 else "value" if "value" in measured else None
+    step = [replace(statistic, input_name=statistic.input_name or usual) for statistic in step]
+    for statistic in step:
+        if statistic.input_name is None and statistic.reduce is None:
+            raise ValueError(f"{label}: say by input_name which of its attributes {attributes} is passed on")
+        if statistic.input_name not in (None, *attributes):
+            raise ValueError(f"{label}: input_name={statistic.input_name!r} is none of its attributes {attributes}")
+    needed = {statistic.input_name for statistic in wanted}
+    episode = [statistic for statistic in episode if statistic.output_name in needed]
+    signature = inspect.Signature(parameters)
+    return EventDeclaration(topic, name, event, signature, step, episode, epoch, marks["plots"], grouping)
+
+
+def _complete(label: str, level: str, declared: list[Statistic], users: list[Statistic]) -> list[Statistic]:
+    """Statistics of a level: those declared, or else whatever the level above asks for, passed on."""
+    passed_on = [Statistic(None, name, name) for name in dict.fromkeys(user.input_name for user in users)]
+    # A histogram is made of the values themselves, in the end.
+    statistics = [replace(s, reduce=None) if s.reduce is histogram else s for s in declared] or passed_on
+    names = [statistic.output_name for statistic in statistics]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{label}: two statistics of one level are called {twice[0]!r}; give each its output_name")
+    for user in users:
+        if user.input_name not in names:
+            wrong = f"input_name={user.input_name!r} is none of the {level} statistics {names}"
+            raise ValueError(f"{label}: {wrong}; set it to one of their output names")
+    return statistics
+
+
+# ---------------------------------------------------------------------------------------- built-in topics
+
+
+def _spread_over_episodes(event: EventT) -> EventT:
     for name, reduce in (("max", max), ("min", min), ("std", np.std), ("mean", np.mean)):
         event = define_epoch_stats(reduce, output_name=name)(event)
     return event
 
 
-def _distribution(event: EventFunction) -> EventFunction:
+def _distribution(event: EventT) -> EventT:
     """All values, for each sub-step and each name."""
     return define_epoch_stats(histogram)(define_stats_grouping("step_key", "name")(event))
 
 
-def _total_and_steps(event: EventFunction) -> EventFunction:
+def _total_and_steps(event: EventT) -> EventT:
     """The total of an episode, and the values of all its steps."""
     event = define_step_stats(sum)(define_step_stats(None, output_name="each")(event))
     event = define_episode_stats(sum)(define_episode_stats(None, input_name="each", output_name="steps")(event))
     event = define_epoch_stats(histogram, input_name="steps", output_name="step")(event)
     return define_epoch_stats(np.mean, output_name="mean_episode_total")(event)
-
-
-def _mean_of_sub_step(event: EventFunction) -> EventFunction:
-    return define_epoch_stats(np.mean)(define_stats_grouping("step_key")(event))
-
-
-def _mean_of_head(event: EventFunction) -> EventFunction:
-    return define_epoch_stats(np.mean)(define_stats_grouping("step_key", "head")(event))
 
 
 class BaseEnvEvents:
@@ -146,74 +360,5 @@ class RewardShareEvents:
         """A part's contribution to the reward of a step, its weight included."""
 
 
-class ActorCriticEvents:
-    """What actor-critic algorithms report: means over the updates of an epoch, for each step key."""
-
-    @define_epoch_stats(np.mean)
-    def time_epoch(self, value: float) -> None:
-        """Seconds that the epoch took."""
-
-    @define_epoch_stats(np.mean)
-    def time_rollout(self, value: float) -> None:
-        """Seconds that collecting one rollout took."""
-
-    @define_epoch_stats(np.mean)
-    def time_update(self, value: float) -> None:
-        """Seconds that learning from one rollout took."""
-
-    @define_epoch_stats(np.mean)
-    def learning_rate(self, value: float) -> None:
-        """Learning rate of the update."""
-
-    @_mean_of_sub_step
-    def policy_loss(self, step_key: StepKey, value: float) -> None:
-        """Loss of the policy, without the entropy bonus."""
-
-    @_mean_of_sub_step
-    def policy_grad_norm(self, step_key: StepKey, value: float) -> None:
-        """L2 norm of the policy's gradient, before clipping."""
-
-    @_mean_of_sub_step
-    def policy_entropy(self, step_key: StepKey, value: float) -> None:
-        """Entropy of the policy's action distribution."""
-
-    @_mean_of_sub_step
-    def critic_value(self, step_key: StepKey, value: float) -> None:
-        """Value that the critic estimates."""
-
-    @_mean_of_sub_step
-    def critic_value_loss(self, step_key: StepKey, value: float) -> None:
-        """Loss of the critic."""
-
-    @_mean_of_sub_step
-    def critic_grad_norm(self, step_key: StepKey, value: float) -> None:
-        """L2 norm of the critic's gradient, before clipping."""
-
-
-class ImitationEvents:
-    """What learning from demonstrations reports: means over the acts, or the updates, of an epoch."""
-
-    time_epoch, time_update = ActorCriticEvents.time_epoch, ActorCriticEvents.time_update
-    learning_rate, policy_entropy = ActorCriticEvents.learning_rate, ActorCriticEvents.policy_entropy
-    policy_loss, policy_grad_norm = ActorCriticEvents.policy_loss, ActorCriticEvents.policy_grad_norm
-
-    @_mean_of_sub_step
-    def policy_l2_norm(self, step_key: StepKey, value: float) -> None:
-        """L2 norm of the policy's parameters at the end of the epoch."""
-
-    @_mean_of_head
-    def discrete_accuracy(self, step_key: StepKey, head: str, value: float) -> None:
-        """Share of discrete choices that the policy, at its most likely, makes like the demonstrations."""
-
-    @_mean_of_head
-    def multi_binary_accuracy(self, step_key: StepKey, head: str, value: float) -> None:
-        """The same of bits."""
-
-    @_mean_of_head
-    def box_mean_abs_deviation(self, step_key: StepKey, head: str, value: float) -> None:
-        """How far the policy's most likely action is from that of the demonstrations, a mean over components."""
-
-
-_ALL = list(vars().values())
-BUILT_IN_TOPICS: tuple[type, ...] = tuple(one for one in _ALL if isinstance(one, type) and one.__module__ == __name__)
+BUILT_IN_TOPICS: tuple[type, ...] = tuple(one for name, one in vars().items() if name.endswith("Events"))
 """Topics that go by their own name in `EpisodeSummary.statistics`."""

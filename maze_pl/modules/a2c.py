@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from maze_pl.core.rollout import Rollout
 from maze_pl.functional.shapes import check_fraction
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.minibatches import Minibatch
-from maze_pl.modules.on_policy import critic_loss, experience
+from maze_pl.modules.on_policy import actor_critic_loss, experience
 from maze_pl.modules.options import check_at_least
 
 
@@ -57,7 +56,8 @@ class A2C(AlgorithmModule):
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
-        batch = experience(self, rollout, with_log_prob=False)
+        options = {"normalize_advantage": self.normalize_advantage, "with_log_prob": False}
+        batch = experience(self, rollout, self.gae_lambda, **options)
         (whole,) = batch.minibatches(1)
         self.descend(whole, even=batch.even, record_norms=True)
 
@@ -70,15 +70,4 @@ class A2C(AlgorithmModule):
         Returns:
             A scalar whose mean over ranks is minimised.
         """
-        total = torch.zeros((), device=self.device)
-        for step_key, acts in minibatch.items():
-            if not self.in_critic_burn_in:
-                log_prob, entropies = self.policy.evaluate(step_key, acts.observation, acts.action, acts.agent_id)
-                policy_loss = acts.weight.dot(-log_prob * acts.advantage)
-                entropy = acts.weight.dot(entropies)
-                total = total.add(policy_loss, alpha=self.policy_loss_coef).sub(entropy, alpha=self.entropy_coef)
-                self.record("policy_loss", policy_loss, step_key, count=acts.share)
-                self.record("policy_entropy", entropy, step_key, count=acts.share)
-            if acts.value_share:
-                total = total.add(critic_loss(self, step_key, acts), alpha=self.value_loss_coef)
-        return total
+        return actor_critic_loss(self, minibatch, lambda _, acts, log_prob: -log_prob * acts.advantage)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 import pytorch_lightning as pl
@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from maze_pl import __version__
-from maze_pl.agents import StateCritic, TorchActorCritic, TorchPolicy
+from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
-from maze_pl.core.rollout import Evaluation, Rollout
+from maze_pl.core.rollout import Evaluation, Experience
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.modules.minibatches import Minibatch
 from maze_pl.modules.optimizer import FlatAdam
 from maze_pl.modules.options import check_at_least, check_positive, is_plain
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state, seed_global_generators
@@ -27,7 +26,7 @@ from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
 from maze_pl.modules.update import Updates
 
 CHECKPOINT_KEY = "maze_pl"
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 
 
 class ModelComposer(Protocol):
@@ -131,7 +130,7 @@ class AlgorithmModule(pl.LightningModule):
         return self.networks.policy
 
     @property
-    def critic(self) -> StateCritic | None:
+    def critic(self) -> Critic | None:
         """What estimates values, where there is one."""
         return self.networks.critic
 
@@ -210,7 +209,16 @@ class AlgorithmModule(pl.LightningModule):
         """
         self._updates.optimize(loss, optimizer, record_norms)
 
-    def loss(self, minibatch: Minibatch) -> Tensor:
+    def learning_rate_of(self, group: str, learning_rate: float) -> float:
+        """The learning rate of a group of parameters of a `FlatAdam`; with 0 they are left alone.
+
+        Args:
+            group: Its name.
+            learning_rate: What the schedule gives.
+        """
+        return 0.0 if group == "policy" and self.in_critic_burn_in else learning_rate
+
+    def loss(self, minibatch: Any) -> Tensor:
         """Loss of a set of acts, for algorithms that call `descend`; they override this.
 
         It may call `record`. Beside the minibatch it may depend on plain public attributes of this module, but not on
@@ -218,15 +226,25 @@ class AlgorithmModule(pl.LightningModule):
         """
         raise TypeError(f"{type(self).__name__} calls descend, but defines no loss")
 
-    def descend(self, minibatch: Minibatch, *, even: bool = True, record_norms: bool = False) -> None:
-        """One step down the gradient of `loss`, replayed from a record where that is possible; see `optimize`.
+    def descend(
+        self,
+        minibatch: Any,
+        *,
+        loss: Callable[[Any], Tensor] | None = None,
+        optimizer: int = 0,
+        even: bool = True,
+        record_norms: bool = False,
+    ) -> None:
+        """One step down the gradient of a loss, replayed from a record where that is possible; see `optimize`.
 
         Args:
-            minibatch: What the loss is computed from.
+            minibatch: What the loss is computed from: by step key, what has `tensors`, `with_tensors` and `structure`.
+            loss: A method of this module, for which the same holds as for `loss`; that one if None.
+            optimizer: Which one of `configure_optimizers`. Parameters of others are constants of the loss.
             even: Whether all minibatches have the same shapes, so that recording pays.
             record_norms: Also record the norms of the gradients of policies and critics.
         """
-        self._updates.descend(minibatch, even, record_norms)
+        self._updates.descend(minibatch, loss or self.loss, optimizer, even, record_norms)
 
     def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
         """By step key, what the loss recorded under a name when `descend` was last called."""
@@ -280,10 +298,11 @@ class AlgorithmModule(pl.LightningModule):
         learning_rate = self._learning_rate()
         self._updates.start_batch(learning_rate)
         self.record("learning_rate", learning_rate)
-        if isinstance(batch, Rollout):
+        if isinstance(batch, Experience):
             self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))
             self._statistics.add_episodes("train", batch.summaries)
-            self.record("time_rollout", batch.seconds)
+            for name, value in {"time_rollout": batch.seconds, **batch.measures}.items():
+                self.record(name, value)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Finish the epoch's statistics after its last batch, before evaluation and before any callback needs them."""

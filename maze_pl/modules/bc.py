@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from maze_pl.agents import TorchActorCritic
-from maze_pl.agents.network_io import state_shapes
+from maze_pl.agents.network_io import refuse_memory
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.ranks import sum_over_ranks, world_size
-from maze_pl.core.trajectory_batch import Acts, TrajectoryBatch
+from maze_pl.core.rollout import Acts, TrajectoryBatch
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.optimizer import FlatAdam, gradient_norm
 from maze_pl.modules.options import check_at_least
@@ -58,12 +58,7 @@ class BC(AlgorithmModule):
 
     def _set_networks(self, actor_critic: TorchActorCritic) -> None:
         for step_key, nets in zip(actor_critic.policy.spec.step_keys, actor_critic.policy.networks, strict=True):
-            if remembered := state_shapes(next(nets.children())):
-                raise ValueError(
-                    f"the policy's network of sub-step {step_key!r} carries {list(remembered)} from act to act, which "
-                    "cannot be cloned from acts that are drawn one by one: use a network without memory, and an "
-                    "ObservationStackWrapper where one observation does not tell enough"
-                )
+            refuse_memory(nets, f"the policy's network of sub-step {step_key!r}")
         super()._set_networks(TorchActorCritic(actor_critic.policy))
 
     def training_step(self, batch: TrajectoryBatch, batch_idx: int) -> STEP_OUTPUT:

@@ -10,15 +10,14 @@ checked against autograd when it is made and once in every epoch, and given up w
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch._ops import OpOverload
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from maze_pl.modules.graph import check_shapes_are_fixed, simplified
 from maze_pl.modules.optimizer import limit_norm
 
 MAX_RECORDS = 4
@@ -26,20 +25,6 @@ MAX_RECORDS = 4
 Function = Callable[..., tuple[Tensor, Tensor]]
 Loss = Callable[[Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
 """Gives a scalar, and further scalars, from the tensors of a minibatch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is done with a gradient.
-
-    Attributes:
-        gradient: What the flat gradient is written into.
-        max_norm: Largest L2 norm of the gradient; 0 means without limit. Where there is one, the norm that the gradient
-            had comes before the scalars of the loss.
-    """
-
-    gradient: Tensor
-    max_norm: float = 0.0
 
 
 class GradientRecorder:
@@ -55,29 +40,39 @@ class GradientRecorder:
         self.refused: str | None = None  # why nothing is recorded any more
 
     def record(
-        self, key: Any, loss: Loss, parameters: Sequence[Tensor], inputs: Sequence[Tensor], check: bool, target: Target
+        self,
+        key: Any,
+        loss: Loss,
+        parameters: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        gradient: Tensor,
+        max_norm: float = 0.0,
+        *,
+        check: bool,
     ) -> Function | None:
         """What `replay` computes the gradient with.
 
         Args:
-            key: All that the loss and the target depend on beside the values of tensors, such as their shapes.
+            key: All that the loss and the limit depend on beside the values of tensors, such as their shapes.
             loss: What to differentiate.
             parameters: What to differentiate by.
             inputs: The tensors of a minibatch.
+            gradient: What the flat gradient will be written into.
+            max_norm: Largest L2 norm of the gradient; 0 means without limit. Where there is one, the norm that the
+                gradient had comes before the scalars of the loss.
             check: Whether to compare with autograd.
-            target: What to do with the gradient.
 
         Returns:
-            A function of parameters, inputs and the target's tensor, which gives the flat gradient by `parameters` and
-            the scalars; None if this cannot be recorded, then the target has not changed.
+            A function of parameters, inputs and `gradient`, which gives the flat gradient by `parameters` and the
+            scalars; None if this cannot be recorded.
         """
         record = self._records.get(key)
         if self.refused is not None:
             return None
         if record is not None and not check:
             return record
-        function = self._function(loss, parameters, target.max_norm)
-        arguments = [*(parameter.detach() for parameter in parameters), *inputs, torch.empty_like(target.gradient)]
+        function = self._function(loss, parameters, max_norm)
+        arguments = [*(parameter.detach() for parameter in parameters), *inputs, torch.empty_like(gradient)]
         record = record or self._make(function, arguments)
         if record is not None and not _agree(record, function, arguments):
             self.refused, record = "the recorded update gave other numbers than autograd", None
@@ -123,7 +118,7 @@ class GradientRecorder:
                 warnings.simplefilter("ignore")  # deprecations of what this file stands in front of
                 graph = make_fx(function)(*arguments)
                 check_shapes_are_fixed(graph)
-                record = torch.jit.script(simplified(graph, arguments)).forward
+                record = torch.jit.script(_simplified(graph, arguments)).forward
                 replay(record, arguments)
         except Exception as error:  # whatever cannot be recorded is computed by autograd, where real errors show
             self.refused = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
@@ -161,3 +156,78 @@ class _Owner(nn.Module):
     def forward(self, inputs: Sequence[Tensor]) -> Any:
         """The loss of these inputs."""
         return self._loss(inputs)
+
+
+# ----------------------------------------------------------------------------------------------------- the graph
+# Autograd writes down much that does nothing, that it did before, or that gives the same each time. For small networks
+# an operation costs about the same whatever it computes.
+
+
+def check_shapes_are_fixed(module: fx.GraphModule) -> None:
+    """Refuse operations whose outputs have other shapes for other values, since shapes are baked into a record.
+
+    Raises:
+        ValueError: There is one; the message names it.
+    """
+    for node in module.graph.nodes:
+        if torch.Tag.dynamic_output_shape not in getattr(node.target, "tags", ()):
+            continue
+        masks = [item for item in node.args[1] if item is not None] if node.target is _aten.index.Tensor else []
+        if not masks or any(item.meta["tensor_meta"].dtype in (torch.bool, torch.uint8) for item in masks):
+            raise ValueError(f"the shape of what {node.target} gives depends on values")
+
+
+def _simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
+    """Without what need not be computed, in the form that TorchScript takes."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if node.target in (_aten.detach.default, _aten.alias.default):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+        elif node.target is _aten.t.default and node.args[0].target is _aten.t.default:
+            node.replace_all_uses_with(node.args[0].args[0])
+            graph.erase_node(node)
+        elif node.target is _aten.view.default and node.args[0].target is _aten.view.default:
+            node.args = (node.args[0].args[0], *node.args[1:])
+    operations = [node for node in graph.nodes if isinstance(node.target, OpOverload)]
+    end = next(index for index, node in enumerate(operations) if node.target._schema.is_mutable)
+    if operations[end].target is _aten.cat.out:  # which writes the gradient; before it nothing is written in place
+        _merge(module, operations[:end], arguments)
+    graph.eliminate_dead_code()
+    for node in graph.nodes:
+        if node.target is _aten._to_copy.default:
+            node.target, node.args = _aten.to.dtype, (node.args[0], node.kwargs["dtype"])
+            node.kwargs = {name: value for name, value in node.kwargs.items() if name == "memory_format"}
+        node.kwargs = {name: value for name, value in node.kwargs.items() if name not in _PLACEMENT}
+        if isinstance(node.target, OpOverload):
+            node.target = node.target.overloadpacket
+    module.recompile()
+    return module
+
+
+def _merge(module: fx.GraphModule, operations: Sequence[fx.Node], arguments: Sequence[Tensor]) -> None:
+    """Compute once what is computed several times, and now what depends on shapes only."""
+    graph, seen, constants = module.graph, dict[Any, fx.Node](), dict[fx.Node, None]()
+    for node in operations:
+        target: Any = node.target
+        if torch.Tag.nondeterministic_seeded in target.tags or "empty" in target._schema.name:
+            continue
+        known = seen.setdefault((target, str(node.args), str(node.kwargs)), node)
+        if known is not node:
+            node.replace_all_uses_with(known)
+            graph.erase_node(node)
+        elif target.overloadpacket in _BY_SHAPE or constants.keys() >= set(node.all_input_nodes):
+            constants[node] = None
+    interpreter = fx.Interpreter(module, garbage_collect_values=False)
+    with torch.no_grad():
+        interpreter.run(*arguments)
+    for index, node in enumerate(constants):
+        if node.users.keys() - constants.keys() and isinstance(interpreter.env[node], Tensor):
+            module.register_buffer(f"constant_{index}", interpreter.env[node])
+            with graph.inserting_before(node):
+                node.replace_all_uses_with(graph.get_attr(f"constant_{index}"))
+
+
+_aten = torch.ops.aten
+_BY_SHAPE = (_aten.ones_like, _aten.zeros_like, _aten.full_like, _aten.new_zeros, _aten.new_ones, _aten.new_full)
+_PLACEMENT = ("device", "pin_memory", "layout")  # all on the CPU, where this is used

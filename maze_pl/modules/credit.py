@@ -1,7 +1,7 @@
 """Advantages and value targets of the acts of a rollout, for critics of each actor, of the whole row, of each act."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import Rollout
 from maze_pl.core.streams import act_streams
-from maze_pl.functional.returns import gae
+from maze_pl.functional import gae, vtrace
 
 
 @dataclass
@@ -33,7 +33,46 @@ Values = Mapping[StepKey, Tensor]
 Credits = dict[StepKey, Credit]
 
 
-def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, gae_lambda: float) -> Credits:
+@dataclass(frozen=True)
+class VTrace:
+    """Gives credit by `vtrace` to what an older policy has done; an act or row has the rho of all that was done in it.
+
+    Attributes:
+        clip_rho_threshold: Largest rho in the targets of values; None for no limit.
+        clip_pg_rho_threshold: Largest rho in the advantages; None for no limit.
+        log_rho: Step key -> [T, B] how much more likely each act is now, as a difference of log-probabilities, 0 where
+            there is no act. Step keys that are missing have 0 everywhere.
+    """
+
+    clip_rho_threshold: float | None
+    clip_pg_rho_threshold: float | None
+    log_rho: Values = field(default_factory=dict)
+
+
+Method = float | VTrace
+"""How credit is estimated: lambda of generalised advantage estimates, or V-trace."""
+
+
+def _estimate(method: Method, log_rho: Tensor, *stream: Tensor) -> tuple[Tensor, Tensor]:
+    """[T, B] advantages and targets of the values of streams; these as `gae` takes them, with [T, B] discounts."""
+    reward, value, next_value, terminated, cut, discount = stream
+    if not isinstance(method, VTrace):
+        advantage = gae(reward, value, next_value, terminated, cut, discount, method)
+        return advantage, advantage + value
+    last = (discount * next_value).masked_fill(terminated | ~cut, 0.0)
+    discount = discount.masked_fill(terminated | cut, 0.0)
+    clips = method.clip_rho_threshold, method.clip_pg_rho_threshold
+    return_, advantage = vtrace(log_rho, discount, reward + last, value, torch.zeros_like(value[0]), *clips)
+    return advantage, return_
+
+
+def _log_rho(method: Method, key: StepKey, like: Tensor) -> Tensor:
+    """[T, B] of the acts of a step key, on the device of `like` [T, B]; zeros where nothing depends on it."""
+    log_rho = method.log_rho.get(key) if isinstance(method, VTrace) else None
+    return torch.zeros_like(like) if log_rho is None else log_rho.to(like)
+
+
+def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
     """Credit where each actor has its own stream and critic; lambda counts once per act.
 
     Args:
@@ -41,7 +80,7 @@ def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: f
         values: Step key -> [T, B] value of what the actor saw.
         final_values: Step key -> [F] value of the final observations.
         gamma: Discount of one unit of environment time.
-        gae_lambda: Trade-off between bias (0) and variance (1).
+        method: How to estimate; with V-trace each act has its own rho.
     """
     credit = {}
     for key, streams in act_streams(rollout, gamma).items():
@@ -53,9 +92,11 @@ def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: f
         if len(final_value):  # what follows an act is the next entry of the column or a final observation
             next_value = torch.where(streams.final >= 0, final_value[streams.final.clamp(min=0)], next_value)
         cut, ends = streams.cut & ~streams.terminated, streams.terminated
-        advantage = gae(streams.reward, own, next_value, ends, cut, streams.discount, gae_lambda)
+        log_rho = _log_rho(method, key, value).gather(0, at)
+        stream = streams.reward, own, next_value, ends, cut, streams.discount
+        advantage, return_ = _estimate(method, log_rho, *stream)
         counts = (exists & ~streams.open).double()
-        dense = torch.where(exists, torch.stack([advantage * counts, (advantage + own) * counts, counts]), 0.0)
+        dense = torch.where(exists, torch.stack([advantage * counts, return_ * counts, counts]), 0.0)
         target = torch.zeros((3, *value.shape), dtype=value.dtype)
         advantage, return_, weight = target.scatter_add(1, at.expand_as(dense), dense).to(values[key].device)
         credit[key] = Credit(advantage, return_, weight, weight)
@@ -67,7 +108,7 @@ def _next(x: Tensor) -> Tensor:
     return torch.cat([x[1:], torch.zeros_like(x[:1])])
 
 
-def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, gae_lambda: float) -> Credits:
+def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
     """Credit where one value per row, taken at the row's first act, serves all acts of the row.
 
     Args:
@@ -75,40 +116,44 @@ def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma:
         values: Step key -> [T, B] value of what the actor saw; only those at the first act of a row are used.
         final_values: Step key -> [F] value of the final observations.
         gamma: Discount of one unit of environment time.
-        gae_lambda: Trade-off between bias (0) and variance (1); lambda counts once per row.
+        method: How to estimate; lambda counts once per row, and a row's rho is the product of those of its acts.
     """
     rows = rollout.rows
     slots = {key: rollout.n_slots(key) for key in rollout.segments}
     if rollout.flat:
-        value = next(iter(values.values())).double()
+        ((key, value),) = values.items()
+        value = value.double()
+        log_rho = _log_rho(method, key, value)
         cut = rows.truncated.clone()
         cut[-1] = True
     else:
-        value = torch.zeros(rows.filled.shape, dtype=torch.float64, device=rows.filled.device)
+        value, log_rho = torch.zeros((2, *rows.filled.shape), dtype=torch.float64, device=rows.filled.device)
         for index, (key, n_slots) in enumerate(slots.items()):
             t, n = torch.nonzero(rows.first_key == index, as_tuple=True)
             value[t, n] = values[key][t, n * n_slots + rows.first_slot[t, n]].double()
+            log_rho += _log_rho(method, key, values[key].double()).view(*log_rho.shape, n_slots).sum(-1)
         is_last = rows.filled & ~_next(rows.filled)
         cut = rows.truncated | is_last | ~rows.filled
     next_value = _next(value)
     for key, final in rollout.finals.items():
         next_value[final.row, final.env] = final_values[key].double()
     discount = gamma ** rows.env_steps.double()
-    advantage = gae(rows.reward, value, next_value, rows.terminated, cut, discount, gae_lambda)
+    stream = rows.reward, value, next_value, rows.terminated, cut, discount
+    advantage, return_ = _estimate(method, log_rho, *stream)
     if rollout.flat:
         weight = torch.ones_like(value)
-        return {key: Credit(advantage, advantage + value, weight, weight) for key in slots}
+        return {key: Credit(advantage, return_, weight, weight)}
     credit = {}
     for key, n_slots in slots.items():
         segment = rollout.segments[key]
         active = segment.active.double()
         of_act = advantage.repeat_interleave(n_slots, 1) * active
-        of_row = (advantage + value).repeat_interleave(n_slots, 1) * active
+        of_row = return_.repeat_interleave(n_slots, 1) * active
         credit[key] = Credit(of_act, of_row, active, active * (segment.position == 0))
     return credit
 
 
-def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, gae_lambda: float) -> Credits:
+def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
     """Credit where all acts of an environment are one stream, in which each act has a value and the next one follows.
 
     What an act is worth shows in the value before the next act, already within the row, instead of only in what the
@@ -120,7 +165,7 @@ def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: 
         values: Step key -> [T, N] value of what the actor saw.
         final_values: Step key -> [F] value of the final observations.
         gamma: Discount of one unit of environment time.
-        gae_lambda: Trade-off between bias (0) and variance (1); lambda counts once per act.
+        method: How to estimate; lambda counts once per act, and each act has its own rho.
 
     Raises:
         ValueError: The acts of a row are not one of each sub-step in their order; an episode may end before the last.
@@ -140,6 +185,8 @@ def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: 
         )
     reward = torch.stack([segment.reward for segment in segments], 1).flatten(0, 1)  # [T, K, N] -> [T * K, N]
     value = torch.stack([values[key] for key in rollout.segments], 1).double().flatten(0, 1)
+    log_rhos = [_log_rho(method, key, values[key].double()) for key in rollout.segments]
+    log_rho = torch.stack(log_rhos, 1).flatten(0, 1)
     next_value = _next(value).view(shape)
     for key, final in rollout.finals.items():
         last = is_last[final.row, :, final.env].int().argmax(1)
@@ -149,11 +196,8 @@ def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: 
     cut = (is_last & stops[:, None]) | ~active
     terminated = is_last & rows.terminated[:, None]
     discount = torch.where(is_last, gamma ** rows.env_steps.double()[:, None], 1.0)
-    next_value, ends, cut, discount = (part.flatten(0, 1) for part in (next_value, terminated, cut, discount))
-    advantage = gae(reward, value, next_value, ends, cut, discount, gae_lambda).view(shape)
+    stream = (part.flatten(0, 1) for part in (next_value, terminated, cut, discount))
     weight = active.double()
-    return_ = (advantage + value.view(shape)) * weight
-    return {
-        key: Credit(advantage[:, k] * weight[:, k], return_[:, k], weight[:, k], weight[:, k])
-        for k, key in enumerate(rollout.segments)
-    }
+    advantage, return_ = (x.view(shape) * weight for x in _estimate(method, log_rho, reward, value, *stream))
+    of_keys = zip(rollout.segments, advantage.unbind(1), return_.unbind(1), weight.unbind(1), strict=True)
+    return {key: Credit(advantage, return_, weight, weight) for key, advantage, return_, weight in of_keys}

@@ -82,6 +82,12 @@ class Acts:
         acts.share, acts.value_share = self.share, self.value_share
         return acts
 
+    @property
+    def structure(self) -> tuple[object, ...]:
+        """All that is not a tensor."""
+        names = tuple(self.observation), tuple(self.action), tuple(self.earlier)
+        return *names, self.share, self.value_share
+
     def select(self, index: Tensor, sequences: Tensor | None = None) -> Acts:
         """The acts at `index` [m], in that order, which are those of `sequences` if there are any."""
         of_sequences = index if sequences is None else sequences
@@ -109,12 +115,8 @@ def flatten_minibatch(
     Returns:
         The tensors, what puts such tensors together to a minibatch again, and all that is not a tensor.
     """
-    tensors: list[Tensor] = []
-    structure = []
-    for step_key, acts in minibatch.items():
-        tensors += acts.tensors()
-        names = tuple(acts.observation), tuple(acts.action), tuple(acts.earlier)
-        structure.append((step_key, *names, acts.share, acts.value_share))
+    tensors = [tensor for acts in minibatch.values() for tensor in acts.tensors()]
+    structure = [(step_key, acts.structure) for step_key, acts in minibatch.items()]
 
     def rebuild(values: Iterable[Tensor]) -> Minibatch:
         rest = iter(values)

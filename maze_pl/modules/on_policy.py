@@ -21,9 +21,8 @@ from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.ranks import sum_over_ranks
 from maze_pl.core.rollout import Rollout, Segment, Tree
 from maze_pl.functional import value_loss
-from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.credit import Credit, delta_credit, shared_credit, step_credit
-from maze_pl.modules.minibatches import Acts, LearningBatch
+from maze_pl.modules.credit import Credit, Method, VTrace, delta_credit, shared_credit, step_credit
+from maze_pl.modules.minibatches import Acts, LearningBatch, Minibatch
 
 MOST_ELEMENTS = 2**23
 """Of observations that are evaluated together where no gradient is wanted: 32 MiB as float32."""
@@ -33,7 +32,7 @@ def learning_batch(
     actor_critic: TorchActorCritic,
     rollout: Rollout,
     gamma: float,
-    gae_lambda: float,
+    method: Method,
     *,
     normalize_advantage: bool,
     with_log_prob: bool,
@@ -47,7 +46,9 @@ def learning_batch(
         actor_critic: Policy and critic.
         rollout: What was collected.
         gamma: Discount of one unit of environment time.
-        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages.
+        method: How credit is given: by generalised advantage estimates with this lambda, which trades bias (0) for
+            variance (1), or by V-trace. That compares the present policy with the log-probabilities that a rollout
+            holds; without them the policy that acted is taken for the present one.
         normalize_advantage: Bring advantages to mean 0 and standard deviation 1, for each step key over the valid acts
             of all ranks.
         with_log_prob: Whether log-probabilities are needed.
@@ -57,8 +58,9 @@ def learning_batch(
         ValueError: There is no critic.
     """
     critic = actor_critic.critic
-    if critic is None:
-        raise ValueError("this algorithm needs a critic, but the networks have none; name one in the composer")
+    if not isinstance(critic, StateCritic):
+        found = "the networks have none" if critic is None else f"that of the networks is a {type(critic).__name__}"
+        raise ValueError(f"this algorithm needs a critic of states, but {found}; name one in the composer")
     shared = critic.kind == "shared"
     with evaluation_mode(actor_critic), torch.no_grad():
         chosen = {key: _Chosen(segment, rollout.flat) for key, segment in rollout.segments.items()}
@@ -70,10 +72,11 @@ def learning_batch(
             values = {key: _values(critic, key, part, shared) for key, part in chosen.items()}
             final_values = {key: _final_value(critic, rollout, key) for key in rollout.finals}
         log_probs = {key: _log_prob(actor_critic, key, part, with_log_prob) for key, part in chosen.items()}
-        give_credit = {"shared": shared_credit, "step": step_credit, "delta": delta_credit}[critic.kind]
-        if rollout.flat:  # where one actor acts in each row they are the same
-            give_credit = shared_credit
-        credit = give_credit(rollout, values, final_values, gamma, gae_lambda)
+        if isinstance(method, VTrace):
+            method = replace(method, log_rho=_log_rhos(actor_critic, chosen))
+        give_credit = {"shared": shared_credit, "step": step_credit, "delta": delta_credit}
+        kind = "shared" if rollout.flat else critic.kind  # where one actor acts in each row they are the same
+        credit = give_credit[kind](rollout, values, final_values, gamma, method)
         acts = {key: _acts(part, values[key], log_probs[key], credit[key]) for key, part in chosen.items()}
         if normalize_advantage:
             normalize_advantages(acts)
@@ -89,31 +92,54 @@ def learning_batch(
     return LearningBatch(acts, rows, n_rows, shared, open_share)
 
 
-def experience(module: Any, rollout: Rollout, *, with_log_prob: bool) -> LearningBatch:
-    """The learning batch of an algorithm with the options of `learning_batch`; records the share of open acts."""
-    options = {name: getattr(module, name) for name in ("normalize_advantage", "sequence_length")}
-    credit = module.gamma, module.gae_lambda
-    batch = learning_batch(module.networks, rollout, *credit, with_log_prob=with_log_prob, **options)
+def experience(module: Any, rollout: Rollout, method: Method, **options: Any) -> LearningBatch:
+    """The learning batch of an algorithm, with options of `learning_batch`; records the share of open acts."""
+    if not isinstance(rollout, Rollout):
+        remedy = "use a RolloutDataModule or an ActorDataModule"
+        raise ValueError(f"{type(module).__name__} learns from rollouts, not from a {type(rollout).__name__}: {remedy}")
+    options["sequence_length"] = module.sequence_length
+    batch = learning_batch(module.networks, rollout, module.gamma, method, **options)
     for step_key, (n_open, n_acts) in batch.open_share.items():
         module.record("open_acts", n_open, step_key, count=n_acts)
     return batch
 
 
-def critic_loss(module: AlgorithmModule, step_key: StepKey, acts: Acts, clip_range: float | None = None) -> Tensor:
-    """Mean squared error of the values of acts, which it records as the loss of an algorithm that `descend`s.
+def actor_critic_loss(
+    module: Any,
+    minibatch: Minibatch,
+    policy_losses: Callable[[StepKey, Acts, Tensor], Tensor],
+    value_clip_range: float | None = None,
+) -> Tensor:
+    """Loss of policy and critic, summed over step keys k.
+
+        L = sum_k c_p * mean(L_policy) + c_v * mean((V(s_t) - R_t)^2) - c_e * mean(H(pi_k(s_t)))
 
     Args:
-        module: The algorithm.
-        step_key: The sub-step of the acts.
-        acts: Those of a minibatch.
-        clip_range: How far values may move from those before learning; None does not clip.
+        module: The algorithm, with `policy_loss_coef`, `value_loss_coef` and `entropy_coef`; it records the parts.
+        minibatch: The acts by step key; `weight.dot(x)` is the mean of x over them.
+        policy_losses: Gives [n] losses from a step key, its acts, and their log-probabilities [n] with gradients.
+        value_clip_range: How far values may move from those before learning; None does not clip.
+
+    Returns:
+        A scalar whose mean over ranks is minimised.
     """
-    assert module.critic is not None
-    value = module.critic.value(step_key, acts.judged, acts.agent_id)
-    loss = acts.value_weight.dot(value_loss(value, acts.return_, acts.old_value, clip_range))
-    module.record("critic_value", acts.value_weight.dot(value.detach()), step_key, count=acts.value_share)
-    module.record("critic_value_loss", loss, step_key, count=acts.value_share)
-    return loss
+    total = torch.zeros((), device=module.device)
+    for step_key, acts in minibatch.items():
+        if not module.in_critic_burn_in:
+            log_prob, entropies = module.policy.evaluate(step_key, acts.observation, acts.action, acts.agent_id)
+            # `dot`, unlike @, is computed in float32 in mixed precision too
+            policy_loss = acts.weight.dot(policy_losses(step_key, acts, log_prob))
+            entropy = acts.weight.dot(entropies)
+            total = total.add(policy_loss, alpha=module.policy_loss_coef).sub(entropy, alpha=module.entropy_coef)
+            module.record("policy_loss", policy_loss, step_key, count=acts.share)
+            module.record("policy_entropy", entropy, step_key, count=acts.share)
+        if acts.value_share:
+            value = module.critic.value(step_key, acts.judged, acts.agent_id)
+            error = acts.value_weight.dot(value_loss(value, acts.return_, acts.old_value, value_clip_range))
+            total = total.add(error, alpha=module.value_loss_coef)
+            module.record("critic_value", acts.value_weight.dot(value.detach()), step_key, count=acts.value_share)
+            module.record("critic_value_loss", error, step_key, count=acts.value_share)
+    return total
 
 
 def normalize_advantages(acts: dict[StepKey, Acts]) -> None:
@@ -127,8 +153,7 @@ def normalize_advantages(acts: dict[StepKey, Acts]) -> None:
     mean = total / count.clamp(min=1.0)
     deviation = (square / count.clamp(min=1.0) - mean.square()).clamp(min=0.0).sqrt()
     for index, part in enumerate(acts.values()):
-        normalised = (advantages[index] - mean[index]) / (deviation[index] + 1e-8)
-        part.advantage = normalised.to(part.advantage.dtype)
+        part.advantage = ((advantages[index] - mean[index]) / (deviation[index] + 1e-8)).to(part.advantage.dtype)
 
 
 class _Chosen:
@@ -198,8 +223,23 @@ def _log_prob(actor_critic: TorchActorCritic, key: StepKey, chosen: _Chosen, wan
     """[n] log-probabilities under the policy that acted, 0 if they are not wanted."""
     if not wanted:
         return torch.zeros_like(chosen.agent_id, dtype=torch.float32)
-    if chosen.segment.log_prob is not None:
-        return chosen.take(chosen.segment.log_prob)
+    old = chosen.segment.log_prob
+    return _log_prob_now(actor_critic, key, chosen) if old is None else chosen.take(old)
+
+
+def _log_rhos(actor_critic: TorchActorCritic, chosen: dict[StepKey, _Chosen]) -> dict[StepKey, Tensor]:
+    """[T, B] by how much acts are more likely now than when they were made, where a rollout tells."""
+    log_rhos = {}
+    for key, part in chosen.items():
+        if (old := part.segment.log_prob) is not None:
+            change = _log_prob_now(actor_critic, key, part) - part.take(old)
+            places = torch.arange(old.numel(), device=old.device) if part.index is None else part.index
+            log_rhos[key] = change.new_zeros(old.numel()).index_copy_(0, places, change).view_as(old)
+    return log_rhos
+
+
+def _log_prob_now(actor_critic: TorchActorCritic, key: StepKey, chosen: _Chosen) -> Tensor:
+    """[n] log-probabilities under the policy as it is."""
 
     def evaluate(observation: Tree, agent_id: Tensor, action: Tree) -> Tensor:
         return actor_critic.policy.distribution(key, observation, agent_id).log_prob(action)
@@ -209,22 +249,18 @@ def _log_prob(actor_critic: TorchActorCritic, key: StepKey, chosen: _Chosen, wan
 
 def _n_parts(observation: Tree) -> int:
     """In how many parts acts are evaluated where no gradient is wanted."""
-    return -(-sum(tensor.numel() for tensor in observation.values()) // MOST_ELEMENTS)
+    return max(1, -(-sum(tensor.numel() for tensor in observation.values()) // MOST_ELEMENTS))
 
 
 def _in_parts(evaluate: Callable[..., Tensor], observation: Tree, agent_id: Tensor, *others: Tree) -> Tensor:
     """[n] what networks give for acts, not for all at once where they are large: there images become floats."""
-    n_parts = _n_parts(observation)
     if not len(agent_id):
         return torch.zeros(0, device=agent_id.device)
-    if n_parts < 2:
-        return evaluate(observation, agent_id, *others)
-    size = -(-len(agent_id) // n_parts)
-    values = []
+    values, size = list[Tensor](), -(-len(agent_id) // _n_parts(observation))
     for part in (slice(start, start + size) for start in range(0, len(agent_id), size)):
-        trees = [{name: tensor[part] for name, tensor in tree.items()} for tree in (observation, *others)]
-        values.append(evaluate(trees[0], agent_id[part], *trees[1:]))
-    return torch.cat(values)
+        seen, *rest = ({name: tensor[part] for name, tensor in tree.items()} for tree in (observation, *others))
+        values.append(evaluate(seen, agent_id[part], *rest))
+    return torch.cat(values) if values[1:] else values[0]
 
 
 def _valid(chosen: _Chosen, credit: Credit) -> Tensor:
@@ -235,13 +271,9 @@ def _valid(chosen: _Chosen, credit: Credit) -> Tensor:
 def _acts(chosen: _Chosen, value: Tensor, log_prob: Tensor, credit: Credit) -> Acts:
     """The valid acts of a step key, in the critic's type."""
     like = chosen.take(value)
-    advantage, return_, weight, value_weight = (
-        chosen.take(part).to(like) for part in (credit.advantage, credit.return_, credit.weight, credit.value_weight)
-    )
-    acts = Acts(
-        *(chosen.observation, chosen.action, chosen.agent_id, advantage, return_, like, weight, value_weight, log_prob),
-        earlier=chosen.earlier,
-    )
+    advantage, return_, weight, value_weight = (chosen.take(part).to(like) for part in vars(credit).values())
+    seen = chosen.observation, chosen.action, chosen.agent_id
+    acts = Acts(*seen, advantage, return_, like, weight, value_weight, log_prob, earlier=chosen.earlier)
     if chosen.index is None:
         return acts
     valid = _valid(chosen, credit)
@@ -275,14 +307,8 @@ def _in_sequences(acts: Acts, chosen: _Chosen, credit: Credit, length: int) -> t
 
 def _rows(rollout: Rollout, chosen: dict[StepKey, _Chosen], credit: dict[StepKey, Credit]) -> dict[StepKey, Tensor]:
     """By step key, [n] which filled row each valid act belongs to."""
-    filled = rollout.rows.filled.flatten()
-    n_envs = rollout.n_envs
-    rank = filled.cumsum(0) - 1  # [T * N] -> place among the filled rows
-    rows = {}
+    rank, rows = rollout.rows.filled.flatten().cumsum(0) - 1, {}  # [T * N] -> place among the filled rows
     for key, part in chosen.items():
         assert part.index is not None
-        n_columns = part.segment.active.shape[1]
-        time = part.index.div(n_columns, rounding_mode="floor")
-        env = (part.index % n_columns).div(rollout.n_slots(key), rounding_mode="floor")
-        rows[key] = rank[time * n_envs + env][_valid(part, credit[key])]
+        rows[key] = rank[part.index // rollout.n_slots(key)][_valid(part, credit[key])]
     return rows

@@ -42,11 +42,14 @@ class FlatAdam(Adam):
         eps: Added to the denominator.
         weight_decay: L2 penalty.
 
+    Attributes:
+        gradient: [number of parameters] the gradient of all groups, in their order.
+
     Raises:
         ValueError: Parameters differ in type or device, or require no gradient.
     """
 
-    _bound = False
+    _pointers: Sequence[int] = ()  # none in a copy either
     _called_with: Sequence[Arguments] = ()
 
     def __init__(
@@ -60,58 +63,14 @@ class FlatAdam(Adam):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
         self._bind()
 
-    @property
-    def gradient(self) -> Tensor:
-        """[number of parameters] the gradient of all groups, in their order."""
-        return self._gradient
-
     def active_parameters(self) -> list[Tensor]:
         """Parameters of the groups that a step would change, in order."""
         return [parameter for group in self.param_groups if group["lr"] != 0.0 for parameter in group["params"]]
 
-    @torch.no_grad()
-    def set_gradient(self, gradients: Sequence[Tensor | None]) -> Tensor:
-        """Write the gradient.
-
-        Args:
-            gradients: One for each of `active_parameters`; None counts as zero.
-
-        Returns:
-            [number of parameters] the flat gradient, 0 for groups that are not active. Changing it changes `grad`.
-        """
-        self._repair()
-        self._gradient.zero_()
-        for parameter, gradient in zip(self.active_parameters(), gradients, strict=True):
-            if gradient is not None:
-                parameter.grad.copy_(gradient)  # type: ignore[union-attr]
-        return self._gradient
-
-    def take_gradient(self, loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-        """Write the gradient of a loss straight into the buffer, without the detour of `set_gradient`.
-
-        Args:
-            loss: A scalar.
-            parameters: `active_parameters()`; those on which the loss does not depend get 0.
-
-        Returns:
-            As `set_gradient`.
-        """
-        self._repair()
-        self._gradient.zero_()
-        if loss.requires_grad:
-            torch.autograd.backward(loss, inputs=parameters)
-        return self._gradient
-
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Set all gradients to zero; they are never set to None."""
         self._repair()
-        self._gradient.zero_()
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters; the state of the others is kept."""
-        super().add_param_group(param_group)
-        if self._bound:
-            self._bind()
+        self.gradient.zero_()
 
     def state_dict(self) -> dict[str, Any]:
         """The state as `torch.optim.Adam` has it, with a step count for each parameter."""
@@ -160,13 +119,12 @@ class FlatAdam(Adam):
 
         All gradients are set to zero.
         """
-        self._repair()
-        self._gradient.zero_()
+        self.zero_grad()
         groups = zip(self.param_groups, self._bounds, strict=True)
         bounds = [(low, high) for group, (low, high) in groups if group["lr"] != 0.0 and low < high]
         if not bounds or sum(high - low for low, high in bounds) != bounds[-1][1] - bounds[0][0]:
             return None
-        return self._gradient[bounds[0][0] : bounds[-1][1]]
+        return self.gradient[bounds[0][0] : bounds[-1][1]]
 
     @torch.no_grad()
     def _bind(self) -> None:
@@ -179,10 +137,10 @@ class FlatAdam(Adam):
         parameters = torch.cat([parameter.detach().reshape(-1) for parameter in everything])
         # The parameters themselves, their gradients, and both moments.
         self._buffers = [parameters, *(torch.zeros_like(parameters) for _ in range(3))]
-        self._gradient, self._called_with = self._buffers[1], ()
+        self.gradient, self._called_with = self._buffers[1], ()
         self._bounds: list[tuple[int, int]] = []
         self._steps: list[Tensor] = []
-        self._views: list[tuple[Tensor, int, Tensor]] = []
+        self._views: list[tuple[Tensor, Tensor]] = []  # of parameters, and what their gradient is
         stop = 0
         for group in self.param_groups:
             low, steps = stop, torch.zeros((), dtype=torch.float32, device=parameters.device)
@@ -191,7 +149,7 @@ class FlatAdam(Adam):
                 self._bind_parameter(parameter, [buffer[start:stop] for buffer in self._buffers], steps)
             self._bounds.append((low, stop))
             self._steps.append(steps)
-        self._bound = True
+        self._pointers = [parameter.data_ptr() for parameter in everything]
 
     def _bind_parameter(self, parameter: Tensor, parts: Sequence[Tensor], steps: Tensor) -> None:
         value, gradient, first, second = (part.view(parameter.shape) for part in parts)
@@ -205,31 +163,16 @@ class FlatAdam(Adam):
         parameter.data = value
         parameter.grad = gradient
         self.state[parameter] = {"step": steps, "exp_avg": first, "exp_avg_sq": second}
-        self._views.append((parameter, value.data_ptr(), gradient))
+        self._views.append((parameter, gradient))
 
     def _repair(self) -> None:
-        """Notice views that were replaced since the last step."""
-        if not self._bound or any(parameter.data_ptr() != pointer for parameter, pointer, _ in self._views):
+        """Notice groups that were added and views that were replaced since the last step."""
+        if self._pointers != [item.data_ptr() for group in self.param_groups for item in group["params"]]:
             self._bind()
-        for parameter, _, gradient in self._views:
+        for parameter, gradient in self._views:
             if parameter.grad is not gradient:
                 gradient.copy_(torch.zeros_like(gradient) if parameter.grad is None else parameter.grad.detach())
                 parameter.grad = gradient
-
-
-def set_flat_gradient(parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> Tensor:
-    """Make the gradients of parameters views of one new tensor, which is returned.
-
-    Args:
-        parameters: Parameters of any optimiser.
-        gradients: One for each of them; None counts as zero.
-    """
-    pairs = list(zip(parameters, gradients, strict=True))
-    flat = torch.cat([(torch.zeros_like(p) if gradient is None else gradient).reshape(-1) for p, gradient in pairs])
-    parts = torch.split(flat, [parameter.numel() for parameter in parameters])
-    for parameter, part in zip(parameters, parts, strict=True):
-        parameter.grad = part.view_as(parameter)
-    return flat
 
 
 def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:

@@ -5,13 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.ranks import mean_over_ranks
 from maze_pl.core.rollout import Rollout
 from maze_pl.functional import approx_kl, ppo_clip_loss
 from maze_pl.functional.shapes import check_fraction
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.minibatches import Minibatch
-from maze_pl.modules.on_policy import critic_loss, experience
+from maze_pl.modules.minibatches import Acts, Minibatch
+from maze_pl.modules.on_policy import actor_critic_loss, experience
 from maze_pl.modules.options import check_at_least, check_positive, count_minibatches
 
 
@@ -77,7 +78,8 @@ class PPO(AlgorithmModule):
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
         n_minibatches = count_minibatches(self.batch_size, rollout.n_envs, rollout.n_rollout_steps)
-        batch = experience(self, rollout, with_log_prob=True)
+        options = {"normalize_advantage": self.normalize_advantage, "with_log_prob": True}
+        batch = experience(self, rollout, self.gae_lambda, **options)
         for epoch in range(self.n_optimization_epochs):
             divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
             for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
@@ -100,19 +102,10 @@ class PPO(AlgorithmModule):
         Returns:
             A scalar whose mean over ranks is minimised.
         """
-        total = torch.zeros((), device=self.device)
-        for step_key, acts in minibatch.items():
-            if not self.in_critic_burn_in:
-                log_prob, entropies = self.policy.evaluate(step_key, acts.observation, acts.action, acts.agent_id)
-                losses = ppo_clip_loss(log_prob, acts.old_log_prob, acts.advantage, self.clip_range)
-                policy_loss = acts.weight.dot(losses)  # unlike @ it is computed in float32 in mixed precision too
-                entropy = acts.weight.dot(entropies)
-                total = total.add(policy_loss, alpha=self.policy_loss_coef).sub(entropy, alpha=self.entropy_coef)
-                self.record("policy_loss", policy_loss, step_key, count=acts.share)
-                self.record("policy_entropy", entropy, step_key, count=acts.share)
-                if self.target_kl is not None:
-                    divergence = acts.weight.dot(approx_kl(log_prob.detach(), acts.old_log_prob))
-                    self.record("policy_kl", divergence, step_key, count=acts.share)
-            if acts.value_share:
-                total = total.add(critic_loss(self, step_key, acts, self.value_clip_range), alpha=self.value_loss_coef)
-        return total
+        return actor_critic_loss(self, minibatch, self._policy_losses, self.value_clip_range)
+
+    def _policy_losses(self, step_key: StepKey, acts: Acts, log_prob: Tensor) -> Tensor:
+        if self.target_kl is not None:
+            divergence = acts.weight.dot(approx_kl(log_prob.detach(), acts.old_log_prob))
+            self.record("policy_kl", divergence, step_key, count=acts.share)
+        return ppo_clip_loss(log_prob, acts.old_log_prob, acts.advantage, self.clip_range)

@@ -1,21 +1,24 @@
 """What an epoch adds up to: numbers that algorithms record and episodes that were played, over all ranks."""
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, thin_out
 from maze_pl.core.ranks import gather_objects
-from maze_pl.events.epoch_statistics import EpochStatistics, summary_from_dict, summary_to_dict
-from maze_pl.events.histogram import Histogram
+from maze_pl.events import EpochStatistics, Histogram
 
 Value = float | Histogram
+
+_Recorded = list[tuple[Tensor | float, float]]
+"""Values recorded under one name, and of how many things each is the sum: the mean is sum by sum."""
 
 
 @dataclass
@@ -49,26 +52,11 @@ def episode_means(summaries: Iterable[EpisodeSummary]) -> dict[str, float]:
     return {name: math.fsum(values) / len(values) for name, values in found.items()}
 
 
-@dataclass
-class _Recorded:
-    """Numbers recorded under one name: the mean is their sum divided by the sum of their counts."""
-
-    numbers: list[float] = field(default_factory=list)
-    tensors: list[Tensor] = field(default_factory=list)
-    counts: list[float] = field(default_factory=list)
-
-    def settle(self) -> None:
-        """Move the tensors to numbers, with one transfer for all of them."""
-        if self.tensors:
-            self.numbers += torch.stack(self.tensors).double().tolist()
-            self.tensors.clear()
-
-
 class RunStatistics:
     """Collects on each rank what is recorded and played, and brings the ranks together once per epoch."""
 
     def __init__(self) -> None:
-        self._recorded: dict[str, dict[str, _Recorded]] = {}  # by source and name
+        self._recorded: dict[str, dict[str, _Recorded]] = {}  # by source and name, what was given
         self._pending: dict[str, list[EpisodeSummary]] = {}
         self._epochs: dict[str, EpochStatistics] = {}
 
@@ -79,19 +67,9 @@ class RunStatistics:
 
         The `source` is "train" or a name under which evaluations are logged; a name without topic is for callbacks.
         """
-        key, entries = name if step_key is None else f"{name}/substep_{step_key}", self._recorded.setdefault(source, {})
-        recorded = entries.get(key)
-        if recorded is None:
-            recorded = entries[key] = _Recorded()
-        if isinstance(value, Tensor):
-            recorded.tensors.append(value.detach())
-        else:
-            recorded.numbers.append(float(value))
-        recorded.counts.append(count)
-
-    def _settle(self) -> None:
-        for entry in itertools.chain(*(entries.values() for entries in self._recorded.values())):
-            entry.settle()
+        key = name if step_key is None else f"{name}/substep_{step_key}"
+        number = value.detach() if isinstance(value, Tensor) else float(value)
+        self._recorded.setdefault(source, {}).setdefault(key, []).append((number, count))
 
     def add_episodes(self, source: str, summaries: list[EpisodeSummary]) -> None:
         """Add episodes that ended on this rank; `source` is "train" or an evaluator's name."""
@@ -109,8 +87,8 @@ class RunStatistics:
         return self._finish([name for name in dict.fromkeys([*self._pending, *self._recorded]) if name != "train"])
 
     def _finish(self, sources: list[str]) -> dict[str, EpochTable]:
-        self._settle()
-        sums = {source: {name: _sums(e) for name, e in self._recorded.pop(source, {}).items()} for source in sources}
+        own = {source: self._recorded.pop(source, {}).items() for source in sources}
+        sums = {source: {name: tuple(map(math.fsum, _numbers(e))) for name, e in own[source]} for source in sources}
         gathered = gather_objects({source: (sums[source], self._pending.pop(source, [])) for source in sources})
         tables = {}
         for source in dict.fromkeys(name for part in gathered for name in part):
@@ -142,18 +120,19 @@ class RunStatistics:
 
     def rank_state_dict(self) -> dict[str, Any]:
         """What this rank has not handed in yet."""
-        self._settle()
         own = self._recorded.get("train", {}).items()
+        pending = {name: [asdict(summary) for summary in summaries] for name, summaries in self._pending.items()}
         return {
-            "recorded": {name: [list(entry.numbers), list(entry.counts)] for name, entry in own},
-            "pending": {name: [summary_to_dict(s) for s in summaries] for name, summaries in self._pending.items()},
+            "recorded": {name: list(_numbers(entries)) for name, entries in own},
+            "pending": apply_to_collection(pending, (np.ndarray, np.generic), torch.as_tensor),
         }
 
     def load_rank_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue what `rank_state_dict` described."""
         recorded = state["recorded"].items()
-        self._recorded = {"train": {name: _Recorded(list(n), counts=list(counts)) for name, (n, counts) in recorded}}
-        self._pending = {name: [summary_from_dict(s) for s in part] for name, part in state["pending"].items()}
+        self._recorded = {"train": {name: list(zip(*lists, strict=True)) for name, lists in recorded}}
+        pending = apply_to_collection(state["pending"], Tensor, Tensor.numpy)
+        self._pending = {name: [EpisodeSummary(**summary) for summary in part] for name, part in pending.items()}
 
     def _table(self, source: str, summaries: list[EpisodeSummary]) -> EpochTable:
         epoch = self._epochs.setdefault(source, EpochStatistics())
@@ -164,5 +143,9 @@ class RunStatistics:
         return EpochTable(values, episode_means(summaries), plots)
 
 
-def _sums(entry: _Recorded) -> tuple[float, float]:
-    return math.fsum(entry.numbers), math.fsum(entry.counts)
+def _numbers(recorded: _Recorded) -> tuple[list[float], list[float]]:
+    """The values, in any order, and the counts; tensors are fetched with one transfer for all of them."""
+    values = [value for value, _ in recorded if not isinstance(value, Tensor)]
+    if tensors := [value for value, _ in recorded if isinstance(value, Tensor)]:
+        values += torch.stack(tensors).double().tolist()
+    return values, [count for _, count in recorded]

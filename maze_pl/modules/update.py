@@ -8,9 +8,8 @@ steps of a rollout is found out once (`_Plan`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
@@ -22,21 +21,23 @@ from pytorch_lightning.utilities import rank_zero_info
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor
 from torch.nn import Parameter
-from torch.optim import Optimizer
+from torch.nn.utils import parameters_to_vector
 from torch.optim import optimizer as torch_optimizer
 
-from maze_pl.agents.torch_state_critic import StepwiseStateCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.ranks import mean_over_ranks, sum_over_ranks, world_size
-from maze_pl.modules.capture import Function, GradientRecorder, Target, replay
+from maze_pl.modules.capture import GradientRecorder, replay
 from maze_pl.modules.minibatches import Minibatch, flatten_minibatch
-from maze_pl.modules.optimizer import FlatAdam, gradient_norm, limit_norm, set_flat_gradient
+from maze_pl.modules.optimizer import FlatAdam, gradient_norm, limit_norm
 
 if TYPE_CHECKING:
     from maze_pl.modules.algorithm import AlgorithmModule
 
 Recorded = tuple[str, Tensor | float, StepKey | None, float]
 """Name, value, step key and count of a statistic."""
+
+LossOf = Callable[[Any], Tensor]
+"""Gives a loss from a minibatch."""
 
 Described = tuple[list[tuple[str, StepKey | None]], list[float]]
 """Names and step keys of what a loss recorded, and how many things each value is the sum of."""
@@ -47,26 +48,24 @@ class _Plan:
     """What is the same for all steps of an optimiser while a batch is learned from.
 
     Attributes:
+        index: Which optimiser of the algorithm.
+        is_only: Whether there are no others.
         wrapper: The optimiser as Lightning has it.
-        optimizer: The optimiser itself.
         parameters: What to differentiate by.
+        gradient: What the flat gradient is written into.
+        views: The parts of it that are the gradients of the parameters.
         direct: Whether nothing asks to be told of a step but what the wrapper counts.
-        alone: Whether there are no other ranks.
-        leaves: The parameters, detached.
-        settings: All but tensors that the loss and what follows depend on.
-        target: What a record does with the gradient, None if nothing can be recorded.
-        latest: The record that was replayed last, before it what it is for, after it what its loss records.
+        settings: All but tensors that the loss and what follows depend on, None if nothing can be recorded.
     """
 
+    index: int
+    is_only: bool
     wrapper: LightningOptimizer
-    optimizer: Optimizer
     parameters: list[Tensor]
+    gradient: Tensor
+    views: list[Tensor]
     direct: bool
-    alone: bool
-    leaves: Sequence[Tensor] = ()
-    settings: Any = None
-    target: Target | None = None
-    latest: tuple[Any, Function, Described] | None = None
+    settings: Any
 
 
 class Updates:
@@ -86,19 +85,20 @@ class Updates:
         self.records: list[Recorded] | None = None
         self._described: dict[Any, Described] = {}
         self._plans: dict[int, _Plan] = {}
-        self._check = False
-        self._parts: list[tuple[str, StepKey, list[Parameter]]] | None = None  # whose norms are recorded
+        self._checked: set[str] = set()  # losses whose record was compared with autograd in this epoch
+        # Whose norms are recorded.
+        self._parts: list[tuple[str, StepKey, list[Parameter]]] | None = None
         self._learning_rate = 0.0
         # Of each step the norm of the gradient, where that is limited, the loss, and the values that it recorded.
         self._steps: list[tuple[Described, Tensor]] = []
-        self._gradient: Tensor | None = None
+        self._gradients: dict[int, Tensor] = {}  # by optimiser, the latest one
 
     def __reduce__(self) -> Any:
         return Updates, (self._module,)  # records cannot be copied or sent to another process
 
     def start_epoch(self) -> None:
         """Compare the next replayed gradient with autograd, and look anew at what the networks consist of."""
-        self._check, self._parts = True, None
+        self._checked, self._parts = set(), None
 
     def start_batch(self, learning_rate: float) -> None:
         """Find out anew what is the same for all steps."""
@@ -108,12 +108,12 @@ class Updates:
         """See `AlgorithmModule.optimize`."""
         self._by_autograd(self._plan(index), loss, [], record_norms)
 
-    def descend(self, minibatch: Minibatch, even: bool, record_norms: bool) -> None:
+    def descend(self, minibatch: Minibatch, loss: LossOf, index: int, even: bool, record_norms: bool) -> None:
         """See `AlgorithmModule.descend`."""
-        plan = self._plan(0)
-        if not (even and plan.target is not None and self._by_replay(plan, plan.target, minibatch, record_norms)):
-            loss, records = self.compute(minibatch)
-            self._by_autograd(plan, loss, records, record_norms)
+        plan = self._plan(index)
+        if not (even and self._by_replay(plan, minibatch, loss, record_norms)):
+            total, records = self.compute(minibatch, loss)
+            self._by_autograd(plan, total, records, record_norms)
 
     def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
         """See `AlgorithmModule.last_recorded`."""
@@ -121,86 +121,84 @@ class Updates:
         pairs = zip(described, values[len(values) - len(described) :], strict=True)
         return {step_key: value for (recorded, step_key), value in pairs if recorded == name and step_key is not None}
 
-    def compute(self, minibatch: Minibatch) -> tuple[Tensor, list[Recorded]]:
+    def compute(self, minibatch: Minibatch, loss: LossOf) -> tuple[Tensor, list[Recorded]]:
         """The loss, and what it recorded instead of adding it to the statistics."""
         records = self.records = []
         try:
-            return self._module.loss(minibatch), records
+            return loss(minibatch), records
         finally:
             self.records = None
 
     # ------------------------------------------------------------------------------------------------------ steps
 
     def _by_autograd(self, plan: _Plan, loss: Tensor, records: Sequence[Recorded], record_norms: bool) -> None:
-        parameters, optimizer = plan.parameters, plan.optimizer
-        if plan.alone and isinstance(optimizer, FlatAdam):
-            flat = optimizer.take_gradient(loss, parameters)
-        else:  # without the hooks that strategies have put where gradients are accumulated
-            gradients: Sequence[Tensor | None] = [None] * len(parameters)
-            if loss.requires_grad:
-                gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-            write = (
-                optimizer.set_gradient if isinstance(optimizer, FlatAdam) else partial(set_flat_gradient, parameters)
-            )
-            flat = write(gradients)
+        if loss.requires_grad:  # no `backward`: strategies have put hooks where gradients are accumulated
+            gradients = torch.autograd.grad(loss, plan.parameters, allow_unused=True, materialize_grads=True)
+        else:
+            gradients = tuple(map(torch.zeros_like, plan.parameters))
+        torch._foreach_copy_(plan.views, gradients)
+        for parameter, view in () if plan.direct else zip(plan.parameters, plan.views, strict=True):
+            parameter.grad = view
         recorded = (torch.as_tensor(value, device=loss.device) for _, value, *_ in records)
         values = torch.stack([value.detach() for value in (loss, *recorded)])
-        self._step(plan, flat, _described(records), values, record_norms)
+        self._step(plan, _described(records), values, record_norms)
 
-    def _by_replay(self, plan: _Plan, target: Target, minibatch: Minibatch, record_norms: bool) -> bool:
-        if self.recorder.refused is not None:
+    def _by_replay(self, plan: _Plan, minibatch: Minibatch, loss: LossOf, record_norms: bool) -> bool:
+        if plan.settings is None or self.recorder.refused is not None:
             return False
         tensors, rebuild, structure = flatten_minibatch(minibatch)
-        wanted = structure, [(tensor.shape, tensor.dtype) for tensor in tensors]
-        if self._check or plan.latest is None or plan.latest[0] != wanted:  # cheaper than looking for the record
-            key = structure, tuple(wanted[1]), plan.settings
+        key = loss.__name__, structure, tuple((tensor.shape, tensor.dtype) for tensor in tensors), plan.settings
 
-            def loss(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-                total, records = self.compute(rebuild(inputs))
-                self._described[key] = _described(records)
-                return total, [total, *(torch.as_tensor(value) for _, value, *_ in records)]
+        def of_tensors(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+            total, records = self.compute(rebuild(inputs), loss)
+            self._described[key] = _described(records)
+            return total, [total, *(torch.as_tensor(value) for _, value, *_ in records)]
 
-            record = self.recorder.record(key, loss, plan.parameters, tensors, self._check, target)
-            if record is None:
-                rank_zero_info(f"updates are computed by autograd, step by step: {self.recorder.refused}")
-                return False
-            self._check, plan.latest = False, (wanted, record, self._described[key])
-        _, record, described = plan.latest
-        gradient, values = replay(record, [*plan.leaves, *tensors, target.gradient])
-        self._step(plan, gradient, described, values, record_norms)
+        # With several ranks the mean over them comes between the gradient and its limit.
+        limit, check = self._module.max_grad_norm if world_size() == 1 else 0.0, loss.__name__ not in self._checked
+        record = self.recorder.record(key, of_tensors, plan.parameters, tensors, plan.gradient, limit, check=check)
+        if record is None:
+            rank_zero_info(f"updates are computed by autograd, step by step: {self.recorder.refused}")
+            return False
+        self._checked.add(loss.__name__)
+        _, values = replay(record, [*plan.parameters, *tensors, plan.gradient])
+        self._step(plan, self._described[key], values, record_norms)
         return True
 
-    def _step(self, plan: _Plan, flat: Tensor, described: Described, values: Tensor, record_norms: bool) -> None:
+    def _step(self, plan: _Plan, described: Described, values: Tensor, record_norms: bool) -> None:
         """Average the gradient over ranks, limit its norm where a record has not done that, and step."""
-        limit = self._module.max_grad_norm
-        if not plan.alone:
+        limit, flat = self._module.max_grad_norm, plan.gradient
+        if world_size() > 1:
             mean_over_ranks(flat)
         if limit > 0.0 and len(values) - len(described[0]) == 1:
             values = torch.cat([limit_norm(flat, limit).reshape(1).to(values.dtype), values])
-        if plan.direct and isinstance(plan.optimizer, FlatAdam):
+        if plan.direct:
             plan.wrapper._on_before_step()
-            plan.optimizer.apply()
+            plan.wrapper.optimizer.apply()  # type: ignore[attr-defined]
             plan.wrapper._on_after_step()
         else:
             plan.wrapper.step()
-        self._gradient = flat
+        self._gradients[plan.index] = flat
         self._steps.append((described, values))
         if record_norms:
-            self._record_gradient_norms((values[0] / limit).clamp(min=1.0) if limit > 0.0 else 1.0)
+            self._record_gradient_norms(plan, (values[0] / limit).clamp(min=1.0) if limit > 0.0 else 1.0)
 
-    def _record_gradient_norms(self, factor: Tensor | float) -> None:
+    def _record_gradient_norms(self, plan: _Plan, factor: Tensor | float) -> None:
         """Record the norms of the gradients of policies and critics, times the factor by which all were reduced."""
         module = self._module
         if self._parts is None:
-            step_keys, critic = module.spec.step_keys, module.critic
-            parts = list(critic.networks) if isinstance(critic, StepwiseStateCritic) else [critic] if critic else []
+            parts = [] if module.critic is None else module.critic.parts
             self._parts = [
                 (name, step_key, list(network.parameters()))
                 for name, networks in (("policy_grad_norm", module.policy.networks), ("critic_grad_norm", parts))
-                for step_key, network in zip(step_keys, networks, strict=False)
+                for step_key, network in zip(module.spec.step_keys, networks, strict=False)
             ]
+        own = {id(parameter) for parameter in plan.parameters}
         for name, step_key, parameters in self._parts:
-            module.record(name, gradient_norm(parameters) * factor, step_key)
+            if plan.is_only or any(id(parameter) in own for parameter in parameters):
+                whole = own == {id(parameter) for parameter in parameters}  # of which the norm is one operation
+                norm = torch.linalg.vector_norm(plan.gradient) if whole else gradient_norm(parameters)
+                module.record(name, norm * factor, step_key)
 
     # ------------------------------------------------------------------------------------------------ preparation
 
@@ -210,26 +208,24 @@ class Updates:
         return self._plans[index]
 
     def _make_plan(self, index: int) -> _Plan:
-        module, alone = self._module, world_size() == 1
-        chosen = module.optimizers()
-        wrapper = chosen[index] if isinstance(chosen, list) else chosen
-        optimizer = wrapper.optimizer
-        if not isinstance(optimizer, FlatAdam):
-            parameters = [item for group in optimizer.param_groups for item in group["params"]]
-            return _Plan(wrapper, optimizer, parameters, direct=False, alone=alone)
-        for group in optimizer.param_groups:
-            frozen = group.get("name") == "policy" and module.in_critic_burn_in
-            group["lr"] = 0.0 if frozen else self._learning_rate
-        plan = _Plan(wrapper, optimizer, optimizer.active_parameters(), _unobserved(module, wrapper), alone)
-        if index == 0 and module.capture == "auto" and module.device.type == "cpu" and plan.parameters:
-            gradient = optimizer.active_gradient()
-            if gradient is not None:  # with several ranks the mean over them comes between the gradient and its limit
-                plan.target = Target(gradient, module.max_grad_norm if alone else 0.0)
-            plan.leaves = [parameter.detach() for parameter in plan.parameters]
+        module, chosen = self._module, self._module.optimizers()
+        wrapper, is_only = (chosen[index], False) if isinstance(chosen, list) else (chosen, True)
+        optimizer, gradient, settings = wrapper.optimizer, None, None
+        parameters = [item for group in optimizer.param_groups for item in group["params"]]
+        if isinstance(optimizer, FlatAdam):
+            for group in optimizer.param_groups:
+                group["lr"] = module.learning_rate_of(group.get("name", ""), self._learning_rate)
+            parameters, gradient = optimizer.active_parameters(), optimizer.active_gradient()
+        direct = gradient is not None and _unobserved(module, wrapper)
+        if gradient is None:
+            gradient = torch.zeros_like(parameters_to_vector(parameters))
+        elif module.capture == "auto" and module.device.type == "cpu":
             public = [pair for pair in vars(module).items() if pair[0][0] != "_" and pair[0] != "env_steps"]
             plain = tuple(pair for pair in public if isinstance(pair[1], bool | int | float | str | None))
-            plan.settings = plain, module.in_critic_burn_in, module.networks.training
-        return plan
+            settings = index, plain, module.in_critic_burn_in, module.networks.training
+        parts = torch.split_with_sizes(gradient, [parameter.numel() for parameter in parameters])
+        views = [part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)]
+        return _Plan(index, is_only, wrapper, parameters, gradient, views, direct, settings)
 
     # ----------------------------------------------------------------------------------------------------- the end
 
@@ -258,8 +254,8 @@ class Updates:
             for statistic, number, count in zip(described, numbers[first:], counts, strict=True):
                 total, total_count = sums.get(statistic, (0.0, 0.0))
                 sums[statistic] = total + number, total_count + count
-        assert self._gradient is not None
-        if not failed and not math.isfinite(float(torch.linalg.vector_norm(self._gradient))):
+        latest = self._gradients.values()
+        if not failed and not all(math.isfinite(float(torch.linalg.vector_norm(flat))) for flat in latest):
             failed = ["gradient", "the last optimisation step"]
         self._raise_if(failed, alone)
         return [(name, step_key, total, count) for (name, step_key), (total, count) in sums.items()]

@@ -1,23 +1,166 @@
-"""Templates of networks: which blocks process which kind of observation, and how what they give is put together.
+"""How networks are made: from classes that users name, or from a template.
 
-What an environment shows is known when its networks are made, so that a configuration only says what is done with each
-kind of observation.
+Templates say which blocks process which kind of observation, and how what they give is put together. What an
+environment shows is known when its networks are made. Whether a network fits the spaces is found out at once.
 """
 
+import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from torch import nn
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
 
+from maze_pl.agents.network_io import NetworkInput, networks_by_step, state_shapes, torch_dtype
 from maze_pl.agents.torch_state_critic import STEP_KEY_OBSERVATION
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.class_path import import_class
+from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
-from maze_pl.perception.blocks import ConcatenationBlock, InferenceBlock, LinearOutputBlock, PerceptionBlock
-from maze_pl.perception.module_class import module_class
-from maze_pl.perception.weight_init import make_module_init_normc
+from maze_pl.perception.blocks import (
+    ConcatenationBlock,
+    FlattenBlock,
+    InferenceBlock,
+    LinearOutputBlock,
+    PerceptionBlock,
+)
+from maze_pl.perception.blocks.layers import make_module_init_normc
 
-ObsShapes = Mapping[str, tuple[int, ...]]
+Shapes = Mapping[str, tuple[int, ...]]
+Factory = TypeVar("Factory", bound=Callable[..., nn.Module])
+
+
+class PolicyNetworkFactory(Protocol):
+    """A policy network class with all its arguments but the shapes, as `class_path` and `init_args` in YAML."""
+
+    def __call__(self, *, obs_shapes: dict[str, Any], action_logits_shapes: dict[str, Any]) -> nn.Module:
+        """Make the network; both arguments map names to shapes (tuples) without batch dimensions."""
+
+
+class CriticNetworkFactory(Protocol):
+    """A state critic network class with all its arguments but the shapes, as `class_path` and `init_args` in YAML."""
+
+    def __call__(self, *, obs_shapes: dict[str, Any], policy_network: nn.Module) -> nn.Module:
+        """Make the network; `obs_shapes` maps names to shapes (tuples) without batch dimensions.
+
+        A constructor without `policy_network` does not get it; one that has it gets the policy's network of the same
+        sub-step, of which the critic's network may use parts.
+        """
+
+
+class StateActionNetworkFactory(Protocol):
+    """A state-action critic network class with all its arguments but the shapes, as in YAML."""
+
+    def __call__(
+        self, *, obs_shapes: dict[str, Any], action_shapes: dict[str, Any], q_shapes: dict[str, Any]
+    ) -> nn.Module:
+        """Make the network; all arguments map names to shapes (tuples) without batch dimensions.
+
+        `action_shapes` are those of the continuous heads of the action, which the network sees beside observations.
+        `q_shapes` are those of its outputs: (L,) for each discrete head, L the number of options of all its choices,
+        two for a bit; {"q_value": (1,)} where there is no discrete head.
+        """
+
+
+def factories_by_step(
+    networks: Sequence[Factory] | Mapping[StepKey, Factory] | None, step_keys: Sequence[StepKey]
+) -> dict[StepKey, Factory]:
+    """Assign factories to sub-steps; a single one in a list makes the networks of all sub-steps.
+
+    Raises:
+        ValueError: There is not exactly one for each sub-step, or one finished network would be used by several.
+    """
+    if networks is None:
+        raise ValueError("networks are needed: name their classes, or use a TemplateModelComposer")
+    if not isinstance(networks, Mapping) and len(networks) == 1 and len(step_keys) > 1:
+        if isinstance(networks[0], nn.Module):
+            raise ValueError(f"one finished network cannot serve the sub-steps {list(step_keys)}; give its class")
+        return dict.fromkeys(step_keys, networks[0])
+    return networks_by_step(networks, step_keys)
+
+
+def takes(factory: Callable[..., Any], argument: str) -> bool:
+    """Whether a class wants an argument, alone or in a `partial` that does not have it yet."""
+    while isinstance(factory, partial):
+        if argument in factory.keywords:
+            return False
+        classes = (item for item in factory.args if isinstance(item, type))  # of what configurations name
+        factory = next(classes, factory.func)
+    return callable(factory) and argument in inspect.signature(factory).parameters
+
+
+def build_network(
+    factory: Callable[..., nn.Module], observation_space: spaces.Dict, expected: Shapes, where: str, **arguments: Any
+) -> nn.Module:
+    """Make a network and run it once on zeros.
+
+    Args:
+        factory: Called with `obs_shapes` and `arguments`, unless it is a finished network.
+        observation_space: What the network sees.
+        expected: Name of each output -> its shape, without the batch dimension; a state that the network carries is
+            expected too.
+        where: Which network it is, for messages.
+        arguments: Further arguments for the factory.
+
+    Raises:
+        TypeError: The factory does not give a network, or the network does not give a dict of tensors.
+        ValueError: The network cannot be made or run, or its outputs have wrong names or shapes.
+    """
+    network: Any = factory
+    if not isinstance(factory, nn.Module):
+        shapes = {name: tuple(space.shape or ()) for name, space in observation_space.spaces.items()}
+        given = {"obs_shapes": shapes, **arguments}
+        try:
+            network = factory(**given)
+        except Exception as error:  # of any kind, since the network may be the user's
+            raise ValueError(f"{where} cannot be made with {', '.join(given)}: {_said(error)}") from error
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"{where}: {factory} gave a {type(network).__name__}, expected a torch.nn.Module")
+    _check(network, observation_space, {**expected, **state_shapes(network)}, f"{where} ({type(network).__name__})")
+    return network
+
+
+def on_zeros(network: nn.Module, observation_space: spaces.Dict) -> Any:
+    """What a network gives for a batch of two zero observations, in evaluation mode so that it learns nothing of them.
+
+    One that carries a state gets that as zeros, too.
+    """
+    seen = observation_space.spaces.items()
+    zeros = {name: torch.zeros((2, *(space.shape or ())), dtype=torch_dtype(space)) for name, space in seen}
+    zeros |= {name: torch.zeros(2, *shape) for name, shape in state_shapes(network).items()}
+    with evaluation_mode(network), torch.no_grad():
+        return network(NetworkInput(network)(zeros))
+
+
+def _check(network: nn.Module, observation_space: spaces.Dict, expected: Shapes, where: str) -> None:
+    """Run the network on zeros, and refuse what does not give what is expected."""
+    try:
+        output = on_zeros(network, observation_space)
+    except Exception as error:  # of any kind, since the network may be the user's
+        zeros = {name: f"{space.dtype} {(2, *(space.shape or ()))}" for name, space in observation_space.items()}
+        raise ValueError(f"{where}: forward failed for the zeros {zeros}: {_said(error)}") from error
+    if not isinstance(output, Mapping):
+        raise TypeError(f"{where}: forward gave a {type(output).__name__}, expected a dict with {sorted(expected)}")
+    if set(output) != set(expected):
+        raise ValueError(f"{where}: forward gave the keys {sorted(map(str, output))}, expected {sorted(expected)}")
+    for name, shape in expected.items():
+        tensor, wanted, what = output[name], (2, *shape), f"{where}: output {name!r} for a batch of 2"
+        if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
+            kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise TypeError(f"{what} is a {kind}, expected a tensor of floats of shape {wanted}")
+        if tuple(tensor.shape) != wanted:
+            raise ValueError(f"{what} has shape {tuple(tensor.shape)}, expected {wanted}")
+
+
+def _said(error: Exception) -> str:
+    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+
+
+# ---------------------------------------------------------------------------------------------- templates
 
 
 class BaseModelBuilder(ABC):
@@ -55,12 +198,12 @@ class BaseModelBuilder(ABC):
                 raise ValueError(f"observation {name!r} has the modality {modality!r}, none of {[*modality_config]}")
 
     @abstractmethod
-    def latent_blocks(self, obs_shapes: ObsShapes) -> dict[str, PerceptionBlock]:
+    def latent_blocks(self, obs_shapes: Shapes) -> dict[str, PerceptionBlock]:
         """Blocks by name, the last of which writes "latent".
 
         Args:
-            obs_shapes: Shape of each observation that has a modality, and of "step_key", by which critics of several
-                sub-steps know which one it is.
+            obs_shapes: Shape of each observation that has a modality, of "step_key", by which critics of several
+                sub-steps know which one it is, and of the continuous heads of an action that is judged.
         """
 
     def check(self, spec: Spec) -> None:
@@ -73,6 +216,8 @@ class BaseModelBuilder(ABC):
         """
         mapped = self.observation_modality_mapping.keys()
         known = {STEP_KEY_OBSERVATION, *(name for step in spec.steps.values() for name in step.observation_shapes)}
+        heads = [head for step in spec.steps.values() for head in step.action_space.items()]
+        known |= {name for name, space in heads if isinstance(space, spaces.Box)}  # which critics of actions see
         if unknown := sorted(mapped - known):
             raise ValueError(f"observation_modality_mapping names {unknown}; the observations are {sorted(known)}")
         for key, step in spec.steps.items():
@@ -84,12 +229,12 @@ class BaseModelBuilder(ABC):
         if unused := [name for name in self._blocks if name not in used]:
             raise ValueError(f"modality_config has {unused}, which nothing uses; in use may be {sorted(used)}")
 
-    def policy_network(self, obs_shapes: ObsShapes, action_logits_shapes: ObsShapes) -> InferenceBlock:
+    def policy_network(self, obs_shapes: Shapes, action_logits_shapes: Shapes) -> InferenceBlock:
         """A network that gives the logits of all heads."""
         sizes = {head: math.prod(shape) for head, shape in action_logits_shapes.items()}
         return self._network(obs_shapes, sizes, 0.01, {})
 
-    def critic_network(self, obs_shapes: ObsShapes, policy_network: nn.Module | None = None) -> InferenceBlock:
+    def critic_network(self, obs_shapes: Shapes, policy_network: nn.Module | None = None) -> InferenceBlock:
         """A network that gives the value.
 
         Args:
@@ -97,6 +242,17 @@ class BaseModelBuilder(ABC):
             policy_network: Has the blocks that are shared, if any are.
         """
         return self._network(obs_shapes, {"value": 1}, 1.0, self._shared(policy_network))
+
+    def state_action_network(self, obs_shapes: Shapes, action_shapes: Shapes, q_shapes: Shapes) -> InferenceBlock:
+        """A network that judges actions.
+
+        Args:
+            obs_shapes: Observation -> shape.
+            action_shapes: Continuous head of the action -> shape. They need no modality.
+            q_shapes: Output -> shape.
+        """
+        sizes = {name: math.prod(shape) for name, shape in q_shapes.items()}
+        return self._network(obs_shapes, sizes, 1.0, {}, action_shapes)
 
     def block(self, modality: str, in_key: str, out_key: str, in_shape: tuple[int, ...]) -> PerceptionBlock:
         """The block of a modality that has one."""
@@ -110,10 +266,15 @@ class BaseModelBuilder(ABC):
             raise ValueError(f"{what}: {type(error).__name__}: {error}") from error
 
     def _network(
-        self, obs_shapes: ObsShapes, sizes: Mapping[str, int], head_std: float, shared: Mapping[str, PerceptionBlock]
+        self,
+        obs_shapes: Shapes,
+        sizes: Mapping[str, int],
+        head_std: float,
+        shared: Mapping[str, PerceptionBlock],
+        action_shapes: Shapes | None = None,
     ) -> InferenceBlock:
         known = {STEP_KEY_OBSERVATION, *self.observation_modality_mapping}
-        seen = {name: shape for name, shape in obs_shapes.items() if name in known}
+        seen = {name: shape for name, shape in obs_shapes.items() if name in known} | {**(action_shapes or {})}
         blocks = self.latent_blocks(seen)
         shapes = [*blocks.values()][-1].out_shapes()
         for block in blocks.values():
@@ -151,7 +312,7 @@ class ConcatModelBuilder(BaseModelBuilder):
 
     Blocks are called `<observation>_<BlockType>`, `concat`, `hidden` and `recurrence`, and so are the tensors that they
     write, but for the last one, which is `latent`. Observations whose modality has no block are concatenated as they
-    are.
+    are, and so are the continuous heads of actions that a critic judges, made flat.
 
     Args:
         modality_config: Modality -> `block_type`, a `PerceptionBlock` class or its path, and `block_params`, its
@@ -170,7 +331,7 @@ class ConcatModelBuilder(BaseModelBuilder):
 
     stages = ("hidden", "recurrence")
 
-    def latent_blocks(self, obs_shapes: ObsShapes) -> dict[str, PerceptionBlock]:
+    def latent_blocks(self, obs_shapes: Shapes) -> dict[str, PerceptionBlock]:
         """See `BaseModelBuilder.latent_blocks`."""
         blocks, joined = dict[str, PerceptionBlock](), dict[str, tuple[int, ...]]()
         for name, shape in obs_shapes.items():
@@ -179,8 +340,12 @@ class ConcatModelBuilder(BaseModelBuilder):
                 key = f"{name}_{self._blocks[modality][0].__name__}"
                 blocks[key] = self.block(modality, name, key, shape)
                 joined[key] = blocks[key].out_shapes()[0]
-            else:
+            elif name in self.observation_modality_mapping or len(shape) == 1:
                 joined[name] = shape
+            else:  # a head of an action
+                key = f"{name}_{FlattenBlock.__name__}"
+                blocks[key] = FlattenBlock(name, key, shape, len(shape))
+                joined[key] = blocks[key].out_shapes()[0]
         stages = ["concat", *(name for name in self.stages if name in self._blocks)]
         tensors = [*stages[:-1], "latent"]
         blocks["concat"] = ConcatenationBlock([*joined], tensors[0], [*joined.values()], concat_dim=-1)
@@ -192,7 +357,7 @@ class ConcatModelBuilder(BaseModelBuilder):
 def _block_class(modality: str, entry: Mapping[str, Any]) -> tuple[type[PerceptionBlock], Mapping[str, Any]]:
     """Class and arguments of a modality's block."""
     known = isinstance(entry, Mapping) and "block_type" in entry.keys() <= {"block_type", "block_params"}
-    found = module_class(entry["block_type"]) if known else nn.Module
+    found = import_class(entry["block_type"], nn.Module) if known else nn.Module
     if not issubclass(found, PerceptionBlock):
         raise ValueError(f"{modality!r} needs block_type, a PerceptionBlock, and block_params; got {entry}")
     return found, entry.get("block_params") or {}

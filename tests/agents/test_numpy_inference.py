@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils import parametrizations
 
 from maze_pl.agents import TorchPolicy
@@ -184,6 +185,8 @@ def traced(network: nn.Module) -> NumpyNetwork:
 def test_networks_of_users_are_recognised() -> None:
     traced(Network(nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 8)).eval())
     traced(Network(nn.Sequential(nn.Linear(8, 5), nn.ELU(), nn.Linear(5, 8)), extra=lambda self, x: x.relu()).eval())
+    traced(Network(nn.Linear(8, 8, bias=False), Subclass(8, 8), nn.ReLU(inplace=True)).eval())
+    traced(Network(extra=lambda self, x: x.sigmoid() if x.dim() == 2 and x.is_floating_point() else -x).eval())
 
 
 class OwnLinear(nn.Linear):
@@ -192,7 +195,22 @@ class OwnLinear(nn.Linear):
 
 
 class Counting(nn.Linear):
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x)
+
+
+class Subclass(nn.Linear):
     pass
+
+
+def caught(network: Network, x: Tensor) -> Tensor:
+    try:
+        return 2 * x
+    except KeyError:
+        return x.relu()
 
 
 def with_hook(network: Network) -> Network:
@@ -215,9 +233,14 @@ REFUSED: dict[str, Callable[[], nn.Module]] = {
     "statistics of batches": lambda: Network(nn.BatchNorm1d(8)),
     "normalisation": lambda: Network(nn.LayerNorm(8)),
     "a layer of the user": lambda: Network(OwnLinear(8, 8)),
-    "a subclass of a layer": lambda: Network(Counting(8, 8)),
+    "a layer that changes": lambda: Network(Counting(8, 8)),
     "a parametrized layer": lambda: Network(parametrizations.weight_norm(nn.Linear(8, 8))),
-    "a layer without bias": lambda: Network(nn.Linear(8, 8, bias=False)),
+    "a computed weight": lambda: Network(
+        extra=lambda self, x: functional.linear(x, self.head.weight.T @ self.head.weight)
+    ),
+    "what the batch decides": lambda: Network(extra=lambda self, x: x if len(x) > 1 else x.relu()),
+    "a number of the batch": lambda: Network(extra=lambda self, x: x if x[0, 0].item() > 0 else x.relu()),
+    "a failure that is caught": lambda: Network(extra=caught),
     "values that decide": lambda: Network(extra=lambda self, x: x if x.sum() > 0 else -x),
     "random numbers": lambda: Network(extra=lambda self, x: x + torch.randn(8)),
     "arithmetic": lambda: Network(extra=lambda self, x: 2 * x),
@@ -272,17 +295,18 @@ def test_weights_are_never_stale() -> None:
     assert agrees()
     assert not np.allclose(before, expected(network))
     network.double()
-    assert plain.logits(X) is None
+    logits = plain.logits(X)
+    assert logits is not None and logits["a"].dtype == np.float64
     network.float()
     assert agrees()
 
 
 def replace_layer(network: Any) -> None:
-    network.body[1] = nn.ReLU()
+    network.body[1] = nn.ReLU().eval()
 
 
 def replace_head(network: Any) -> None:
-    network.head = nn.Linear(8, 3)
+    network.head = nn.Linear(8, 3).eval()
 
 
 CHANGES: dict[str, Callable[[Any], object]] = {
@@ -301,12 +325,17 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 }
 
 
+FOLLOWED = [CHANGES[name] for name in ("a layer", "the last layer", "a setting", "another attribute")]
+
+
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
-def test_a_network_that_was_changed_is_left_to_torch(change) -> None:
+def test_a_network_that_was_changed_is_watched_anew_or_left_to_torch(change) -> None:
     network = Network(nn.Tanh(), nn.Dropout(0.5)).eval()
     plain = traced(network)
     change(network)
-    assert plain.logits(X) is None
+    logits = plain.logits(X)
+    assert (logits is not None) == (change in FOLLOWED)
+    assert logits is None or np.allclose(logits["a"], expected(network), rtol=1e-5, atol=1e-6)
 
 
 def test_evaluation_mode_and_hooks_that_come_and_go() -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 DEPOT = "tests.events.depot"
 SALES = {"class_path": f"{DEPOT}.SalesReward"}
 TABLE: list[tuple[str, list[str]]] = [
-    ("wrong_argument", ["FireEvents.burnt(area: 'float')", "missing a required argument: 'area'"]),
+    ("wrong_argument", ["FireEvents.burnt()", "'aera'", "burnt(area: 'float')"]),
     ("failing_step", ["step statistic None of StepEvents.burnt", "input_name='area'", "IndexError: list index"]),
     ("text", ["episode statistic None of TextEvents.burnt", "could not convert string to float: 'much'"]),
     ("nothing", ["epoch statistic 'total' of EpochEvents.burnt", "TypeError", "NoneType"]),

@@ -28,14 +28,14 @@ NAMES: list[tuple[list[str], list[str]]] = [
     (["--foo"], ["'--foo'"]),
     (["fit"], ["model", "required"]),
     (["fit", "--config", "ppo_cartpol"], ["'ppo_cartpol'", "did you mean ppo_cartpole"]),
-    (["fit", "--config", "nowhere.yaml"], ["there is no file nowhere.yaml"]),
+    (["fit", "--config", "nowhere.yaml"], ["there is no configuration 'nowhere.yaml'"]),
     (["fit", "--config"], ["--config", "expected one argument"]),
     ([*FIT, "--model", "algorithm/ppoo"], ["'algorithm/ppoo'", "did you mean algorithm/ppo"]),
     ([*FIT, "--model.lrr", "1"], ["'lrr'", "maze_pl.modules.PPO", "did you mean lr"]),
     ([*FIT, "--model.networks.polisy", "null"], ["'polisy'", "did you mean policy"]),
     ([*FIT, "--data.n_env", "1"], ["'n_env'", "did you mean n_envs"]),
     ([*FIT, "--data.env.nam", "x"], ["'nam'", "did you mean name"]),
-    ([*FIT, "--trainer.max_epoch", "1"], ["trainer.max_epoch ", "did you mean trainer.max_epochs"]),
+    ([*FIT, "--trainer.max_epoch", "1"], ["trainer.max_epoch=1", "did you mean trainer.max_epochs"]),
     ([*FIT, "--early_stoping.patience", "1"], ["early_stoping.patience", "did you mean early_stopping.patience"]),
     ([*FIT, "--data.evaluators", '{"eval": {"n_episode": 1}}'], ["'n_episode'", "did you mean n_episodes"]),
     ([*FIT, "--model", "PPP"], ["got PPP", "did you mean maze_pl.modules.PPO"]),
@@ -189,7 +189,7 @@ FILES: list[tuple[list[str], list[str]]] = [
             ("list.yaml", ["holds a list"]),
             ("empty.yaml", ["is empty"]),
             ("binary.yaml", ["cannot be read"]),
-            ("folder.yaml", ["there is no file"]),
+            ("folder.yaml", ["there is no configuration"]),
             ("code.yaml", ["cannot be read", "os.system"]),
             ("documents.yaml", ["another document"]),
             ("brackets.json", ["cannot be read"]),
@@ -273,7 +273,7 @@ NETWORKS: list[tuple[list[str], list[str]]] = [
 
 MAPPER = "--model.networks.init_args.distribution_mapper_config"
 BETA = "maze_pl.distributions.BetaProbabilityDistribution"
-SQUASHED = "maze_pl.distributions.squashed_gaussian.SquashedGaussianProbabilityDistribution"
+SQUASHED = "maze_pl.distributions.continuous.SquashedGaussianProbabilityDistribution"
 DISTRIBUTIONS: list[tuple[list[str], list[str]]] = [
     ([*FIT, *more, MAPPER, str([{"action_head": "action", "distribution": kind, **others}])], parts)
     for more, kind, others, parts in [
@@ -296,7 +296,7 @@ RUNS: list[tuple[list[str], list[str]]] = [
     (["validate", "nowhere"], ["nowhere is not a run directory"]),
     (["validate", "full"], ["full is not a run directory"]),
     (["fit", "--resume", "file"], ["file is not a run directory"]),
-    (["fit", "--resume"], ["run directory"]),
+    (["fit", "--resume"], ["--resume", "expected one argument"]),
     (["fit", "--resume", "run", "--warm-start", "run"], ["--resume", "--warm-start"]),
     (["fit", "--resume", "run", "--run_dir", "new"], ["--resume", "--run_dir"]),
     *(
@@ -309,7 +309,7 @@ RUNS: list[tuple[list[str], list[str]]] = [
             ("code", ["more than tensors and plain values"]),
             ("list", ["was not written by maze_pl"]),
             ("foreign", ["was not written by maze_pl"]),
-            ("newer", ["format 99 (maze_pl 9.9)", "reads format 2"]),
+            ("newer", ["format 99 (maze_pl 9.9)", "reads format 3"]),
         ]
     ),
     ([*RESUME, "--ckpt_path", "truncated.ckpt"], ["is truncated"]),

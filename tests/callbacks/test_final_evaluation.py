@@ -14,8 +14,9 @@ import pytorch_lightning as pl
 import torch
 
 from maze_pl.__main__ import main
-from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint, RunLog
-from maze_pl.callbacks.run_record import _means
+from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint
+from maze_pl.callbacks.checkpoints import _means
+from maze_pl.callbacks.console import ConsoleLog
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.rollout import Evaluation
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
@@ -77,7 +78,7 @@ def fit(folder: Path, callbacks: list[pl.Callback], evaluators: Any = None) -> t
     trainer = pl.Trainer(
         default_root_dir=folder,
         max_epochs=4,
-        callbacks=[RunLog(str(folder / "run.log")), history, EpochTable(), *callbacks] if evaluators else callbacks,
+        callbacks=[history, EpochTable(), *callbacks] if evaluators else [EpochTable(), *callbacks],
         logger=False,
         accelerator="cpu",
         devices=1,
@@ -85,7 +86,9 @@ def fit(folder: Path, callbacks: list[pl.Callback], evaluators: Any = None) -> t
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    trainer.fit(A2C(networks=networks, spec=data.spec, lr=1e-9), data)
+    with ConsoleLog() as log:
+        log.open(folder / "run.log")
+        trainer.fit(A2C(networks=networks, spec=data.spec, lr=1e-9), data)
     trainer.save_checkpoint(folder / "end.ckpt")
     return history, trainer
 
@@ -133,7 +136,7 @@ def test_nothing_is_evaluated_without_evaluators_or_without_a_best_checkpoint(
         return evaluation
 
     monkeypatch.setattr(RolloutDataModule, "evaluate", watch)
-    fit(tmp_path, [FinalEvaluation(), RunLog(str(tmp_path / "run.log")), EpochTable()], evaluators={})
+    fit(tmp_path, [FinalEvaluation()], evaluators={})
     assert played == []
     fit(tmp_path, [FinalEvaluation()])
     assert len(played) == 5 * 4  # Lightning's sanity check and four epochs

@@ -50,9 +50,3 @@ def test_steps_beyond_single_precision_stay_exact(tmp_path: Path) -> None:
     metrics = MetricsFile(str(tmp_path))
     metrics.log_metrics({"a": 1}, step=2**24 + 1)
     assert read(tmp_path)[0]["step"] == "16777217"
-
-
-def test_what_is_no_number_is_left_out(tmp_path: Path) -> None:
-    metrics = MetricsFile(str(tmp_path))
-    metrics.log_metrics({"a": 1, "b": "text", "c": torch.ones(2)}, step=1)  # type: ignore[dict-item]
-    assert read(tmp_path) == [{"step": "1", "a": "1"}]

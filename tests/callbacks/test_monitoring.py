@@ -15,7 +15,7 @@ import pytorch_lightning as pl
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from maze_pl.callbacks import Distributions, TensorBoardLog, WandbLog
+from maze_pl.callbacks import EpochTable, TensorBoardLog, WandbLog
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import (
@@ -86,7 +86,7 @@ def trained(
     trainer = pl.Trainer(
         default_root_dir=str(folder),
         logger=loggers,
-        callbacks=[Distributions()],
+        callbacks=[EpochTable()],
         max_epochs=n_epochs,
         accelerator="cpu",
         enable_checkpointing=False,

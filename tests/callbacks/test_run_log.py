@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
-from maze_pl.callbacks.run_log import ConsoleLog
+from maze_pl.__main__ import main
+from maze_pl.callbacks.console import ConsoleLog
 from maze_pl.search_path import ConfigurationError
 
 
@@ -89,3 +90,32 @@ def test_a_log_that_cannot_be_written_does_not_end_the_run(capsys: pytest.Captur
     captured = capsys.readouterr()
     assert captured.out == "one\ntwo\n"
     assert captured.err.count("run.log ends here") == 1
+
+
+FIT = ["fit", "--config", "ppo_cartpole", "--run_dir", "run", "--trainer.max_epochs", "1", "--data.epoch_length", "1"]
+SMALL = ["--data.n_envs", "2", "--data.n_rollout_steps", "32", "--model.batch_size", "32"]
+THRESHOLD = ["--stop_at_return.threshold", "1000", "--data.evaluators", '{"eval": {"n_episodes": 1}}']
+
+
+def test_a_run_keeps_what_it_says_from_its_configuration_to_its_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*FIT, *SMALL, *THRESHOLD]) == 1
+    text, shown = read(tmp_path / "run" / "run.log"), capsys.readouterr()
+    for said in (
+        "class_path: maze_pl.modules.PPO",
+        "command: maze-pl fit",
+        "epoch 1 | 64 env steps",
+        "next:",
+        "ended:",
+    ):
+        assert said in text
+        assert said in shown.out
+    assert text.splitlines()[-1].startswith("maze-pl: eval/return reached ")
+
+
+def test_a_run_that_fails_keeps_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*FIT, *SMALL, "--best_checkpoint.monitor", "eval/kpi/none", "--data.evaluators.eval.n_episodes", "1"])
+    assert read(tmp_path / "run" / "run.log").splitlines()[-1].startswith("maze-pl: error: BestCheckpoint(monitor=")

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
-from maze_pl.callbacks import BestCheckpoint, EarlyStopping, EpochTable, LastCheckpoint, RunLog, StopAtReturn
+from maze_pl.callbacks import BestCheckpoint, EarlyStopping, EpochTable, LastCheckpoint, StopAtReturn
 
 
 class Scripted(pl.LightningModule):
@@ -90,13 +90,6 @@ def test_the_best_may_be_the_least(tmp_path: Path) -> None:
     assert epoch_of(tmp_path, "best") == 2
 
 
-def test_last_may_be_written_more_rarely_but_never_misses_the_end(tmp_path: Path) -> None:
-    fit(tmp_path, [1.0] * 5, [LastCheckpoint(every_n_epochs=3)])
-    assert epoch_of(tmp_path, "last") == 5
-    with pytest.raises(ValueError, match="every_n_epochs=0"):
-        LastCheckpoint(every_n_epochs=0)
-
-
 def test_a_checkpoint_that_fails_to_be_written_leaves_the_former_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,8 +146,6 @@ def test_a_resumed_run_has_the_patience_that_it_is_given_now(tmp_path: Path) -> 
 
 
 def test_the_table_says_when_the_policy_is_the_best_so_far(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log_file = tmp_path / "run.log"
-    fit(tmp_path, [1.0, 5.0, 3.0], [RunLog(str(log_file)), EpochTable(), BestCheckpoint()])
-    best = [line for line in log_file.read_text(encoding="utf-8").splitlines() if line.startswith("->")]
+    fit(tmp_path, [1.0, 5.0, 3.0], [EpochTable(), BestCheckpoint()])
+    best = [line for line in capsys.readouterr().out.splitlines() if line.startswith("->")]
     assert best == ["-> new best eval/return 1.000!", "-> new best eval/return 5.000!"]
-    assert all(line in capsys.readouterr().out for line in ["-> new best eval/return 5.000!"])

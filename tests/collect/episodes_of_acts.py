@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord
 from maze_pl.core.spec import Spec, StepSpec
 
 

@@ -12,9 +12,9 @@ from gymnasium import spaces
 
 from maze_pl.collect import InMemoryDataset, in_memory_dataset, trajectory_processors
 from maze_pl.collect.trajectory_processors import DeadEndClippingTrajectoryProcessor
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord
+from maze_pl.core.rollout import TrajectoryBatch
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.core.trajectory_batch import TrajectoryBatch
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.cutting_2d import struct_env_factory
 from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from maze_pl.collect.minari_data import minari_records, to_minari
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import SpacesRecordingWrapper, TimeLimitWrapper
 from tests.envs.structured_example import make_heap_env

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 
-from maze_pl.collect import ReplayRecordedActionsPolicy, replay_recorded_actions_policy
+from maze_pl.collect import ReplayRecordedActionsPolicy
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.rollouts import rollout
 from tests.structured import hierarchy
-
-
-def test_the_example_in_the_docstring_works() -> None:
-    assert doctest.testmod(replay_recorded_actions_policy).failed == 0
 
 
 def test_each_row_gets_what_its_episode_has_at_its_act() -> None:

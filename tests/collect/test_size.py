@@ -12,14 +12,13 @@ import torch
 from gymnasium import Space
 from torch import Tensor
 
+from examples.catch.catch_env import CatchEnv
 from maze_pl.collect.collector import Collector
 from maze_pl.core.policy import RandomPolicy
-from maze_pl.envs import CatchEnv
 from maze_pl.envs.vector import SequentialVectorEnv
-from maze_pl.envs.vector.wrapped import make_wrapped
+from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.instantiation import Factory
-from maze_pl.search_path import shipped_folder
-from maze_pl.yaml_text import read
+from maze_pl.search_path import read, shipped_folder
 
 N_ENVS, N_STEPS = 8, 128
 RAW = N_ENVS * N_STEPS * 4 * 84 * 84

@@ -15,7 +15,7 @@ from maze_pl.collect.trajectory_processors import (
     TrajectoryProcessor,
 )
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord
 from tests.collect.episodes_of_acts import Act, episode, flat, make_spec
 
 TWO_SUB_STEPS = [Act(key, 0, time, 1.0 + time) for time in range(3) for key in "ab"]

@@ -12,9 +12,15 @@ import yaml
 from maze_pl import search_path
 from maze_pl.__main__ import main
 from maze_pl.callbacks import EarlyStopping
-from maze_pl.composition import from_file
+from maze_pl.configuration import from_file
 from maze_pl.core.class_path import import_object
-from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator, TrajectoryDataModule
+from maze_pl.datamodules import (
+    ActorDataModule,
+    PopulationDataModule,
+    RolloutDataModule,
+    RolloutEvaluator,
+    TrajectoryDataModule,
+)
 
 SHIPPED = search_path.shipped_folder()
 ALL_NAMES = sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.yaml"))
@@ -41,10 +47,38 @@ ACTOR_CRITIC = {
     "max_grad_norm": 0.0,
     "critic_burn_in_epochs": 0,
 }
+SOFT_ACTOR_CRITIC = {
+    "lr": 0.001,
+    "gamma": 0.99,
+    "max_grad_norm": 0.0,
+    "tau": 0.005,
+    "target_update_interval": 1,
+    "entropy_coef": 0.2,
+    "entropy_tuning": True,
+    "target_entropy_multiplier": 1.0,
+    "entropy_coef_lr": 0.0007,
+}
 DOCUMENTED = {
     "algorithm/a2c": {**ACTOR_CRITIC, "lr": 0.0005},
     "algorithm/ppo": {**ACTOR_CRITIC, "lr": 0.00025, "batch_size": 100, "n_optimization_epochs": 4, "clip_range": 0.2},
+    "algorithm/impala": {
+        **{name: value for name, value in ACTOR_CRITIC.items() if name != "gae_lambda"},
+        "lr": 0.0005,
+        "entropy_coef": 0.01,
+        "vtrace_clip_rho_threshold": 1.0,
+        "vtrace_clip_pg_rho_threshold": 1.0,
+        "reward_clipping": "none",
+    },
+    "algorithm/sac": SOFT_ACTOR_CRITIC,
+    "algorithm/sacfd": SOFT_ACTOR_CRITIC,
     "algorithm/bc": {"lr": 0.001, "entropy_coef": 0.0, "max_grad_norm": 0.0},
+    "algorithm/es": {
+        "lr": 0.01,
+        "optimizer": "adam",
+        "l2_penalty": 0.005,
+        "noise_stddev": 0.02,
+        "policy_wrapper": None,
+    },
 }
 
 
@@ -99,7 +133,7 @@ def test_group_files_parse_where_they_belong(
 
 def load(name: str) -> Any:
     """Content of a shipped file, with what it names in place and without its base."""
-    content = from_file("", SHIPPED / f"{name}.yaml").content
+    content = from_file("", SHIPPED / f"{name}.yaml", read(name)).content
     return {key: value for key, value in content.items() if key != "base"} if isinstance(content, dict) else content
 
 
@@ -138,6 +172,12 @@ def test_defaults_that_live_with_the_data_are_the_documented_ones() -> None:
     assert default(RolloutDataModule, "n_envs") == 0
     assert default(EarlyStopping, "patience") == 15
     assert (RolloutEvaluator().n_episodes, RolloutEvaluator().deterministic) == (8, True)
+    of_actors = {"num_actors": 8, "actors_batch_size": 8, "queue_out_of_sync_factor": 1, "n_rollout_steps": 100}
+    assert {name: default(ActorDataModule, name) for name in of_actors} == of_actors
+    assert default(ActorDataModule, "epoch_length") == 25
+    of_populations = {"n_rollouts_per_update": 10, "n_timesteps_per_update": 0, "max_steps": 0, "epoch_length": 1}
+    for name, value in {**of_populations, "shared_noise_table_size": 100_000_000}.items():
+        assert default(PopulationDataModule, name) == value
     assert default(TrajectoryDataModule, "batch_size") == 100
     assert default(TrajectoryDataModule, "validation_percentage") == 20
 

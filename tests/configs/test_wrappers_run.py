@@ -14,7 +14,7 @@ from gymnasium import spaces
 from maze_pl import search_path
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.cutting_2d import maze_env_factory
-from maze_pl.envs.vector.wrapped import make_wrapped
+from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.instantiation import Factory
 
 FOLDER = search_path.shipped_folder() / "wrappers"

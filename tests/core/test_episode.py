@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import io
+from typing import Any
+
 import numpy as np
+import pytest
+import torch
 
 from maze_pl.core.episode import MAX_SAMPLED_EPISODES, EpisodeSummary, thin_out
-from maze_pl.events.epoch_statistics import summary_from_dict, summary_to_dict
 from maze_pl.modules.statistics import RunStatistics
 
 KEY = ("ObservationEvents", "observation_processed", None, ("substep_0", "heap"))
@@ -54,7 +58,40 @@ def test_a_run_forgets_samples_while_an_epoch_is_under_way_and_counts_all_episod
     assert tables[0].values["BaseEnvEvents/reward/episode_count"] == 300.0
 
 
-def test_samples_survive_being_written() -> None:
-    again = summary_from_dict(summary_to_dict(summary(3, 4)))
-    assert again.samples[KEY].dtype == np.float32
-    assert again.samples[KEY].tolist() == [[3.0, 4.0]]
+def bits(value: Any) -> Any:
+    """Something that is equal only if every bit is."""
+    if isinstance(value, dict):
+        return {key: bits(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    return value.hex() if isinstance(value, float) else value
+
+
+def written(given: EpisodeSummary) -> EpisodeSummary:
+    """The same episode, from a checkpoint that was written before its epoch ended."""
+    statistics, resumed, file = RunStatistics(), RunStatistics(), io.BytesIO()
+    statistics.add_episodes("train", [given])
+    torch.save(statistics.rank_state_dict(), file)
+    file.seek(0)
+    resumed.load_rank_state_dict(torch.load(file, weights_only=True))
+    (again,) = resumed._pending["train"]
+    return again
+
+
+@pytest.mark.parametrize("values", [np.array([0.1, -0.0, np.inf, 1e-320, 1 / 3]), np.array([[2**53 + 1]])])
+@pytest.mark.parametrize("dtype", [None, np.float32])
+def test_episodes_of_an_epoch_that_has_not_ended_survive_being_written_to_the_bit(
+    values: np.ndarray, dtype: Any
+) -> None:
+    given = EpisodeSummary({KEY: values.astype(dtype or values.dtype)}, 3, 0.1 + 0.2, {"k": 1 / 3}, 1, 2)
+    again = written(given)
+    assert bits(again.statistics) == bits(given.statistics)
+    assert (again.reward.hex(), again.kpis) == (given.reward.hex(), given.kpis)
+    assert (again.env_steps, again.env_index, again.episode_index) == (3, 1, 2)
+    assert written(summary(3, 4)).samples[KEY].tolist() == [[3.0, 4.0]]
+
+
+def test_numbers_of_numpy_may_be_written_too() -> None:
+    given = EpisodeSummary({}, np.int64(3), np.float32(0.5), {"k": np.float64(1.0)}, np.int64(1), np.int64(2))  # type: ignore[arg-type]
+    again = written(given)
+    assert (again.env_steps, again.reward, again.kpis, again.env_index, again.episode_index) == (3, 0.5, {"k": 1}, 1, 2)

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.record_files import write_record
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord, write_record
 from maze_pl.core.spec import Spec, StepSpec
 
 FIXED = struct.Struct("<QqqIIII")

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.rollout import Rollout
 
 
 class Counter(torch.nn.Module):
@@ -30,3 +31,8 @@ class Counter(torch.nn.Module):
         shape = (len(batch.agent_id), 1)
         noise = np.zeros(shape) if deterministic else torch.rand(shape, generator=generator).numpy() / 2
         return PolicyStep({"action": (self.weight.item() + noise).astype(np.float32)})
+
+    def note_log_probs(self, rollout: Rollout) -> None:
+        """As certain of its actions as of any others."""
+        for segment in rollout.segments.values():
+            segment.log_prob = torch.zeros(segment.active.shape)

@@ -14,7 +14,7 @@ import torch
 from gymnasium import spaces
 from lightning_fabric.utilities import move_data_to_device
 
-from maze_pl.collect.serialization import from_tensors
+from maze_pl.collect.storage import from_tensors
 from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
@@ -241,7 +241,7 @@ def test_any_policy_can_be_evaluated() -> None:
 
 def test_an_evaluation_is_moved_to_a_device_without_a_copy() -> None:
     evaluation = Evaluation("eval", [])
-    assert move_data_to_device(evaluation, torch.device("cpu")) is evaluation
+    assert move_data_to_device(evaluation, torch.device("cpu")).summaries is evaluation.summaries
 
 
 # ---------------------------------------------------------------------------------------------------- statistics

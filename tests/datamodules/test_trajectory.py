@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,7 @@ from maze_pl.collect.trajectory_processors import (
     columns_of,
     taken,
 )
-from maze_pl.core.rollout import Evaluation
-from maze_pl.core.trajectory_batch import TrajectoryBatch
+from maze_pl.core.rollout import Evaluation, TrajectoryBatch
 from maze_pl.datamodules import RolloutEvaluator, TrajectoryDataModule
 from maze_pl.datamodules.trajectory import ActLoader
 from maze_pl.envs import GymMazeEnv
@@ -109,13 +109,18 @@ def test_nothing_is_held_out_of_a_single_episode() -> None:
 def test_ranks_have_different_parts_of_the_same_order_and_equally_many_batches(n_ranks: int) -> None:
     dataset = dataset_of(7, 5, 9, 4).load()
     numbers = torch.arange(len(dataset))
-    loaders = [ActLoader(dataset, numbers, 4, lambda: 7, rank, n_ranks) for rank in range(n_ranks)]
+
+    def loader(batch_size: int, rank: int, n_ranks: int) -> ActLoader:
+        data: Any = SimpleNamespace(dataset=dataset, order_seed=lambda: 7, _rank=rank, _world_size=n_ranks)
+        return ActLoader(data, numbers, batch_size, is_ordered=False)
+
+    loaders = [loader(4, rank, n_ranks) for rank in range(n_ranks)]
     assert {len(loader) for loader in loaders} == {-(-25 // (4 * n_ranks))}
     batches = [acts_of(loader) for loader in loaders]
     assert sorted(joined(map(joined, batches))) == sorted(ALL)
     sizes = {tuple(sorted({len(part[i]) for part in batches})) for i in range(len(loaders[0]))}
     assert all(size[-1] - size[0] <= 1 for size in sizes), "ranks have equal shares of the last batch"
-    together = ActLoader(dataset, numbers, 4 * n_ranks, lambda: 7, 0, 1)
+    together = loader(4 * n_ranks, 0, 1)
     assert [sorted(batch) for batch in acts_of(together)] == [sorted(joined(parts)) for parts in zip(*batches)]  # noqa: B905
 
 

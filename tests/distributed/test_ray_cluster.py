@@ -111,7 +111,7 @@ def test_more_workers_than_there_is_room_for_are_refused(
     engine = ["--data", "runner/ray", "--data.engine.address", cluster.address, "--data.engine.n_workers", "99"]
     assert fit(tmp_path, *engine) == 2
     error = capsys.readouterr().err
-    assert "maze-pl: error: n_workers=99 with 1 CPUs each: the Ray cluster has room for " in error
+    assert "maze-pl: error: n_workers=99 with a CPU each: the Ray cluster has room for " in error
     assert "Traceback" not in error
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env as check_gymnasium_env
 
-from maze_pl.envs import CatchEnv, GymMazeEnv, catch_env, check_env
-from maze_pl.envs.catch_env import CELLS
+from examples.catch import catch_env
+from examples.catch.catch_env import CELLS, CatchEnv
+from maze_pl.envs import GymMazeEnv, check_env
 
 N_STEPS = CELLS - 1  # that a ball takes
 PADDLES = range(1, CELLS - 1)

@@ -13,10 +13,10 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from examples.catch.catch_env import CatchEnv
 from maze_pl.core.actor_id import ActorID
 from maze_pl.envs import (
     ActionConversionInterface,
-    CatchEnv,
     CoreEnv,
     GymMazeEnv,
     MazeEnv,
@@ -170,16 +170,6 @@ class ChangesState(Seen):
         return super().maze_to_space(maze_state)
 
 
-class KeepsHistory(Seen):
-    def __init__(self) -> None:
-        self.last, self.looks = np.full(2, np.nan), 0
-
-    def maze_to_space(self, maze_state: Any) -> Any:
-        self.looks = self.looks + 1 if np.array_equal(self.last, maze_state["place"]) else 0
-        self.last = maze_state["place"].copy()
-        return {**super().maze_to_space(maze_state), "left": np.array(min(self.looks, 9))}
-
-
 class AllowsNothing(Seen):
     def maze_to_space(self, maze_state: Any) -> Any:
         allowed = np.full(3, maze_state["left"] > 9, np.float32)
@@ -223,11 +213,6 @@ class MoveChangesState(Move):
     def space_to_maze(self, action: Any, maze_state: Any) -> Any:
         maze_state["last"] = action["move"]
         return super().space_to_maze(action, maze_state)
-
-
-class WrongInverse(Move):
-    def maze_to_space(self, maze_action: Any) -> Any:
-        return {"move": abs(maze_action["by"])}
 
 
 class BrokenCore(WalkCoreEnv):
@@ -371,9 +356,7 @@ FAULTS: list[tuple[Any, str, str, str]] = [
     (OldStep(), "steps", "error", "step of OldStep returned a tuple of 4 values"),
     (lambda: WrapperLeavesSpace.wrap(walk()()), "steps", "error", "by Seen, WrapperLeavesSpace holds"),
     (walk(seen=ChangesState), "conversions", "error", "ChangesState.maze_to_space changes the state"),
-    (walk(seen=KeepsHistory), "conversions", "error", "KeepsHistory.maze_to_space makes two observations of one"),
     (walk(move=MoveChangesState), "conversions", "error", "MoveChangesState.space_to_maze changes the state"),
-    (walk(move=WrongInverse), "conversions", "error", "WrongInverse.maze_to_space makes .* of what space_to_maze made"),
     (walk(seen=OneBuffer), "memory", "error", "'place' of sub-step 0 by OneBuffer changes after it was returned"),
     (walk(core=GlobalChance), "determinism", "error", "and actions there was another reward at environment step 1"),
     (walk(core=Forgetful), "determinism", "error", "and actions there was another reward at environment step 1"),

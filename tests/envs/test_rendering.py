@@ -12,7 +12,7 @@ from matplotlib.backend_bases import KeyEvent, MouseEvent
 
 from maze_pl.envs import IntRangeArg, StateTrajectoryRecord, browse, draw_event_statistics
 from maze_pl.envs.wrappers import TrajectoryRecordingWrapper
-from maze_pl.events import BaseEnvEvents, plots
+from maze_pl.events import BaseEnvEvents, display
 from tests.envs.line import LineEvents, LineRenderer, make_line_env
 
 
@@ -89,6 +89,6 @@ def test_statistics_of_events_are_drawn_over_the_steps_of_an_episode(record: Sta
 
 
 def test_without_matplotlib_the_remedy_is_said(record: StateTrajectoryRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(display.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install "maze-pl\[rendering\]"'):
         browse(record, LineRenderer())

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from maze_pl.core.record_files import write_record
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord, write_record
 from maze_pl.envs import (
     GymMazeEnv,
     StateTrajectoryRecord,

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from maze_pl.events import (
-    ActorCriticEvents,
     BaseEnvEvents,
     define_episode_stats,
     define_epoch_stats,
@@ -16,7 +15,8 @@ from maze_pl.events import (
     define_step_stats,
     histogram,
 )
-from maze_pl.events.declaration import declarations, event_path, find_topic, topic_name
+from maze_pl.events.statistics import event_path, find_topic, topic_name
+from maze_pl.events.topics import declarations
 
 
 class StockEvents:
@@ -70,7 +70,12 @@ def test_events_without_statistics_are_events_too() -> None:
 
 
 def test_levels_without_a_declaration_pass_values_on() -> None:
-    loss = declarations(ActorCriticEvents)["policy_loss"]
+    class Topic:
+        @define_epoch_stats(np.mean)
+        @define_stats_grouping("step_key")
+        def policy_loss(self, step_key: int, value: float) -> None: ...
+
+    loss = declarations(Topic)["policy_loss"]
     assert [(s.reduce, s.input_name) for s in loss.step] == [(None, "value")]
     assert [s.reduce for s in loss.episode] == [None]
     assert loss.grouping == ["step_key"]

@@ -17,8 +17,8 @@ from maze_pl.events import (
     define_stats_grouping,
     define_step_stats,
 )
-from maze_pl.events.declaration import StatisticsError
-from maze_pl.events.episode_statistics import EpisodeStatistics
+from maze_pl.events.statistics import EpisodeStatistics
+from maze_pl.events.topics import StatisticsError
 
 
 class ParcelEvents:

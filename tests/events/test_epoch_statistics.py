@@ -22,9 +22,8 @@ from maze_pl.events import (
     define_step_stats,
     histogram,
 )
-from maze_pl.events.declaration import StatisticsError
-from maze_pl.events.episode_statistics import EpisodeStatistics
-from maze_pl.events.epoch_statistics import summary_from_dict, summary_to_dict
+from maze_pl.events.statistics import EpisodeStatistics
+from maze_pl.events.topics import StatisticsError
 
 
 def draw(values: list[Any], groups: tuple[str, ...]) -> tuple[str, float, tuple[str, ...]]:
@@ -189,66 +188,23 @@ def test_topics_defined_in_a_function_have_to_be_passed_along() -> None:
         computed(summary)
 
 
-def test_two_topics_of_the_same_name_are_refused() -> None:
-    other = type("FarmEvents", (FarmEvents,), {"__module__": "elsewhere"})
-    key = ("harvested", None, ())
-    summary = EpisodeSummary({(FARM, *key): 1.0, ("elsewhere:FarmEvents", *key): 2.0}, 1, 0.0)
-    with pytest.raises(ValueError, match=r"is a statistic of both .*:FarmEvents' and 'elsewhere:FarmEvents'"):
-        computed(summary, topics=(other,))
-
-
-def test_an_event_that_no_longer_exists_is_named() -> None:
-    with pytest.raises(ValueError, match="no longer has the event 'ploughed'"):
-        computed(EpisodeSummary({(FARM, "ploughed", None, ()): 1.0}, 1, 0.0))
-
-
 def test_an_epoch_statistic_must_be_one_number() -> None:
     summary = EpisodeSummary({(f"{__name__}:BadEvents", "many", None, ()): 1.0}, 1, 0.0)
     with pytest.raises(StatisticsError, match=r"epoch statistic None of BadEvents.many.* got an array of shape \(2,\)"):
         computed(summary, summary)
 
 
-def test_a_checkpoint_in_the_middle_of_an_epoch_changes_nothing() -> None:
-    values = np.array([0.1, -0.0, np.inf, 1e-320, 1 / 3], dtype=np.float64)
-    summaries = [
-        EpisodeSummary({(FARM, "weighed", None, ("rye",)): values.astype(dtype)}, 3, 0.1 + 0.2, {"k": 1 / 3}, 1, index)
-        for index, dtype in enumerate((np.float64, np.float32))
-    ]
-    summaries.append(EpisodeSummary({(FARM, "weighed", None, ("rye",)): np.array([[2**53 + 1]])}, 3, -0.0))
-    original, resumed = EpochStatistics(), EpochStatistics()
-    for summary in summaries[:2]:
-        original.add(summary)
-    file = io.BytesIO()
-    torch.save(original.state_dict(), file)
+def test_totals_go_on_from_a_checkpoint() -> None:
+    epoch, resumed, file = EpochStatistics(), EpochStatistics(), io.BytesIO()
+    epoch.add(episode(0, 0, 1.0, np.int64(10)))  # type: ignore[arg-type]
+    epoch.compute()
+    torch.save(epoch.state_dict(), file)
     file.seek(0)
     resumed.load_state_dict(torch.load(file, weights_only=True))
-    for epoch in (original, resumed):
-        epoch.add(summaries[2])
-    assert resumed.state_dict() == original.state_dict()
-    one, two = original.compute(), resumed.compute()
-    assert one == two
-    assert one["BaseEnvEvents/reward/total_step_count"] == 9.0
-    for summary in summaries:
-        copied = summary_from_dict(summary_to_dict(summary))
-        assert bits(copied.statistics) == bits(summary.statistics)
-        assert (copied.reward.hex(), copied.kpis) == (summary.reward.hex(), summary.kpis)
-        assert (copied.env_steps, copied.env_index, copied.episode_index) == (
-            3,
-            summary.env_index,
-            summary.episode_index,
-        )
-
-
-def test_states_hold_no_numpy_scalars() -> None:
-    summary = EpisodeSummary({}, np.int64(3), np.float32(0.5), {"k": np.float64(1.0)}, np.int64(1), np.int64(2))  # type: ignore[arg-type]
-    epoch = EpochStatistics()
-    epoch.add(summary)
-    state = epoch.state_dict()
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    assert torch.load(file, weights_only=True) == state
-    assert type(state["total_step_count"]) is int
+    for one in (epoch, resumed):
+        one.add(episode(0, 1, 2.0, 5))
+    assert epoch.compute() == resumed.compute()
+    assert resumed.state_dict() == {"total_step_count": 15, "total_episode_count": 2}
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), st.randoms())

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maze_pl.events.plots import create_bar_plot, create_violin_plot
+from maze_pl.events.display import create_bar_plot, create_violin_plot
 
 
 def test_bars_show_the_share_of_every_choice_also_of_those_never_made() -> None:

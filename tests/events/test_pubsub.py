@@ -78,9 +78,9 @@ def test_arguments_may_be_given_by_position_by_name_both_or_by_default(pubsub: P
 @pytest.mark.parametrize(
     ("arguments", "keywords", "message"),
     [
-        ((), {}, "missing a required argument: 'piece'"),
-        ((1, 2.0, 3), {}, "too many positional arguments"),
-        ((1,), {"piece": 1}, "multiple values for argument 'piece'"),
+        ((), {}, "missing 1 required positional argument: 'piece'"),
+        ((1, 2.0, 3), {}, "takes from 1 to 2 positional arguments but 3 were given"),
+        ((1,), {"piece": 1}, "got multiple values for argument 'piece'"),
         ((1,), {"length": 1}, "got an unexpected keyword argument 'length'"),
         ((), {"piece": 1, "length": 1}, "got an unexpected keyword argument 'length'"),
     ],
@@ -89,14 +89,14 @@ def test_wrong_arguments_raise_and_record_nothing(
     pubsub: Pubsub, arguments: tuple[Any, ...], keywords: dict[str, Any], message: str
 ) -> None:
     topic: Any = pubsub.create_event_topic(CuttingEvents)
-    with pytest.raises(TypeError, match=r"^CuttingEvents.valid_cut\(piece.*\).*: " + message):
+    with pytest.raises(TypeError, match=rf"^CuttingEvents.valid_cut\(\) {message}"):
         topic.valid_cut(*arguments, **keywords)
     assert pubsub.get_step_events() == []
 
 
 def test_keyword_only_attributes_are_not_taken_by_position(pubsub: Pubsub) -> None:
     topic: Any = pubsub.create_event_topic(CuttingEvents)
-    with pytest.raises(TypeError, match="too many positional arguments"):
+    with pytest.raises(TypeError, match=r"measured.* takes 0 positional arguments but 1 was given"):
         topic.measured(0.5)
 
 
@@ -108,7 +108,7 @@ def test_an_unknown_event_is_refused_with_those_that_exist(pubsub: Pubsub) -> No
 
 def test_creating_a_topic_again_gives_the_same_object(pubsub: Pubsub) -> None:
     assert pubsub.create_event_topic(CuttingEvents) is pubsub.create_event_topic(CuttingEvents)
-    assert pubsub.topics == (CuttingEvents,)
+    assert list(pubsub.topics) == [CuttingEvents]
 
 
 def test_two_topics_of_one_name_are_refused_since_they_would_be_logged_as_one(pubsub: Pubsub) -> None:
@@ -120,7 +120,7 @@ def test_two_topics_of_one_name_are_refused_since_they_would_be_logged_as_one(pu
         pubsub.create_event_topic(another("InventoryEvents"))
     with pytest.raises(ValueError, match=r"the same name as maze_pl\.events\.topics\.RewardEvents"):
         pubsub.create_event_topic(another("RewardEvents"))
-    assert pubsub.topics == (InventoryEvents,)
+    assert list(pubsub.topics) == [InventoryEvents]
 
 
 def test_a_subscriber_of_object_gets_the_events_of_all_topics(pubsub: Pubsub) -> None:

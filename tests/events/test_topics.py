@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from maze_pl.events import (
-    ActorCriticEvents,
     BaseEnvEvents,
     ContinuousActionEvents,
     DiscreteActionEvents,
@@ -15,9 +14,8 @@ from maze_pl.events import (
     Pubsub,
     RewardEvents,
 )
-from maze_pl.events.declaration import declarations
-from maze_pl.events.episode_statistics import EpisodeStatistics
-from maze_pl.events.topics import BUILT_IN_TOPICS
+from maze_pl.events.statistics import EpisodeStatistics
+from maze_pl.events.topics import BUILT_IN_TOPICS, declarations
 
 
 @pytest.mark.parametrize("topic", BUILT_IN_TOPICS)
@@ -81,21 +79,3 @@ def test_other_topics_end_up_under_their_documented_names() -> None:
     assert str(result["ObservationEvents/observation_processed/substep_0/image"]) == "[len:8, μ:1.0]"
     assert result["RewardEvents/reward_original/mean_episode_total"] == 20.0
     assert result["RewardEvents/reward_processed/step"] == Histogram.of([0.5, 0.5])
-
-
-def test_numbers_that_algorithms_report_are_means_over_the_epoch() -> None:
-    pubsub = Pubsub(EnvironmentContext())
-    events = pubsub.create_event_topic(ActorCriticEvents)
-    statistics = EpisodeStatistics()
-    for update in range(3):
-        events.policy_loss(step_key=0, value=float(update))
-        events.policy_loss(step_key="cut", value=7.0)
-        events.learning_rate(value=1e-3)
-    for record in pubsub.drain():
-        statistics.receive(record)
-    epoch = EpochStatistics()
-    epoch.add(statistics.end_episode())
-    result = epoch.compute()
-    assert result["ActorCriticEvents/policy_loss/substep_0"] == 1.0
-    assert result["ActorCriticEvents/policy_loss/substep_cut"] == 7.0
-    assert result["ActorCriticEvents/learning_rate"] == pytest.approx(1e-3)

@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 
 from maze_pl.collect import InMemoryDataset
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator, TrajectoryDataModule
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.loading import warm_start

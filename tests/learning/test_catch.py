@@ -15,6 +15,7 @@ from maze_pl.envs.wrapper import ObservationWrapper
 # Lightning warns about itself with torch 2.13, and about a hook that the module overrides on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
 
+CONFIG = str(Path(__file__).parents[2] / "examples/catch/configs/ppo_catch.yaml")
 N_EPISODES = 100
 OPTIMUM = 5.0
 
@@ -43,7 +44,7 @@ def test_the_shipped_configuration_reaches_95_percent_of_the_optimum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["fit", "--config", "ppo_catch", "--run_dir", "run"]) == 0
+    assert main(["fit", "--config", CONFIG, "--run_dir", "run"]) == 0
     assert mean_return(Path("run", "checkpoints", "best.ckpt")) >= 0.95 * OPTIMUM
 
 
@@ -52,5 +53,5 @@ def test_without_the_image_it_learns_nothing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     blindfold = f'--data.wrappers+={{"class_path": "{Blindfold.__module__}.{Blindfold.__qualname__}"}}'
     arguments = [blindfold, "--trainer.max_epochs", "2", "--run_dir", "run"]
-    assert main(["fit", "--config", "ppo_catch", *arguments]) == 0
+    assert main(["fit", "--config", CONFIG, *arguments]) == 0
     assert mean_return(Path("run", "checkpoints", "best.ckpt")) < 0.5  # -5/7, but for luck

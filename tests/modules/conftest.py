@@ -73,7 +73,9 @@ def make_flat_rollout(n_steps: int = 10, n_envs: int = 4, seed: int = 0, ends: f
     row, env = needed.nonzero(as_tuple=True)
     none = torch.zeros_like(row)
     final = Final(row, env, none, none, {"observation": torch.randn(len(row), 3, generator=generator)})
-    return Rollout(rows, {0: segment}, {0: final}, n_steps, True, [summary(float(seed), 0, seed)], 0.25)
+    return Rollout(
+        rows, {0: segment}, {0: final}, n_steps, True, summaries=[summary(float(seed), 0, seed)], seconds=0.25
+    )
 
 
 def make_team_rollout(n_steps: int = 8, n_envs: int = 3, seed: int = 0, crew_acts: bool = True) -> Rollout:

@@ -325,7 +325,7 @@ def test_checkpoint_loads_with_weights_only_and_tells_what_it_is(kit: SimpleName
     checkpoint = torch.load(tmp_path / "x.ckpt", weights_only=True)
     state = checkpoint["maze_pl"]
     assert state["class_path"] == "maze_pl.modules.ppo.PPO"
-    assert state["format"] == 2
+    assert state["format"] == 3
     assert state["env_steps"] == 48
     assert type(kit.team_spec).from_dict(state["spec"]).step_keys == ("lead", "crew")
     assert checkpoint["hyper_parameters"]["lr"] == 1e-3

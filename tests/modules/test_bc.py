@@ -19,8 +19,8 @@ from torch import Tensor, distributions, nn
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy
 from maze_pl.callbacks import BestCheckpoint
+from maze_pl.core.rollout import Acts, TrajectoryBatch
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.core.trajectory_batch import Acts, TrajectoryBatch
 from maze_pl.modules import A2C, BC
 from maze_pl.perception import (
     CustomModelComposer,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.modules import A2C, PPO
-from maze_pl.modules.capture import MAX_RECORDS, GradientRecorder, Target, replay
+from maze_pl.modules.capture import MAX_RECORDS, GradientRecorder, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")
 
@@ -39,17 +39,17 @@ def expected(net: Net, x: Tensor) -> Tensor:
     )
 
 
-def into(net: Net, max_norm: float = 0.0) -> Target:
-    return Target(torch.empty(sum(parameter.numel() for parameter in net.parameters())), max_norm)
+def into(net: Net) -> Tensor:
+    return torch.empty(sum(parameter.numel() for parameter in net.parameters()))
 
 
 def gradient(
-    recorder: GradientRecorder, key: Any, loss: Any, parameters: Any, inputs: Any, *, check: bool, target: Target
+    recorder: GradientRecorder, key: Any, loss: Any, parameters: Any, inputs: Any, *, check: bool, target: Tensor
 ) -> Any:
-    record = recorder.record(key, loss, parameters, inputs, check, target)
+    record = recorder.record(key, loss, parameters, inputs, target, check=check)
     if record is None:
         return None
-    return replay(record, [*(parameter.detach() for parameter in parameters), *inputs, target.gradient])
+    return replay(record, [*(parameter.detach() for parameter in parameters), *inputs, target])
 
 
 class Twins(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from maze_pl.modules.graph import check_shapes_are_fixed
+from maze_pl.modules.capture import check_shapes_are_fixed
 
 X, MASK, INDEX = torch.rand(3, 4), torch.tensor([True, False, True]), torch.tensor([2, 0])
 

@@ -17,7 +17,7 @@ from maze_pl.modules.options import count_minibatches
 
 def prepare(actor_critic: Any, rollout: Rollout, normalize: bool = False) -> LearningBatch:
     return learning_batch(
-        actor_critic, rollout, gamma=0.9, gae_lambda=0.8, normalize_advantage=normalize, with_log_prob=True
+        actor_critic, rollout, gamma=0.9, method=0.8, normalize_advantage=normalize, with_log_prob=True
     )
 
 
@@ -178,7 +178,7 @@ def test_batch_size_must_divide_the_rollout() -> None:
 
 def test_a_rollout_that_is_where_it_should_be_is_not_copied(kit: SimpleNamespace) -> None:
     rollout = kit.make_flat_rollout()
-    assert rollout.to("cpu") is rollout
+    assert rollout.to("cpu").rows.reward is rollout.rows.reward
     moved = rollout.to(torch.device("meta"))
     assert moved.rows.filled.device.type == moved.segments[0].observation["observation"].device.type == "meta"
 

@@ -65,23 +65,27 @@ def test_parameters_and_gradients_are_views_of_one_buffer() -> None:
     assert len(storages) == 1
 
 
-def test_written_gradient_steps_like_a_backward_pass() -> None:
+def test_what_is_written_into_the_active_gradient_is_stepped_along() -> None:
     by_backward, written = make_network(), make_network()
     train(by_backward, FlatAdam(by_backward.parameters(), lr=1e-2), range(5))
     optimizer = FlatAdam(written.parameters(), lr=1e-2)
     for seed in range(5):
-        optimizer.set_gradient(torch.autograd.grad(batch_loss(written, seed), optimizer.active_parameters()))
-        optimizer.step()
+        gradients = torch.autograd.grad(batch_loss(written, seed), optimizer.active_parameters())
+        target = optimizer.active_gradient()
+        assert target is not None and not target.any()
+        torch.cat([gradient.flatten() for gradient in gradients], out=target)
+        optimizer.apply()
     assert torch.equal(flat(by_backward), flat(written))
 
 
-def test_missing_gradient_counts_as_zero() -> None:
-    network = make_network()
-    optimizer = FlatAdam(network.parameters(), lr=1e-2)
-    optimizer.gradient.fill_(1.0)
-    parameters = optimizer.active_parameters()
-    gradient = optimizer.set_gradient([torch.ones_like(parameters[0]), None, None, None])
-    assert gradient.sum().item() == parameters[0].numel()
+def test_the_active_gradient_is_that_of_groups_side_by_side() -> None:
+    parts = [nn.Parameter(torch.ones(n)) for n in (2, 3, 4)]
+    optimizer = FlatAdam([{"params": [part]} for part in parts])
+    for rates, size in (([1, 1, 1], 9), ([0, 1, 1], 7), ([1, 1, 0], 5), ([1, 0, 1], None), ([0, 0, 0], None)):
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        gradient = optimizer.active_gradient()
+        assert (None if gradient is None else len(gradient)) == size
 
 
 def test_group_with_learning_rate_zero_is_not_touched_at_all() -> None:

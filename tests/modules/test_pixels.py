@@ -35,6 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")
 IMAGES = spaces.Dict({"screen": spaces.Box(0, 255, (4, 36, 36), "uint8")})
 SPEC = Spec({0: StepSpec(IMAGES, spaces.Dict({"action": spaces.Discrete(3)}))})
 T, N = 8, 4
+CATCH = str(Path(__file__).parents[2] / "examples/catch/configs/ppo_catch.yaml")
 
 
 @pytest.fixture(params=["cpu", "cuda"])
@@ -111,7 +112,7 @@ def test_mixed_precision_is_for_layers_alone(kind: Any, device: str) -> None:
         )
         (minibatch,) = learning.minibatches(1)
         assert module.policy.action_logits(0, minibatch[0].observation)["action"].dtype == torch.bfloat16
-        total, records = module._updates.compute(minibatch)
+        total, records = module._updates.compute(minibatch, module.loss)
     numbers = {str(index): vector for index, vector in enumerate(minibatch[0].tensors()[-6:])}
     numbers |= {name: value for name, value, *_ in records} | {"total": total}
     assert {name: number.dtype for name, number in numbers.items()} == dict.fromkeys(numbers, torch.float32)
@@ -144,7 +145,7 @@ def test_pixels_train_in_mixed_precision(device: str, tmp_path: Path, monkeypatc
         return original(self, minibatch)
 
     monkeypatch.setattr(PPO, "loss", loss)
-    assert main(["fit", "--config", "ppo_catch", *small, *evaluator, *how, "--model.batch_size=32"]) == 0
+    assert main(["fit", "--config", CATCH, *small, *evaluator, *how, "--model.batch_size=32"]) == 0
     assert set(types) == {torch.bfloat16}
     with Path("run", "metrics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

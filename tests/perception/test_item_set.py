@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.perception import ItemSetPolicyNet, ItemSetStateValueNet
-from maze_pl.perception.models.built_in.item_set import count_kinds
+from maze_pl.perception.models.built_in import count_kinds
 
 SHAPES = {"items": (5, 2), "order": (2,), "size": (1,), "mask": (5,)}
 LOWEST = torch.finfo(torch.float32).min

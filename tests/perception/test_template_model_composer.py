@@ -34,8 +34,7 @@ from maze_pl.perception import (
     StepStateCriticComposer,
     TemplateModelComposer,
 )
-from maze_pl.perception.models import template_model_composer
-from maze_pl.perception.models.built_in import flatten_concat
+from maze_pl.perception.models import built_in, composers
 
 FEATURE = {"block_type": "maze_pl.perception.DenseBlock", "block_params": {"hidden_units": [8], "non_lin": nn.Tanh}}
 FLAT = Spec(
@@ -322,7 +321,7 @@ def test_the_documented_examples_are_composed_from_yaml(
     assert values.shape == (2,)
 
 
-@pytest.mark.parametrize("module", [template_model_composer, flatten_concat])
+@pytest.mark.parametrize("module", [composers, built_in])
 def test_the_examples_run(module: Any) -> None:
     result = doctest.testmod(module)
     assert result.attempted and not result.failed

@@ -13,8 +13,8 @@ import numpy as np
 import pytorch_lightning as pl
 from matplotlib.figure import Figure
 
-from maze_pl.callbacks.dashboards import dashboards
-from maze_pl.events.histogram import Histogram
+from maze_pl.callbacks.loggers import dashboards
+from maze_pl.events.display import Histogram
 from maze_pl.modules.algorithm import AlgorithmModule
 
 

@@ -1,17 +1,84 @@
-"""Environments that are stepped one after the other in this process."""
+"""Environments that are stepped one after the other in this process; those that are plain without their layers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
+from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
-from maze_pl.envs.contract import EnvContractError, check_observation, check_step, explain_step
-from maze_pl.envs.vector.plain_gym import PlainGymEnvs
-from maze_pl.envs.vector.vector_env import EnvFactory, History, Staging, StepExtras, VectorEnv, readers_of
-from maze_pl.envs.vector.wrapped import make_wrapped, wrapper_stack
+from maze_pl.envs.contract import EnvContractError, check_observation, check_step, explain_step, name_of
+from maze_pl.envs.gym_env import GymCoreEnv, GymMazeEnv
+from maze_pl.envs.structured_env import Array
+from maze_pl.envs.vector.vector_env import MakeEnv, Staging, StepExtras, VectorEnv, make_wrapped, wrapper_stack
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.events import BaseEnvEvents
+from maze_pl.events.display import number_array
+from maze_pl.events.statistics import action_keys, detached
+
+
+class PlainGymEnvs:
+    """The gymnasium environments in a vector in which nothing but statistics is around them.
+
+    Conversions and statistics take about as long as a step of a simple simulation. Where no wrapper, event, KPI or Dict
+    space is involved, the statistics follow from actions and rewards alone, so that a vector may step gymnasium's
+    environments themselves. Resets go through all layers, which afterwards know nothing of how the episode goes on:
+    their time, state and events stay as the reset left them.
+
+    Args:
+        envs: Environments for which `are_plain` holds, all of one kind.
+
+    Attributes:
+        envs: The gymnasium environments.
+        steps: `step` of each of them, once `begin` was called.
+        observe: Turns what they return into our observations.
+        rewards: For each environment, the rewards of its episode so far.
+        taken: For each environment, the actions of its episode so far.
+    """
+
+    def __init__(self, envs: Sequence[LogStatsWrapper]) -> None:
+        first: Any = envs[0].env
+        ((key, space),) = first.action_spaces_dict.items()
+        self.envs = [env.core_env.env for env in envs]  # type: ignore[attr-defined]
+        self.steps: list[Callable[[Any], Any]] = [env.unwrapped.step for env in envs]  # which refuse before a reset
+        self.observe = first.observation_conversion_dict[key].maze_to_space
+        self._keys = action_keys(key, space)
+        self.rewards: list[list[float]] = [[] for _ in envs]
+        self.taken: list[list[Any]] = [[] for _ in envs]
+
+    @staticmethod
+    def are_plain(envs: Iterable[Any]) -> bool:
+        """Whether stepping the gymnasium environments themselves makes no difference."""
+        return all(
+            type(env) is LogStatsWrapper
+            and type(env.unwrapped) is GymMazeEnv
+            and env.env.step == env.unwrapped.step  # monitoring that is switched off lets steps pass by
+            and type(env.core_env) is GymCoreEnv
+            and spaces.Dict not in (type(env.core_env.env.observation_space), type(env.core_env.env.action_space))
+            and list(env.pubsub.topics) == [BaseEnvEvents]
+            and not env.pubsub.subscribers
+            for env in envs
+        )
+
+    def begin(self, n: int, taken: list[Any]) -> None:
+        """Environment n starts an episode, whose actions go to a list."""
+        self.steps[n] = self.envs[n].step
+        self.rewards[n], self.taken[n] = [], taken
+
+    def summary(self, n: int) -> EpisodeSummary:
+        """What `LogStatsWrapper` would say of the episode of environment n, which has just ended."""
+        taken, rewards = number_array([detached(value) for value in self.taken[n]]), self.rewards[n]
+        return EpisodeSummary(dict.fromkeys(self._keys.values(), taken), len(rewards), float(sum(rewards)))
+
+    def check(self, n: int, result: Any) -> None:
+        """Look closely at what `step` returned."""
+        env = self.envs[n]
+        check_step(result, env)
+        check_observation(result[0], env.observation_space, f"the observation that step of {name_of(env)} returned")
 
 
 class SequentialVectorEnv(VectorEnv):
@@ -29,7 +96,7 @@ class SequentialVectorEnv(VectorEnv):
 
     def __init__(
         self,
-        env_factories: Sequence[EnvFactory],
+        env_factories: Sequence[MakeEnv],
         *,
         seed: int = 0,
         first_env_index: int = 0,
@@ -52,8 +119,8 @@ class SequentialVectorEnv(VectorEnv):
         self.always_advances = self._flat and PlainGymEnvs.are_plain(self.envs)
         self._plain = PlainGymEnvs(self.envs) if self.always_advances else None
         self.staging.env_steps.fill(self.always_advances)
-        steps = self.spec.steps.items()  # integers become Python's own
-        self._readers = {key: readers_of(step.action_space, np.ndarray.tolist) for key, step in steps}
+        heads = {key: step.action_space.spaces.items() for key, step in self.spec.steps.items()}
+        self._readers = {key: {head: _reader(part) for head, part in parts} for key, parts in heads.items()}
 
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""
@@ -74,8 +141,9 @@ class SequentialVectorEnv(VectorEnv):
         seed = derive_seed(self.seed, "env", index, self._episode[n])
         observation: dict[str, Any] = self.envs[n].reset(seed=seed)[0]
         self._env_time[n] = self.envs[n].get_env_time()
+        self._order[n], self._acts[n] = [], mapped(lambda _: [], self.staging.action)
         if self._plain is not None:
-            self._plain.begin(n)
+            self._plain.begin(n, self._acts[n][self._next_key[n]]["action"])
         return observation
 
     def _explain(self, n: int, error: Exception, result: Any) -> None:
@@ -89,10 +157,10 @@ class SequentialVectorEnv(VectorEnv):
         try:
             if isinstance(error, EnvContractError):
                 raise error
-            if self._plain is not None:
-                self._plain.explain(n, error, result)
-            else:
-                explain_step(error, result, self.envs[n])
+            plain, trace = self._plain, error.__traceback__
+            explain_step(error, result, self.envs[n] if plain is None else plain.envs[n])
+            if plain is not None and result is not ... and trace is not None and trace.tb_next is None:
+                plain.check(n, result)
         except EnvContractError as told:
             raise EnvContractError(f"environment {self.first_env_index + n}: {told}") from error
 
@@ -135,12 +203,14 @@ class SequentialVectorEnv(VectorEnv):
         """Step environments of any kind."""
         staging, envs, keys, times = self.staging, self.envs, self._next_key, self._env_time
         rewards, terminations, truncations = staging.reward, staging.terminated, staging.truncated
-        env_steps, flat = staging.env_steps, self._flat
+        env_steps, flat, acts = staging.env_steps, self._flat, self._acts
         actions = {key: self._given(key) for key in self._readers}
         n, result = 0, cast(Any, ...)
         try:
             for n in chosen:
                 env = envs[n]
+                for head, kept in acts[n][keys[n]].items():
+                    kept.append(staging.action[keys[n]][head][n].copy())
                 result = env.step({head: values[n] for head, values in actions[keys[n]].items()})
                 observation, rewards[n], terminated, truncated, _ = result
                 if terminated or truncated or self._is_new:
@@ -150,6 +220,7 @@ class SequentialVectorEnv(VectorEnv):
                 env_steps[n] = advanced = env_time - times[n]
                 times[n] = env_time
                 if not flat:
+                    self._order[n].append(self._key_index[keys[n]])
                     staging.actor_done[n] = env.is_actor_done()
                     is_over = advanced or terminated or truncated
                     if is_over and (actor_rewards := env.get_actor_rewards()) is not None:
@@ -173,8 +244,11 @@ class SequentialVectorEnv(VectorEnv):
         staging, steps, all_rewards, all_taken = self.staging, plain.steps, plain.rewards, plain.taken
         key, is_new = self._next_key[0], self._is_new
         staged_reward = staging.reward
-        rows = staging.observation[key]["observation"] if plain.has_one_observation else None
-        actions, kept = plain.actions(self._given(key), staging.action[key])
+        ((_, rows),), (values,) = staging.observation[key].items(), self._given(key).values()
+        if isinstance(values, list):  # they get NumPy's integers, as in gymnasium's vectors, which are checked faster
+            actions, kept = list(staging.action[key]["action"]), values
+        else:
+            actions, kept = values, values.copy()  # theirs to change
         staging.terminated.fill(False)
         staging.truncated.fill(False)
         n, result = 0, cast(Any, ...)
@@ -197,10 +271,8 @@ class SequentialVectorEnv(VectorEnv):
                     if self.autoreset:
                         self._episode[n] += 1
                         self._observe(n, self._reset(n))
-                elif rows is not None:
-                    rows[n] = observation
                 else:
-                    self._observe(n, plain.observe(observation))
+                    rows[n] = observation
         except Exception as error:
             self._explain(n, error, result)
             raise
@@ -210,17 +282,17 @@ class SequentialVectorEnv(VectorEnv):
         staged = self.staging.action[key]
         return {head: read(staged[head]) for head, read in self._readers[key].items()}
 
-    def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
+    def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Play episodes again up to where they were; see `VectorEnv.replay`."""
         step_keys = self.spec.step_keys
         autoreset, self.autoreset = self.autoreset, False
         for n, (history, states) in enumerate(zip(histories, wrapper_states, strict=True)):
-            self._episode[n], self.envs[n].context.is_logged = history.episode, False
+            self._episode[n], self.envs[n].context.is_logged = history["episode"], False
             self._begin(n)
             taken = dict.fromkeys(step_keys, 0)
-            for index in history.keys.tolist():
+            for index in history["keys"].tolist():
                 key = step_keys[index]
-                for head, values in history.actions[key].items():
+                for head, values in history["actions"][key].items():
                     self.staging.action[key][head][n] = values[taken[key]]
                 taken[key] += 1
                 self.step([n])
@@ -238,3 +310,12 @@ class SequentialVectorEnv(VectorEnv):
         """Close the environments."""
         for env in self.envs:
             env.close()
+
+
+def _reader(space: spaces.Space[Any]) -> Callable[[Array], Any]:
+    """What takes staged actions of a head over: integers become Python's own, those of a Box stay within its bounds."""
+    if isinstance(space, spaces.Discrete):
+        return np.ndarray.tolist
+    if isinstance(space, spaces.Box) and (space.bounded_below.any() or space.bounded_above.any()):
+        return lambda staged: np.clip(staged, space.low, space.high)
+    return np.ndarray.copy

@@ -4,17 +4,17 @@ import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 import numpy as np
 
-from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.spec import Spec
 from maze_pl.core.worker_process import CONTEXT, WorkerProcess, dumps, end_workers, prepare_workers
 from maze_pl.envs.contract import EnvContractError, portable_error
+from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
-from maze_pl.envs.vector.vector_env import Array, EnvFactory, History, Staging, StepExtras, VectorEnv
+from maze_pl.envs.vector.vector_env import MakeEnv, Staging, StepExtras, VectorEnv
 
 
 def _as_array(memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -41,7 +41,7 @@ class SubprocVectorEnv(VectorEnv):
     """
 
     def __init__(
-        self, env_factories: Sequence[EnvFactory], *, spec: Spec | None = None, n_workers: int = 0, **options: Any
+        self, env_factories: Sequence[MakeEnv], *, spec: Spec | None = None, n_workers: int = 0, **options: Any
     ) -> None:
         if spec is None:
             probe = SequentialVectorEnv(env_factories[:1])
@@ -120,27 +120,11 @@ class SubprocVectorEnv(VectorEnv):
             extras.actor_rewards += [(start + n, rewards) for n, rewards in part.actor_rewards]
         return extras
 
-    def drain_summaries(self) -> list[EpisodeSummary]:
-        """Summaries of ended episodes; see `VectorEnv.drain_summaries`."""
-        return self._everyones("drain_summaries")
-
-    def episodes(self) -> list[int]:
-        """Index of the episode that each environment is in."""
-        return self._everyones("episodes")
-
-    def shared_states(self) -> list[dict[str, Any]]:
-        """What each environment's wrappers have learned; see `VectorEnv.shared_states`."""
-        return self._everyones("shared_states")
-
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
         """Distribute what was learned; see `VectorEnv.load_shared_states`."""
         self._call("load_shared_states", dict.fromkeys(self._all, (state, freeze)))
 
-    def wrapper_states(self) -> list[dict[str, Any]]:
-        """Whole state of each environment's wrappers; see `VectorEnv.wrapper_states`."""
-        return self._everyones("wrapper_states")
-
-    def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
+    def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Play episodes again up to where they were; see `VectorEnv.replay`."""
         parts = [(list(histories[start:stop]), list(wrapper_states[start:stop])) for start, stop in self._slices]
         self._call("replay", dict(enumerate(parts)))
@@ -148,3 +132,8 @@ class SubprocVectorEnv(VectorEnv):
     def close(self) -> None:
         """End the processes; safe to call twice."""
         end_workers(self._workers)
+
+
+# As `VectorEnv` describes them.
+for _method in ("drain_summaries", "episodes", "histories", "shared_states", "wrapper_states"):
+    setattr(SubprocVectorEnv, _method, partialmethod(SubprocVectorEnv._everyones, _method))

@@ -1,9 +1,12 @@
-"""Several environments stepped together: what is exchanged with them lies in preallocated arrays."""
+"""Several environments stepped together: what is exchanged with them lies in preallocated arrays.
+
+First how each of them is made, and what its wrappers have learned.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +19,77 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
-from maze_pl.envs.vector.wrapped import load_shared_states, shared_states_of
-from maze_pl.envs.wrapper import Wrapper
+from maze_pl.envs.contract import describe, name_of
+from maze_pl.envs.gym_env import GymMazeEnv
+from maze_pl.envs.structured_env import Array, StructuredEnv
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Env = gymnasium.Env[Any, Any]
+
+
+def make_wrapped(env: Callable[[], Env], wrappers: Sequence[Callable[..., Env]] = ()) -> LogStatsWrapper:
+    """An environment with its wrappers, the first of them innermost, and statistics around them.
+
+    Raises:
+        TypeError: The environment is none, or one of the wrappers is no wrapper of ours.
+    """
+    built: Any = _adapt(env())
+    for wrapper in wrappers:
+        inner, built = built, wrapper(built)
+        if built is not inner and all(layer.env is not inner for layer in wrappers_of(built)):
+            made = f"{wrapper!r} in the list of wrappers made {describe(built)}, which is no Wrapper of maze_pl around"
+            raise TypeError(f"{made} the environment; gymnasium's own wrappers go inside of GymMazeEnv")
+    return built if isinstance(built, LogStatsWrapper) else LogStatsWrapper.wrap(built)
+
+
+def _adapt(env: Any) -> Any:
+    """The environment itself if it speaks our interface, otherwise a bare gymnasium environment made to."""
+    if isinstance(env, StructuredEnv):
+        return env
+    if not isinstance(env, gymnasium.Env):
+        came = f"the environment factory returned {describe(env)}, which is no gymnasium environment"
+        raise TypeError(f"{came}; return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')")
+    if isinstance(env.unwrapped, StructuredEnv):
+        remedy = "put gymnasium's wrappers inside of GymMazeEnv, and those of maze_pl.envs.wrappers around it"
+        kind = f"gymnasium's {type(env).__name__} around {name_of(env)}"
+        raise TypeError(f"{kind} hides its sub-steps, masks and events; {remedy}")
+    return GymMazeEnv(env)
+
+
+def wrapper_stack(env: StructuredEnv) -> dict[str, Wrapper]:
+    """The wrappers of an environment from the outermost inwards, named by position and class path."""
+    return {f"{i}:{type(one).__module__}.{type(one).__qualname__}": one for i, one in enumerate(wrappers_of(env))}
+
+
+def shared_states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:
+    """What the wrappers of a stack have learned, under their names, of those that learn."""
+    return {name: state for name, wrapper in stack.items() if (state := wrapper.shared_state())}
+
+
+def load_shared_states(stack: Mapping[str, Wrapper], state: Mapping[str, Any], freeze: bool = False) -> None:
+    """Give the wrappers of a stack what was learned.
+
+    Args:
+        stack: Result of `wrapper_stack`.
+        state: What was learned, by name.
+        freeze: Whether they stop learning.
+
+    Raises:
+        ValueError: It was learned by other wrappers.
+    """
+    if unknown := set(state) - set(stack):
+        both = f"there are statistics for wrappers {sorted(unknown)}, but the stack is {list(stack)}"
+        raise ValueError(f"{both}; use the same wrappers in the same order")
+    for name, wrapper in stack.items():
+        if name in state:
+            wrapper.load_shared_state(state[name])
+        if freeze:
+            wrapper.freeze()
+
+
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
-EnvFactory = Callable[[], gymnasium.Env[Any, Any]]
-Reader = Callable[[Array], Any]
+MakeEnv = Callable[[], Env]
 Tree = dict[str, Array]
 
 
@@ -36,22 +103,6 @@ def allocate_tree(space: spaces.Dict, leading: tuple[int, ...], allocate: Alloca
     """
     parts = space.spaces.items()
     return {name: allocate((*leading, *(part.shape or ())), np.dtype(part.dtype)) for name, part in parts}
-
-
-def readers_of(space: spaces.Dict, discrete: Callable[[Array], Any] = np.ndarray.copy) -> dict[str, Reader]:
-    """For each head, what takes staged actions over: it copies them, those of a Box within its bounds.
-
-    Args:
-        space: The action space.
-        discrete: What takes over those of a Discrete head.
-    """
-
-    def reader(part: spaces.Space[Any]) -> Reader:
-        if isinstance(part, spaces.Box) and (part.bounded_below.any() or part.bounded_above.any()):
-            return lambda staged: np.clip(staged, part.low, part.high)
-        return discrete if isinstance(part, spaces.Discrete) else np.ndarray.copy
-
-    return {head: reader(part) for head, part in space.spaces.items()}
 
 
 class Staging:
@@ -88,21 +139,6 @@ class Staging:
         part = copy(self)
         vars(part).update(mapped(lambda array: array[start:stop], vars(self)))
         return part
-
-
-@dataclass
-class History:
-    """The acts of the episode that an environment is in, from which the episode can be played again.
-
-    Attributes:
-        episode: Index of the episode.
-        keys: [L] position among the step keys of each act.
-        actions: Step key -> head -> [number of acts of this key, ...].
-    """
-
-    episode: int
-    keys: Array
-    actions: dict[StepKey, Tree]
 
 
 @dataclass
@@ -145,6 +181,8 @@ class VectorEnv(ABC):
         self.staging = staging or Staging(spec, self.n_envs)
         self._stacks = stacks
         self._episode = [0] * self.n_envs
+        self._acts: list[dict[StepKey, dict[str, list[Any]]]] = [{} for _ in stacks]  # actions of running episodes
+        self._order: list[list[int]] = [[] for _ in stacks]  # whose they are, unless there is one sub-step
         self._summaries: list[EpisodeSummary] = []
 
     @abstractmethod
@@ -164,13 +202,28 @@ class VectorEnv(ABC):
             envs: Which environments, all if None.
         """
 
-    def replay(self, histories: Sequence[History], wrapper_states: Sequence[dict[str, Any]]) -> None:
+    def histories(self) -> list[dict[str, Any]]:
+        """For each environment, the acts of the episode that it is in, from which it can be played again.
+
+        Returns:
+            The `episode`'s index, `keys` [L], the position among the step keys of each act, and `actions`: step key ->
+            head -> [number of acts of this key, ...].
+        """
+        histories = []
+        for episode, order, acts in zip(self._episode, self._order, self._acts, strict=True):
+            keys = order or [0] * max(len(values) for tree in acts.values() for values in tree.values())
+            actions = mapped(lambda values, like: np.array(values, like.dtype), acts, self.staging.action)
+            histories.append({"episode": episode, "keys": np.array(keys, np.int64), "actions": actions})
+        return histories
+
+    @abstractmethod
+    def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Bring each environment to where its history ended, then restore the state of its wrappers.
 
-        Raises:
-            RuntimeError: Episodes have no seeds of their own here.
+        Args:
+            histories: What `histories` returned.
+            wrapper_states: What `wrapper_states` returned.
         """
-        raise RuntimeError(f"{type(self).__name__} cannot play an episode again; reset it instead")
 
     @abstractmethod
     def close(self) -> None:

@@ -1,48 +1,35 @@
 """Wrappers, one file for each, or for those that belong together."""
 
-from maze_pl.envs.wrappers.dict_wrappers import DictActionWrapper as DictActionWrapper
-from maze_pl.envs.wrappers.dict_wrappers import DictObservationWrapper as DictObservationWrapper
-from maze_pl.envs.wrappers.dict_wrappers import SortedSpacesWrapper as SortedSpacesWrapper
-from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper as LogStatsWrapper
-from maze_pl.envs.wrappers.monitoring_wrappers import MazeEnvMonitoringWrapper as MazeEnvMonitoringWrapper
-from maze_pl.envs.wrappers.monitoring_wrappers import ObservationVisualizationWrapper as ObservationVisualizationWrapper
-from maze_pl.envs.wrappers.no_dict_wrappers import NoDictActionWrapper as NoDictActionWrapper
-from maze_pl.envs.wrappers.no_dict_wrappers import NoDictObservationWrapper as NoDictObservationWrapper
-from maze_pl.envs.wrappers.no_dict_wrappers import NoDictSpacesWrapper as NoDictSpacesWrapper
-from maze_pl.envs.wrappers.normalization import ObservationNormalizationWrapper as ObservationNormalizationWrapper
-from maze_pl.envs.wrappers.normalization import dump_statistics as dump_statistics
-from maze_pl.envs.wrappers.normalization import (
+from .log_stats_wrapper import LogStatsWrapper as LogStatsWrapper
+from .monitoring_wrappers import MazeEnvMonitoringWrapper as MazeEnvMonitoringWrapper
+from .monitoring_wrappers import ObservationVisualizationWrapper as ObservationVisualizationWrapper
+from .normalization import ObservationNormalizationWrapper as ObservationNormalizationWrapper
+from .normalization import dump_statistics as dump_statistics, load_statistics as load_statistics
+from .normalization import (
     estimate_observation_normalization_statistics as estimate_observation_normalization_statistics,
 )
-from maze_pl.envs.wrappers.normalization import load_statistics as load_statistics
-from maze_pl.envs.wrappers.normalization import make_normalized_env_factory as make_normalized_env_factory
-from maze_pl.envs.wrappers.normalization import obtain_normalization_statistics as obtain_normalization_statistics
-from maze_pl.envs.wrappers.normalization_strategies import (
+from .normalization import make_normalized_env_factory as make_normalized_env_factory
+from .normalization import obtain_normalization_statistics as obtain_normalization_statistics
+from .normalization import (
     MeanZeroStdOneObservationNormalizationStrategy as MeanZeroStdOneObservationNormalizationStrategy,
 )
-from maze_pl.envs.wrappers.normalization_strategies import (
-    ObservationNormalizationStrategy as ObservationNormalizationStrategy,
-)
-from maze_pl.envs.wrappers.normalization_strategies import (
-    RangeZeroOneObservationNormalizationStrategy as RangeZeroOneObservationNormalizationStrategy,
-)
-from maze_pl.envs.wrappers.observation_stack_wrapper import ObservationStackWrapper as ObservationStackWrapper
-from maze_pl.envs.wrappers.pre_processing_wrapper import FlattenPreProcessor as FlattenPreProcessor
-from maze_pl.envs.wrappers.pre_processing_wrapper import OneHotPreProcessor as OneHotPreProcessor
-from maze_pl.envs.wrappers.pre_processing_wrapper import PreProcessingWrapper as PreProcessingWrapper
-from maze_pl.envs.wrappers.pre_processing_wrapper import PreProcessor as PreProcessor
-from maze_pl.envs.wrappers.pre_processing_wrapper import ResizeImgPreProcessor as ResizeImgPreProcessor
-from maze_pl.envs.wrappers.pre_processing_wrapper import Rgb2GrayPreProcessor as Rgb2GrayPreProcessor
-from maze_pl.envs.wrappers.pre_processing_wrapper import TransposePreProcessor as TransposePreProcessor
-from maze_pl.envs.wrappers.pre_processing_wrapper import UnSqueezePreProcessor as UnSqueezePreProcessor
-from maze_pl.envs.wrappers.recording_wrappers import EventLogsWrapper as EventLogsWrapper
-from maze_pl.envs.wrappers.recording_wrappers import SpacesRecordingWrapper as SpacesRecordingWrapper
-from maze_pl.envs.wrappers.recording_wrappers import TrajectoryRecordingWrapper as TrajectoryRecordingWrapper
-from maze_pl.envs.wrappers.replaced_heads_wrappers import DiscretizeActionsWrapper as DiscretizeActionsWrapper
-from maze_pl.envs.wrappers.replaced_heads_wrappers import SplitActionsWrapper as SplitActionsWrapper
-from maze_pl.envs.wrappers.reward_wrappers import ReturnNormalizationRewardWrapper as ReturnNormalizationRewardWrapper
-from maze_pl.envs.wrappers.reward_wrappers import RewardClippingWrapper as RewardClippingWrapper
-from maze_pl.envs.wrappers.reward_wrappers import RewardScalingWrapper as RewardScalingWrapper
-from maze_pl.envs.wrappers.time_wrappers import RandomResetWrapper as RandomResetWrapper
-from maze_pl.envs.wrappers.time_wrappers import StepSkipWrapper as StepSkipWrapper
-from maze_pl.envs.wrappers.time_wrappers import TimeLimitWrapper as TimeLimitWrapper
+from .normalization import ObservationNormalizationStrategy as ObservationNormalizationStrategy
+from .normalization import RangeZeroOneObservationNormalizationStrategy as RangeZeroOneObservationNormalizationStrategy
+from .pre_processing_wrapper import FlattenPreProcessor as FlattenPreProcessor, OneHotPreProcessor as OneHotPreProcessor
+from .pre_processing_wrapper import PreProcessingWrapper as PreProcessingWrapper, PreProcessor as PreProcessor
+from .pre_processing_wrapper import ResizeImgPreProcessor as ResizeImgPreProcessor
+from .pre_processing_wrapper import Rgb2GrayPreProcessor as Rgb2GrayPreProcessor
+from .pre_processing_wrapper import TransposePreProcessor as TransposePreProcessor
+from .pre_processing_wrapper import UnSqueezePreProcessor as UnSqueezePreProcessor
+from .recording_wrappers import EventLogsWrapper as EventLogsWrapper, SpacesRecordingWrapper as SpacesRecordingWrapper
+from .recording_wrappers import TrajectoryRecordingWrapper as TrajectoryRecordingWrapper
+from .reward_wrappers import ReturnNormalizationRewardWrapper as ReturnNormalizationRewardWrapper
+from .reward_wrappers import RewardClippingWrapper as RewardClippingWrapper
+from .reward_wrappers import RewardScalingWrapper as RewardScalingWrapper
+from .space_wrappers import DictActionWrapper as DictActionWrapper, DictObservationWrapper as DictObservationWrapper
+from .space_wrappers import NoDictActionWrapper as NoDictActionWrapper, NoDictSpacesWrapper as NoDictSpacesWrapper
+from .space_wrappers import NoDictObservationWrapper as NoDictObservationWrapper
+from .space_wrappers import SortedSpacesWrapper as SortedSpacesWrapper, SplitActionsWrapper as SplitActionsWrapper
+from .space_wrappers import DiscretizeActionsWrapper as DiscretizeActionsWrapper
+from .time_wrappers import ObservationStackWrapper as ObservationStackWrapper, RandomResetWrapper as RandomResetWrapper
+from .time_wrappers import StepSkipWrapper as StepSkipWrapper, TimeLimitWrapper as TimeLimitWrapper

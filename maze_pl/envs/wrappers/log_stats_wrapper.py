@@ -1,21 +1,17 @@
 """Keeps the statistics of episodes."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
-from maze_pl.envs.contract import bounds, check_step
+from maze_pl.envs.contract import check_step
 from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
-from maze_pl.events.episode_statistics import EpisodeStatistics, action_keys, detached
-from maze_pl.events.histogram import number_array
-from maze_pl.events.kpi import EpisodeEventLog
-from maze_pl.events.pubsub import EventRecord
-from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents
+from maze_pl.events import EpisodeEventLog
+from maze_pl.events.display import number_array
+from maze_pl.events.statistics import EpisodeStatistics, action_keys, detached
 
 
 class LogStatsWrapper(Wrapper):
@@ -45,11 +41,11 @@ class LogStatsWrapper(Wrapper):
         self._statistics = EpisodeStatistics()
         self._n_topics = 0
         self._event_log = EpisodeEventLog() if env.get_kpi_calculator() is not None else None
+        self._receivers = [one for one in (self._statistics, self._event_log) if one is not None]
         self._summaries: list[EpisodeSummary] = []
         self._env_time, self._begun = 0, False
         heads = env.action_spaces_dict.items()
-        self._n_choices = {key: {head: _n_choices(part) for head, part in space.items()} for key, space in heads}
-        # Actions go straight into columns, and become events only for whoever computes KPIs of them.
+        # Actions go straight into columns: they are no events.
         self._actions: dict[StepKey, list[tuple[str, StatKey, list[Any]]]] = {
             key: [(head, name, []) for head, name in action_keys(key, space).items()] for key, space in heads
         }
@@ -69,32 +65,20 @@ class LogStatsWrapper(Wrapper):
         except (TypeError, ValueError):
             check_step(result, env)
             raise
-        records = self._pubsub.drain()
-        for record in records:
-            self._statistics.receive(record)
-        if self._event_log is not None:
-            for record in (*records, *self._action_records(step_key, action)):
-                self._event_log.receive(record)
+        for record in self._pubsub.drain():
+            for receiver in self._receivers:
+                receiver.receive(record)
         self._begun = True
         now = env.get_env_time()
         if now != env_time:
             self._env_time = now
             self._statistics.end_step()
-            if self._event_log is not None:
-                self._event_log.end_step()
-                while len(self._event_log.step_event_logs) < now:  # skipped within the act, or by the reset
-                    self._event_log.end_step()
+            log = self._event_log
+            while log is not None and len(log.step_event_logs) < now:  # several if some were skipped
+                log.end_step()
         if terminated or truncated:
             self.close_episode()
         return result  # type: ignore[no-any-return]
-
-    def _action_records(self, step_key: StepKey, action: Action) -> Iterator[EventRecord]:
-        """The action as events."""
-        for head, n_choices in self._n_choices[step_key].items():
-            topic = DiscreteActionEvents if n_choices else ContinuousActionEvents
-            attributes = {"step_key": step_key, "name": head, "value": action[head]}
-            attributes |= {"num_actions": n_choices} if n_choices else {}
-            yield EventRecord(topic, topic.action, attributes, self._env_time)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; what happens from now on counts in it."""
@@ -145,16 +129,9 @@ class LogStatsWrapper(Wrapper):
 
     def _drop_episode(self) -> None:
         self._pubsub.drain()
-        self._statistics.reset()
+        for receiver in self._receivers:
+            receiver.reset()
         for columns in self._actions.values():
             for _, _, values in columns:
                 values.clear()
-        if self._event_log is not None:
-            self._event_log.reset()
         self._begun = False
-
-
-def _n_choices(space: spaces.Space[Any]) -> int:
-    """Out of how many each entry of an action is chosen; 0 for a Box."""
-    low, high = bounds(space)
-    return 0 if isinstance(space, spaces.Box) else int(np.max(high - low)) + 1

@@ -13,12 +13,12 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_object
 from maze_pl.core.episode import StatKey
+from maze_pl.envs.contract import bounds
 from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
-from maze_pl.events import topics
-from maze_pl.events.declaration import group_label
-from maze_pl.events.plots import require_matplotlib
-from maze_pl.events.pubsub import EventRecord, Subscriber
+from maze_pl.events import EventRecord, Subscriber, topics
+from maze_pl.events.display import require_matplotlib
+from maze_pl.events.statistics import group_label
 
 Shown = tuple[StatKey, Any]
 """The name of the statistic that a value adds to, and the value."""
@@ -223,14 +223,12 @@ class _Rewards(Subscriber):
 
 def _choices(head: str, space: spaces.Space[Any], value: Any) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     """An action as it is shown: the event, names and value; of several choices, each by itself."""
-    if isinstance(space, spaces.Discrete):
-        yield "discrete_action", (head, f"{space.start}_to_{space.start + space.n - 1}"), value
-    elif isinstance(space, spaces.MultiDiscrete):
-        parts = zip(np.ravel(space.start), np.ravel(space.nvec), np.ravel(value), strict=True)
-        for index, (start, n, part) in enumerate(parts):
-            yield "discrete_action", (f"{head}_{index}", f"{start}_to_{start + n - 1}"), part
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        yield "continuous_action" if isinstance(space, spaces.Box) else "binary_action", (head,), value
     else:
-        yield "binary_action" if isinstance(space, spaces.MultiBinary) else "continuous_action", (head,), value
+        for index, (low, high, one) in enumerate(zip(*map(np.ravel, (*bounds(space), value)), strict=True)):
+            name = head if isinstance(space, spaces.Discrete) else f"{head}_{index}"
+            yield "discrete_action", (name, f"{low}_to_{high}"), one
 
 
 class ObservationVisualizationWrapper(SamplingWrapper):
@@ -252,7 +250,7 @@ class ObservationVisualizationWrapper(SamplingWrapper):
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
-        >>> plot_function = "maze_pl.events.plots.create_violin_plot"
+        >>> plot_function = "maze_pl.events.display.create_violin_plot"
         >>> env = ObservationVisualizationWrapper.wrap(GymMazeEnv("CartPole-v1"), plot_function=plot_function)
         >>> observation, info = env.reset(seed=1)
         >>> result = env.step({"action": 0})

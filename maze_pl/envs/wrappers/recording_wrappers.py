@@ -10,15 +10,14 @@ import numpy as np
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.episode import StatKey
-from maze_pl.core.spaces_record import Act, SpacesTrajectoryRecord
+from maze_pl.core.records import Act, SpacesTrajectoryRecord
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import name_of
 from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.trajectory_record import StateRecord, StateTrajectoryRecord, TrajectoryWriter
 from maze_pl.envs.wrapper import Wrapper
-from maze_pl.events.event_logs import EventLogFiles, EventLogWriter
-from maze_pl.events.plots import require_matplotlib
-from maze_pl.events.pubsub import EventRecord
+from maze_pl.events import EventLogFiles, EventLogWriter, EventRecord
+from maze_pl.events.display import require_matplotlib
 
 _SIMPLE = {int, float, bool, str, type(None)}
 
@@ -82,8 +81,6 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         [(1, 1.0)]
     """
 
-    trajectories: deque[StateTrajectoryRecord]
-
     def __init__(self, env: StructuredEnv, writer: TrajectoryWriter | None = None, n_episodes: int = 1) -> None:
         super().__init__(env, writer, n_episodes)
         self._has_frames = writer is not None and writer.needs_frames
@@ -131,7 +128,7 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
             from PIL import Image
 
             frame = io.BytesIO()
-            Image.fromarray(self.render()).save(frame, "PNG", compress_level=1)
+            Image.fromarray(cast(Any, self.render())).save(frame, "PNG", compress_level=1)
             record.frames.append(frame.getvalue())
 
     def end_episode(self) -> Mapping[StatKey, float | Array]:
@@ -172,8 +169,6 @@ class SpacesRecordingWrapper(RecordingWrapper):
         >>> record.observation[0]["observation"].shape, record.action[0]["action"], record.reward, record.truncated
         ((1, 4), array([1]), array([1.]), True)
     """
-
-    trajectories: deque[SpacesTrajectoryRecord]
 
     def __init__(
         self,

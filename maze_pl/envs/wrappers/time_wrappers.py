@@ -1,6 +1,8 @@
-"""Wrappers around environment time: where episodes begin and end, and how often agents decide."""
+"""Wrappers around environment time: where episodes begin and end, how often agents decide, what they still see."""
 
 import copy
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -9,8 +11,8 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import environment_action
-from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult, StepResult, StructuredEnv
-from maze_pl.envs.wrapper import ActionWrapper, Wrapper, wrappers_of
+from maze_pl.envs.structured_env import Action, Array, Dicts, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.wrapper import ActionWrapper, ObservationWrapper, Wrapper, wrappers_of
 
 _MOST_ATTEMPTS = 100
 
@@ -209,3 +211,120 @@ def _mask(space: spaces.Space[Any], allowed: Any) -> Any:
     if isinstance(space, spaces.MultiDiscrete):
         return tuple(np.split(allowed, np.cumsum(space.nvec)[:-1]))
     return 2 * allowed.reshape(space.shape) if isinstance(space, spaces.MultiBinary) else allowed  # 2: either
+
+
+History = dict[str, Array]
+"""Name of each stack -> [stack_steps, ...] the latest observations, the newest last."""
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """One stack; see `ObservationStackWrapper`."""
+
+    observation: str
+    stack_steps: int
+    keep_original: bool = False
+    tag: str | None = None
+    delta: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the stack is called."""
+        return self.observation if self.tag is None else f"{self.observation}-{self.tag}"
+
+    def space(self, space: spaces.Space[Any]) -> spaces.Box:
+        """Space of the stack."""
+        if not isinstance(space, spaces.Box) or self.stack_steps < 1:
+            wrong = f"{self.observation!r}, {space}, cannot be stacked {self.stack_steps} times"
+            raise ValueError(f"observation {wrong}; stack at least 1, of a Box (PreProcessingWrapper encodes others)")
+        low, high = (np.repeat(bound[np.newaxis], self.stack_steps, axis=0) for bound in (space.low, space.high))
+        if self.delta:
+            low, high = (bound.astype(np.result_type(bound, np.float32)) for bound in (low, high))
+            with np.errstate(over="ignore"):  # bounds that are the largest numbers that there are become infinite
+                low[:-1], high[:-1] = low[-1] - high[-1], high[-1] - low[-1]
+        return spaces.Box(low, high, dtype=low.dtype.type)
+
+    def next(self, history: History, observation: Array) -> Array:
+        """The stack with one more observation, which also becomes part of the history."""
+        earlier = history.get(self.name)
+        if earlier is None:
+            earlier = np.repeat(observation[np.newaxis], self.stack_steps, axis=0)
+        latest = history[self.name] = np.concatenate([earlier[1:], observation[np.newaxis]])
+        if self.delta:
+            latest = latest.astype(np.result_type(latest, np.float32))
+            latest[:-1] = latest[-1] - latest[:-1]
+        return latest
+
+
+class ObservationStackWrapper(ObservationWrapper):
+    """Stacks an actor's latest observations along a new first axis, the newest last.
+
+    Each actor (sub-step and agent) has stacks of its own. They start with its first observation of an episode, which
+    then fills all entries. Entries of `stack_config`:
+
+    - `observation`: which observation (a Box); in every sub-step that has it
+    - `keep_original`: whether the single observation stays beside the stack, which then needs a tag; no by default
+    - `tag`: the stack is called `<observation>-<tag>`, or as the observation itself if None, the default
+    - `delta`: whether all entries but the newest are the newest minus an earlier one, as floats; no by default
+    - `stack_steps`: number of observations in a stack, the newest included
+
+    Args:
+        env: The environment to wrap.
+        stack_config: One entry for each stack.
+
+    Raises:
+        TypeError: An option is unknown or missing.
+        ValueError: An observation is unknown or no Box, `stack_steps` is below 1, or a name would be there twice.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> stack = {"observation": "observation", "keep_original": True, "tag": "stacked", "stack_steps": 3}
+        >>> env = ObservationStackWrapper(GymMazeEnv("CartPole-v1"), stack_config=[stack])
+        >>> {name: space.shape for name, space in env.observation_space.items()}
+        {'observation': (4,), 'observation-stacked': (3, 4)}
+    """
+
+    def __init__(self, env: StructuredEnv, stack_config: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(env)
+        self._stacks = [StackConfig(**entry) for entry in stack_config]
+        self._dropped = {stack.observation for stack in self._stacks if not stack.keep_original}
+        known = {name for space in env.observation_spaces_dict.values() for name in space.spaces}
+        if unknown := {stack.observation for stack in self._stacks} - known:
+            raise ValueError(f"stack_config names {sorted(unknown)}, which are not among {sorted(known)}")
+        self._observation_spaces = {}
+        for key, space in env.observation_spaces_dict.items():
+            stacked = {name: part for name, part in space.items() if name not in self._dropped}
+            for stack in [stack for stack in self._stacks if stack.observation in space.spaces]:
+                if stack.name in stacked:
+                    raise ValueError(f"stack_config makes two observations {stack.name!r} in {key!r}; use tags")
+                stacked[stack.name] = stack.space(space[stack.observation])
+            self._observation_spaces[key] = spaces.Dict(stacked)
+        self._live: dict[Hashable, History] = {}  # by actor
+        self._recorded: dict[Hashable, History] = {}  # by sub-step
+
+    def observation(self, observation: Observation) -> Observation:
+        """Stack what the actor that acts next sees."""
+        return self._stacked(self._live.setdefault(self.env.actor_id(), {}), observation)
+
+    def _stacked(self, history: History, observation: Observation) -> Observation:
+        """What is shown after these earlier observations, which this one joins."""
+        stacked = {name: value for name, value in observation.items() if name not in self._dropped}
+        for stack in self._stacks:
+            if stack.observation in observation:
+                stacked[stack.name] = stack.next(history, observation[stack.observation])
+        return stacked
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode, and the stacks anew."""
+        self._live.clear()
+        return super().reset(seed=seed, options=options)
+
+    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
+        """Convert recorded states, one after the other as they were recorded, with stacks of their own.
+
+        All agents of a sub-step share them, as a state does not tell whose it is.
+        """
+        seen, done = self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        if first_step_in_episode:
+            self._recorded.clear()
+        return seen and {key: self._stacked(self._recorded.setdefault(key, {}), seen[key]) for key in seen}, done

@@ -1,33 +1,19 @@
 """Building blocks of networks: modules that take a dict of tensors and give one."""
 
-from maze_pl.perception.blocks.attention import MultiHeadAttentionBlock as MultiHeadAttentionBlock
-from maze_pl.perception.blocks.attention import SelfAttentionConvBlock as SelfAttentionConvBlock
-from maze_pl.perception.blocks.attention import SelfAttentionSeqBlock as SelfAttentionSeqBlock
-from maze_pl.perception.blocks.convolution import StridedConvolutionBlock as StridedConvolutionBlock
-from maze_pl.perception.blocks.convolution import VGGConvolutionBlock as VGGConvolutionBlock
-from maze_pl.perception.blocks.dense import DenseBlock as DenseBlock
-from maze_pl.perception.blocks.dense import LinearOutputBlock as LinearOutputBlock
-from maze_pl.perception.blocks.general import ActionMaskingBlock as ActionMaskingBlock
-from maze_pl.perception.blocks.general import ConcatenationBlock as ConcatenationBlock
-from maze_pl.perception.blocks.general import CorrelationBlock as CorrelationBlock
-from maze_pl.perception.blocks.general import FlattenBlock as FlattenBlock
-from maze_pl.perception.blocks.general import FunctionalBlock as FunctionalBlock
-from maze_pl.perception.blocks.general import GlobalAveragePoolingBlock as GlobalAveragePoolingBlock
-from maze_pl.perception.blocks.general import MaskedGlobalPoolingBlock as MaskedGlobalPoolingBlock
-from maze_pl.perception.blocks.general import MultiIndexSlicingBlock as MultiIndexSlicingBlock
-from maze_pl.perception.blocks.general import RepeatToMatchBlock as RepeatToMatchBlock
-from maze_pl.perception.blocks.general import SlicingBlock as SlicingBlock
-from maze_pl.perception.blocks.graph import GraphAttentionBlock as GraphAttentionBlock
-from maze_pl.perception.blocks.graph import GraphConvBlock as GraphConvBlock
-from maze_pl.perception.blocks.inference import InferenceBlock as InferenceBlock
-from maze_pl.perception.blocks.joint import FlattenDenseBlock as FlattenDenseBlock
-from maze_pl.perception.blocks.joint import LSTMLastStepBlock as LSTMLastStepBlock
-from maze_pl.perception.blocks.joint import StridedConvolutionDenseBlock as StridedConvolutionDenseBlock
-from maze_pl.perception.blocks.joint import VGGConvolutionDenseBlock as VGGConvolutionDenseBlock
-from maze_pl.perception.blocks.joint import VGGConvolutionGAPBlock as VGGConvolutionGAPBlock
-from maze_pl.perception.blocks.perception_block import PerceptionBlock as PerceptionBlock
-from maze_pl.perception.blocks.point_net import PointNetFeatureBlock as PointNetFeatureBlock
-from maze_pl.perception.blocks.recurrent import LSTMBlock as LSTMBlock
-from maze_pl.perception.blocks.recurrent import RecurrentBlock as RecurrentBlock
-from maze_pl.perception.blocks.shape_normalization import ShapeNormalizationBlock as ShapeNormalizationBlock
-from maze_pl.perception.blocks.shape_normalization import TorchModelBlock as TorchModelBlock
+from .composed import FlattenDenseBlock as FlattenDenseBlock, InferenceBlock as InferenceBlock
+from .composed import LSTMLastStepBlock as LSTMLastStepBlock, VGGConvolutionDenseBlock as VGGConvolutionDenseBlock
+from .composed import StridedConvolutionDenseBlock as StridedConvolutionDenseBlock
+from .composed import VGGConvolutionGAPBlock as VGGConvolutionGAPBlock
+from .general import ActionMaskingBlock as ActionMaskingBlock, ConcatenationBlock as ConcatenationBlock
+from .general import CorrelationBlock as CorrelationBlock, FlattenBlock as FlattenBlock, SlicingBlock as SlicingBlock
+from .general import FunctionalBlock as FunctionalBlock, GlobalAveragePoolingBlock as GlobalAveragePoolingBlock
+from .general import MaskedGlobalPoolingBlock as MaskedGlobalPoolingBlock, RepeatToMatchBlock as RepeatToMatchBlock
+from .general import MultiIndexSlicingBlock as MultiIndexSlicingBlock
+from .layers import DenseBlock as DenseBlock, LinearOutputBlock as LinearOutputBlock, LSTMBlock as LSTMBlock
+from .layers import RecurrentBlock as RecurrentBlock, StridedConvolutionBlock as StridedConvolutionBlock
+from .layers import VGGConvolutionBlock as VGGConvolutionBlock
+from .perception_block import PerceptionBlock as PerceptionBlock, ShapeNormalizationBlock as ShapeNormalizationBlock
+from .perception_block import TorchModelBlock as TorchModelBlock
+from .sets import GraphAttentionBlock as GraphAttentionBlock, GraphConvBlock as GraphConvBlock
+from .sets import MultiHeadAttentionBlock as MultiHeadAttentionBlock, PointNetFeatureBlock as PointNetFeatureBlock
+from .sets import SelfAttentionConvBlock as SelfAttentionConvBlock, SelfAttentionSeqBlock as SelfAttentionSeqBlock

@@ -5,6 +5,7 @@ counted from the right.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -18,7 +19,7 @@ PoolingFunction = Literal["mean", "sum", "max"]
 """How many elements become one."""
 
 
-def masked_pooling(x: Tensor, mask: Tensor | None, pooling_func: PoolingFunction, dim: int) -> Tensor:
+def masked_pooling(x: Tensor, mask: Tensor | None = None, *, pooling_func: PoolingFunction, dim: int) -> Tensor:
     """Mean, sum or maximum over the elements that exist, 0 where there are none; others are never looked at.
 
     Args:
@@ -28,7 +29,7 @@ def masked_pooling(x: Tensor, mask: Tensor | None, pooling_func: PoolingFunction
 
     Example:
         >>> import torch
-        >>> masked_pooling(torch.tensor([1.0, 2.0, 7.0]), torch.tensor([1, 1, 0]), "mean", -1)
+        >>> masked_pooling(torch.tensor([1.0, 2.0, 7.0]), torch.tensor([1, 1, 0]), pooling_func="mean", dim=-1)
         tensor(1.5000)
     """
     if mask is None:
@@ -45,6 +46,16 @@ def _from_right(block: PerceptionBlock, option: str, index: int, size: int) -> i
     """An index counted from the right, as leading dimensions ask for."""
     block.require(-size <= index < size, f"{option} from {-size} to {size - 1}, not {index}")
     return index if index < 0 else index - size
+
+
+class _OneOutputBlock(PerceptionBlock):
+    """A function `func` of tensors that gives one."""
+
+    func: Callable[..., Tensor]
+
+    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the function returns."""
+        return {self.out_keys[0]: self.func(*(block_input[key] for key in self.in_keys))}
 
 
 class FlattenBlock(PerceptionBlock):
@@ -72,7 +83,7 @@ class FlattenBlock(PerceptionBlock):
         return {self.out_keys[0]: block_input[self.in_keys[0]].flatten(-self.num_flatten_dims)}
 
 
-class CorrelationBlock(PerceptionBlock):
+class CorrelationBlock(_OneOutputBlock):
     """Multiplies two tensors element by element, or takes the dot product of their last dimensions.
 
     Args:
@@ -90,12 +101,11 @@ class CorrelationBlock(PerceptionBlock):
         super().__init__(in_keys, out_keys, in_shapes)
         two = len(self.in_keys) == 2 and len(self.out_keys) == 1 <= len(self.in_shapes[0])
         self.require(two and self.in_shapes[0] == self.in_shapes[1], "two inputs of one shape (..., n), one output")
-        self.reduce = reduce
+        self.func = _dot if reduce else torch.mul
 
-    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """[..., n], or [..., 1] if it is reduced."""
-        product = block_input[self.in_keys[0]] * block_input[self.in_keys[1]]
-        return {self.out_keys[0]: product.sum(-1, keepdim=True) if self.reduce else product}
+
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).sum(-1, keepdim=True)
 
 
 class ConcatenationBlock(PerceptionBlock):
@@ -157,7 +167,7 @@ class FunctionalBlock(PerceptionBlock):
         return dict(zip(self.out_keys, tensors, strict=True))
 
 
-class GlobalAveragePoolingBlock(PerceptionBlock):
+class GlobalAveragePoolingBlock(_OneOutputBlock):
     """Averages each channel of an image: [..., C, H, W] to [..., C].
 
     Args:
@@ -173,13 +183,10 @@ class GlobalAveragePoolingBlock(PerceptionBlock):
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.require_single(3)
-
-    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """[..., C]."""
-        return {self.out_keys[0]: block_input[self.in_keys[0]].mean((-2, -1))}
+        self.func = partial(torch.mean, dim=(-2, -1))
 
 
-class MaskedGlobalPoolingBlock(PerceptionBlock):
+class MaskedGlobalPoolingBlock(_OneOutputBlock):
     """Mean, sum or maximum over one dimension, such as the elements of a set, of which not all may exist.
 
     Elements that do not exist change nothing, whatever they are; where none exists the result is 0.
@@ -207,15 +214,10 @@ class MaskedGlobalPoolingBlock(PerceptionBlock):
         known = pooling_func in ("mean", "sum", "max")
         self.require(known, f"pooling_func 'mean', 'sum' or 'max', not {pooling_func!r}")
         shape, mask = self.in_shapes[0], self.in_shapes[-1]
-        self.pooling_func, self.pooling_dim = pooling_func, _from_right(self, "pooling_dim", pooling_dim, len(shape))
-        fits = shape[: len(mask)] == mask and len(mask) > len(shape) + self.pooling_dim
+        dim = _from_right(self, "pooling_dim", pooling_dim, len(shape))
+        fits = shape[: len(mask)] == mask and len(mask) > len(shape) + dim
         self.require(fits, f"a mask of the first dimensions of {shape}, dimension {pooling_dim} included")
-
-    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The input without `pooling_dim`."""
-        x, *masks = (block_input[key] for key in self.in_keys)
-        pooled = masked_pooling(x, masks[0] if masks else None, self.pooling_func, self.pooling_dim)
-        return {self.out_keys[0]: pooled}
+        self.func = partial(masked_pooling, pooling_func=pooling_func, dim=dim)
 
 
 class MultiIndexSlicingBlock(PerceptionBlock):
@@ -249,7 +251,7 @@ class MultiIndexSlicingBlock(PerceptionBlock):
         return {self.out_keys[0]: block_input[self.in_keys[0]].index_select(self.select_dim, self.select_idxs)}
 
 
-class RepeatToMatchBlock(PerceptionBlock):
+class RepeatToMatchBlock(_OneOutputBlock):
     """Repeats a tensor for each element of another, as the state of the game for each unit in it.
 
     Args:
@@ -266,17 +268,16 @@ class RepeatToMatchBlock(PerceptionBlock):
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, repeat_at_idx: int) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.require(len(self.in_keys) == 2 and len(self.out_keys) == 1, "two inputs and one output")
-        self.repeat_dim = _from_right(self, "repeat_at_idx", repeat_at_idx, len(self.in_shapes[0]) + 1)
-        self.match_dim = _from_right(self, "repeat_at_idx", repeat_at_idx, len(self.in_shapes[1]))
-
-    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The first input with one more dimension."""
-        x, match = (block_input[key] for key in self.in_keys)
-        n_repeats = match.shape[self.match_dim]
-        return {self.out_keys[0]: x.unsqueeze(self.repeat_dim).repeat_interleave(n_repeats, self.repeat_dim)}
+        dim = _from_right(self, "repeat_at_idx", repeat_at_idx, len(self.in_shapes[0]) + 1)
+        match_dim = _from_right(self, "repeat_at_idx", repeat_at_idx, len(self.in_shapes[1]))
+        self.func = partial(_repeated, dim=dim, match_dim=match_dim)
 
 
-class SlicingBlock(PerceptionBlock):
+def _repeated(x: Tensor, match: Tensor, dim: int, match_dim: int) -> Tensor:
+    return x.unsqueeze(dim).repeat_interleave(match.shape[match_dim], dim)
+
+
+class SlicingBlock(_OneOutputBlock):
     """Picks one entry of a dimension, which is then gone.
 
     Args:
@@ -294,16 +295,12 @@ class SlicingBlock(PerceptionBlock):
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, slice_dim: int, slice_idx: int) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.require_single(1)
-        self.slice_dim = _from_right(self, "slice_dim", slice_dim, len(self.in_shapes[0]))
-        size = self.in_shapes[0][self.slice_dim]
-        self.slice_idx = _from_right(self, "slice_idx", slice_idx, size)
-
-    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The input without `slice_dim`."""
-        return {self.out_keys[0]: block_input[self.in_keys[0]].select(self.slice_dim, self.slice_idx)}
+        dim = _from_right(self, "slice_dim", slice_dim, len(self.in_shapes[0]))
+        index = _from_right(self, "slice_idx", slice_idx, self.in_shapes[0][dim])
+        self.func = partial(torch.select, dim=dim, index=index)
 
 
-class ActionMaskingBlock(PerceptionBlock):
+class ActionMaskingBlock(_OneOutputBlock):
     """Gives logits the most negative finite number of their type where a mask is 0, and leaves the others alone.
 
     Probabilities there are 0 and gradients too, nothing becomes NaN. Masks that an environment declares
@@ -325,8 +322,4 @@ class ActionMaskingBlock(PerceptionBlock):
         super().__init__(in_keys, out_keys, in_shapes)
         two = len(self.in_keys) == 2 and len(self.out_keys) == 1
         self.require(two and self.in_shapes[0] == self.in_shapes[1], "logits and a mask of one shape, and one output")
-
-    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The masked logits [..., L]."""
-        logits, mask = (block_input[key] for key in self.in_keys)
-        return {self.out_keys[0]: masked_logits(logits, mask)}
+        self.func = masked_logits

@@ -19,7 +19,6 @@ import torch
 from torch import nn
 
 from maze_pl.collect.engines import ProcessEngine
-from maze_pl.collect.engines.process_engine import SharedWeights
 from tests.collect.engines.actors import Actor, RandomActs, change, make_policy
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -254,26 +253,21 @@ def test_workers_see_only_whole_weights_while_others_are_published(engine: Proce
             assert done.version >= version - 10
 
 
-def test_weights_that_were_left_half_written_are_not_read() -> None:
-    memory = bytearray(10_000)
-    writer, reader = SharedWeights(memory), SharedWeights(memory)
-    assert reader.read() is None
-    writer.write({}, 1)
-    writer._head[0] = 1  # as an interrupt would leave it
-    reading = threading.Thread(target=lambda: found.append(reader.read()))
-    found: list[bytes | None] = []
-    reading.start()
-    time.sleep(0.02)
-    assert found == []
-    writer.write({"a": torch.ones(3)}, 2)
-    reading.join(60)
-    assert found[0] is not None and b"ones" not in found[0]
-    assert reader.read() is None
+class Interrupted:
+    """What somebody interrupts while it is sent."""
+
+    def __reduce__(self) -> Any:
+        raise KeyboardInterrupt
 
 
-def test_weights_that_do_not_fit_are_refused(engine: ProcessEngine) -> None:
-    with pytest.raises(ValueError, match="larger than those of the policy"):
-        engine.publish({"a": torch.zeros(100_000)}, 1)
+def test_weights_that_were_left_half_written_are_not_read(engine: ProcessEngine) -> None:
+    engine.publish(make_policy().state_dict(), 1)
+    assert engine.map([(0, "count", ())]) == [(0, 1, ())]
+    with pytest.raises(KeyboardInterrupt):
+        engine.publish({"a": torch.ones(3), "b": Interrupted()}, 2)  # type: ignore[dict-item]
+    engine.submit(0, "count")
+    engine.submit(1, "count")
+    assert [engine.get().version for _ in range(2)] == [1, 1]
 
 
 def test_nothing_is_left_behind(engine: ProcessEngine) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from maze_pl.collect.engines import RayEngine, ray_engine
+from maze_pl.collect.engines import RayEngine, worker_engines
 from tests.collect.engines.actors import Actor, RandomActs
 from tests.distributed.ray_cluster import nothing_left
 
@@ -22,7 +22,6 @@ from tests.distributed.ray_cluster import nothing_left
         ({"address": "ray://10.0.0.1:10001"}, "must be `auto` or `host:port`"),
         ({"n_workers": -1}, "n_workers=-1"),
         ({"max_replacements": -1}, "max_replacements=-1"),
-        ({"cpus_per_worker": 0}, "cpus_per_worker=0 must be more than 0"),
     ],
 )
 def test_impossible_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -52,11 +51,11 @@ class Movable(Actor):
 def test_ray_is_started_on_this_machine_and_ended_and_workers_are_replaced() -> None:
     former = signal.getsignal(signal.SIGTERM)
     with nothing_left() as started:
-        engine = RayEngine(max_replacements=1, cpus_per_worker=0.5)
+        engine = RayEngine(max_replacements=1)
         try:
             engine.start(Movable, RandomActs())
             assert signal.getsignal(signal.SIGTERM) is former
-            assert engine.n_workers == 2 * len(os.sched_getaffinity(0))
+            assert engine.n_workers == len(os.sched_getaffinity(0))
             engine._n_workers = 1  # as if there were no more room
             first, other = engine.map([(0, "pid", ()), (1, "pid", ())])
             assert first == other != os.getpid()
@@ -82,7 +81,7 @@ def test_ray_is_started_on_this_machine_and_ended_and_workers_are_replaced() -> 
 
 @pytest.mark.slow
 def test_what_does_not_answer_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_engine, "_SECONDS_TO_ANSWER", 4)
+    monkeypatch.setattr(worker_engines, "_SECONDS_TO_ANSWER", 4)
     with nothing_left(), socket.socket() as silent:
         silent.bind(("0.0.0.0", 0))
         silent.listen()

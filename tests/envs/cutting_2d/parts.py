@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.cutting_2d import (
     ActionConversion,
     Cutting2DCoreEnvironment,
@@ -15,7 +16,6 @@ from maze_pl.envs.cutting_2d import (
     CuttingEvents,
     ObservationConversion,
 )
-from maze_pl.envs.reward import RewardAggregatorInterface
 
 
 class ServedReward(RewardAggregatorInterface):

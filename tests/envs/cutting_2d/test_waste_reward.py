@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maze_pl.envs.cutting_2d import Cutting2DCoreEnvironment, Cutting2DMazeAction, WasteRewardAggregator
+from examples.cutting_2d_mixed.waste_reward import WasteRewardAggregator
+from maze_pl.envs.cutting_2d import Cutting2DCoreEnvironment, Cutting2DMazeAction
 
 
 def test_reward_is_the_area_served_less_the_raw_pieces() -> None:

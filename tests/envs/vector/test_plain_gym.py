@@ -25,17 +25,10 @@ ACTION_SPACES = {
     "multi-binary": spaces.MultiBinary(3),
     "box": spaces.Box(-0.5, 0.5, (2,), np.float32),
     "box without dimensions": spaces.Box(-1, 1, (), np.float32),
-    "dict": spaces.Dict(
-        {
-            "a": spaces.Discrete(2),
-            "b": spaces.Dict({"c": spaces.Box(-1, 1, (1,), np.float64), "d": spaces.MultiBinary(2)}),
-        }
-    ),
 }
 OBSERVATION_SPACES = {
     "box": spaces.Box(-9, 9, (2,), np.float32),
     "discrete": spaces.Discrete(50),
-    "dict": spaces.Dict({"x": spaces.Box(-9, 9, (2,), np.float32), "y": spaces.Discrete(50)}),
 }
 
 
@@ -48,8 +41,6 @@ class Whimsical(gymnasium.Env[Any, Any]):
 
     def _observe(self) -> Any:
         numbers = self.np_random.normal(size=2), int(self.np_random.integers(50))
-        if isinstance(self.observation_space, spaces.Dict):
-            return {"x": numbers[0], "y": numbers[1]}
         return numbers[isinstance(self.observation_space, spaces.Discrete)]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -60,7 +51,7 @@ class Whimsical(gymnasium.Env[Any, Any]):
         for old in self.given:
             if isinstance(old, np.ndarray):
                 old *= 0
-        self.given = list(action.values()) if isinstance(action, dict) else [action]
+        self.given = [action]
         kind = (float, np.float32, np.float64, int)[self.np_random.integers(4)]
         flags = self.np_random.random(2) < 0.15
         return self._observe(), kind(self.np_random.normal() * 9), bool(flags[0]), flags[1], {}

@@ -25,7 +25,7 @@ from maze_pl.envs import GymMazeEnv, MazeEnv, StructuredEnv, Wrapper, wrappers_o
 from maze_pl.envs import wrappers as all_wrappers
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.subproc_vector_env import SubprocVectorEnv
-from maze_pl.envs.vector.wrapped import make_wrapped
+from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.envs.wrappers import (
     DictActionWrapper,
     DictObservationWrapper,
@@ -106,7 +106,7 @@ WRAPPERS: dict[type[Wrapper], dict[str, Any] | Callable[[str], dict[str, Any] | 
     NoDictSpacesWrapper: only(("flat", "continuous")),
     ObservationNormalizationWrapper: {"default_strategy_config": {"clip_range": [-3, 3], "axis": 0}},
     ObservationStackWrapper: stack,
-    ObservationVisualizationWrapper: {"plot_function": "maze_pl.events.plots.create_violin_plot"},
+    ObservationVisualizationWrapper: {"plot_function": "maze_pl.events.display.create_violin_plot"},
     PreProcessingWrapper: unsqueeze,
     RandomResetWrapper: {"min_skip_steps": 1, "max_skip_steps": 3},
     ReturnNormalizationRewardWrapper: {"gamma": 0.9},

@@ -19,7 +19,7 @@ from maze_pl.envs.wrappers import (
     ReturnNormalizationRewardWrapper,
     RewardScalingWrapper,
 )
-from maze_pl.events import EpochStatistics, Histogram, plots
+from maze_pl.events import EpochStatistics, Histogram, display
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env
 
@@ -273,7 +273,7 @@ def test_rewards_are_as_before_where_an_episode_is_played_again_with_other_stati
 def test_environments_in_processes_of_their_own_show_the_same() -> None:
     def make() -> Any:
         return ObservationVisualizationWrapper.wrap(
-            monitored(GymMazeEnv("CartPole-v1")), plot_function="maze_pl.events.plots.create_violin_plot"
+            monitored(GymMazeEnv("CartPole-v1")), plot_function="maze_pl.events.display.create_violin_plot"
         )
 
     found = []
@@ -295,7 +295,7 @@ def test_environments_in_processes_of_their_own_show_the_same() -> None:
 
 
 def test_pictures_of_actions_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(display.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'action_logging=True needs matplotlib: pip install "maze-pl\[rendering\]"'):
         monitored(GymMazeEnv("CartPole-v1"), ACTION)
     assert play(monitored(GymMazeEnv("CartPole-v1"), OBSERVATION), 5)

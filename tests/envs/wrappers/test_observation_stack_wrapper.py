@@ -9,7 +9,7 @@ from gymnasium import spaces
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.wrappers import ObservationStackWrapper
-from maze_pl.envs.wrappers.observation_stack_wrapper import StackConfig
+from maze_pl.envs.wrappers.time_wrappers import StackConfig
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 

@@ -10,11 +10,10 @@ import torch
 from maze_pl.collect import Collector
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import RandomPolicy
-from maze_pl.core.spaces_record import SpacesTrajectoryRecord
+from maze_pl.core.records import SpacesTrajectoryRecord
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GifFiles, GymMazeEnv, TrajectoryFiles, TrajectoryWriter, read_trajectories
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
-from maze_pl.envs.vector.vector_env import History
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
     ObservationNormalizationWrapper,
@@ -194,7 +193,8 @@ def test_a_resumed_run_records_the_episode_as_a_whole() -> None:
         return SpacesRecordingWrapper.wrap(make_heap_env(), writer=writer)
 
     vector = SequentialVectorEnv([make], seed=5)
-    history = History(2, np.array([0, 1]), {"plan": {"amount": np.array([3])}, "work": {"amount": np.array([1])}})
+    actions = {"plan": {"amount": np.array([3])}, "work": {"amount": np.array([1])}}
+    history = {"episode": 2, "keys": np.array([0, 1]), "actions": actions}
     vector.replay([history], [{}])
     assert writer.records == []
     for _ in range(12):

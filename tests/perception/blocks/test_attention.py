@@ -33,20 +33,20 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return np.exp(x - x.max()) / np.exp(x - x.max()).sum()
 
 
-def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray, allowed: np.ndarray, scale: float) -> Any:
-    """Output [L, V] and weights [L, S], of one query after the other."""
-    output, weights = np.zeros((len(query), value.shape[1])), np.zeros((len(query), len(key)))
+def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray, allowed: np.ndarray, scale: float) -> np.ndarray:
+    """Output [L, V], of one query after the other."""
+    output = np.zeros((len(query), value.shape[1]))
     for row, one in enumerate(query):
         who = [index for index in range(len(key)) if allowed[row, index]]
         if who:
-            weights[row, who] = softmax(np.array([scale * one @ key[index] for index in who]))
-            output[row] = sum(weights[row, index] * value[index] for index in who)
-    return output, weights
+            weights = softmax(np.array([scale * one @ key[index] for index in who]))
+            output[row] = weights @ value[who]
+    return output
 
 
 def several_heads(
     weights: Arrays, n_heads: int, query: np.ndarray, key: np.ndarray, value: np.ndarray, allowed: np.ndarray
-) -> Any:
+) -> np.ndarray:
     """What torch's documents say of nn.MultiheadAttention with weights of different sizes."""
     bias = np.split(weights["attention.in_proj_bias"], 3)
     query = query @ weights["attention.q_proj_weight"].T + bias[0]
@@ -55,16 +55,13 @@ def several_heads(
     size = query.shape[1] // n_heads
     heads = [slice(head * size, (head + 1) * size) for head in range(n_heads)]
     results = [attend(query[:, one], key[:, one], value[:, one], allowed, size**-0.5) for one in heads]
-    joined = np.concatenate([output for output, _ in results], 1)
-    output = joined @ weights["attention.out_proj.weight"].T + weights["attention.out_proj.bias"]
+    output = np.concatenate(results, 1) @ weights["attention.out_proj.weight"].T + weights["attention.out_proj.bias"]
     output[~allowed.any(1)] = 0
-    return output, np.mean([weights for _, weights in results], 0)
+    return output
 
 
-@pytest.mark.parametrize("n_outputs", [1, 2])
-@pytest.mark.parametrize("add_input_to_output", [False, True])
 @pytest.mark.parametrize("masked", ["", "keys", "pairs"])
-def test_several_heads_attend_side_by_side(masked: str, add_input_to_output: bool, n_outputs: int) -> None:
+def test_several_heads_attend_side_by_side(masked: str) -> None:
     query, key, value = draw(4, 3, 6), draw(4, 5, 3, seed=1), draw(4, 5, 2, seed=2)
     masks = {"": torch.ones(4, 5), "keys": draw(4, 5, seed=3) > 0, "pairs": draw(4, 3, 5, seed=4) > 0.4}
     mask = masks[masked]
@@ -74,80 +71,53 @@ def test_several_heads_attend_side_by_side(masked: str, add_input_to_output: boo
     block = randomised(
         MultiHeadAttentionBlock(
             names[: 4 if masked else 3],
-            ["out", "weights"][:n_outputs],
+            "out",
             shapes[: 4 if masked else 3],
             num_heads=2,
-            add_input_to_output=add_input_to_output,
             use_key_padding_mask=masked == "keys",
         )
     )
     output = block(dict(zip(names, (query, key, value, mask), strict=True)))
-    assert len(output) == n_outputs
     allowed = (mask if masked == "pairs" else mask.unsqueeze(1).expand(4, 3, 5)).numpy() != 0
     for b in range(4):
-        expected, weights = several_heads(
-            arrays(block), 2, query[b].numpy(), key[b].numpy(), value[b].numpy(), allowed[b]
-        )
-        expected = expected + query[b].numpy() * add_input_to_output
+        expected = several_heads(arrays(block), 2, query[b].numpy(), key[b].numpy(), value[b].numpy(), allowed[b])
         np.testing.assert_allclose(output["out"][b].detach().numpy(), expected, atol=1e-12)
-        if n_outputs == 2:
-            np.testing.assert_allclose(output["weights"][b].detach().numpy(), weights, atol=1e-12)
     if masked:
-        assert torch.equal(output["out"][1], query[1] * add_input_to_output)
+        assert not output["out"][1].any()
 
 
 def test_attention_to_itself_by_hand() -> None:
-    block = MultiHeadAttentionBlock(["x", "mask"], ["out", "weights"], [[3, 1], [3]], 1, use_key_padding_mask=True)
+    block = MultiHeadAttentionBlock(["x", "mask"], "out", [[3, 1], [3]], 1, use_key_padding_mask=True)
     with torch.no_grad():
         for name, parameter in block.named_parameters():
             parameter.fill_(0.0 if "bias" in name else 1.0)
     half = torch.log(torch.tensor(3.0))
     output = block({"x": torch.stack([torch.tensor(1.0), half, torch.tensor(9.0)])[:, None], "mask": torch.ones(3) * 0})
-    assert not output["out"].any() and not output["weights"].any()
+    assert not output["out"].any()
     # scores of the second are 0 and log(3) * log(3) if the first is 0
     output = block({"x": torch.tensor([[0.0], [half], [9.0]]), "mask": torch.tensor([1, 1, 0])})
     weight = 1 / (1 + np.exp(-(np.log(3) ** 2)))
-    expected = [[0.5, 0.5, 0.0], [1 - weight, weight, 0.0], [0.0, 0.0, 0.0]]
-    np.testing.assert_allclose(output["weights"].detach().numpy(), expected, atol=1e-6)
     np.testing.assert_allclose(
         output["out"].detach().numpy(), [[0.5 * np.log(3)], [weight * np.log(3)], [0.0]], atol=1e-6
     )
 
 
-def test_weights_are_dropped_in_training_only() -> None:
-    block = MultiHeadAttentionBlock("x", ["out", "weights"], [50, 4], num_heads=1, dropout=0.5)
-    torch.manual_seed(0)
-    dropped = block({"x": draw(50, 4).float()})["weights"] == 0
-    assert 0.45 < dropped.float().mean() < 0.55
-    assert bool((block.eval()({"x": draw(50, 4).float()})["weights"] > 0).all())
-
-
-@pytest.mark.parametrize("n_outputs", [1, 2])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("add_input_to_output", [False, True])
-def test_elements_of_a_sequence_attend_to_each_other(n_outputs: int, bias: bool, add_input_to_output: bool) -> None:
+def test_elements_of_a_sequence_attend_to_each_other() -> None:
     x, mask = draw(3, 5, 4), torch.tensor([[1, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
-    outputs = ["out", "weights"][:n_outputs]
-    arguments = ["x", "mask"], outputs, [[5, 4], [5]], 2, add_input_to_output, bias
-    block = randomised(SelfAttentionSeqBlock(*arguments))
+    block = randomised(SelfAttentionSeqBlock(["x", "mask"], "out", [[5, 4], [5]], 2))
     given, w = block({"x": x, "mask": mask}), arrays(block)
     for b in range(3):
         exists = mask[b].numpy() == 1
-        mapped = [x[b].numpy() @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0) for name in ("query", "key", "value")]
-        mixed, weights = attend(*mapped, exists[:, None] & exists, 2**-0.5)
-        expected = mixed @ w["output.weight"].T + w.get("output.bias", 0)
+        mapped = [x[b].numpy() @ w[f"{name}.weight"].T + w[f"{name}.bias"] for name in ("query", "key", "value")]
+        mixed = attend(*mapped, exists[:, None] & exists, 2**-0.5)
+        expected = mixed @ w["output.weight"].T + w["output.bias"]
         expected[~exists] = 0
-        expected = expected + x[b].numpy() * add_input_to_output
+        expected = expected + x[b].numpy()
         np.testing.assert_allclose(given["out"][b].detach().numpy(), expected, atol=1e-12)
-        if n_outputs == 2:
-            np.testing.assert_allclose(given["weights"][b].detach().numpy(), weights, atol=1e-12)
 
 
-@pytest.mark.parametrize("n_outputs", [1, 2])
-@pytest.mark.parametrize("add_input_to_output", [False, True])
-def test_pixels_attend_to_each_other_through_convolutions(n_outputs: int, add_input_to_output: bool) -> None:
-    outputs = ["out", "map"][:n_outputs]
-    block = randomised(SelfAttentionConvBlock("x", outputs, [4, 2, 3], 2, add_input_to_output, bias=True))
+def test_pixels_attend_to_each_other_through_convolutions() -> None:
+    block = randomised(SelfAttentionConvBlock("x", "out", [4, 2, 3], 2))
     x, given = draw(3, 4, 2, 3), block({"x": draw(3, 4, 2, 3)})
 
     def convolve(image: Tensor, layer: nn.Linear) -> Tensor:
@@ -156,9 +126,7 @@ def test_pixels_attend_to_each_other_through_convolutions(n_outputs: int, add_in
     query, key, value = (convolve(x, layer).flatten(2) for layer in (block.query, block.key, block.value))
     weights = torch.einsum("bci,bcj->bij", query, key).softmax(2)
     mixed = convolve(torch.einsum("bij,bcj->bci", weights, value).unflatten(2, (2, 3)), block.output)
-    torch.testing.assert_close(given["out"], x + block.gamma * mixed if add_input_to_output else mixed)
-    if n_outputs == 2:
-        torch.testing.assert_close(given["map"], weights)
+    torch.testing.assert_close(given["out"], x + block.gamma * mixed)
 
 
 def test_attention_of_pixels_starts_as_nothing() -> None:
@@ -166,33 +134,22 @@ def test_attention_of_pixels_starts_as_nothing() -> None:
     assert torch.equal(block({"x": x})["out"], x)
     block({"x": x})["out"].sum().backward()
     assert block.gamma.grad is not None and block.gamma.grad.abs() > 0
-    alone = SelfAttentionConvBlock("x", "out", [4, 2, 3], 2, add_input_to_output=False)
-    assert "gamma" in dict(block.named_parameters()) and "gamma" not in dict(alone.named_parameters())
-    assert bool(alone({"x": x})["out"].any())
 
 
-def masked_blocks(n_outputs: int, add_input_to_output: bool) -> dict[str, tuple[PerceptionBlock, tuple[int, ...]]]:
+def masked_blocks() -> dict[str, tuple[PerceptionBlock, tuple[int, ...]]]:
     """Blocks with a mask of six elements that attend to each other, and the shape of x."""
     torch.manual_seed(0)
-    outputs = ["out", "weights"][:n_outputs]
-    heads = MultiHeadAttentionBlock(
-        ["x", "mask"], outputs, [[6, 4], [6]], 2, add_input_to_output=add_input_to_output, use_key_padding_mask=True
-    )
-    sequence = SelfAttentionSeqBlock(["x", "mask"], outputs, [[6, 4], [6]], 2, add_input_to_output)
-    image = SelfAttentionConvBlock(["x", "mask"], outputs, [[4, 2, 3], [2, 3]], 2, add_input_to_output)
-    if add_input_to_output:
-        nn.init.ones_(image.gamma)
+    heads = MultiHeadAttentionBlock(["x", "mask"], "out", [[6, 4], [6]], 2, use_key_padding_mask=True)
+    sequence = SelfAttentionSeqBlock(["x", "mask"], "out", [[6, 4], [6]], 2)
+    image = SelfAttentionConvBlock(["x", "mask"], "out", [[4, 2, 3], [2, 3]], 2)
+    nn.init.ones_(image.gamma)
     return {"heads": (heads, (6, 4)), "sequence": (sequence, (6, 4)), "image": (image, (4, 2, 3))}
 
 
 @pytest.mark.parametrize("other", [3.0, -1e30, torch.inf, torch.nan])
-@pytest.mark.parametrize("add_input_to_output", [False, True])
-@pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize("name", ["heads", "sequence", "image"])
-def test_what_does_not_exist_changes_nothing(
-    name: str, n_outputs: int, add_input_to_output: bool, other: float
-) -> None:
-    block, shape = masked_blocks(n_outputs, add_input_to_output)[name]
+def test_what_does_not_exist_changes_nothing(name: str, other: float) -> None:
+    block, shape = masked_blocks()[name]
     mask = torch.tensor([[1, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1]])
     x = draw(3, *shape).float()
     mask = mask.reshape(3, *((2, 3) if name == "image" else (6,)))
@@ -201,34 +158,31 @@ def test_what_does_not_exist_changes_nothing(
     changed = torch.where(exists, x, other).requires_grad_()
     given = block({"x": changed, "mask": mask})
     assert torch.equal(given["out"][exists], expected["out"][exists])
-    assert n_outputs == 1 or torch.equal(given["weights"], expected["weights"])
-    wanted = changed if add_input_to_output else torch.zeros_like(x)
+    wanted = torch.zeros_like(x) if name == "heads" else changed
     torch.testing.assert_close(given["out"][~exists], wanted[~exists], rtol=0, atol=0, equal_nan=True)
-    (given["out"][exists].sum() + given.get("weights", torch.zeros(1)).square().sum()).backward()
+    given["out"][exists].sum().backward()
     assert changed.grad is not None and not changed.grad[~exists].any()
     for tensor in (changed, *block.parameters()):
         assert tensor.grad is not None and bool(tensor.grad.isfinite().all())
 
 
-@pytest.mark.parametrize("n_outputs", [1, 2])
-def test_keys_that_nobody_may_attend_change_nothing(n_outputs: int) -> None:
-    names, outputs = ["query", "key", "value", "mask"], ["out", "weights"][:n_outputs]
-    block = MultiHeadAttentionBlock(names, outputs, [[2, 4], [3, 4], [3, 4], [2, 3]], num_heads=2)
+def test_keys_that_nobody_may_attend_change_nothing() -> None:
+    names = ["query", "key", "value", "mask"]
+    block = MultiHeadAttentionBlock(names, "out", [[2, 4], [3, 4], [3, 4], [2, 3]], num_heads=2)
     query, key, value = draw(2, 4).float(), draw(3, 4, seed=1).float(), draw(3, 4, seed=2).float()
     mask = torch.tensor([[1, 0, 1], [0, 0, 0]])
     expected = block(dict(zip(names, (query, key, value, mask), strict=True)))
     key[1], value[1], query[1] = torch.nan, torch.inf, torch.nan
     key.requires_grad_()
     given = block(dict(zip(names, (query, key, value, mask), strict=True)))
-    assert all(torch.equal(given[name], expected[name]) for name in outputs) and not given["out"][1].any()
+    assert torch.equal(given["out"], expected["out"]) and not given["out"][1].any()
     given["out"].sum().backward()
     assert key.grad is not None and bool(key.grad.isfinite().all()) and not key.grad[1].any()
 
 
-@pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize("name", ["heads", "sequence", "image"])
-def test_gradients_with_masks_are_those_of_small_changes(name: str, n_outputs: int) -> None:
-    block, shape = masked_blocks(n_outputs, add_input_to_output=True)[name]
+def test_gradients_with_masks_are_those_of_small_changes(name: str) -> None:
+    block, shape = masked_blocks()[name]
     mask = torch.tensor([[1, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0]]).reshape(2, *((2, 3) if name == "image" else (6,)))
     block.double()
 
@@ -239,15 +193,14 @@ def test_gradients_with_masks_are_those_of_small_changes(name: str, n_outputs: i
 
 
 @pytest.mark.parametrize("has_mask", [False, True])
-@pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize("name", ["heads", "sequence", "image"])
-def test_acting_gives_the_numbers_of_learning(name: str, n_outputs: int, has_mask: bool) -> None:
+def test_acting_gives_the_numbers_of_learning(name: str, has_mask: bool) -> None:
     # torch has a faster way for heads of one input where no gradient is asked for
-    block, shape = masked_blocks(n_outputs, add_input_to_output=False)[name]
+    block, shape = masked_blocks()[name]
     if not has_mask and name == "heads":
-        block = MultiHeadAttentionBlock("x", ["out", "weights"][:n_outputs], [6, 4], num_heads=2)
+        block = MultiHeadAttentionBlock("x", "out", [6, 4], num_heads=2)
     elif not has_mask:
-        block = type(block)("x", ["out", "weights"][:n_outputs], shape, 2)
+        block = type(block)("x", "out", shape, 2)
     mask = torch.tensor([[1, 0, 1, 1, 0, 1], [0] * 6]).reshape(2, *((2, 3) if name == "image" else (6,)))
     tensors = {"x": draw(2, *shape).float(), "mask": mask}
     expected = block.train()(tensors)
@@ -259,12 +212,10 @@ def test_acting_gives_the_numbers_of_learning(name: str, n_outputs: int, has_mas
 
 HEADS: dict[str, Any] = {"num_heads": 2}
 WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = [
-    (MultiHeadAttentionBlock, "x", "o", [5, 4], {"num_heads": 3}, "num_heads that divides 4"),
-    (MultiHeadAttentionBlock, "x", "o", [5, 4], {"num_heads": 0}, "num_heads that divides 4"),
-    (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "dropout": 1.0}, "dropout in [0, 1), not 2 and 1.0"),
+    (MultiHeadAttentionBlock, "x", "o", [5, 4], {"num_heads": 3}, "num_heads that divides E"),
     (MultiHeadAttentionBlock, "x", "o", [4], HEADS, "shapes of [2] dimensions"),
     (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "use_key_padding_mask": True}, "a mask (5,)"),
-    (MultiHeadAttentionBlock, "x", list("abc"), [5, 4], HEADS, "output, maybe weights"),
+    (MultiHeadAttentionBlock, "x", list("abc"), [5, 4], HEADS, "one output"),
     (MultiHeadAttentionBlock, ["x", "m"], "o", [[5, 4], [5, 4]], HEADS, "a mask (5, 5)"),
     (MultiHeadAttentionBlock, ["x", "m"], "o", [[5, 4], [4]], {**HEADS, "use_key_padding_mask": True}, "a mask (5,)"),
     (MultiHeadAttentionBlock, list("xkv"), "o", [[5, 4], [3, 4], [2, 4]], HEADS, "key (S, K) and value (S, V)"),
@@ -273,7 +224,7 @@ WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = 
     (SelfAttentionSeqBlock, "x", "o", [4], {"embed_dim": 2}, "shapes of [2] dimensions"),
     (SelfAttentionSeqBlock, ["x", "m"], "o", [[5, 4], [4]], {"embed_dim": 2}, "(L, n), maybe a mask (L,)"),
     (SelfAttentionSeqBlock, list("xmn"), "o", [[5, 4], [5], [5]], {"embed_dim": 2}, "(L, n), maybe a mask (L,)"),
-    (SelfAttentionSeqBlock, "x", list("abc"), [5, 4], {"embed_dim": 2}, "output, maybe weights"),
+    (SelfAttentionSeqBlock, "x", list("abc"), [5, 4], {"embed_dim": 2}, "one output"),
     (SelfAttentionConvBlock, "x", "o", [4, 2, 3], {"embed_dim": -1}, "embed_dim above 0, not -1"),
     (SelfAttentionConvBlock, ["x", "m"], "o", [[4, 2, 3], [4, 2]], {"embed_dim": 2}, "maybe a mask (H, W)"),
     (SelfAttentionConvBlock, "x", "o", [4, 2], {"embed_dim": 2}, "shapes of [3] dimensions"),

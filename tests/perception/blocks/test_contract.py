@@ -128,28 +128,16 @@ CASES = {
     "dense": Case(perception.DenseBlock, {"in": (5,)}, {"hidden_units": [4, 3], "non_lin": "torch.nn.Tanh"}),
     "linear_output": Case(perception.LinearOutputBlock, {"in": (5,)}, {"output_units": 2}),
     "vgg": Case(perception.VGGConvolutionBlock, IMAGE, {"hidden_channels": [3, 2], "non_lin": nn.Tanh}),
-    "strided_1d": Case(
-        perception.StridedConvolutionBlock,
-        {"in": (2, 9)},
-        {"hidden_channels": [3], "hidden_kernels": [3], "convolution_dimension": 1, "non_lin": nn.Tanh},
-    ),
-    "strided_2d": Case(
+    "strided": Case(
         perception.StridedConvolutionBlock,
         IMAGE,
         {
             "hidden_channels": [3, 2],
             "hidden_kernels": [[3, 2], 2],
             "hidden_strides": [2, 1],
-            "hidden_dilations": [1, [2, 1]],
             "hidden_padding": [[1, 0], 1],
-            "padding_mode": "replicate",
             "non_lin": nn.Tanh,
         },
-    ),
-    "strided_3d": Case(
-        perception.StridedConvolutionBlock,
-        {"in": (1, 4, 3, 3)},
-        {"hidden_channels": [2], "hidden_kernels": [2], "convolution_dimension": 3, "non_lin": nn.Tanh},
     ),
     "lstm": Case(perception.LSTMBlock, {"in": (4, 3)}, {"hidden_size": 3, "non_lin": nn.Tanh}),
     "lstm_bidirectional": Case(
@@ -196,8 +184,7 @@ CASES = {
     "multi_head_attention": Case(
         perception.MultiHeadAttentionBlock,
         {"query": (3, 4), "key": (5, 2), "value": (5, 6), "mask": (3, 5)},
-        {"num_heads": 2, "add_input_to_output": True},
-        outputs=("out", "weights"),
+        {"num_heads": 2},
         draw={"mask": mask},
     ),
     "multi_head_self_attention": Case(
@@ -209,30 +196,23 @@ CASES = {
     "self_attention_seq": Case(
         perception.SelfAttentionSeqBlock, {"set": (5, 4), "mask": (5,)}, {"embed_dim": 2}, draw={"mask": mask}
     ),
-    "self_attention_seq_weights": Case(
-        perception.SelfAttentionSeqBlock,
-        {"set": (5, 4)},
-        {"embed_dim": 2, "add_input_to_output": False, "bias": False},
-        outputs=("out", "weights"),
-    ),
     "self_attention_conv": Case(with_random_weights(perception.SelfAttentionConvBlock), IMAGE, {"embed_dim": 3}),
-    "self_attention_conv_map": Case(
+    "self_attention_conv_mask": Case(
         with_random_weights(perception.SelfAttentionConvBlock),
         {"in": (2, 3, 4), "mask": (3, 4)},
         {"embed_dim": 3},
-        outputs=("out", "map"),
         draw={"mask": mask},
     ),
     "graph_conv": Case(
         perception.GraphConvBlock,
         {"nodes": (4, 3), "adjacency": (4, 4), "mask": (4,)},
-        {"hidden_features": [3, 2], "non_lins": [nn.Tanh, nn.Identity], "trainable_node_self_importance": True},
+        {"hidden_features": [3, 2], "non_lin": nn.Tanh},
         draw={"adjacency": neighbours, "mask": mask},
     ),
     "graph_conv_edges": Case(
         perception.GraphConvBlock,
         {"nodes": (4, 3), "edges": (6, 2)},
-        {"hidden_features": [3, 2], "non_lins": nn.Tanh, "edge_list": True},
+        {"hidden_features": [3, 2], "non_lin": nn.Tanh, "edge_list": True},
         draw={"edges": edges},
     ),
     "graph_attention": Case(
@@ -244,13 +224,13 @@ CASES = {
     "graph_attention_edges": Case(
         perception.GraphAttentionBlock,
         {"nodes": (4, 3), "edges": (6, 2)},
-        {"hidden_features": [3], "n_heads": 2, "avg_last_head_attentions": False, "edge_list": True},
+        {"hidden_features": [3], "n_heads": 2, "edge_list": True},
         draw={"edges": edges},
     ),
     "point_net": Case(
         with_random_weights(perception.PointNetFeatureBlock),
         {"points": (5, 3), "mask": (5,)},
-        {"embedding_dim": 8, "use_feature_transform": True, "non_lin": nn.Tanh},
+        {"embedding_dim": 8, "non_lin": nn.Tanh},
         draw={"mask": mask},
     ),
     # ---- recurrent

@@ -29,9 +29,7 @@ STRIDED: dict[str, Any] = {
     "hidden_channels": [3],
     "hidden_kernels": [3],
     "hidden_strides": [2],
-    "hidden_dilations": [2],
     "hidden_padding": [1],
-    "padding_mode": "circular",
     "non_lin": TANH,
 }
 JOINT: dict[str, tuple[type[PerceptionBlock], list[int], dict[str, Any], list[tuple[type[PerceptionBlock], Any]]]] = {
@@ -64,16 +62,6 @@ JOINT: dict[str, tuple[type[PerceptionBlock], list[int], dict[str, Any], list[tu
         [
             (StridedConvolutionBlock, STRIDED),
             (FlattenBlock, {"num_flatten_dims": 3}),
-            (DenseBlock, {"hidden_units": [4], "non_lin": TANH}),
-        ],
-    ),
-    "strided_dense_1d": (
-        StridedConvolutionDenseBlock,
-        [2, 9],
-        {**STRIDED, "convolution_dimension": 1, "hidden_units": [4]},
-        [
-            (StridedConvolutionBlock, {**STRIDED, "convolution_dimension": 1}),
-            (FlattenBlock, {"num_flatten_dims": 2}),
             (DenseBlock, {"hidden_units": [4], "non_lin": TANH}),
         ],
     ),
@@ -149,7 +137,7 @@ def test_options_that_no_part_knows_are_refused() -> None:
         VGGConvolutionDenseBlock("in", "out", [3, 8, 8], hidden_channels=[2], hidden_unit=[4])
     with pytest.raises(ValueError, match=r"not \['slice_idx'\]"):
         LSTMLastStepBlock("in", "out", [4, 3], hidden_size=2, slice_idx=0)
-    with pytest.raises(TypeError, match="multiple values for keyword argument 'num_flatten_dims'"):
+    with pytest.raises(ValueError, match=r"'hidden_units'\], not \['num_flatten_dims'\]"):
         StridedConvolutionDenseBlock("in", "out", [3, 8, 8], num_flatten_dims=1)
 
 

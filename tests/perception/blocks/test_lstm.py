@@ -76,7 +76,5 @@ def test_nothing_is_kept_between_observations() -> None:
 def test_inputs_that_are_no_sequences_are_refused() -> None:
     with pytest.raises(ValueError, match=r"LSTMBlock from 'in' \(3,\) to .*: expected shapes of \[2\] dimensions"):
         LSTMBlock("in", "out", [3], hidden_size=2)
-    with pytest.raises(ValueError, match=r"'in' \(0, 3\).*at least one time"):
-        LSTMBlock("in", "out", [0, 3], hidden_size=2)
     with pytest.raises(ValueError, match="expected one input with at least 2 dimensions and one output"):
         LSTMBlock(["in", "more"], "out", [[4, 3], [4, 3]], hidden_size=2)

@@ -18,10 +18,10 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def build(pooling: Any = "max", feature_transform: bool = True, has_mask: bool = True) -> PointNetFeatureBlock:
-    """A block in double precision whose transforms are not the identity."""
+def build(has_mask: bool = True) -> PointNetFeatureBlock:
+    """A block in double precision whose transform is not the identity."""
     names, shapes = ["points", "mask"][: 1 + has_mask], [(6, 3), (6,)][: 1 + has_mask]
-    block = PointNetFeatureBlock(names, "out", shapes, 8, pooling, feature_transform, "torch.nn.Tanh").double()
+    block = PointNetFeatureBlock(names, "out", shapes, 8, "torch.nn.Tanh").double()
     for seed, parameter in enumerate(block.parameters()):
         parameter.data = 0.2 * draw(*parameter.shape, seed=seed)
     return block
@@ -38,56 +38,45 @@ def dense(x: np.ndarray, layers: nn.Sequential) -> np.ndarray:
     return x
 
 
-def transformed(points: list[np.ndarray], transform: Any) -> list[np.ndarray]:
-    largest = np.max([dense(point, transform.embed) for point in points], 0)
-    matrix = dense(largest, transform.matrix).reshape(transform.n, transform.n) + np.eye(transform.n)
-    return [point @ matrix for point in points]
-
-
-def embedded(points: list[np.ndarray], block: PointNetFeatureBlock, pooling: str) -> np.ndarray:
+def embedded(points: list[np.ndarray], block: PointNetFeatureBlock) -> np.ndarray:
     if not points:
         return np.zeros(8)
-    points = [dense(point, block.low) for point in transformed(points, block.transform)]
-    if block.feature_transform is not None:
-        points = transformed(points, block.feature_transform)
-    return {"max": np.max, "mean": np.mean, "sum": np.sum}[pooling]([dense(point, block.high) for point in points], 0)
+    largest = np.max([dense(point, block.all_points) for point in points], 0)
+    matrix = dense(largest, block.matrix[:-1]).reshape(3, 3) + np.eye(3)
+    return np.max([dense(point @ matrix, block.embed) for point in points], 0)
 
 
 @pytest.mark.parametrize("has_mask", [False, True])
-@pytest.mark.parametrize("feature_transform", [False, True])
-@pytest.mark.parametrize("pooling", ["max", "mean", "sum"])
-def test_points_are_embedded_one_by_one_and_pooled(pooling: str, feature_transform: bool, has_mask: bool) -> None:
-    block, points = build(pooling, feature_transform, has_mask), draw(4, 6, 3)
+def test_points_are_embedded_one_by_one_and_pooled(has_mask: bool) -> None:
+    block, points = build(has_mask), draw(4, 6, 3)
     mask = torch.tensor([[1, 0, 1, 1, 0, 0], [1] * 6, [0] * 6, [0, 0, 0, 0, 0, 1]]) if has_mask else torch.ones(4, 6)
     output = block({"points": points, "mask": mask})["out"].detach().numpy()
     for b in range(4):
         there = [points[b, index].numpy() for index in range(6) if mask[b, index]]
-        np.testing.assert_allclose(output[b], embedded(there, block, pooling), atol=1e-12)
+        np.testing.assert_allclose(output[b], embedded(there, block), atol=1e-12)
 
 
 def test_one_layer_by_hand() -> None:
-    block = PointNetFeatureBlock("points", "out", [3, 1], 4, "sum", non_lin=nn.Identity)
-    for sequence in (block.low, block.high):
-        for layer in sequence:
-            if isinstance(layer, nn.Linear):
-                nn.init.constant_(layer.weight, 1 / layer.in_features)
-                nn.init.zeros_(layer.bias)
-    # transforms start as the identity, and means of equal numbers are what they are
+    block = PointNetFeatureBlock("points", "out", [3, 1], 4, nn.Identity)
+    for layer in block.embed:
+        if isinstance(layer, nn.Linear):
+            nn.init.constant_(layer.weight, 1 / layer.in_features)
+            nn.init.zeros_(layer.bias)
+    # the transform starts as the identity, and means of equal numbers are what they are
     output = block({"points": torch.tensor([[1.0], [2.0], [4.0]])})["out"]
-    torch.testing.assert_close(output, torch.full((4,), 7.0))
+    torch.testing.assert_close(output, torch.full((4,), 4.0))
 
 
 def test_the_order_of_points_does_not_matter() -> None:
-    block, points, mask = build("mean"), draw(6, 3), torch.tensor([1, 0, 1, 1, 0, 1])
+    block, points, mask = build(), draw(6, 3), torch.tensor([1, 0, 1, 1, 0, 1])
     order = torch.tensor([3, 1, 5, 0, 2, 4])
     expected = block({"points": points, "mask": mask})["out"]
     torch.testing.assert_close(block({"points": points[order], "mask": mask[order]})["out"], expected)
 
 
 @pytest.mark.parametrize("other", [5.0, -1e30, torch.inf, torch.nan])
-@pytest.mark.parametrize("pooling", ["max", "mean", "sum"])
-def test_points_that_do_not_exist_change_nothing(pooling: str, other: float) -> None:
-    block, points, mask = build(pooling), draw(3, 6, 3), torch.tensor([[1, 0, 1, 1, 0, 0], [0] * 6, [1] * 6])
+def test_points_that_do_not_exist_change_nothing(other: float) -> None:
+    block, points, mask = build(), draw(3, 6, 3), torch.tensor([[1, 0, 1, 1, 0, 0], [0] * 6, [1] * 6])
     expected = block({"points": points, "mask": mask})["out"]
     changed = torch.where(mask.unsqueeze(-1) != 0, points, other).requires_grad_()
     given = block({"points": changed, "mask": mask})["out"]
@@ -98,9 +87,8 @@ def test_points_that_do_not_exist_change_nothing(pooling: str, other: float) -> 
         assert tensor.grad is not None and bool(tensor.grad.isfinite().all())
 
 
-@pytest.mark.parametrize("pooling", ["max", "mean", "sum"])
-def test_gradients_with_masks_are_those_of_small_changes(pooling: str) -> None:
-    block, mask = build(pooling), torch.tensor([[1, 0, 1, 1, 0, 0], [0] * 6])
+def test_gradients_with_masks_are_those_of_small_changes() -> None:
+    block, mask = build(), torch.tensor([[1, 0, 1, 1, 0, 0], [0] * 6])
 
     def run(points: Tensor) -> Tensor:
         return block({"points": points, "mask": mask})["out"]
@@ -114,7 +102,6 @@ WRONG: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
     (["points", "mask", "more"], "o", [[6, 3], [6], [6]], {}, "maybe a mask (P,)"),
     ("points", ["o", "p"], [6, 3], {}, "one output"),
     ("points", "o", [6, 3], {"embedding_dim": 3}, "embedding_dim of at least 4, not 3"),
-    ("points", "o", [6, 3], {"pooling_func_name": "min"}, "pooling_func 'mean', 'sum' or 'max', not 'min'"),
 ]
 
 

@@ -37,7 +37,7 @@ class Reinforce(AlgorithmModule):
         """Learn from a rollout."""
         values = {key: torch.zeros(segment.active.shape) for key, segment in rollout.segments.items()}
         final_values = {key: torch.zeros(len(final.row)) for key, final in rollout.finals.items()}
-        credit = step_credit(rollout, values, final_values, self.gamma, gae_lambda=1.0)  # advantage = return - 0
+        credit = step_credit(rollout, values, final_values, self.gamma, 1.0)  # advantage = return - 0
         loss = torch.zeros((), device=self.device)
         for key, segment in rollout.segments.items():
             counts = credit[key].weight.to(self.device) > 0  # [T, B] acts that exist and have a successor

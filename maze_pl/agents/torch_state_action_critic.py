@@ -1,0 +1,221 @@
+"""Critics that estimate what comes of actions: twin networks with slow copies, one pair for all sub-steps or for each.
+
+Discrete heads (Discrete, MultiDiscrete, MultiBinary) are outputs of a network, one number for each option, so that the
+mean over a policy's choices is an exact sum. Continuous heads are inputs, beside the observations.
+"""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_memory
+from maze_pl.agents.torch_state_critic import Critic, complete_observation, shared_observation_space, union_space
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.spec import Spec
+from maze_pl.distributions.probability_distribution import choice_sizes
+
+Pair = Sequence[nn.Module]
+"""Two networks that differ in their weights only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a pair of networks sees and gives.
+
+    Attributes:
+        observation_space: Observations.
+        action_space: Continuous heads of the action.
+        q_shapes: Output -> (L,): for each discrete head the number of its options, those of all its choices, two for
+            each bit; "q_value" -> (1,) where there is no discrete head.
+    """
+
+    observation_space: spaces.Dict
+    action_space: spaces.Dict
+    q_shapes: Mapping[str, tuple[int, ...]]
+
+
+class TwinNetwork(nn.Module):
+    """Two networks, and copies of them that follow slowly, as one: their tensors are stacked, [2, ...].
+
+    Both are evaluated as one batch, but one after the other on the CPU, where products of matrices take a tenth less
+    time than those of batches of matrices.
+
+    Args:
+        pair: The two networks.
+
+    Attributes:
+        always_batched: Whether both are one batch on the CPU too.
+
+    Raises:
+        ValueError: They are not two of a kind, or carry a state from act to act.
+    """
+
+    always_batched = False
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__()
+        shapes = [[(name, tensor.shape) for name, tensor in network.state_dict().items()] for network in pair]
+        if len(pair) != 2 or shapes[0] != shapes[1]:
+            kinds = [type(network).__name__ for network in pair]
+            raise ValueError(f"a state-action critic needs two networks that differ in their weights only, got {kinds}")
+        refuse_memory(pair[0], "a network of the state-action critic")
+        self.network, self.target = copy.deepcopy(pair[0]), copy.deepcopy(pair[0])
+        # Name, where the two and their copies are kept, and under which name there.
+        self._places: list[tuple[str, dict[str, Any], dict[str, Any], str]] = []
+        stacked: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # what modules share stays shared
+        modules = zip(self.network.named_modules(), self.target.modules(), pair[1].modules(), strict=True)
+        for (path, network), target, other in modules:
+            for name, tensor in [*network._parameters.items(), *network._buffers.items()]:
+                if tensor is None:
+                    continue
+                if id(tensor) not in stacked:
+                    both = torch.stack([tensor.detach(), getattr(other, name).detach()])
+                    learned = isinstance(tensor, nn.Parameter)
+                    first = nn.Parameter(both, tensor.requires_grad) if learned else both
+                    stacked[id(tensor)] = first, both.clone(), tensor
+                owner = network._parameters if name in network._parameters else network._buffers
+                target._parameters.pop(name, None)
+                owner[name], target._buffers[name], _ = stacked[id(tensor)]
+                self._places.append((f"{path}.{name}".removeprefix("."), owner, target._buffers, name))
+
+    def forward(self, inputs: Mapping[str, Tensor], target: bool = False) -> dict[str, Tensor]:
+        """Output -> [2, B, L] of both networks, or of their copies.
+
+        Args:
+            inputs: Name -> [B, ...].
+            target: Whether the copies are asked.
+        """
+        tensors = {path: (copies if target else own)[name] for path, own, copies, name in self._places}
+        evaluate = partial(functional_call, self.network, tie_weights=False)
+        batched: dict[str, Tensor]
+        if next(iter(inputs.values())).device.type != "cpu" or self.always_batched:
+            batched = torch.vmap(evaluate, (0, None), randomness="different")(tensors, (inputs,))
+            return batched
+        halves = zip(*(both.unbind() for both in tensors.values()), strict=True)
+        first, second = (evaluate(dict(zip(tensors, half, strict=True)), (inputs,)) for half in halves)
+        return {name: torch.stack([first[name], second[name]]) for name in first}
+
+    @torch.no_grad()
+    def update_target(self, tau: float) -> None:
+        """Move the copies: copy + tau * (network - copy)."""
+        pairs = {id(own[name]): (own[name], copies[name]) for _, own, copies, name in self._places}
+        own, copies = zip(*(pair for pair in pairs.values() if pair[0].is_floating_point()), strict=True)
+        torch._foreach_lerp_(copies, own, tau)
+
+
+class TorchStateActionCritic(Critic, ABC):
+    """Estimates what comes of actions in a state, twice, and each time also by a copy that follows the network slowly.
+
+    Args:
+        networks: Two networks for each entry of `judged`, by its key or in order. They get what they see as one dict of
+            tensors [B, ...], observations and continuous heads alike, and give a dict of outputs [B, L].
+        spec: What the agent sees and does.
+
+    Raises:
+        ValueError: The networks do not fit, or a continuous head has the name of an observation.
+    """
+
+    def __init__(self, networks: Sequence[Pair] | Mapping[StepKey, Pair], spec: Spec) -> None:
+        super().__init__()
+        judged = self.judged(spec)
+        self.twins = nn.ModuleList(TwinNetwork(pair) for pair in networks_by_step(networks, tuple(judged)).values())
+        self._spaces = [{**one.observation_space.spaces, **one.action_space.spaces} for one in judged.values()]
+        self._inputs = [NetworkInput(twin, {*seen}) for twin, seen in zip(self.twins, self._spaces, strict=True)]
+        self._own = _by_step(spec)
+        self._index = {key: index for index, key in enumerate(spec.step_keys)}
+        self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
+
+    @classmethod
+    @abstractmethod
+    def judged(cls, spec: Spec) -> dict[StepKey, Judged]:
+        """What each pair of networks sees and gives, by sub-step, or by "all" where one pair judges all of them.
+
+        Raises:
+            ValueError: A continuous head has the name of an observation, or what would have to be one has two shapes.
+        """
+
+    @property
+    def parts(self) -> Sequence[nn.Module]:
+        """The networks, without their copies."""
+        return [twin.network for twin in self.twins]  # type: ignore[misc]
+
+    def q_values(
+        self, step_key: StepKey, observation: Mapping[str, Tensor], action: Mapping[str, Tensor], target: bool = False
+    ) -> dict[str, Tensor]:
+        """What is to be expected: Q(s, a) is the sum, over all outputs, of what belongs to the choices of the action.
+
+        Args:
+            step_key: The sub-step.
+            observation: Name -> [B, ...], what the actors see.
+            action: Head -> [B, ...], of which the continuous ones matter.
+            target: Whether the slow copies are asked.
+
+        Returns:
+            Discrete head -> [2, B, L] by both networks, for each option of its choices, two for each bit: not set, set.
+            "q_value" -> [2, B, 1] where there is no discrete head.
+        """
+        own, index, prefix = self._own[step_key], self._index[step_key], ""
+        seen: Mapping[str, Tensor] = {**observation, **{head: action[head] for head in own.action_space.spaces}}
+        if len(self.twins) < len(self._index):
+            seen = complete_observation(seen, self._spaces[0], self.get_buffer("_one_hot")[index])
+            index, prefix = 0, f"{step_key}/"
+        outputs = self.twins[index](self._inputs[index](seen), target)
+        both = {name: outputs[prefix + name] for name in own.q_shapes}
+        return {name: q.float() if q.dtype in (torch.float16, torch.bfloat16) else q for name, q in both.items()}
+
+    def update_targets(self, tau: float) -> None:
+        """Move the copies: copy + tau * (network - copy)."""
+        for twin in self.twins:
+            twin.update_target(tau)  # type: ignore[operator]
+
+
+class TorchStepStateActionCritic(TorchStateActionCritic):
+    """A pair of networks for each sub-step, shared by its agents; see `TorchStateActionCritic` for the arguments."""
+
+    @classmethod
+    def judged(cls, spec: Spec) -> dict[StepKey, Judged]:
+        """By sub-step; see `TorchStateActionCritic.judged`."""
+        return _by_step(spec)
+
+
+class TorchSharedStateActionCritic(TorchStateActionCritic):
+    """One pair of networks for all sub-steps; see `TorchStateActionCritic` for the arguments.
+
+    With several sub-steps it sees the observations and the continuous heads of all of them, zeros for those that do not
+    belong to the present sub-step, and which one that is as the one-hot observation "step_key". Its outputs are those
+    of all sub-steps, called `<step key>/<output>`.
+    """
+
+    @classmethod
+    def judged(cls, spec: Spec) -> dict[StepKey, Judged]:
+        """Of all sub-steps, by the key "all"; see `TorchStateActionCritic.judged`."""
+        own = _by_step(spec)
+        if len(own) == 1:
+            return {"all": next(iter(own.values()))}
+        heads = union_space({key: one.action_space for key, one in own.items()}, "action head")
+        outputs = {f"{key}/{name}": shape for key, one in own.items() for name, shape in one.q_shapes.items()}
+        return {"all": _checked(Judged(shared_observation_space(spec), heads, outputs), "some sub-steps")}
+
+
+def _by_step(spec: Spec) -> dict[StepKey, Judged]:
+    judged: dict[StepKey, Judged] = {}
+    for key, step in spec.steps.items():
+        sizes = {head: choice_sizes(space) for head, space in step.action_space.spaces.items()}
+        continuous = spaces.Dict([(head, step.action_space[head]) for head, own in sizes.items() if not own])
+        outputs = {head: (sum(own),) for head, own in sizes.items() if own} or {"q_value": (1,)}
+        judged[key] = _checked(Judged(step.observation_space, continuous, outputs), f"sub-step {key!r}")
+    return judged
+
+
+def _checked(judged: Judged, where: str) -> Judged:
+    if taken := sorted({*judged.observation_space.spaces} & {*judged.action_space.spaces}):
+        raise ValueError(f"the action heads {taken} of {where} have names of observations beside them: rename them")
+    return judged

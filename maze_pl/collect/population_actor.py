@@ -1,0 +1,100 @@
+"""The actor of populations: plays episodes with perturbed copies of the policy, a part of an episode at a time."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from maze_pl.collect.environment_actor import EnvironmentActor
+from maze_pl.collect.episodes import playing
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.population import NoiseTable, perturbed_parameters
+from maze_pl.core.seeding import derive_seed
+
+_TRAINING: Final = "train"  # no evaluator has this name
+_ACTS_OF_A_JOB: Final = 200
+
+
+class Played(NamedTuple):
+    """An episode that a perturbed policy has played to its end.
+
+    Attributes:
+        reward: Sum of the rewards, as wrappers made them.
+        env_steps: Environment time that it took.
+        summaries: Its statistics.
+        learned: What wrappers have learned, if any of them learns.
+    """
+
+    reward: float
+    env_steps: int
+    summaries: list[EpisodeSummary]
+    learned: dict[str, Any]
+
+
+@dataclass
+class PopulationActor(EnvironmentActor):
+    """Plays the episodes of evaluators, and those of perturbed policies.
+
+    The latter are numbered within an update: 2i and 2i + 1 are those of pair i, with its noise added and subtracted.
+    What is random in them, in the environment too, depends on the seed, the update and the pair alone, and on nothing
+    that was played before, here or anywhere else.
+
+    Args:
+        noise: What perturbs them.
+        deterministic: Whether they take their most likely actions.
+    """
+
+    noise: NoiseTable = None  # type: ignore[assignment]
+    deterministic: bool = True
+    perturbed: Any = None  # a copy of the policy
+    center: Any = None  # [number of parameters] the policy's own
+    running: tuple[int, int] = (-1, 0)  # update and number of the episode
+    episode: Iterator[Played | None] | None = None
+
+    def play_perturbed(
+        self, number: int, update: int, noise_stddev: float, shared: dict[str, Any], policy: Any = None
+    ) -> Played | None:
+        """Play a part of an episode, which begins anew unless it is the one that was played last.
+
+        Args:
+            number: Number of the episode within the update.
+            update: Number of the update.
+            noise_stddev: By how much the noise is multiplied.
+            shared: What wrappers have learned before this update.
+            policy: The policy without noise; the actor's own one if None.
+
+        Returns:
+            None until the episode is over.
+        """
+        if self.episode is None or self.running != (update, number):
+            if update != self.running[0]:  # the policy has learned since
+                self._copy(self.policy if policy is None else policy)
+            self.running = update, number
+            self.episode = self._play(update, number // 2, (-1) ** number * noise_stddev, shared)
+        return next(self.episode)
+
+    def _copy(self, policy: Any) -> None:
+        if self.perturbed is None:
+            self.perturbed = copy.deepcopy(policy).eval()
+        self.perturbed.load_state_dict(policy.state_dict())
+        self.center = torch.cat([one.detach().reshape(-1) for one in perturbed_parameters(self.perturbed)])
+
+    def _play(self, update: int, pair: int, scale: float, shared: dict[str, Any]) -> Iterator[Played | None]:
+        noise = self.noise.piece(self.noise.offset(len(self.center), update, pair), len(self.center))
+        moved, parameters = self.center.add(noise.to(self.center), alpha=scale), perturbed_parameters(self.perturbed)
+        for parameter, part in zip(parameters, torch.split(moved, [one.numel() for one in parameters]), strict=True):
+            parameter.detach().copy_(part.view_as(parameter))
+        vector = self.vectors[_TRAINING] = self.vectors.get(_TRAINING) or self.training[0]()
+        vector.load_shared_states(shared)
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", update, pair))
+        options: Any = {"deterministic": self.deterministic, "generator": generator}
+        reward, env_steps, staging = 0.0, 0, vector.staging
+        for n, _ in enumerate(playing(vector, self.perturbed, [update * 2**32 + pair], **options), 1):
+            reward += float(staging.reward[0])
+            env_steps += int(staging.env_steps[0])
+            if n % _ACTS_OF_A_JOB == 0:
+                yield None
+        learned = vector.shared_states()[0] if shared else {}
+        yield Played(reward, env_steps, vector.drain_summaries(), learned)

@@ -1,0 +1,255 @@
+"""Distributions over boxes: the normal one, and two that stay between finite bounds."""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+from torch.nn import functional
+
+from maze_pl.distributions.probability_distribution import ProbabilityDistribution, drawn
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+# Deviations and weights of normal distributions that mix to the logistic distribution with density sech(y)^2 / 2.
+_SCALES = (0.38375647725, 0.522913009794, 0.719706434235, 1.005737704013, 1.403178821064, 1.943589065356)
+_WEIGHTS = (0.007484715142, 0.131302829735, 0.397856723794, 0.357674817979, 0.100420870223, 0.005260043126)
+
+
+class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
+    """Independent normal components: logits [..., 2n] are the n means and then the n logarithms of the deviations.
+
+    Samples are not clipped to the bounds of the Box. Actions are [..., *shape], n = prod(shape). A temperature T
+    multiplies the variance by T.
+
+    Raises:
+        ValueError: A mask was given.
+    """
+
+    def _prepare(self) -> None:
+        self.mean, log_std = self.logits.chunk(2, dim=-1)
+        self.log_std = log_std if self.temperature == 1.0 else log_std + 0.5 * math.log(self.temperature)
+
+    @classmethod
+    def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
+        """(2 * number of components,)."""
+        if not isinstance(action_space, spaces.Box) or not np.issubdtype(action_space.dtype, np.floating):
+            raise TypeError(f"{cls.__name__} needs a Box space of floats, got {action_space}")
+        return (2 * math.prod(action_space.shape),)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """[..., *shape] mean + std * noise; gradients flow through it."""
+        return self._shaped(self.mean + self.log_std.exp() * drawn(torch.randn, self.mean, generator))
+
+    def deterministic_sample(self) -> Tensor:
+        """[..., *shape] the mean."""
+        return self._shaped(self.mean)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-density of `action` [..., *shape]: the sum of -z^2 / 2 - log(std) - log(2 pi) / 2."""
+        standardised = (self._flat(action) - self.mean) * torch.exp(-self.log_std)
+        return (-0.5 * standardised.square() - self.log_std - _HALF_LOG_TWO_PI).sum(dim=-1)
+
+    def entropy(self) -> Tensor:
+        """[...] differential entropy in nats."""
+        return (self.log_std + (0.5 + _HALF_LOG_TWO_PI)).sum(dim=-1)
+
+
+class BoundedProbabilityDistribution(ProbabilityDistribution):
+    """Independent components between `low` and `high` of a Box: logits [..., 2n], two numbers for each of the n.
+
+    Actions are [..., *shape], n = prod(shape), and never outside of the box. On its border, which only rounding
+    reaches, they have the density half a rounding step inside.
+
+    Raises:
+        ValueError: A mask was given.
+        TypeError: The space is not a Box with finite bounds.
+    """
+
+    def _prepare(self) -> None:
+        low, high = self.action_space.low, self.action_space.high  # type: ignore[attr-defined]
+        bounds = low.tobytes() + high.tobytes(), low.dtype.str, low.shape
+        # [*shape, 2] the borders, from each the distance to the other, and what fraction of it a border counts as
+        self._border, self._width, self._step = _borders(*bounds, self.logits.dtype, self.logits.device)
+
+    @classmethod
+    def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
+        """(2 * number of components,)."""
+        if isinstance(action_space, spaces.Box) and np.issubdtype(action_space.dtype, np.floating):
+            single = torch.finfo(torch.float32)
+            width = np.subtract(action_space.high, action_space.low, dtype=np.float64)
+            step = single.eps * np.maximum(np.abs(action_space.low), np.abs(action_space.high))
+            if ((width > 2 * step) & (width < single.max)).all():
+                return (2 * math.prod(action_space.shape),)
+        raise TypeError(
+            f"{cls.__name__} needs a Box of floats with finite bounds, low < high in each component, got "
+            f"{action_space}; for one without bounds there is DiagonalGaussianProbabilityDistribution"
+        )
+
+    def _action(self, fraction: Tensor) -> Tensor:
+        """[..., *shape] actions at these fractions [..., *shape, 2] of the width from low and high."""
+        seen_from = self._border + fraction * self._width
+        return torch.where(fraction[..., 0] < fraction[..., 1], seen_from[..., 0], seen_from[..., 1])
+
+    def _log_fraction(self, action: Tensor) -> Tensor:
+        """[..., *shape, 2] logarithms of the fractions that `action` [..., *shape] is away from low and from high."""
+        fraction = (action.to(self._border.dtype).unsqueeze(-1) - self._border) / self._width
+        return torch.where(fraction > 0, fraction, self._step).log()
+
+    def _total(self, terms: Tensor) -> Tensor:
+        """[...] sums of `terms` [..., *shape] over the components."""
+        n_leading = terms.dim() - self._border.dim() + 1
+        return terms.reshape((*terms.shape[:n_leading], -1)).sum(dim=-1).to(self.logits.dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def _borders(
+    bounds: bytes, stored: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> list[Tensor]:
+    """Borders of a box (the last numbers of this type inside), distances between them, and half rounding steps.
+
+    At 0 numbers are closer to each other than those that were rounded at the size of the box: a step is at least that.
+    """
+    kind: Any = np.float64 if dtype == torch.float64 else np.float32
+    exact = np.moveaxis(np.frombuffer(bounds, stored).reshape(2, *shape), 0, -1)
+    border, inward = exact.astype(kind), np.array([np.inf, -np.inf], kind)
+    border = np.where((exact - border) * np.sign(inward) > 0, np.nextafter(border, inward), border)
+    width = border[..., ::-1] - border
+    step = np.maximum((np.nextafter(border, inward) - border) / width, np.finfo(kind).eps / 4) / 2
+    with torch.inference_mode(False):  # kept, and used where gradients are computed too
+        return [torch.from_numpy(array.astype(kind)).to(device) for array in (border, width, step)]
+
+
+class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
+    """Independent normal components x, of which low + (high - low) * (1 + tanh(x)) / 2 are the actions.
+
+    Logits [..., 2n] are the n means and then the n logarithms of the deviations of x; a temperature T multiplies the
+    variance of x by T. See `BoundedProbabilityDistribution` for actions and borders. Haarnoja et al. 2018,
+    arXiv:1801.01290, appendix C.
+
+    What `sample` has just returned is known without rounding if gradients flow through it: `log_prob` of that very
+    tensor is right, and has the right gradient, even where the action is too close to a border for its type.
+
+    Raises:
+        ValueError: A mask was given.
+
+    Example:
+        >>> from gymnasium import spaces
+        >>> logits = torch.tensor([30.0, 0.0])
+        >>> SquashedGaussianProbabilityDistribution(logits, spaces.Box(-2.0, 2.0, (1,))).deterministic_sample()
+        tensor([2.])
+    """
+
+    _latest: tuple[Tensor, Tensor] | None = None  # an action, and the x that it was made of
+
+    @functools.cached_property
+    def _normal(self) -> DiagonalGaussianProbabilityDistribution:
+        return DiagonalGaussianProbabilityDistribution(self.logits, self.action_space, self.temperature)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """[..., *shape] actions; gradients flow through them."""
+        x = self._normal.sample(generator)
+        action = self._squashed(x)
+        self._latest = (action, x) if x.requires_grad else None
+        return action
+
+    def deterministic_sample(self) -> Tensor:
+        """[..., *shape] the median, which is what the mean of x becomes."""
+        return self._squashed(self._normal.deterministic_sample())
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-density of `action` [..., *shape]: that of x, less log |d action / dx|, summed."""
+        if self._latest is not None and action is self._latest[0]:
+            x = self._latest[1]
+        else:
+            x = -0.5 * self._log_fraction(action).diff(dim=-1).squeeze(-1)
+        log_slope = self._width[..., 0].log() + math.log(2.0) + 2.0 * (functional.logsigmoid(2.0 * x) - x)
+        return self._normal.log_prob(x) - self._total(log_slope)
+
+    def entropy(self) -> Tensor:
+        """[...] differential entropy in nats, to 1e-5 for each component.
+
+            H = log(std) + log(2 pi e) / 2 + E[log(d action / dx)],   E[2 log sech(x)] = 2 log 2 - 2 E|x - y|
+
+        for y with the density sech(y)^2 / 2, as both sides have the same second derivative by the mean and the same
+        limits. This logistic distribution is a mixture of normal ones of all scales (Andrews and Mallows 1974), here of
+        the six of a Gauss quadrature, and the mean of |x - y| for normal x and y is known.
+        """
+        mean, variance = self._normal.mean.unsqueeze(-1), (2.0 * self._normal.log_std).exp().unsqueeze(-1)
+        scales, weights = mean.new_tensor((_SCALES, _WEIGHTS)).unbind()
+        deviation = (variance + scales.square()).sqrt()  # [..., n, 6]
+        ratio = mean / (deviation * math.sqrt(2.0))
+        distance = deviation * math.sqrt(2.0 / math.pi) * torch.exp(-ratio.square()) + mean * torch.erf(ratio)
+        log_volume = (self._width[..., 0].log() + math.log(2.0)).sum()
+        return self._normal.entropy() + log_volume - 2.0 * (distance * weights).sum(dim=(-2, -1))
+
+    def _squashed(self, x: Tensor) -> Tensor:
+        return self._action(torch.sigmoid(torch.stack((2.0 * x, -2.0 * x), dim=-1)))
+
+
+class BetaProbabilityDistribution(BoundedProbabilityDistribution):
+    """Independent beta components between the borders of the box, each with one mode.
+
+        alpha = 1 + softplus(l_alpha) / T,   beta = 1 + softplus(l_beta) / T
+
+    Logits [..., 2n] are the n l_alpha and then the n l_beta; at temperature T the density is proportional to that at 1
+    to the power of 1 / T. See `BoundedProbabilityDistribution` for actions and borders. Chou et al. 2017,
+    http://proceedings.mlr.press/v70/chou17a.html. Computed in float64, since differences of large numbers of the gamma
+    function are taken.
+
+    Raises:
+        ValueError: A mask was given.
+
+    Example:
+        >>> from gymnasium import spaces
+        >>> logits = torch.zeros(2)
+        >>> BetaProbabilityDistribution(logits, spaces.Box(0.0, 3.0, (1,))).deterministic_sample()
+        tensor([1.5000])
+    """
+
+    @functools.cached_property
+    def concentration(self) -> Tensor:
+        """[..., *shape, 2] alpha and beta."""
+        leading, shape = self.logits.shape[:-1], self._border.shape[:-1]
+        pairs = self.logits.double().reshape((*leading, 2, *shape)).movedim(len(leading), -1)
+        return 1.0 + functional.softplus(pairs) / self.temperature
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """[..., *shape] actions; gradients flow through them (implicitly, Figurnov et al. 2018, arXiv:1805.08498).
+
+        Made from gamma distributed numbers that are drawn on the generator's device, by the private function of torch
+        that torch.distributions uses: no public one takes a generator.
+        """
+        device = self.logits.device if generator is None else generator.device
+        return self._between(torch._standard_gamma(self.concentration.to(device), generator=generator))
+
+    def deterministic_sample(self) -> Tensor:
+        """[..., *shape] the mode; the middle where all is equally likely."""
+        return self._between(self.concentration - (1.0 - torch.finfo(torch.float64).eps))
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-density of `action` [..., *shape], summed over the components.
+
+        With a = (action - low) / (high - low) it is
+        (alpha - 1) log(a) + (beta - 1) log(1 - a) - log B(alpha, beta) - log(high - low).
+        """
+        powers = ((self.concentration - 1.0) * self._log_fraction(action)).sum(dim=-1)
+        return self._total(powers - _log_beta(self.concentration) - self._width[..., 0].log())
+
+    def entropy(self) -> Tensor:
+        """[...] differential entropy in nats, summed over the components: log B(alpha, beta) + log(high - low)
+        - (alpha - 1) E[log(a)] - (beta - 1) E[log(1 - a)], where E[log(a)] = psi(alpha) - psi(alpha + beta).
+        """
+        own = self.concentration
+        mean_log = torch.digamma(own) - torch.digamma(own.sum(dim=-1, keepdim=True))
+        return self._total(self._width[..., 0].log() + _log_beta(own) - ((own - 1.0) * mean_log).sum(dim=-1))
+
+    def _between(self, weight: Tensor) -> Tensor:
+        return self._action((weight / weight.sum(dim=-1, keepdim=True)).to(self.logits))
+
+
+def _log_beta(concentration: Tensor) -> Tensor:
+    """[...] logarithm of the beta function of pairs [..., 2]."""
+    return torch.lgamma(concentration).sum(dim=-1) - torch.lgamma(concentration.sum(dim=-1))

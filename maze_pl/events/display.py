@@ -1,0 +1,210 @@
+"""How statistics are shown: distributions as histograms, an epoch as a table for the console, actions as pictures.
+
+Matplotlib is optional, and imported when something is drawn.
+"""
+
+import importlib.util
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from maze_pl.core.class_path import import_object
+
+WIDTH = 100
+_STEP_WIDTH = 5
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Histogram:
+    """Distribution of observed numbers. Prints as count and mean: `[len:281, μ:0.5]`.
+
+    Attributes:
+        values: [V] the distinct values, ascending.
+        counts: [V] int64, how often each of them was observed.
+    """
+
+    values: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, observed: Any) -> Self:
+        """Histogram of numbers in any nesting: a list of numbers, an array of any shape, or a list of arrays.
+
+        Raises:
+            TypeError: Something in it is not a number.
+        """
+        array = number_array(observed)
+        values, counts = np.unique(array, return_counts=True)
+        return cls(values, counts.astype(np.int64))
+
+    @property
+    def count(self) -> int:
+        """How many numbers were observed."""
+        return int(self.counts.sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean of what was observed; 0 if nothing was."""
+        if not self.count:
+            return 0.0
+        with np.errstate(invalid="ignore"):  # infinities of both signs have no mean: nan, quietly
+            return float(np.dot(self.values.astype(np.float64), self.counts) / self.count)
+
+    def __repr__(self) -> str:
+        mean = f"{self.mean:.1f}" if abs(self.mean) >= 0.1 or self.mean == 0 else f"{self.mean:.3g}"
+        return f"[len:{self.count}, μ:{mean}]"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Histogram):
+            return NotImplemented
+        return np.array_equal(self.values, other.values, equal_nan=True) and np.array_equal(self.counts, other.counts)
+
+
+histogram = Histogram.of
+"""Reduction that keeps the whole distribution; on the step and the episode level it passes the values on."""
+
+
+def number_array(values: Any) -> np.ndarray:
+    """Numbers in any nesting as one array: values of one shape are stacked `[n, ...]`, others flattened and joined.
+
+    Raises:
+        TypeError: Something in it is not a number.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:  # values of different shapes
+        array = np.concatenate([np.ravel(value) for value in values])
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"expected numbers, got values of dtype {array.dtype}, such as {np.ravel(array)[0]!r}")
+    return array.astype(np.float64) if array.dtype.itemsize > 8 else array
+
+
+def render(title: str, step: int, statistics: Mapping[str, Mapping[str, Any]]) -> str:
+    """Statistics as a table `step|path|value`, at most 100 columns wide; names that are too long are shortened.
+
+    Args:
+        title: What they are of.
+        step: Epoch that they are of.
+        statistics: Stage, such as `train` or `eval` -> `<Topic>/<event>/<statistic>` -> value.
+    """
+    rows = []
+    for stage, values in statistics.items():
+        for key in sorted(values):
+            topic, _, name = key.partition("/")
+            event, _, rest = name.partition("/")
+            is_count = rest in ("episode_count", "total_step_count", "total_episode_count")
+            value = format_value(int(values[key]) if is_count else values[key])
+            rows.append(([f"{stage} {topic}", event, rest], value))
+    if not rows:
+        return f"\n{title}"
+    wide = max(len("value"), *(len(value) for _, value in rows))
+    paths = _fit([names for names, _ in rows], WIDTH - _STEP_WIDTH - wide - 3)
+    head = f"{'step':>{_STEP_WIDTH}}|{'path':{len(paths[0])}}| {'value':>{wide}}"
+    ruler = f"{'=' * _STEP_WIDTH}|{'=' * len(paths[0])}|{'=' * (wide + 1)}"
+    lines = (f"{step:>{_STEP_WIDTH}}|{path}| {value:>{wide}}" for path, (_, value) in zip(paths, rows, strict=True))
+    return "\n".join(["", title, head, ruler, *lines])
+
+
+def _fit(rows: list[list[str]], width: int) -> list[str]:
+    """Rows of three names as aligned lines of at most a width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(widths) + 2 * (len(widths) - 1) > width:
+        widths[widths.index(max(widths))] -= 1
+    cells = ([f"{shortened(name, w):{w}}" for name, w in zip(row, widths, strict=True)] for row in rows)
+    return ["  ".join(row) for row in cells]
+
+
+def shortened(name: str, width: int) -> str:
+    """A name in at most so many characters: its beginning and its end, with `..` for what is left out."""
+    return name if len(name) <= width else f"{name[: width - width // 2 - 2]}..{name[-(width // 2) :]}"
+
+
+def format_value(value: Any) -> str:
+    """A value for reading: integers in groups of three digits, small numbers with enough digits not to be zero."""
+    if isinstance(value, bool | int):
+        return f"{value:,}"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    if not math.isfinite(number) or abs(number) >= 1e12 or 0 < abs(number) < 0.1:
+        return f"{number:.3g}"
+    return f"{number:,.0f}" if number.is_integer() and abs(number) >= 1000 else f"{number:,.3f}"
+
+
+def require_matplotlib(whose: str) -> None:
+    """Refuse to go on without matplotlib.
+
+    Args:
+        whose: What needs it.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError(f'{whose} needs matplotlib: pip install "maze-pl[rendering]"')
+
+
+def create_bar_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
+    """Draw how often each choice was made, as a figure of matplotlib.
+
+    Args:
+        values: [V] what was chosen; or [V, n] choices between yes and no, of which the share of yes is drawn.
+        groups: Title; of single choices the last part is their range, such as "0_to_3". More than 256
+            choices are drawn in 256 ranges.
+    """
+    array = np.asarray(values)
+    if array.ndim == 1:
+        first, last = map(int, groups[-1].split("_to_"))
+        groups = groups[:-1]
+        counts, edges = np.histogram(array, min(last - first + 1, 256), (first - 0.5, last + 0.5))
+    else:
+        counts = array.reshape(len(array), -1).sum(axis=0)
+        edges = np.arange(len(counts) + 1) - 0.5
+    shares = counts / len(array)
+    figure, axes = _axes(len(shares), groups, f"share of {len(array)} sampled acts")
+    if len(shares) <= 16:
+        choices = np.round(edges[:-1] + 0.5).astype(int)
+        axes.bar_label(axes.bar(choices, shares), [f"{share:.0%}" for share in shares])
+        axes.set_xticks(choices)
+    else:
+        axes.stairs(shares, edges, fill=True)
+    return figure
+
+
+def create_violin_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
+    """Draw how the components of continuous values spread, the first 32 of them, as a figure of matplotlib.
+
+    Args:
+        values: [V, ...] the values.
+        groups: Title.
+    """
+    array = np.reshape(np.asarray(values, np.float64), (len(values), -1))[:, :32]
+    places = np.arange(array.shape[1])
+    figure, axes = _axes(len(places), groups, f"value in {len(array)} sampled acts")
+    axes.violinplot(array, places, widths=0.8, showmedians=True)
+    axes.set_xticks(places)
+    axes.grid(axis="y", alpha=0.3)
+    return figure
+
+
+def create_own_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
+    """Draw observations by a function of the user's own.
+
+    Args:
+        values: [V, ...] the observations.
+        groups: Path of the function, and what it gets as its own groups: step key and name of the observation.
+    """
+    return import_object(groups[0])(list(values), groups[1:])
+
+
+def _axes(n_places: int, groups: tuple[str, ...], label: str) -> tuple[Any, Any]:
+    """A figure and its only axes."""
+    from matplotlib.figure import Figure  # not of pyplot, which would keep it
+
+    figure = Figure(figsize=(min(4 + 0.3 * n_places, 14), 4), layout="constrained")
+    axes = figure.add_subplot(title=" / ".join(groups), xlabel="index of the action", ylabel=label)
+    return figure, axes

@@ -1,0 +1,353 @@
+"""From events to what is logged: the statistics of episodes, and those of an epoch, from any process or rank."""
+
+import math
+import pkgutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import EpisodeSummary, StatKey
+from maze_pl.events.display import Histogram, number_array
+from maze_pl.events.pubsub import EventRecord
+from maze_pl.events.topics import (
+    BUILT_IN_TOPICS,
+    BaseEnvEvents,
+    ContinuousActionEvents,
+    DiscreteActionEvents,
+    EventDeclaration,
+    Reducer,
+    Statistic,
+    StatisticsError,
+    declarations,
+)
+
+ZERO_OF_NOTHING: frozenset[Reducer] = frozenset({len, sum, np.sum, math.fsum})
+"""Reductions that give 0 where nothing happened; all others have no value there."""
+
+_REWARD = (BaseEnvEvents.__name__, BaseEnvEvents.reward.__name__)
+_KPI = (BaseEnvEvents.__name__, BaseEnvEvents.kpi.__name__)
+_Columns = dict[str | None, list[Any]]
+
+
+class _Values:
+    """Raw values of one kind of event in the running episode, by group: the step of each event, and its inputs."""
+
+    def __init__(self, declaration: EventDeclaration) -> None:
+        self.declaration = declaration
+        # counting needs no values
+        self._inputs = tuple(dict.fromkeys(s.input_name for s in declaration.step if s.reduce is not len))
+        self.reset()
+
+    def reset(self) -> None:
+        self.groups: dict[tuple[str, ...], tuple[list[int], _Columns]] = {}
+        self._by_value = dict[tuple[Any, ...], tuple[list[int], _Columns]]()
+        self.ungrouped = None if self.declaration.grouping else self.group({})
+
+    def group(self, attributes: Mapping[str, Any]) -> tuple[list[int], _Columns]:
+        """Steps and inputs of the events that have the same attributes as far as they are grouped by these."""
+        values = tuple([attributes[name] for name in self.declaration.grouping])
+        if values not in self._by_value:
+            labels = tuple(map(group_label, self.declaration.grouping, values))
+            self._by_value[values] = self.groups.setdefault(labels, ([], {name: [] for name in self._inputs}))
+        return self._by_value[values]
+
+
+class EpisodeStatistics:
+    """Aggregates the events of one environment, first by environment step, then by episode.
+
+    Receiving an event only appends its raw values and the number of the step; both reductions are done at the end of
+    the episode. Arrays are copied: later changes in place do no harm.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[type, Any], _Values] = {}
+        self._n_steps = 0
+
+    def declare(self, *topics: type) -> None:
+        """Make known topics whose counts are wanted even if none of their events ever happens: they are then 0."""
+        for topic in topics:
+            for declaration in declarations(topic).values():
+                self._values.setdefault((topic, declaration.event), _Values(declaration))
+
+    def receive(self, record: EventRecord) -> None:
+        """Add an event to the current environment step."""
+        topic, event, attributes, _ = record
+        values = self._values.get((topic, event))
+        if values is None:
+            self.declare(topic)
+            values = self._values[topic, event]
+        steps, columns = values.ungrouped or values.group(attributes)
+        steps.append(self._n_steps)
+        for name, column in columns.items():
+            value = attributes if name is None else attributes[name]
+            kind = type(value)
+            column.append(value if kind is float or kind is int else detached(value))
+
+    def end_step(self) -> None:
+        """Complete an environment step (not a sub-step)."""
+        self._n_steps += 1
+
+    def end_episode(self, kpis: Mapping[str, float] | None = None, env_steps: int | None = None) -> EpisodeSummary:
+        """Complete the episode and begin another one.
+
+        Args:
+            kpis: Key performance indicators by name.
+            env_steps: Environment time that the episode took; by default the number of completed steps. Events received
+                after the last completed step count as a step of their own in the statistics.
+        """
+        groups = [group for values in self._values.values() for group in values.groups.values()]
+        n_steps = max([self._n_steps, *(steps[-1] + 1 for steps, _ in groups if steps)])
+        statistics: dict[StatKey, float | np.ndarray] = {}
+        reward = 0.0
+        all_kpis: dict[str, float] = {}
+        for (topic, event), of_event in self._values.items():
+            for labels, (steps, columns) in of_event.groups.items():
+                values = episode_values(of_event.declaration, steps, columns, n_steps)
+                if event is BaseEnvEvents.reward:
+                    reward += float(values[None])
+                elif event is BaseEnvEvents.kpi:
+                    all_kpis[labels[0]] = float(values[None])
+                else:
+                    key = topic_name(topic), of_event.declaration.name
+                    statistics.update({(*key, name, labels): value for name, value in values.items()})
+        for name, value in (kpis or {}).items():
+            if not isinstance(value, Real) or not math.isfinite(value):
+                raise StatisticsError(f"KPI {name!r} is {value!r}, no finite number; leave out what has no value")
+            all_kpis[name] = float(value)
+        summary = EpisodeSummary(statistics, self._n_steps if env_steps is None else env_steps, reward, all_kpis)
+        self.reset()
+        return summary
+
+    def reset(self) -> None:
+        """Drop the running episode and begin another one."""
+        for values in self._values.values():
+            values.reset()
+        self._n_steps = 0
+
+
+def action_keys(step_key: StepKey, space: spaces.Dict) -> dict[str, StatKey]:
+    """Head -> the statistic that the values of its actions are, in the order in which they were taken."""
+    group, heads = group_label("step_key", step_key), space.spaces.items()
+    topics = {h: ContinuousActionEvents if isinstance(part, spaces.Box) else DiscreteActionEvents for h, part in heads}
+    return {head: (topic.__name__, topic.action.__name__, None, (group, head)) for head, topic in topics.items()}
+
+
+def episode_values(
+    declaration: EventDeclaration, steps: Sequence[int], columns: _Columns, n_steps: int
+) -> dict[str | None, Any]:
+    """Episode statistics of one event, or of one group of it, by output name.
+
+    Args:
+        declaration: What to compute.
+        steps: [E] step of each event, ascending.
+        columns: For each input of the step statistics, [E] its values.
+        n_steps: Number of steps of the episode.
+
+    Returns:
+        A number, or an array of the values that are passed on, [V, ...]. A statistic that has no value is left out.
+    """
+    by_step: dict[str | None, Sequence[Any]] = {}
+    for statistic in declaration.step:
+        with declaration.reducing("step", statistic):
+            column = columns.get(statistic.input_name, steps)  # of which there is nothing to do but to count them
+            by_step[statistic.output_name] = _step_values(statistic.reduce, steps, column, n_steps)
+    result: dict[str | None, Any] = {}
+    for statistic in declaration.episode:
+        values, reduce = by_step[statistic.input_name], statistic.reduce
+        if not values and reduce not in ZERO_OF_NOTHING:
+            continue
+        with declaration.reducing("episode", statistic):
+            result[statistic.output_name] = number_array(values) if reduce is None else as_number(reduce(values))
+    return result
+
+
+def _step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n_steps: int) -> Sequence[Any]:
+    """Step statistics in the order of steps, for all steps if a step without events has a value, too."""
+    if reduce is None:
+        return column
+    if reduce is len:
+        return np.bincount(np.array(steps, np.intp), minlength=n_steps).tolist()  # type: ignore[no-any-return]
+    if reduce is sum:
+        totals: list[Any] = [0] * n_steps
+        for step, value in zip(steps, column, strict=True):
+            totals[step] += value
+        return totals
+    by_step = defaultdict[int, list[Any]](list)
+    for step, value in zip(steps, column, strict=True):
+        by_step[step].append(value)
+    reduced = {step: reduce(values) for step, values in by_step.items()}
+    if reduce in ZERO_OF_NOTHING:
+        return [reduced.get(step, 0) for step in range(n_steps)]
+    return list(reduced.values())
+
+
+def as_number(value: Any) -> float | np.ndarray:
+    """What a reduction returned, as a float; arrays stay."""
+    return number_array(value) if isinstance(value, np.ndarray) and value.ndim else float(value)
+
+
+def detached(value: Any) -> Any:
+    """A value that nobody can change any more, and numbers as Python has them (float32 sums lose digits)."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.copy() if value.ndim else value.item()
+    return value
+
+
+class EpochStatistics:
+    """Aggregates episodes to the statistics of an epoch, and counts steps and episodes over the whole run.
+
+    Results do not depend on the order in which episodes are added: they are sorted by environment and episode first.
+
+    Args:
+        topics: Topics that cannot be imported by name, such as those defined inside a function; others are found.
+
+    Attributes:
+        total_step_count: Environment steps of all episodes that were ever added.
+        total_episode_count: How many episodes were ever added.
+    """
+
+    def __init__(self, topics: Iterable[type] = ()) -> None:
+        self.total_step_count = self.total_episode_count = 0
+        self._topics = tuple(topics)
+        self._episodes: list[EpisodeSummary] = []
+
+    def add(self, summary: EpisodeSummary) -> None:
+        """Add an episode to the current epoch."""
+        self._episodes.append(summary)
+        self.total_step_count += int(summary.env_steps)
+        self.total_episode_count += 1
+
+    def compute(self) -> dict[str, float | Histogram]:
+        """Complete the epoch and begin another one.
+
+        Returns:
+            A value for each `<Topic>/<event>/<statistic>/<groups>`, sorted by name. An epoch without episodes has only
+            an episode count of 0 and the totals.
+
+        Raises:
+            ValueError: The topic of an event cannot be found.
+        """
+        result: dict[str, float | Histogram] = {}
+        for (topic, event, _, groups), declaration, statistic, values in self._inputs("epoch"):
+            with declaration.reducing("epoch", statistic):
+                value = _value((statistic.reduce or Histogram.of)(values))
+            result[event_path(topic, event, statistic.output_name, groups)] = value
+        counts = (len(self._episodes), self.total_step_count, self.total_episode_count)
+        for name, count in zip(("episode_count", "total_step_count", "total_episode_count"), counts, strict=True):
+            result[event_path(*_REWARD, name)] = float(count)
+        self._episodes = []
+        return dict(sorted(result.items()))
+
+    def compute_plots(self) -> dict[str, Any]:
+        """Figures of the current epoch, by `<Topic>/<event>/<input_name>/<groups>`; call it before `compute`."""
+        figures: dict[str, Any] = {}
+        for key, _, plot, values in self._inputs("plots"):
+            figure = plot.reduce(list(values), key[-1]) if plot.reduce else None
+            if figure is not None:
+                figures[event_path(*key)] = figure
+        return dict(sorted(figures.items()))
+
+    def state_dict(self) -> dict[str, int]:
+        """The totals."""
+        return {"total_step_count": self.total_step_count, "total_episode_count": self.total_episode_count}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Continue where `state_dict` was taken."""
+        self.total_step_count, self.total_episode_count = state["total_step_count"], state["total_episode_count"]
+
+    def _inputs(self, level: str) -> Iterator[tuple[StatKey, EventDeclaration, Statistic, list[float] | np.ndarray]]:
+        """What there is to reduce to the statistics, or the plots, that are declared: each with its values.
+
+        An episode without the event has a value, too, if the statistic is one that counts or sums.
+        """
+        self._episodes.sort(key=lambda e: (e.env_index, e.episode_index, e.env_steps, e.reward))
+        columns = defaultdict[StatKey, dict[int, Any]](dict)
+        for index, summary in enumerate(self._episodes):
+            values: dict[StatKey, Any] = {**summary.statistics, **summary.samples}
+            values[(*_REWARD, None, ())] = summary.reward
+            values[(*_REWARD, "step_count", ())] = summary.env_steps
+            values |= {(*_KPI, None, (name,)): value for name, value in summary.kpis.items()}
+            for key, value in values.items():
+                columns[key][index] = value
+        for key, column in columns.items():
+            topic, event, name, _ = key
+            declaration = declarations(find_topic(topic, self._topics))[event]
+            wanted = [statistic for statistic in getattr(declaration, level) if statistic.input_name == name]
+            if not wanted:
+                continue
+            given = (
+                column[index] if index in column else episode_values(declaration, [], {}, one.env_steps).get(name)
+                for index, one in enumerate(self._episodes)
+            )
+            joined = _join([value for value in given if value is not None])
+            for statistic in wanted if len(joined) else []:
+                yield key, declaration, statistic, joined
+
+
+def _join(values: Sequence[float | np.ndarray]) -> list[float] | np.ndarray:
+    """Numbers as a list; arrays of values joined along their first axis, flattened if their shapes differ."""
+    if not any(isinstance(value, np.ndarray) for value in values):
+        return [float(value) for value in values]
+    arrays = [np.atleast_1d(value) for value in values]
+    if len({array.shape[1:] for array in arrays}) > 1:
+        arrays = [array.ravel() for array in arrays]
+    return np.concatenate(arrays)
+
+
+def _value(reduced: Any) -> float | Histogram:
+    if isinstance(reduced, Histogram):
+        return reduced
+    if isinstance(number := as_number(reduced), float):
+        return number
+    raise TypeError(f"an epoch statistic is one number or a histogram, got an array of shape {number.shape}")
+
+
+def group_label(attribute: str, value: Any) -> str:
+    """How the value of a grouping attribute reads in a name: step key 0 is `substep_0`."""
+    return f"substep_{value}" if attribute == "step_key" else str(value)
+
+
+def event_path(topic: str, event: str, statistic: str | None = None, groups: Iterable[str] = ()) -> str:
+    """Name under which an epoch statistic is logged: `<Topic>/<event>/<statistic>/<groups>`.
+
+    Example:
+        >>> event_path("my_package.events:CuttingEvents", "valid_cut", "mean_episode_total")
+        'CuttingEvents/valid_cut/mean_episode_total'
+    """
+    name = topic.rpartition(":")[2].rpartition(".")[2]
+    return "/".join([name, event, *([] if statistic is None else [statistic]), *groups])
+
+
+def topic_name(topic: type) -> str:
+    """Name by which a topic is found again in another process: its own for built-in ones, else `module:name`."""
+    if topic in BUILT_IN_TOPICS:
+        return topic.__name__
+    module = "__main__" if topic.__module__ == "__mp_main__" else topic.__module__  # the script, in a spawned process
+    return f"{module}:{topic.__qualname__}"
+
+
+def find_topic(name: str, known: Iterable[type]) -> type:
+    """The topic class of a name that `topic_name` gave.
+
+    Args:
+        name: Name of the topic.
+        known: Topics that need not be imported, such as those defined inside a function.
+
+    Raises:
+        ValueError: There is no such topic.
+    """
+    found: Any = next((topic for topic in (*known, *BUILT_IN_TOPICS) if topic_name(topic) == name), None)
+    with suppress(ImportError, AttributeError, ValueError):
+        found = found or pkgutil.resolve_name(name)
+    if not isinstance(found, type):
+        remedy = "define the class at the top of a module, or pass it along: EpochStatistics(topics=[...])"
+        raise ValueError(f"event topic {name!r} cannot be imported; {remedy}")
+    return found

@@ -1,0 +1,118 @@
+"""IMPALA: learns from rollouts of actors that need not wait for it, corrected for what it has learned meanwhile."""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.rollout import Rollout
+from maze_pl.functional.shapes import check_fraction
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.credit import VTrace
+from maze_pl.modules.minibatches import Acts, Minibatch
+from maze_pl.modules.on_policy import actor_critic_loss, experience
+from maze_pl.modules.options import check_at_least, check_positive
+
+REWARD_CLIPPINGS = ("none", "abs_one", "soft_asymmetric")
+
+
+class IMPALA(AlgorithmModule):
+    """Importance weighted actor-learner architecture: one gradient step for each batch of rollouts.
+
+        L = mean(-log pi(a_t | s_t) * A_t) + c_v * mean((V(s_t) - vs_t)^2) - c_e * mean(H(pi(s_t)))
+
+    with targets vs and advantages A of V-trace, see `maze_pl.functional.vtrace`: rho is the probability of an act, or
+    with a shared critic of all acts of a row, under the present policy over that under the policy that acted.
+    Espeholt et al. 2018, arXiv:1802.01561. Departures: Adam takes the place of RMSProp, means that of sums.
+
+    The batches are those of an `ActorDataModule`. Rollouts without log-probabilities, as those of a
+    `RolloutDataModule`, are taken for the present policy's. Subclasses may override `loss`.
+
+    Args:
+        lr: Learning rate of Adam.
+        gamma: Discount of one environment step.
+        policy_loss_coef: Weight of the policy's loss.
+        value_loss_coef: Weight of the critic's loss.
+        entropy_coef: Weight of the policy's entropy, which is maximised.
+        vtrace_clip_rho_threshold: Largest rho in the targets of values; None for no limit.
+        vtrace_clip_pg_rho_threshold: Largest rho in the policy's advantages; None for no limit.
+        reward_clipping: What is learned from in place of a reward r that `env.step` returned: `none` leaves it as it
+            is, `abs_one` limits it to [-1, 1], and `soft_asymmetric` is 5 * tanh(r / 5), times 0.3 where that is
+            negative. What is logged stays the environment's own.
+        sequence_length: Over how many acts of an actor gradients flow back, where the policy carries a state from act
+            to act; sequences begin with the state that the actor had.
+        kwargs: Further options, see `AlgorithmModule`.
+    """
+
+    topic = "ImpalaEvents"
+
+    def __init__(
+        self,
+        *,
+        lr: float = 5e-4,
+        gamma: float = 0.98,
+        policy_loss_coef: float = 1.0,
+        value_loss_coef: float = 0.5,
+        entropy_coef: float = 0.01,
+        vtrace_clip_rho_threshold: float | None = 1.0,
+        vtrace_clip_pg_rho_threshold: float | None = 1.0,
+        reward_clipping: Literal["none", "abs_one", "soft_asymmetric"] = "none",
+        sequence_length: int = 16,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(lr=lr, **kwargs)
+        check_fraction(gamma=gamma)
+        check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
+        check_positive(vtrace_clip_rho_threshold=vtrace_clip_rho_threshold)
+        check_positive(vtrace_clip_pg_rho_threshold=vtrace_clip_pg_rho_threshold)
+        check_at_least(1, sequence_length=sequence_length)
+        if reward_clipping not in REWARD_CLIPPINGS:
+            raise ValueError(f"reward_clipping={reward_clipping!r} must be one of {REWARD_CLIPPINGS}")
+        self.gamma, self.reward_clipping, self.sequence_length = gamma, reward_clipping, sequence_length
+        self.policy_loss_coef, self.value_loss_coef, self.entropy_coef = policy_loss_coef, value_loss_coef, entropy_coef
+        self.vtrace_clip_rho_threshold = vtrace_clip_rho_threshold
+        self.vtrace_clip_pg_rho_threshold = vtrace_clip_pg_rho_threshold
+
+    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+        """Learn from a batch of rollouts."""
+        method = VTrace(self.vtrace_clip_rho_threshold, self.vtrace_clip_pg_rho_threshold)
+        if self.reward_clipping != "none":
+            rollout = self._with_clipped_rewards(rollout)
+        batch = experience(self, rollout, method, normalize_advantage=False, with_log_prob=True)
+        (whole,) = batch.minibatches(1)
+        self.descend(whole, even=batch.even, record_norms=True)
+
+    def loss(self, minibatch: Minibatch) -> Tensor:
+        """Loss of a set of acts.
+
+        Args:
+            minibatch: The acts by step key; `weight.dot(x)` is the mean of x over them.
+
+        Returns:
+            A scalar whose mean over ranks is minimised.
+        """
+        return actor_critic_loss(self, minibatch, self._policy_losses)
+
+    def _policy_losses(self, step_key: StepKey, acts: Acts, log_prob: Tensor) -> Tensor:
+        rho = torch.exp(log_prob.detach() - acts.old_log_prob).clamp(0.0, self.vtrace_clip_rho_threshold)
+        self.record("rho", acts.weight.dot(rho), step_key, count=acts.share)
+        return -log_prob * acts.advantage
+
+    def _with_clipped_rewards(self, rollout: Rollout) -> Rollout:
+        """A rollout with other rewards."""
+
+        def clip(reward: Any) -> Any:
+            if self.reward_clipping == "abs_one":
+                return reward.clamp(-1.0, 1.0)
+            squeezed = 5.0 * torch.tanh(reward / 5.0)
+            return torch.where(reward < 0.0, 0.3 * squeezed, squeezed)
+
+        segments = {}
+        for key, part in rollout.segments.items():
+            own = None if part.actor_reward is None else clip(part.actor_reward)
+            segments[key] = replace(part, reward=clip(part.reward), actor_reward=own)
+        shape = *rollout.rows.reward.shape, -1
+        total: Any = torch.stack([part.reward.view(shape).sum(-1) for part in segments.values()]).sum(0)
+        return replace(rollout, rows=replace(rollout.rows, reward=total), segments=segments)

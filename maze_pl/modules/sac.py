@@ -1,0 +1,234 @@
+"""Soft actor-critic: off-policy learning of a policy that stays as random as it can afford to."""
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from maze_pl.agents import TorchActorCritic, TorchStateActionCritic
+from maze_pl.agents.network_io import refuse_memory, torch_dtype
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import evaluation_mode
+from maze_pl.core.rollout import Acts, ReplayBatch, Tree
+from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
+from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
+from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
+from maze_pl.functional.shapes import check_fraction
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.optimizer import FlatAdam
+from maze_pl.modules.options import check_at_least, check_positive
+
+POLICY, CRITIC, ENTROPY = range(3)
+"""Positions of the optimisers."""
+
+Value = tuple[Tensor, dict[str, Tensor], dict[str, ProbabilityDistribution]]
+"""[B] values of states, and for each head the policy's entropies [B] and distributions there."""
+
+
+class SAC(AlgorithmModule):
+    """Soft actor-critic with twin critics, for continuous and discrete heads and any mixture of them.
+
+        V(s)     = sum over discrete heads of sum_a p(a|s) (min_i Q_i(s, a) - alpha log p(a|s))
+                 + sum over continuous heads of -alpha log pi(a|s)   [+ min_i Q_i(s, a), where there are no others]
+        L_critic = sum_i mean((Q_i(s, a) - R - D * V'(s'))^2)
+        L_policy = mean(-V(s))
+        L_alpha  = log(alpha) * mean(H(pi(.|s)) - target entropy)
+
+    Haarnoja et al. 2018, arXiv:1801.01290, with learned entropy coefficients, arXiv:1812.05905; for discrete actions
+    Christodoulou 2019, arXiv:1910.07207. V' is V by the critics' slow copies. Actions of continuous heads are sampled
+    with gradients, means over discrete ones are exact: a Q is the sum of those of its heads, each given the continuous
+    ones. R and D are rewards and discount up to the same actor's next act; where an episode was cut off D is not 0.
+    Each head of each sub-step has an alpha of its own. Sub-steps add their losses.
+
+    Batches are those of a `ReplayDataModule`, which has what belongs to collecting and sampling. Critics are those of
+    `SharedStateActionCriticComposer` or `StepStateActionCriticComposer`.
+
+    Args:
+        lr: Learning rate of Adam, for policy and critic.
+        gamma: Discount of one environment step; the data module takes it from here.
+        tau: Share by which the slow copies move towards the critics.
+        target_update_interval: They do so after so many updates.
+        entropy_coef: Alpha, at the start where it is tuned.
+        entropy_tuning: Whether alpha is learned, such that entropies become those that are aimed at.
+        target_entropy_multiplier: Multiplies what entropies are aimed at: minus the number of components of a
+            continuous head, whose box counts as [-1, 1] in each of them, and 0.98 of the largest entropy that the
+            allowed options of a discrete head can have.
+        entropy_coef_lr: Learning rate of log(alpha).
+        kwargs: Further options, see `AlgorithmModule`.
+
+    Raises:
+        ValueError: The critic is no state-action critic, a network carries a state from act to act, or a head has a
+            distribution that cannot serve.
+    """
+
+    topic = "SACEvents"
+
+    def __init__(
+        self,
+        *,
+        lr: float = 1e-3,
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        target_update_interval: int = 1,
+        entropy_coef: float = 0.2,
+        entropy_tuning: bool = True,
+        target_entropy_multiplier: float = 1.0,
+        entropy_coef_lr: float = 7e-4,
+        **kwargs: Any,
+    ) -> None:
+        check_fraction(gamma=gamma, tau=tau)
+        check_at_least(1, target_update_interval=target_update_interval)
+        check_at_least(0, entropy_coef=entropy_coef, target_entropy_multiplier=target_entropy_multiplier)
+        check_positive(entropy_coef_lr=entropy_coef_lr, **({"entropy_coef": entropy_coef} if entropy_tuning else {}))
+        # Before the networks may be made, with which come the coefficients.
+        self.entropy_coef, self.entropy_tuning = entropy_coef, entropy_tuning
+        super().__init__(lr=lr, **kwargs)
+        self.gamma, self.tau, self.target_update_interval = gamma, tau, target_update_interval
+        self.target_entropy_multiplier, self.entropy_coef_lr = target_entropy_multiplier, entropy_coef_lr
+        self.register_buffer("_n_updates", torch.zeros((), dtype=torch.int64))
+        self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch, where they are asked for
+
+    @property
+    def critic(self) -> TorchStateActionCritic:
+        """What estimates values."""
+        return cast(TorchStateActionCritic, self.networks.critic)
+
+    def _set_networks(self, actor_critic: TorchActorCritic) -> None:
+        policy, critic = actor_critic.policy, actor_critic.critic
+        if not isinstance(critic, TorchStateActionCritic):
+            found = "none" if critic is None else type(critic).__name__
+            composers = "SharedStateActionCriticComposer or a StepStateActionCriticComposer"
+            raise ValueError(f"SAC needs a critic of actions, not {found}: use a {composers}")
+        self._heads: dict[str, int] = {}  # "<step key>/<head>" -> position among the entropy coefficients
+        for key, nets in zip(policy.spec.step_keys, policy.networks, strict=True):
+            refuse_memory(nets, f"the policy's network of sub-step {key!r}")
+            seen = policy.spec.steps[key].observation_space.spaces.items()
+            zeros = {name: torch.zeros((1, *(space.shape or ())), dtype=torch_dtype(space)) for name, space in seen}
+            with evaluation_mode(policy):
+                joint = policy.distribution(key, zeros, torch.zeros(1, dtype=torch.int64))
+            for head, one in joint.distributions.items():
+                _check_head(one, f"action head {head!r} of sub-step {key!r}")
+                self._heads[f"{key}/{head}"] = len(self._heads)
+        start = torch.full((len(self._heads),), float(self.entropy_coef)).log()
+        self.log_entropy_coef = nn.Parameter(start, requires_grad=self.entropy_tuning)
+        super()._set_networks(actor_critic)
+
+    def configure_optimizers(self) -> list[Optimizer]:  # type: ignore[override]
+        """Adam for policy, critic and, where they are tuned, entropy coefficients (which are in the group `other`)."""
+        groups = self._parameter_groups().items()
+        return [FlatAdam([{"params": parameters, "name": name}], lr=self.lr) for name, parameters in groups]
+
+    def learning_rate_of(self, group: str, learning_rate: float) -> float:
+        """Entropy coefficients have their own, under the same schedule."""
+        factor = self.entropy_coef_lr / self.lr if group == "other" else 1.0
+        return factor * super().learning_rate_of(group, learning_rate)
+
+    def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:
+        """Learn from the minibatches of a batch."""
+        if not isinstance(batch, ReplayBatch):
+            raise TypeError(f"SAC learns from replayed acts, not a {type(batch).__name__}: use a ReplayDataModule")
+        self._errors = None if batch.reprioritise is None else {}
+        for acts in batch.updates():
+            # not even: what a record replays keeps no errors
+            self.descend(acts, loss=self.critic_loss, optimizer=CRITIC, even=self._errors is None, record_norms=True)
+            if not self.in_critic_burn_in:
+                self.descend(acts, loss=self.policy_loss, optimizer=POLICY, record_norms=True)
+                if self.entropy_tuning:  # by what the policy's loss recorded, where anybody has acted
+                    surplus, none = self.last_recorded("entropy_surplus"), torch.zeros((), device=self.device)
+                    by_head = torch.stack([surplus.get(name, none) for name in self._heads])
+                    self.optimize(self.log_entropy_coef.dot(by_head), optimizer=ENTROPY)
+            if int(self.get_buffer("_n_updates").add_(1)) % self.target_update_interval == 0:
+                self.critic.update_targets(self.tau)
+        if batch.reprioritise is not None and self._errors is not None:
+            batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
+
+    def critic_loss(self, minibatch: dict[StepKey, Acts]) -> Tensor:
+        """Squared TD errors of both critics, see the class."""
+        total = torch.zeros((), device=self.device)
+        for key, acts in minibatch.items():
+            assert acts.next_observation is not None and acts.reward is not None and acts.discount is not None
+            next_value, *_ = self._soft_value(key, acts.next_observation, acts.agent_id, target=True)
+            q_value = self._q_value(key, acts)
+            error = q_value - torch.addcmul(acts.reward, acts.discount, next_value.detach())
+            squares = error.square().sum(dim=0)
+            loss = (squares if acts.weight is None else acts.weight * squares).mean()
+            total = total + loss
+            self.record("critic_value", q_value.mean(), key)
+            self.record("critic_value_loss", loss, key)
+            if self._errors is not None:
+                self._errors.setdefault(key, []).append(error.detach().abs().mean(dim=0))
+        return total
+
+    def policy_loss(self, minibatch: dict[StepKey, Acts]) -> Tensor:
+        """Minus the value of the policy, see the class."""
+        total = torch.zeros((), device=self.device)
+        for key, acts in minibatch.items():
+            value, entropies, joint = self._soft_value(key, acts.observation, acts.agent_id)
+            loss = -(value if acts.weight is None else acts.weight * value).mean()
+            total = total + loss
+            self.record("policy_loss", loss, key)
+            self.record("policy_entropy", torch.stack([*entropies.values()]).sum(dim=0).mean(), key)
+            for head, entropy in entropies.items():
+                name, target = f"{key}/{head}", self._target_entropy(joint[head])
+                surplus, log_coef = entropy.mean() - target, self.log_entropy_coef.detach()[self._heads[name]]
+                self.record("target_entropy", target, name)
+                self.record("entropy_surplus", surplus, name)
+                self.record("entropy_coef", log_coef.exp(), name)
+                if self.entropy_tuning:
+                    self.record("entropy_coef_loss", log_coef * surplus, name)
+        return total
+
+    def _soft_value(self, key: StepKey, observation: Tree, agent_id: Tensor, target: bool = False) -> Value:
+        """V(s), or, with the critics' slow copies, V'(s)."""
+        joint, terms = self.policy.distribution(key, observation, agent_id).distributions, list[Tensor]()
+        drawn = {head: one.sample() for head, one in joint.items() if not isinstance(one, Maskable)}
+        entropies = {head: -joint[head].log_prob(action) for head, action in drawn.items()}
+        smaller = {name: q.amin(dim=0) for name, q in self.critic.q_values(key, observation, drawn, target).items()}
+        for head, one in joint.items():
+            if isinstance(one, Maskable):
+                probability, log_prob = one.probabilities()
+                entropies[head] = -(probability * log_prob).sum(dim=-1)
+                terms.append((probability * smaller[head]).sum(dim=-1))
+        coefs = self.log_entropy_coef.detach().exp()
+        terms = terms or [smaller["q_value"].squeeze(-1)]
+        terms += [coefs[self._heads[f"{key}/{head}"]] * entropy for head, entropy in entropies.items()]
+        return sum(terms[1:], terms[0]), entropies, joint
+
+    def _q_value(self, step_key: StepKey, acts: Acts) -> Tensor:
+        """[2, B] Q(s, a) of both critics for what was done."""
+        heads, terms = self.spec.steps[step_key].action_space, []
+        for name, q in self.critic.q_values(step_key, acts.observation, acts.action).items():
+            if choice_sizes(heads.spaces.get(name)):
+                chosen = chosen_options(heads[name], acts.action[name])
+                q = q.gather(-1, chosen.expand(2, *chosen.shape))
+            terms.append(q)
+        return torch.cat(terms, dim=-1).sum(dim=-1)
+
+    def _target_entropy(self, one: ProbabilityDistribution) -> Tensor:
+        """What the mean of a head's entropies should be."""
+        if isinstance(one, Maskable):
+            even = type(one)(torch.zeros_like(one.logits), one.action_space, mask=one.mask)
+            return even.entropy().mean() * (0.98 * self.target_entropy_multiplier)
+        space: Any = one.action_space
+        scale = np.subtract(space.high, space.low, dtype=np.float64) / 2
+        of_each = np.log(np.where(np.isfinite(scale), scale, 1.0)) - self.target_entropy_multiplier
+        return torch.full((), float(of_each.sum()), device=self.device)
+
+
+def _check_head(one: ProbabilityDistribution, where: str) -> None:
+    """Refuse what has neither probabilities nor samples with gradients, and what knows nothing of bounds."""
+    space, remedy = one.action_space, "SquashedGaussianProbabilityDistribution or BetaProbabilityDistribution"
+    if isinstance(one, Maskable):
+        return
+    if choice_sizes(space):
+        fault, remedy = "has no `probabilities` of its options", "one derived from those of maze_pl.distributions"
+    elif isinstance(one, DiagonalGaussianProbabilityDistribution) and space.is_bounded():  # type: ignore[attr-defined]
+        fault = f"does not keep to the bounds of {space}"
+    elif not one.sample().requires_grad:
+        fault = "gives samples without a gradient"
+    else:
+        return
+    kind = type(one).__name__
+    raise ValueError(f"{where}: {kind} {fault}, as SAC needs; name {remedy} in distribution_mapper_config")

@@ -1,1 +1,0 @@
-"""Networks that come with the package."""

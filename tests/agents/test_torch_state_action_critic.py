@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from maze_pl.agents import TorchSharedStateActionCritic, TorchStateActionCritic, TorchStepStateActionCritic
+from maze_pl.agents.torch_state_action_critic import TwinNetwork
+from maze_pl.core.spec import Spec, StepSpec
+
+VIEW = {"view": spaces.Box(-1, 1, (3,))}
+MIXED = {"move": spaces.Box(-1, 1, (2,)), "tool": spaces.Discrete(3), "bits": spaces.MultiBinary(2)}
+MIXED_SHAPES = {"bits": (4,), "tool": (3,)}
+
+
+class Net(nn.Module):
+    """Everything side by side, sorted by name, through one hidden layer; gives outputs of the given sizes."""
+
+    def __init__(self, n_inputs, sizes, hidden=None):
+        super().__init__()
+        self.hidden = hidden or nn.Linear(n_inputs, 5)
+        self.heads = nn.ModuleDict({name: nn.Linear(5, size) for name, size in sizes.items()})
+
+    def forward(self, inputs):
+        dtype = next(self.parameters()).dtype  # of which there must be some, as many networks expect
+        hidden = torch.tanh(self.hidden(torch.cat([inputs[name].to(dtype) for name in sorted(inputs)], dim=-1)))
+        return {name: head(hidden) for name, head in self.heads.items()}
+
+
+class Remembering(Net):
+    @property
+    def state_shapes(self):
+        return {"memory": (2,)}
+
+
+def flat_spec(heads, seen=VIEW):
+    return Spec({0: StepSpec(spaces.Dict(seen), spaces.Dict(heads))})
+
+
+def pair(n_inputs, **sizes):
+    return [Net(n_inputs, sizes), Net(n_inputs, sizes)]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_both_networks_are_evaluated_with_their_own_weights_and_learn_by_their_own_gradients(batched):
+    nets = pair(3, q=2)
+    twin, inputs = TwinNetwork(nets), {"x": torch.randn(7, 3)}
+    twin.always_batched = batched
+    both = twin(inputs)["q"]
+    apart = [net(inputs)["q"] for net in nets]
+    torch.testing.assert_close(both, torch.stack(apart))
+    (both[0].sum() + 3 * both[1].square().sum()).backward()
+    (apart[0].sum() + 3 * apart[1].square().sum()).backward()
+    for name, stacked in twin.network.named_parameters():
+        torch.testing.assert_close(stacked.grad, torch.stack([net.get_parameter(name).grad for net in nets]))
+    with pytest.raises(AssertionError, match="not close"):
+        torch.testing.assert_close(both[0], both[1])
+
+
+def test_copies_are_equal_at_first_and_follow_slowly():
+    nets = pair(3, q=2)
+    twin, inputs = TwinNetwork(nets), {"x": torch.randn(7, 3)}
+    torch.testing.assert_close(twin(inputs, target=True), twin(inputs), rtol=0, atol=0)
+    before = {name: tensor.clone() for name, tensor in twin.target.named_buffers()}
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    twin.update_target(0.25)
+    for name, parameter in twin.network.named_parameters():
+        moved = before[name] + 0.25 * (parameter - before[name])
+        torch.testing.assert_close(twin.target.get_buffer(name), moved)
+    assert not twin(inputs, target=True)["q"].requires_grad
+    assert {parameter.shape[0] for parameter in twin.parameters()} == {2}
+
+
+def test_the_state_is_plain_stacked_tensors_which_another_one_can_load(tmp_path):
+    twin, other = TwinNetwork(pair(3, q=2)), TwinNetwork(pair(3, q=2))
+    shapes = {name: tuple(tensor.shape) for name, tensor in twin.state_dict().items()}
+    own = {"hidden.weight": (2, 5, 3), "hidden.bias": (2, 5), "heads.q.weight": (2, 2, 5), "heads.q.bias": (2, 2)}
+    assert shapes == {f"{part}.{name}": shape for part in ("network", "target") for name, shape in own.items()}
+    torch.save(twin.state_dict(), tmp_path / "twin.pt")
+    other.load_state_dict(torch.load(tmp_path / "twin.pt", weights_only=True))
+    inputs = {"x": torch.randn(7, 3)}
+    for target in (False, True):
+        torch.testing.assert_close(other(inputs, target), twin(inputs, target), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda twin: pickle.loads(pickle.dumps(twin))])
+def test_copies_of_the_whole_have_tensors_of_their_own(clone):
+    twin, inputs = TwinNetwork(pair(3, q=2)), {"x": torch.randn(7, 3)}
+    other, before = clone(twin), twin(inputs)["q"]
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    other.update_target(1.0)
+    assert not other(inputs)["q"].any() and not other(inputs, target=True)["q"].any()
+    torch.testing.assert_close(twin(inputs)["q"], before)
+    double = twin.double()({"x": inputs["x"].double()}, target=True)["q"]
+    assert double.dtype == torch.float64
+    torch.testing.assert_close(double.float(), before)
+
+
+def test_a_module_used_twice_and_buffers_stay_what_they_are():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(3, 3)
+            self.second, self.third = self.first, nn.Linear(3, 3)
+            self.third.weight = self.first.weight
+            self.norm = nn.BatchNorm1d(3)
+
+        def forward(self, inputs):
+            return {"q": self.norm(self.third(self.second(self.first(inputs["x"]))))}
+
+    nets = [Tied(), Tied()]
+    twin, inputs = TwinNetwork(nets), {"x": torch.randn(7, 3)}
+    torch.testing.assert_close(twin(inputs)["q"], torch.stack([net(inputs)["q"] for net in nets]))
+    means = torch.stack([net.norm.running_mean for net in nets])
+    torch.testing.assert_close(twin.network.get_buffer("norm.running_mean"), means)
+    twin.update_target(0.5)
+    torch.testing.assert_close(twin.target.get_buffer("norm.running_mean"), 0.5 * means)
+    assert twin.network.get_buffer("norm.num_batches_tracked").tolist() == [1, 1]
+    assert len(list(twin.parameters())) == 5  # a weight and two biases, and those of the normalisation
+
+
+@pytest.mark.parametrize(
+    ("networks", "message"),
+    [
+        ([Net(3, {"q": 2})], "two networks that differ in their weights only"),
+        ([Net(3, {"q": 2}), Net(4, {"q": 2})], "two networks that differ in their weights only"),
+        ([Remembering(3, {"q": 2}), Remembering(3, {"q": 2})], r"carries \['memory'\] from act to act"),
+    ],
+)
+def test_networks_that_are_no_twins_or_remember_are_refused(networks, message):
+    with pytest.raises(ValueError, match=message):
+        TwinNetwork(networks)
+
+
+@pytest.mark.parametrize("kind", [TorchSharedStateActionCritic, TorchStepStateActionCritic])
+def test_discrete_heads_are_outputs_and_continuous_ones_are_inputs(kind: type[TorchStateActionCritic]):
+    spec = flat_spec(MIXED)
+    ((key, judged),) = kind.judged(spec).items()
+    assert judged.q_shapes == MIXED_SHAPES and list(judged.action_space) == ["move"]
+    nets = pair(5, bits=4, tool=3)
+    critic = kind({key: nets}, spec)
+    observation, action = {"view": torch.randn(7, 3)}, {"move": torch.randn(7, 2), "tool": torch.ones(7)}
+    q = critic.q_values(0, observation, action)
+    assert {name: tuple(both.shape) for name, both in q.items()} == {"bits": (2, 7, 4), "tool": (2, 7, 3)}
+    torch.testing.assert_close(q["tool"][1], nets[1]({**observation, "move": action["move"]})["tool"])
+
+
+def test_without_discrete_heads_there_is_one_value():
+    spec = flat_spec({"move": spaces.Box(-1, 1, (2,))})
+    critic = TorchStepStateActionCritic([pair(5, q_value=1)], spec)
+    q = critic.q_values(0, {"view": torch.randn(7, 3)}, {"move": torch.randn(7, 2)}, target=True)
+    assert q["q_value"].shape == (2, 7, 1)
+    assert critic.parts == [critic.twins[0].network]
+    assert {name.split(".")[2] for name, _ in critic.named_parameters()} == {"network"}
+
+
+TWO = Spec(
+    {
+        "first": StepSpec(spaces.Dict(VIEW), spaces.Dict({"choice": spaces.Discrete(3)})),
+        "second": StepSpec(
+            spaces.Dict({**VIEW, "heard": spaces.MultiBinary(3)}),
+            spaces.Dict({"choice": spaces.Discrete(2), "force": spaces.Box(-1, 1, (1,))}),
+        ),
+    }
+)
+
+
+def test_a_shared_pair_sees_zeros_for_what_is_absent_and_which_sub_step_it_is():
+    judged = TorchSharedStateActionCritic.judged(TWO)["all"]
+    assert sorted(judged.observation_space) == ["heard", "step_key", "view"] and list(judged.action_space) == ["force"]
+    assert judged.q_shapes == {"first/choice": (3,), "second/choice": (2,)}
+    nets = [Net(9, {"first/choice": 3, "second/choice": 2}) for _ in range(2)]
+    critic = TorchSharedStateActionCritic([nets], TWO)
+    view, heard = torch.randn(4, 3), torch.ones(4, 3, dtype=torch.int8)
+    q = critic.q_values("first", {"view": view}, {"choice": torch.zeros(4)})
+    force, zeros = torch.randn(4, 1), torch.zeros(4, 3)
+    seen = {"view": view, "heard": zeros, "force": zeros[:, :1], "step_key": torch.tensor([[1.0, 0.0]]).expand(4, 2)}
+    assert q.keys() == {"choice"}
+    torch.testing.assert_close(q["choice"][0], nets[0](seen)["first/choice"])
+    q = critic.q_values("second", {"view": view, "heard": heard}, {"choice": torch.zeros(4), "force": force})
+    seen |= {"heard": heard, "force": force, "step_key": torch.tensor([[0.0, 1.0]]).expand(4, 2)}
+    torch.testing.assert_close(q["choice"][1], nets[1](seen)["second/choice"])
+
+
+def test_each_sub_step_has_a_pair_of_its_own_otherwise():
+    nets = {"first": pair(3, choice=3), "second": pair(7, choice=2)}
+    critic = TorchStepStateActionCritic(nets, TWO)
+    view = torch.randn(4, 3)
+    q = critic.q_values("first", {"view": view}, {"choice": torch.zeros(4)})["choice"]
+    torch.testing.assert_close(q[1], nets["first"][1]({"view": view})["choice"])
+    assert len(critic.parts) == 2
+    with pytest.raises(ValueError, match="got 1 networks for the 2 sub-steps"):
+        TorchStepStateActionCritic([pair(3, choice=3)], TWO)
+
+
+def test_a_shared_pair_is_refused_where_names_mean_different_things():
+    def two(second_view, second_heads, first_heads):
+        steps = [(VIEW, first_heads), (second_view, second_heads)]
+        return Spec({i: StepSpec(spaces.Dict(seen), spaces.Dict(heads)) for i, (seen, heads) in enumerate(steps)})
+
+    box = {"force": spaces.Box(-1, 1, (2,))}
+    with pytest.raises(ValueError, match=r"observation 'view' has shape \(4,\).*use a step critic"):
+        TorchSharedStateActionCritic.judged(two({"view": spaces.Box(-1, 1, (4,))}, box, box))
+    with pytest.raises(ValueError, match=r"action head 'force' has shape \(1,\).*use a step critic"):
+        TorchSharedStateActionCritic.judged(two(VIEW, {"force": spaces.Box(-1, 1, (1,))}, box))
+    with pytest.raises(ValueError, match=r"\['force'\] of some sub-steps have names of observations"):
+        TorchSharedStateActionCritic.judged(two(box, {"pick": spaces.Discrete(2)}, box))
+    with pytest.raises(ValueError, match=r"\['view'\] of sub-step 0 have names of observations"):
+        TorchStepStateActionCritic.judged(flat_spec({"view": spaces.Box(-1, 1, (2,))}))

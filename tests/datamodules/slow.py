@@ -1,0 +1,32 @@
+"""An environment that takes its time; apart from what takes long to import in workers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from typing import Any
+
+from tests.datamodules.drift import Drift
+
+
+class Slow(Drift):
+    """Waits in each step, ten times as long in the first one that is made in a worker if there is a folder to note it.
+
+    Args:
+        folder: Where that is noted.
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        super().__init__()
+        self.seconds = 0.001
+        if folder is not None and multiprocessing.parent_process() is not None:
+            try:
+                os.close(os.open(f"{folder}/slow", os.O_CREAT | os.O_EXCL))
+                self.seconds = 0.01
+            except FileExistsError:
+                pass
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        time.sleep(self.seconds)
+        return super().step(action)

@@ -1,0 +1,100 @@
+"""Trains SAC on an environment, from the start and from a checkpoint, as `tests.exact.worker` does with rollouts.
+
+usage: sac_launch.py FOLDER ENVIRONMENT
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import distributed
+
+from maze_pl.datamodules import ReplayDataModule, RolloutEvaluator
+from maze_pl.distributions import SquashedGaussianProbabilityDistribution
+from maze_pl.envs import make_gym_maze_env
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper
+from maze_pl.modules import SAC
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatStateActionValueNet,
+    ProbabilisticPolicyComposer,
+    StepStateActionCriticComposer,
+)
+from tests.exact.worker import SaveTwice, check_ranks, policy_net
+from tests.structured import hierarchy
+
+ENVIRONMENTS: dict[str, Any] = {
+    "pendulum": partial(make_gym_maze_env, "Pendulum-v1"),
+    "cartpole": partial(make_gym_maze_env, "CartPole-v1"),
+    "hierarchy": hierarchy.make_env,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "pendulum": {"n_step": 3},
+    "cartpole": {"prioritized": True, "replay_buffer_size": 61},
+    "hierarchy": {"num_actors": 3, "n_shards": 2},
+}
+
+
+def value_net(obs_shapes: Any, action_shapes: Any, q_shapes: Any) -> Any:
+    return FlattenConcatStateActionValueNet(obs_shapes, action_shapes, q_shapes, torch.nn.Tanh, [16])
+
+
+def train(folder: Path, name: str, how: str, checkpoint: Path | None = None, epochs: int = 6, **options: Any) -> Any:
+    pl.seed_everything(7, verbose=False)
+    data = ReplayDataModule(
+        ENVIRONMENTS[name],
+        wrappers=[ObservationNormalizationWrapper],
+        n_rollout_steps=2,
+        num_batches_per_iter=2,
+        batch_size=16,
+        initial_buffer_size=50,
+        epoch_length=4,
+        save_buffer=True,
+        evaluators={"eval": RolloutEvaluator(n_episodes=2, deterministic=False)} if name == "cartpole" else {},
+        seed=7,
+        n_normalization_samples=100,
+        **OPTIONS[name],
+        **options,
+    )
+    n = len(data.spec.steps)
+    mapper = {"action_space": "gymnasium.spaces.Box", "distribution": SquashedGaussianProbabilityDistribution}
+    networks = CustomModelComposer(
+        policy=ProbabilisticPolicyComposer([policy_net] * n),
+        critic=StepStateActionCriticComposer([value_net] * n),
+        distribution_mapper_config=[mapper],
+    )
+    module = SAC(networks=networks, spec=data.spec)
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        devices="auto" if not distributed.is_torchelastic_launched() else 2,
+        strategy="ddp_find_unused_parameters_true" if distributed.is_torchelastic_launched() else "auto",
+        use_distributed_sampler=False,
+        logger=False,
+        callbacks=[SaveTwice(folder, name)] if checkpoint is None else [],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        default_root_dir=folder,
+    )
+    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True if checkpoint else None)
+    check_ranks(module, trainer)
+    trainer.save_checkpoint(folder / f"{name}-{how}.ckpt")
+    return module
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    folder, name = Path(sys.argv[1]), sys.argv[2]
+    train(folder, name, "whole")
+    train(folder, name, "resumed", folder / f"{name}-kept-epoch.ckpt")

@@ -1,0 +1,84 @@
+"""SAC swings up a pendulum, and finds the known optimum of three structured environments."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from maze_pl.datamodules import ReplayDataModule, RolloutEvaluator
+from maze_pl.distributions import SquashedGaussianProbabilityDistribution
+from maze_pl.envs import GymMazeEnv
+from maze_pl.modules import SAC
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatStateActionValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateActionCriticComposer,
+    StepStateActionCriticComposer,
+)
+from tests.learning.training import policy_net
+from tests.structured import agreement, hierarchy, team
+
+# Lightning warns about itself with torch 2.13, and about a hook that the module overrides on purpose.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*LeafSpec.*")]
+
+SEED = 1
+
+
+def networks(critic: type[Any], hidden_units: tuple[int, ...]) -> CustomModelComposer:
+    """Dense networks for policy and critics of actions, and actions within their bounds."""
+    q_net = partial(FlattenConcatStateActionValueNet, non_lin=nn.ReLU, hidden_units=hidden_units)
+    config = [{"action_space": spaces.Box, "distribution": SquashedGaussianProbabilityDistribution}]
+    return CustomModelComposer(ProbabilisticPolicyComposer([policy_net(hidden_units)]), critic([q_net]), config)
+
+
+def learned_return(module: SAC, env: Any, n_batches: int, **options: Any) -> float:
+    """Return of 20 deterministic episodes after so many batches."""
+    evaluator = RolloutEvaluator(n_episodes=20, deterministic=True)
+    data = ReplayDataModule(env, seed=SEED, epoch_length=n_batches, evaluators={"eval": evaluator}, **options)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    torch.set_num_threads(1)
+    trainer.fit(module, data)
+    assert module._updates.recorder.refused is None
+    return float(trainer.callback_metrics["eval/return"])
+
+
+def test_sac_swings_up_a_pendulum() -> None:
+    pl.seed_everything(SEED, verbose=False)
+    learner = SAC(networks=networks(SharedStateActionCriticComposer, (64, 64)), lr=2e-3)
+    options = {"n_rollout_steps": 8, "num_batches_per_iter": 8, "batch_size": 128, "initial_buffer_size": 1000}
+    assert learned_return(learner, lambda: GymMazeEnv("Pendulum-v1"), 1000, **options) >= -200
+
+
+@pytest.mark.parametrize(
+    ("module", "critic"),
+    [
+        (agreement, SharedStateActionCriticComposer),
+        (team, StepStateActionCriticComposer),
+        (hierarchy, StepStateActionCriticComposer),
+    ],
+    ids=["agreement", "team", "hierarchy"],
+)
+def test_sac_comes_within_5_percent_of_the_optimum(module: ModuleType, critic: type[Any]) -> None:
+    pl.seed_everything(SEED, verbose=False)
+    learner = SAC(
+        networks=networks(critic, (32,)), gamma=module.GAMMA, lr=3e-3, target_entropy_multiplier=0.1, tau=0.02
+    )
+    options = {"num_actors": 4, "n_rollout_steps": 4, "num_batches_per_iter": 8, "initial_buffer_size": 1000}
+    assert learned_return(learner, module.make_env, 400, **options) >= 0.95 * module.OPTIMUM

@@ -1,0 +1,496 @@
+"""Soft actor-critic: losses and gradients against loops over enumerated actions, and what happens in an update."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from functools import partial
+
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchStepStateActionCritic
+from maze_pl.core.rollout import Acts, ReplayBatch
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.distributions import (
+    CategoricalProbabilityDistribution,
+    DiagonalGaussianProbabilityDistribution,
+    ProbabilityDistribution,
+    SquashedGaussianProbabilityDistribution,
+)
+from maze_pl.modules import SAC
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateActionValueNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateActionCriticComposer,
+    SharedStateCriticComposer,
+)
+
+SQUASHED = [{"action_space": spaces.Box, "distribution": SquashedGaussianProbabilityDistribution}]
+B = 5
+HEADS = {
+    "continuous": {"move": spaces.Box(-1.0, 3.0, (2,))},
+    "masked_choice": {"choice": spaces.Discrete(3, start=2)},
+    "multi_discrete": {"pick": spaces.MultiDiscrete([2, 3])},
+    "masked_bits": {"bits": spaces.MultiBinary(3)},
+    "mixed": {
+        "bits": spaces.MultiBinary(2),
+        "choice": spaces.Discrete(3),
+        "force": spaces.Box(-2.0, 2.0, (1,)),
+        "move": spaces.Box(0.0, 1.0, (2,)),
+    },
+}
+MASKS = {"masked_choice": ("choice", 3), "masked_bits": ("bits", 3)}
+every_kind = pytest.mark.parametrize("kind", HEADS)
+
+
+def step_spec(kind):
+    seen = {"view": spaces.Box(-1, 1, (3,))}
+    masks = {}
+    if kind in MASKS:
+        head, n = MASKS[kind]
+        seen["mask"], masks[head] = spaces.MultiBinary(n), "mask"
+    return StepSpec(spaces.Dict(seen), spaces.Dict(HEADS[kind]), masks=masks)
+
+
+def composer(hidden=4):
+    policy = partial(FlattenConcatPolicyNet, hidden_units=[hidden])
+    critic = partial(FlattenConcatStateActionValueNet, hidden_units=[hidden])
+    return CustomModelComposer(
+        ProbabilisticPolicyComposer([policy]), SharedStateActionCriticComposer([critic]), SQUASHED
+    )
+
+
+def make(kind, capture="off", **options):  # recording takes longer than a few updates
+    torch.manual_seed(0)
+    module = SAC(networks=composer(), spec=Spec({0: step_spec(kind)}), capture=capture, **options)
+    with torch.no_grad():
+        for parameter in module.policy.parameters():  # so that the policy is not the same everywhere
+            parameter.mul_(3.0).add_(0.3 * torch.randn_like(parameter))
+        for buffer in module.critic.twins[0].target.buffers():
+            buffer.add_(0.2 * torch.randn_like(buffer))
+    return module
+
+
+def actions(space, shape, generator, mask=None):
+    if isinstance(space, spaces.Box):
+        low, high = torch.as_tensor(space.low), torch.as_tensor(space.high)
+        return low + (high - low) * torch.rand(*shape, *space.shape, generator=generator)
+    if isinstance(space, spaces.Discrete):
+        weights = torch.ones(*shape, int(space.n)) if mask is None else mask.float()
+        flat = torch.multinomial(weights.reshape(-1, int(space.n)), 1, generator=generator)
+        return flat.view(shape) + int(space.start)
+    if isinstance(space, spaces.MultiDiscrete):
+        return torch.stack([torch.randint(int(n), shape, generator=generator) for n in space.nvec], dim=-1)
+    bits = torch.randint(2, (*shape, *space.shape), generator=generator, dtype=torch.int8)
+    return bits if mask is None else bits * mask
+
+
+def make_acts(kind, shape=(B,), seed=0, dtype=torch.float32):
+    generator, step = torch.Generator().manual_seed(seed), step_spec(kind)
+
+    def seen():
+        found = {"view": torch.randn(*shape, 3, generator=generator, dtype=dtype)}
+        if step.masks:
+            mask = torch.randint(2, (*shape, 3), generator=generator, dtype=torch.int8)
+            mask[..., 1] = 1
+            found["mask"] = mask
+        return found
+
+    observation, after = seen(), seen()
+    action = {
+        head: actions(space, shape, generator, observation.get("mask")) for head, space in step.action_space.items()
+    }
+    reward = torch.randn(shape, generator=generator, dtype=dtype)
+    discount = torch.where(torch.rand(shape, generator=generator) < 0.3, 0.0, 0.9).to(dtype)
+    return Acts(observation, action, torch.zeros(shape, dtype=torch.int64), after, reward, discount)
+
+
+def replay_batch(kind, n_updates=2, seed=0, reprioritise=None):
+    return ReplayBatch({0: make_acts(kind, (n_updates, B), seed)}, n_updates, reprioritise)
+
+
+# --------------------------------------------------------------------------------------------- the slow reference
+
+
+class Reference:
+    """The same in loops over acts, heads and options, from separate networks, in float64."""
+
+    def __init__(self, module, kind):
+        self.step, self.policy = step_spec(kind), copy.deepcopy(module.policy.networks[0][0])
+        twin = module.critic.twins[0]
+        self.critics, self.targets = ([copy.deepcopy(twin.network) for _ in range(2)] for _ in range(2))
+        for index in range(2):
+            for name, stacked in twin.network.named_parameters():
+                self._set(self.critics[index], name, stacked[index])
+                self._set(self.targets[index], name, twin.target.get_buffer(name)[index])
+        self.coefs = dict(zip(HEADS[kind], module.log_entropy_coef.detach().exp(), strict=True))
+
+    @staticmethod
+    def _set(network, path, value):
+        *owner, name = path.split(".")
+        network.get_submodule(".".join(owner))._parameters[name] = nn.Parameter(value.detach().clone())
+
+    def options(self, space, logits, mask):
+        """For each choice of a discrete head, the options that are allowed and their probabilities."""
+        if isinstance(space, spaces.MultiBinary):
+            for bit, logit in enumerate(logits):
+                p = torch.sigmoid(logit)
+                yield {2 * bit: 1 - p, 2 * bit + 1: p} if mask is None or mask[bit] else {2 * bit: torch.ones_like(p)}
+            return
+        first = 0
+        for n in [space.n] if isinstance(space, spaces.Discrete) else space.nvec:
+            allowed = [i for i in range(first, first + int(n)) if mask is None or mask[i]]
+            total = sum(logits[i].exp() for i in allowed)
+            yield {i: logits[i].exp() / total for i in allowed}
+            first += int(n)
+
+    def value(self, observation, noise, networks):
+        """V(s) of each act, and by head the entropies and those that are aimed at."""
+        values, entropies, aims = [], {}, {}
+        logits = self.policy(observation)
+        for b in range(B):
+            seen = {name: tensor[b : b + 1] for name, tensor in observation.items()}
+            mask = seen["mask"][0] if "mask" in seen else None
+            for head, space in self.step.action_space.items():
+                if isinstance(space, spaces.Box):
+                    n = space.shape[0]
+                    mean, log_std = logits[head][b][:n], logits[head][b][n:]
+                    x = mean + log_std.exp() * noise[head][b]
+                    low, high = torch.as_tensor(space.low).double(), torch.as_tensor(space.high).double()
+                    seen[head] = (low + (high - low) * (1 + torch.tanh(x)) / 2).unsqueeze(0)
+                    normal = torch.distributions.Normal(mean, log_std.exp()).log_prob(x)
+                    log_prob = (normal - torch.log((high - low) / 2 * (1 - torch.tanh(x) ** 2))).sum()
+                    entropies.setdefault(head, []).append(-log_prob)
+                    aims.setdefault(head, []).append(float(torch.log((high - low) / 2).sum()) - n)
+            q = [network(seen) for network in networks]
+            value = torch.minimum(q[0]["q_value"], q[1]["q_value"])[0, 0] if "q_value" in q[0] else 0.0
+            for head, space in self.step.action_space.items():
+                if not isinstance(space, spaces.Box):
+                    entropy, aim = torch.zeros(()).double(), 0.0
+                    for choice in self.options(space, logits[head][b], mask):
+                        aim += 0.98 * math.log(len(choice))
+                        for option, p in choice.items():
+                            value = value + p * torch.minimum(q[0][head][0, option], q[1][head][0, option])
+                            entropy = entropy - p * p.log()
+                    entropies.setdefault(head, []).append(entropy)
+                    aims.setdefault(head, []).append(aim)
+                value = value + self.coefs[head] * entropies[head][b]
+            values.append(value)
+        return values, entropies, aims
+
+    def q_values(self, acts, b):
+        """Q(s, a) of both critics for what was done."""
+        seen = {name: tensor[b : b + 1] for name, tensor in acts.observation.items()}
+        boxes = {head for head, space in self.step.action_space.items() if isinstance(space, spaces.Box)}
+        seen |= {head: acts.action[head][b : b + 1] for head in boxes}
+        for network in self.critics:
+            q, total = network(seen), 0.0
+            for head, space in self.step.action_space.items():
+                taken = acts.action[head][b]
+                if isinstance(space, spaces.Discrete):
+                    total = total + q[head][0, int(taken) - int(space.start)]
+                elif isinstance(space, spaces.MultiDiscrete):
+                    starts = [0, *itertools.accumulate(map(int, space.nvec))]
+                    total = total + sum(q[head][0, start + int(i)] for start, i in zip(starts, taken, strict=False))
+                elif isinstance(space, spaces.MultiBinary):
+                    total = total + sum(q[head][0, 2 * bit + int(on)] for bit, on in enumerate(taken))
+            yield total + q["q_value"][0, 0] if "q_value" in q else total
+
+    def critic_loss(self, acts, noise, weight):
+        values, _, _ = self.value(acts.next_observation, noise, self.targets)
+        total, errors = 0.0, []
+        for b in range(B):
+            target = (acts.reward[b] + acts.discount[b] * values[b]).detach()
+            both = [q - target for q in self.q_values(acts, b)]
+            total = total + weight[b] * (both[0] ** 2 + both[1] ** 2) / B
+            errors.append(float(sum(error.detach().abs() for error in both)) / 2)
+        return total, errors
+
+    def noise(self, seed):
+        torch.manual_seed(seed)
+        boxes = {head: space for head, space in self.step.action_space.items() if isinstance(space, spaces.Box)}
+        return {head: torch.randn(B, *space.shape, dtype=torch.float64) for head, space in boxes.items()}
+
+
+@every_kind
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses_and_their_gradients_are_those_of_loops_over_all_options(kind, weighted):
+    module = make(kind).double()
+    reference, acts = Reference(module, kind), make_acts(kind, dtype=torch.float64)
+    weight = torch.linspace(0.2, 1.0, B).double() if weighted else torch.ones(B).double()
+    acts.weight = weight if weighted else None
+
+    wanted, errors = reference.critic_loss(acts, reference.noise(7), weight)
+    module._errors = {}
+    torch.manual_seed(7)
+    loss = module.critic_loss({0: acts})
+    torch.testing.assert_close(loss, wanted)
+    torch.testing.assert_close(module._errors[0][0], torch.tensor(errors).double())
+    loss.backward()
+    wanted.backward()
+    for name, parameter in module.critic.twins[0].network.named_parameters():
+        apart = torch.stack([network.get_parameter(name).grad for network in reference.critics])
+        torch.testing.assert_close(parameter.grad, apart)
+
+    values, entropies, aims = reference.value(acts.observation, reference.noise(8), reference.critics)
+    wanted = -sum(w * value for w, value in zip(weight, values, strict=True)) / B
+    torch.manual_seed(8)
+    loss, records = module._updates.compute({0: acts}, module.policy_loss)
+    torch.testing.assert_close(loss, wanted)
+    gradients = torch.autograd.grad(loss, list(module.policy.parameters()))
+    wanted_gradients = torch.autograd.grad(wanted, list(reference.policy.parameters()))
+    torch.testing.assert_close(gradients, wanted_gradients)
+    recorded = {(name, key): float(value.detach()) for name, value, key, _ in records}
+    for head in HEADS[kind]:
+        surplus = float(torch.stack(entropies[head]).mean().detach()) - sum(aims[head]) / B
+        assert recorded["entropy_surplus", f"0/{head}"] == pytest.approx(surplus, rel=1e-5)
+        assert recorded["entropy_coef_loss", f"0/{head}"] == pytest.approx(math.log(0.2) * surplus, rel=1e-5)
+        assert recorded["target_entropy", f"0/{head}"] == pytest.approx(sum(aims[head]) / B, rel=1e-5)
+
+
+def test_losses_of_one_act_computed_by_hand():
+    """Q_1 = (1, 2), Q_2 = (1.5, 0.5), their copies likewise, both options equally likely, alpha 0.2.
+
+    V = 0.5 * 1 + 0.5 * 0.5 + 0.2 * log 2 = 0.888629, and the target is 1 + 0.9 * V = 1.799766. Option 1 was taken:
+    the loss is (2 - 1.799766)^2 + (0.5 - 1.799766)^2 = 1.729486.
+    """
+    module = SAC(networks=composer(), spec=Spec({0: StepSpec(step_spec("mixed").observation_space, ONE_CHOICE)}))
+    twin = module.critic.twins[0]
+    with torch.no_grad():
+        for tensor in [*module.policy.parameters(), *twin.parameters(), *twin.target.buffers()]:
+            tensor.zero_()
+        for bias in (twin.network.get_parameter("heads.0.bias"), twin.target.get_buffer("heads.0.bias")):
+            bias.copy_(torch.tensor([[1.0, 2.0], [1.5, 0.5]]))
+    view = {"view": torch.zeros(1, 3)}
+    acts = Acts(view, {"choice": torch.tensor([1])}, torch.zeros(1), view, torch.ones(1), torch.full((1,), 0.9))
+    assert module.critic_loss({0: acts}).item() == pytest.approx(1.729486, abs=1e-5)
+    assert module.policy_loss({0: acts}).item() == pytest.approx(-0.888629, abs=1e-5)
+
+
+def test_units_of_a_box_make_no_difference_to_what_is_aimed_at():
+    """A box of width 0.1 has no density of larger entropy than log 0.1 = -2.3: it could never have one of -1."""
+    found = []
+    for width in (2.0, 0.1):
+        space = spaces.Box(0.0, width, (1,))
+        even = SquashedGaussianProbabilityDistribution(torch.zeros(1, 2), space)
+        spec = Spec({0: StepSpec(step_spec("mixed").observation_space, spaces.Dict({"move": space}))})
+        target = SAC(networks=composer(), spec=spec)._target_entropy(even)
+        found.append((even.entropy() - target).item())
+        assert target == pytest.approx(-1.0 + math.log(width / 2))
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+    assert found[0] > 0.0
+
+
+ONE_CHOICE = spaces.Dict({"choice": spaces.Discrete(2)})
+
+# ---------------------------------------------------------------------------------------------------- an update
+
+
+def state(module):
+    return {name: tensor.clone() for name, tensor in module.state_dict().items() if isinstance(tensor, torch.Tensor)}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind in ("continuous", "masked_choice") else pytest.param(kind, marks=pytest.mark.slow) for kind in HEADS],
+)
+def test_recorded_updates_are_those_of_autograd(kit, kind):
+    states = []
+    for capture in ("auto", "off"):
+        module = make(kind, capture, max_grad_norm=0.5 if kind == "mixed" else 0.0)
+        torch.manual_seed(1)
+        kit.fit(module, lambda seed: replay_batch(kind, 3, seed), length=2)
+        assert module._updates.recorder.refused is None
+        assert len(module._updates.recorder._records) == (2 if capture == "auto" else 0)
+        states.append(state(module))
+    assert not torch.equal(states[0]["log_entropy_coef"], torch.full_like(states[0]["log_entropy_coef"], math.log(0.2)))
+    torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
+
+
+def test_statistics_have_their_names(kit):
+    module = make("mixed")
+    kit.fit(module, lambda seed: replay_batch("mixed", 2, seed))
+    names = set(module.epoch_statistics["train"])
+    of_step = ["policy_loss", "policy_entropy", "policy_grad_norm"]
+    of_step += ["critic_value", "critic_value_loss", "critic_grad_norm"]
+    of_head = ["entropy_coef", "entropy_coef_loss", "target_entropy", "entropy_surplus"]
+    assert {f"SACEvents/{name}/substep_0" for name in of_step} <= names
+    assert {f"SACEvents/{name}/substep_0/{head}" for name in of_head for head in HEADS["mixed"]} <= names
+    assert module.env_steps == 4
+
+
+def test_coefficients_of_entropies_grow_where_these_are_too_small(kit):
+    for multiplier, grows in ((10.0, True), (0.0, False)):
+        module = make("multi_discrete", target_entropy_multiplier=multiplier, entropy_coef_lr=0.01)
+        kit.fit(module, lambda seed: replay_batch("multi_discrete", 1, seed), length=1)
+        moved = float(module.log_entropy_coef.detach()) - math.log(0.2)
+        assert moved == pytest.approx(0.01 if grows else -0.01, rel=1e-3)  # Adam's first step
+    module = make("multi_discrete", entropy_tuning=False, entropy_coef=0.0)
+    kit.fit(module, lambda seed: replay_batch("multi_discrete", 1, seed), length=1)
+    assert module.log_entropy_coef.tolist() == [-math.inf]
+    assert module.epoch_statistics["train"]["SACEvents/entropy_coef/substep_0/pick"] == 0.0
+
+
+def test_copies_move_after_every_third_update_also_across_a_resume(kit, tmp_path):
+    def fit(module, n_updates, epochs, **options):
+        before = state(module)
+        trainer = kit.fit(module, lambda seed: replay_batch("continuous", n_updates, seed), epochs, length=1, **options)
+        return trainer, any(
+            not torch.equal(before[name], now) for name, now in state(module).items() if "target" in name
+        )
+
+    module = make("continuous", target_update_interval=3, tau=0.5)
+    trainer, moved = fit(module, 2, 1)
+    assert not moved
+    trainer.save_checkpoint(tmp_path / "two.ckpt")
+    old = state(module)
+    resumed = make("continuous", target_update_interval=3, tau=0.5)
+    fit(resumed, 1, 2, ckpt_path=tmp_path / "two.ckpt")
+    new, path = state(resumed), "actor_critic.critic.twins.0.{}.heads.0.weight"
+    target, network = path.format("target"), path.format("network")
+    torch.testing.assert_close(new[target], old[target] + 0.5 * (new[network] - old[target]))
+
+
+def test_only_the_critic_learns_in_its_burn_in(kit):
+    module = make("mixed", critic_burn_in_epochs=1)
+    before = state(module)
+    kit.fit(module, lambda seed: replay_batch("mixed", 2, seed), length=1)
+    changed = {name for name, now in state(module).items() if not torch.equal(before[name], now)}
+    assert changed and all("critic" in name or name in ("_n_updates", "_extra_state") for name in changed)
+
+
+@pytest.mark.parametrize("capture", ["auto", "off"])
+def test_td_errors_are_handed_over_where_they_are_asked_for(kit, capture):
+    given = []
+    module = make("masked_choice", capture, critic_burn_in_epochs=1)
+    reference = Reference(module, "masked_choice")
+    kit.fit(module, lambda seed: replay_batch("masked_choice", 3, seed, given.append), length=1)
+    ((key, errors),) = given[0].items()
+    assert key == 0 and errors.shape == (3, B)
+    acts = next(replay_batch("masked_choice", 3).updates())[0]
+    _, wanted = reference.critic_loss(acts, {}, torch.ones(B))
+    torch.testing.assert_close(errors[0], torch.tensor(wanted), rtol=1e-4, atol=1e-5)
+
+
+def test_sub_steps_in_which_nobody_has_acted_are_left_out(kit):
+    spec = Spec({"one": step_spec("mixed"), "two": step_spec("multi_discrete")})
+    torch.manual_seed(0)
+    module = SAC(networks=composer(), spec=spec, capture="off")
+    none = make_acts("multi_discrete", (2, 0))
+    before = state(module)
+    kit.fit(module, lambda seed: ReplayBatch({"one": make_acts("mixed", (2, B), seed), "two": none}, 2), length=1)
+    changed = {name for name, now in state(module).items() if not torch.equal(before[name], now)}
+    assert not any("policy.networks.1" in name for name in changed) and "log_entropy_coef" in changed
+    assert torch.equal(module.log_entropy_coef[4:], before["log_entropy_coef"][4:])
+    both = ReplayBatch({"one": make_acts("mixed", (2, B)), "two": make_acts("multi_discrete", (2, B))}, 2)
+    kit.fit(module, lambda seed: both, length=1)
+    assert "SACEvents/critic_value_loss/substep_two" in module.epoch_statistics["train"]
+
+
+# ------------------------------------------------------------------------------------------------- what is refused
+
+
+class NoGradient(DiagonalGaussianProbabilityDistribution):
+    def sample(self, generator=None):
+        return super().sample(generator).detach()
+
+
+class NoProbabilities(ProbabilityDistribution):
+    required_logits_shape = CategoricalProbabilityDistribution.required_logits_shape
+
+    def sample(self, generator=None):
+        return self.logits.argmax(dim=-1)
+
+    deterministic_sample = entropy = sample
+
+    def log_prob(self, action):
+        return self.logits.sum(dim=-1)
+
+
+def networks(policy=None, critic=None, config=()):
+    policy = policy or partial(FlattenConcatPolicyNet, hidden_units=[4])
+    critic = critic or composer().critic
+    return CustomModelComposer(ProbabilisticPolicyComposer([policy]), critic, list(config))
+
+
+FREE = {"move": spaces.Box(-math.inf, math.inf, (2,))}
+
+
+@pytest.mark.parametrize(
+    ("heads", "config", "message"),
+    [
+        ({"move": spaces.Box(-1, 1, (2,))}, [], r"'move'.*does not keep to the bounds.*SquashedGaussian"),
+        (FREE, [{"action_head": "move", "distribution": NoGradient}], "'move'.*samples without a gradient"),
+        (
+            {"choice": spaces.Discrete(2)},
+            [{"action_head": "choice", "distribution": NoProbabilities}],
+            "'choice'.*no `probabilities`",
+        ),
+    ],
+)
+def test_distributions_that_cannot_serve_are_refused(heads, config, message):
+    spec = Spec({0: StepSpec(step_spec("mixed").observation_space, spaces.Dict(heads))})
+    with pytest.raises(ValueError, match=message):
+        SAC(networks=networks(config=config), spec=spec)
+
+
+def test_a_box_without_bounds_is_served_by_a_normal_distribution():
+    spec = Spec({0: StepSpec(step_spec("mixed").observation_space, spaces.Dict(FREE))})
+    assert SAC(networks=networks(), spec=spec).critic.q_values
+
+
+def test_critics_of_states_and_networks_that_remember_are_refused():
+    spec = Spec({0: step_spec("multi_discrete")})
+    with pytest.raises(
+        ValueError, match=r"critic of actions, not TorchSharedStateCritic.*SharedStateActionCriticComposer"
+    ):
+        SAC(networks=networks(critic=SharedStateCriticComposer([FlattenConcatStateValueNet])), spec=spec)
+    with pytest.raises(ValueError, match="critic of actions, not none"):
+        SAC(networks=CustomModelComposer(networks().policy), spec=spec)
+
+    class Remembering(FlattenConcatPolicyNet):
+        @property
+        def state_shapes(self):
+            return {"memory": (2,)}
+
+        def forward(self, in_dict):
+            return {**super().forward(in_dict), "memory": in_dict["memory"]}
+
+    with pytest.raises(ValueError, match=r"sub-step 0 carries \['memory'\] from act to act"):
+        SAC(networks=networks(policy=partial(Remembering, hidden_units=[4])), spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tau": 1.5}, "tau=1.5"),
+        ({"gamma": -0.1}, "gamma=-0.1"),
+        ({"target_update_interval": 0}, "target_update_interval=0"),
+        ({"entropy_coef": 0.0}, "entropy_coef=0.0"),
+        ({"entropy_coef": -1.0, "entropy_tuning": False}, "entropy_coef=-1.0"),
+        ({"entropy_coef_lr": 0.0}, "entropy_coef_lr=0.0"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        SAC(networks=composer(), **options)
+
+
+def test_batches_of_other_data_modules_are_refused(kit):
+    with pytest.raises(TypeError, match="SAC learns from replayed acts, not a Rollout: use a ReplayDataModule"):
+        kit.fit(make("multi_discrete"))
+
+
+def test_a_critic_made_by_hand_serves_too(kit):
+    spec = Spec({0: step_spec("multi_discrete")})
+    policy = TorchPolicy([FlattenConcatPolicyNet({"view": (3,)}, {"pick": (5,)}, hidden_units=[4])], spec)
+    pair = [FlattenConcatStateActionValueNet({"view": (3,)}, {}, {"pick": (5,)}, hidden_units=[4]) for _ in range(2)]
+    module = SAC(actor_critic=TorchActorCritic(policy, TorchStepStateActionCritic([pair], spec)), capture="off")
+    kit.fit(module, lambda seed: replay_batch("multi_discrete", 1, seed), length=1)
