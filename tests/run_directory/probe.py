@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 from matplotlib.figure import Figure
 
 from maze_pl.callbacks.loggers import dashboards
+from maze_pl.envs.trajectory_record import figure_to_array
 from maze_pl.events.display import Histogram
 from maze_pl.modules.algorithm import AlgorithmModule
 
@@ -36,8 +37,9 @@ class Probe(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: AlgorithmModule) -> None:  # type: ignore[override]
         picture = np.full((8, 6, 3), 10 * trainer.current_epoch, dtype=np.uint8)
+        pictures = {"probe/picture": picture, "probe/figure": figure_to_array(_figure())}
         for dashboard in dashboards(trainer):
-            dashboard.log_images({"probe/picture": picture, "probe/figure": _figure()}, pl_module.env_steps)
+            dashboard.log_images(pictures, pl_module.env_steps)
             dashboard.save()
         if self.kill_in_epoch == trainer.current_epoch:
             time.sleep(2.5)  # time for what writes in the background
