@@ -19,6 +19,10 @@ SMALL = [
     *("--data.n_envs", "2", "--data.n_rollout_steps", "10", "--data.epoch_length", "1", "--trainer.max_epochs", "1"),
     *("--data.evaluators", '{"eval": {"n_episodes": 1}}', "--model.batch_size", "20", "--model.capture", "off"),
 ]
+SMALL_REPLAY = [
+    *("--data.batch_size", "8", "--data.initial_buffer_size", "16", "--data.num_batches_per_iter", "2"),
+    *("--data.epoch_length", "1", "--trainer.max_epochs", "1", "--data.evaluators", '{"eval": {"n_episodes": 1}}'),
+]
 
 
 def command(name: str) -> list[str]:
@@ -40,7 +44,8 @@ def weights(path: str) -> dict[str, torch.Tensor]:
 def test_a_model_trains_by_its_documented_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert any(argument == name for argument in command(name))
-    assert main([*command(name), *SMALL, "--run_dir", "here"]) == 0
+    small = SMALL_REPLAY if name.endswith("state_action") else SMALL
+    assert main([*command(name), *small, "--run_dir", "here"]) == 0
     agent, env = maze_pl.load("here"), maze_pl.load_env("here")
     saved = weights("here/checkpoints/last.ckpt")
     assert agent.state_dict().keys() == saved.keys()
