@@ -30,7 +30,7 @@ test: $(STAMP)  ## The fast tests.
 	$(BIN)/python -m pytest -m "not slow" -q -n auto
 
 slow: $(STAMP)  ## The tests that train.
-	$(BIN)/python -m pytest -m slow -q -n auto
+	$(BIN)/python -m pytest -m slow -q -n auto --durations 25
 
 check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff check .
@@ -40,7 +40,7 @@ check: $(STAMP)  ## Lint, format and types.
 bench: $(BENCH_STAMP)  ## Measure our speed against other libraries', in turn; writes docs/benchmarks.md (15 minutes).
 	$(BENCH)/python benchmarks/run.py
 
-learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes docs/results.md (half an hour).
+learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes docs/results.md (two hours).
 	$(BIN)/python benchmarks/learn.py
 
 $(BENCH_STAMP): pyproject.toml constraints.txt

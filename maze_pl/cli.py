@@ -20,7 +20,7 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from maze_pl import callbacks
 from maze_pl.callbacks.console import ConsoleLog
-from maze_pl.datamodules import RolloutDataModule, TrajectoryDataModule
+from maze_pl.datamodules import ReplayDataModule, RolloutDataModule, TrajectoryDataModule
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.errors import explain, tell_writer
 from maze_pl.instantiation import with_factories
@@ -224,8 +224,8 @@ class MazeCLI(LightningCLI):
         self._signals.is_passed_on = isinstance(self.trainer.strategy.launcher, _MultiProcessingLauncher)
         if isinstance(self.trainer.strategy.launcher, _SubprocessScriptLauncher):
             self._signals.hold()
-        if isinstance(self.model, A2C | PPO) and isinstance(self.datamodule, TrajectoryDataModule):
-            raise ConfigurationError("PPO and A2C learn from rollouts: use a RolloutDataModule, or clone with BC")
+        if isinstance(self.model, A2C | PPO) and isinstance(self.datamodule, TrajectoryDataModule | ReplayDataModule):
+            raise ConfigurationError("PPO and A2C learn from rollouts: use a RolloutDataModule; or BC to clone, or SAC")
         if isinstance(self.model, PPO) and isinstance(self.datamodule, RolloutDataModule):
             count_minibatches(self.model.batch_size, self.datamodule.n_envs, self.datamodule.n_rollout_steps)
         self._check_monitors()

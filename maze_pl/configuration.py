@@ -207,12 +207,16 @@ def _each_text(change: Callable[..., Any], value: Any, *arguments: Any) -> Any:
 def _expand(text: str, source: Path, seen: tuple[Path, ...]) -> Any:
     """What a text in the file `source` names, with everything in place that this names; else the text itself.
 
-    A path to another YAML file, beside this one, becomes an absolute path.
+    A path to another YAML file, beside this one, becomes an absolute path, unless that holds components.
     """
-    if text.endswith(search_path.SUFFIXES):
-        beside = source.parent / text
-        return str(beside.resolve()) if beside.is_file() else text
-    named = search_path.find(text, [source]) if _GROUP_NAME.fullmatch(text) else None
+    beside = source.parent / text
+    if text.endswith(search_path.SUFFIXES) and beside.is_file():
+        parts = content if isinstance(content := read(beside), list) else [content]
+        if not parts or not all(isinstance(one, dict) and one and {*one} <= {*_COMPONENT_KEYS} for one in parts):
+            return str(beside.resolve())  # for a constructor that reads files itself
+        named: Path | None = beside.resolve()
+    else:
+        named = search_path.find(text, [source]) if _GROUP_NAME.fullmatch(text) else None
     if named is None:
         return text
     if named in seen:

@@ -42,9 +42,10 @@ def run(arguments: Sequence[str], *_: Any) -> int:
             text = source.read_text(encoding="utf-8").replace("{{package}}", package)
             (target / name.removesuffix(_SUFFIX)).write_text(text, encoding="utf-8")
     except OSError as error:
-        shutil.rmtree(directory, ignore_errors=True)
-        if existed:
-            directory.mkdir()
+        for path in directory.iterdir() if directory.is_dir() else ():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not existed and directory.is_dir():
+            directory.rmdir()
         raise ConfigurationError(f"{directory} cannot be written: {error}") from error
     sys.stdout.write(
         f"{directory} holds a project with the package {package}. Next:\n"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -239,8 +240,9 @@ def rollout(
     bar = tqdm(total=episodes, unit="episode", disable=not progress, mininterval=0.2 if sys.stderr.isatty() else 10)
     with bar, closing(engine or InProcessEngine()) as workers:
         workers.start(lambda policy, *_: _Player(policy, make, size, spec, seed, **options), policy)
-        for number, group in enumerate(groups):
-            workers.submit(number % workers.n_workers, "play", group)
+        waiting = iter(groups)
+        for actor, group in zip(range(workers.n_workers), waiting, strict=False):
+            workers.submit(actor, "play", group)
         for group in groups:
             while group.start not in ready:
                 if stop():
@@ -248,6 +250,8 @@ def rollout(
                 with suppress(TimeoutError):
                     done = workers.get(0.5)
                     ready[done.result[0].summary.episode_index] = done.result
+                    for following in islice(waiting, 1):
+                        workers.submit(done.actor, "play", following)
             for trajectory in ready.pop(group.start):
                 receive(trajectory)
                 played.append(trajectory)

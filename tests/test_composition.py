@@ -48,8 +48,36 @@ def test_what_names_nothing_stays_as_it_is() -> None:
     assert content(write("plain.yaml", dump(whole))) == whole
 
 
-def test_other_files_are_handed_over_as_absolute_paths() -> None:
-    other = write("folder/map.yaml", "{width: 3}")
+def test_a_component_is_put_in_place_by_a_path_relative_to_the_file_that_names_it() -> None:
+    write("configs/env/mine.yaml", "class_path: Env")
+    write("parts/wrap/inner.yaml", "class_path: Inner")
+    write("parts/outer.yaml", "{class_path: Outer, init_args: {inner: wrap/inner.yaml, env: env/mine}}")
+    inside = {"inner": {"class_path": "Inner"}, "env": {"class_path": "Env"}}
+    assert content(write("whole.yaml", "data: parts/outer.yaml")) == {
+        "data": {"class_path": "Outer", "init_args": inside}
+    }
+
+
+def test_a_list_of_components_is_one_too_and_refers_to_what_the_whole_sets() -> None:
+    write("parts/stack.yaml", '[{class_path: A}, {class_path: B, init_args: {x: "${variables.n}"}}]')
+    path = write("a.yaml", "{variables: {n: 3}, wrappers: parts/stack.yaml}")
+    wrappers = [{"class_path": "A"}, {"class_path": "B", "init_args": {"x": 3}}]
+    assert filled(*with_bases("--config", path)) == [{"wrappers": wrappers}]
+
+
+@pytest.mark.parametrize("start", ["b.yaml", "part/d"])
+def test_components_that_lead_back_are_refused(start: str) -> None:
+    write("b.yaml", "{class_path: B, init_args: {inner: c.yaml}}")
+    write("c.yaml", "{class_path: C, init_args: {inner: b.yaml}}")
+    write("configs/part/d.yaml", "[{class_path: D, init_args: {inner: e.yaml}}]")
+    write("configs/part/e.yaml", "{class_path: E, init_args: {inner: part/d}}")
+    with pytest.raises(ConfigurationError, match="refers back"):
+        content(write("a.yaml", f"x: {start}"))
+
+
+@pytest.mark.parametrize("text", ["{width: 3}", "[]", "[{class_path: A}, {width: 3}]", "just text", ""])
+def test_other_files_are_handed_over_as_absolute_paths(text: str) -> None:
+    other = write("folder/map.yaml", text)
     assert content(write("a.yaml", "file: folder/map.yaml")) == {"file": str(other.resolve())}
 
 

@@ -136,6 +136,8 @@ def test_a_disk_that_fails_in_the_middle_leaves_nothing_behind(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "empty").mkdir()
+    (folder / "shop").mkdir()
+    (folder / "link").symlink_to(folder / "shop")
     write = Path.write_text
 
     def fail(path: Path, *arguments: str, **options: str) -> int:
@@ -144,7 +146,8 @@ def test_a_disk_that_fails_in_the_middle_leaves_nothing_behind(
         return write(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "write_text", fail)
-    for name in ("empty", "fresh"):
+    for name in ("empty", "fresh", "link"):
         assert main(["new", name]) == 2
         assert "No space left on device" in capsys.readouterr().err
-    assert [path.name for path in folder.rglob("*")] == ["empty"]
+    assert sorted(path.name for path in folder.rglob("*")) == ["empty", "link", "shop"]
+    assert (folder / "link").is_symlink()

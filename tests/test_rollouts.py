@@ -70,6 +70,24 @@ class OutOfOrder(InProcessEngine):
         self._jobs.rotate(1)
 
 
+class OneIsSlow(InProcessEngine):
+    """Two workers, of which the first one never answers as long as the second has something to do."""
+
+    n_workers = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: dict[int, list[Any]] = {0: [], 1: []}
+
+    def submit(self, actor: int, method: str, *arguments: Any) -> None:
+        self.given[actor] += arguments
+        super().submit(actor, method, *arguments)
+
+    def get(self, timeout: float | None = None) -> Any:
+        self._jobs.rotate(-1 if self._jobs and self._jobs[0].actor == 0 else 0)
+        return super().get(timeout)
+
+
 def test_the_examples_in_the_docstrings_work() -> None:
     assert doctest.testmod(rollouts).failed == 0
     assert maze_pl.rollout is rollout
@@ -99,6 +117,13 @@ def test_actors_that_answer_in_any_order_change_nothing(episodes: int) -> None:
     )
     assert content(trajectories) == content(rollout(cart_pole, "random", episodes, record=RECORD))
     assert told == [one.seed for one in trajectories]
+
+
+def test_a_long_episode_keeps_no_other_waiting() -> None:
+    engine = OneIsSlow()
+    played = rollout(cart_pole, "random", 6, n_envs=1, engine=engine)
+    assert engine.given == {0: [range(1)], 1: [range(n, n + 1) for n in range(1, 6)]}
+    assert content(played) == content(rollout(cart_pole, "random", 6, n_envs=1))
 
 
 @pytest.mark.slow

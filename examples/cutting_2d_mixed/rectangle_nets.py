@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from maze_pl.distributions.probability_distribution import gather_last
 from maze_pl.perception import FlattenConcatPolicyNet
 from maze_pl.perception.blocks.layers import make_module_init_normc
 from maze_pl.perception.models.built_in import Shapes, count_kinds
@@ -57,7 +56,8 @@ class _RectangleNet(nn.Module):
         kind = sides[..., 0] * self.levels + sides[..., 1]  # [n, 9]
         copies = torch.zeros_like(kind) if counts is None else counts.long().gather(-1, kind)
         copies[:, -1] -= 1  # the piece is not its own copy
-        worth = gather_last(self.worth(self.features)[kind], copies.clamp(0, self.n_copies - 1))
+        place = copies.clamp(0, self.n_copies - 1).long().unsqueeze(-1)
+        worth = self.worth(self.features)[kind].gather(-1, place).squeeze(-1)
         total = torch.unflatten(worth[:, :-1], -1, (2, 2, 2)).sum(-1) - worth[:, -1, None, None]
         return total, (whole >= order).all(-1)
 

@@ -22,15 +22,9 @@ from torch.nn import functional
 from torch.nn.modules import module as module_globals
 from torch.overrides import TorchFunctionMode
 
+from maze_pl import distributions
 from maze_pl.agents.network_io import NetworkInput
 from maze_pl.core.policy import Array
-from maze_pl.distributions.continuous import DiagonalGaussianProbabilityDistribution
-from maze_pl.distributions.distribution_mapper import DistributionMapper
-from maze_pl.distributions.probability_distribution import (
-    BernoulliProbabilityDistribution,
-    CategoricalProbabilityDistribution,
-    MultiCategoricalProbabilityDistribution,
-)
 
 Operation = Callable[[Any], Array]
 How = tuple[bool, float, torch.Generator | None]
@@ -44,7 +38,7 @@ class NumpySampler:
         mapper: The distributions of the heads.
     """
 
-    def __init__(self, mapper: DistributionMapper) -> None:
+    def __init__(self, mapper: distributions.DistributionMapper) -> None:
         self._heads = [
             (head, _CHOICES.get(distribution), space, mapper.required_logits_shape(head), mapper.masks.get(head))
             for head, (distribution, space) in mapper.heads.items()
@@ -345,8 +339,8 @@ def _gaussian(logits: Array, mask: Array | None, space: Any, how: How) -> Any:
 
 
 _CHOICES: dict[Any, Callable[[Array, Array | None, Any, How], Any]] = {
-    CategoricalProbabilityDistribution: _categorical,
-    MultiCategoricalProbabilityDistribution: _multi_categorical,
-    BernoulliProbabilityDistribution: _bernoulli,
-    DiagonalGaussianProbabilityDistribution: _gaussian,
+    distributions.CategoricalProbabilityDistribution: _categorical,
+    distributions.MultiCategoricalProbabilityDistribution: _multi_categorical,
+    distributions.BernoulliProbabilityDistribution: _bernoulli,
+    distributions.DiagonalGaussianProbabilityDistribution: _gaussian,
 }

@@ -63,7 +63,7 @@ class TwinNetwork(nn.Module):
     def __init__(self, pair: Pair) -> None:
         super().__init__()
         shapes = [[(name, tensor.shape) for name, tensor in network.state_dict().items()] for network in pair]
-        if len(pair) != 2 or shapes[0] != shapes[1]:
+        if len(pair) != 2 or pair[0] is pair[1] or shapes[0] != shapes[1]:
             kinds = [type(network).__name__ for network in pair]
             raise ValueError(f"a state-action critic needs two networks that differ in their weights only, got {kinds}")
         refuse_memory(pair[0], "a network of the state-action critic")
@@ -78,8 +78,7 @@ class TwinNetwork(nn.Module):
                     continue
                 if id(tensor) not in stacked:
                     both = torch.stack([tensor.detach(), getattr(other, name).detach()])
-                    learned = isinstance(tensor, nn.Parameter)
-                    first = nn.Parameter(both, tensor.requires_grad) if learned else both
+                    first = nn.Parameter(both, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else both
                     stacked[id(tensor)] = first, both.clone(), tensor
                 owner = network._parameters if name in network._parameters else network._buffers
                 target._parameters.pop(name, None)

@@ -196,8 +196,7 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
             observation: Its observations, and those of the earlier sub-steps of the row as `name_in_row` names them.
             agent_id: Not needed.
         """
-        own = {name: observation[name] for name in self._names[step_key]}
-        value = super().value(step_key, own)
+        value = super().value(step_key, {name: observation[name] for name in self._names[step_key]})
         for key in itertools.takewhile(lambda key: key != step_key, self._names):
             seen = {name: observation[name_in_row(key, name)] for name in self._names[key]}
             with torch.no_grad():

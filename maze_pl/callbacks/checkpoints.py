@@ -184,7 +184,7 @@ class StopAtReturn(callbacks.Callback):
         monitor: What must reach it.
 
     Attributes:
-        best: The highest value of this run so far, since it was last resumed.
+        best: The highest value so far.
     """
 
     def __init__(self, threshold: float | None = None, monitor: str = "eval/return") -> None:
@@ -208,6 +208,19 @@ class StopAtReturn(callbacks.Callback):
         """Take in the last evaluation; in the process that spawned those that train, only after training."""
         if self.monitor in trainer.callback_metrics:
             self.best = max(self.best, float(trainer.callback_metrics[self.monitor]))
+
+    @property
+    def state_key(self) -> str:
+        """What is monitored belongs to it: the best of one value says nothing about another one."""
+        return self._generate_state_key(monitor=self.monitor)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value so far."""
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from it."""
+        self.best = state_dict["best"]
 
 
 class _WithoutTerm(_SignalConnector):
@@ -266,6 +279,7 @@ class StopOnSignal(callbacks.Checkpoint):  # which Lightning calls after the mod
             number = int(told)
         if not number:
             return
+        trainer.should_stop = True  # so that a checkpoint is due
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, LastCheckpoint):
                 callback.on_train_epoch_end(trainer, pl_module)

@@ -331,4 +331,4 @@ def is_logged_in() -> bool:
     from requests.utils import get_netrc_auth  # wandb needs it, too
 
     server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
-    return "WANDB_API_KEY" in os.environ or get_netrc_auth(server) is not None
+    return bool(os.environ.get("WANDB_API_KEY")) or get_netrc_auth(server) is not None

@@ -34,7 +34,7 @@ class Collector:
         self.vector, self.n_rollout_steps, self.generator = vector, n_rollout_steps, generator
         self.spec, self.n_envs = vector.spec, vector.n_envs
         self.storage = RolloutStorage(self.spec, self.n_envs, n_rollout_steps)
-        self.started = False
+        self.started, self._starting = False, np.zeros(self.n_envs, np.bool_)
         self._keys: tuple[StepKey, ...] = self.spec.step_keys
         self._flat = self.spec.is_flat
         self.slots = ActorSlots(self.spec, self.n_envs)
@@ -73,7 +73,7 @@ class Collector:
         """Start every environment with the episode of its index, with the first one if None."""
         self.vector.reset(episodes=episodes)
         self.slots.find(np.arange(self.n_envs), self.vector.staging)
-        self.started = True
+        self.started = self._starting[:] = True
 
     # ------------------------------------------------------------------------------------------- one actor each
 
@@ -225,7 +225,8 @@ class Collector:
         for final in finals.values():
             seen = {f"observation {name!r}": tensor.numpy() for name, tensor in final.observation.items()}
             check_now(seen, final.env.numpy(), final.row.numpy() + 1, "the rollout", self.vector.first_env_index)
-        return Rollout(Rows(**tensors(vars(rows), n_rows)), segments, finals, self.n_rollout_steps, flat)
+        starting, self._starting = torch.from_numpy(self._starting), np.zeros(self.n_envs, np.bool_)
+        return Rollout(Rows(**tensors(vars(rows), n_rows)), segments, finals, self.n_rollout_steps, flat, starting)
 
     def _keep_truncations(self, extras: StepExtras, row: Array) -> None:
         """Keep what truncated episodes showed in the end."""
@@ -287,6 +288,7 @@ class Collector:
         shown = self._shown()
         strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], shown[str(n)])]
         self.vector.reset(strayed, [state["histories"][n]["episode"] + 1 for n in strayed])
+        self._starting[strayed] = True
         for n in strayed:
             self.slots.forget(n)
         self.slots.find(np.arange(self.n_envs), self.vector.staging)

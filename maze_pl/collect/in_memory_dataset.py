@@ -132,10 +132,11 @@ class InMemoryDataset:
                     n_bytes += sum(rows.nbytes for rows in leaves(acts))
                     if n_bytes > self.max_memory:
                         files = files or mapped(lambda _: stack.enter_context(tempfile.TemporaryFile()), acts)
-                        columns, kept, n_bytes = mapped(_written, files, self._joined(kept, spec)), [], 0
+                        joined = self._joined(kept, spec)
+                        columns, kept, n_bytes = mapped(_written, files, joined, columns or joined), [], 0
             if kept:
                 rest = self._joined(kept, cast(Spec, spec))
-                columns = mapped(_written, files, rest) if files else rest
+                columns = mapped(_written, files, rest, columns) if files else rest
         if self.damaged:
             warnings.warn(f"skipped, {len(self.damaged)} in all: {', '.join(self.damaged[:3])}", stacklevel=2)
         if not len(self):
@@ -231,10 +232,10 @@ def _concatenated(*parts: Any) -> Any:
     return np.concatenate(parts, dtype=parts[0].dtype, casting="unsafe")
 
 
-def _written(file: Any, rows: Any) -> Any:
-    """[n, ...] all rows of a file, to which some are added, and which are read where they are needed."""
-    file.write(rows.tobytes())
-    written = np.memmap(file, rows.dtype, "r+") if file.tell() else np.zeros(0, rows.dtype)
+def _written(file: Any, rows: Any, like: Any) -> Any:
+    """[n, ...] all rows of a file, to which some are added, and which are read where they are needed; of one type."""
+    file.write(rows.astype(like.dtype, copy=False).tobytes())
+    written = np.memmap(file, like.dtype, "r+") if file.tell() else np.zeros(0, like.dtype)
     return written.reshape(-1, *rows.shape[1:])
 
 

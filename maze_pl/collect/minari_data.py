@@ -22,9 +22,8 @@ def minari_records(data_id: str) -> Iterator[SpacesTrajectoryRecord]:
         ValueError: There is no such data set.
         TypeError: Its spaces are not supported.
     """
-    minari = _minari()
     try:
-        data: Any = minari.load_dataset(data_id)
+        data: Any = _minari().load_dataset(data_id)
     except FileNotFoundError as error:
         raise ValueError(f"Minari has no data set {data_id!r} here; `minari download {data_id}` may get it") from error
     sees, acts = GymObservationConversion(data.observation_space), GymActionConversion(data.action_space)

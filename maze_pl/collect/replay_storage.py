@@ -121,9 +121,8 @@ class ReplayStorage:
         shape, seen = (capacity,), step.observation_space
         trees = {"observation": seen, "action": step.action_space, "next_observation": seen}
         self._columns: Columns = {name: allocate_tree(space, shape, allocate) for name, space in trees.items()}
-        numbers = {"reward": np.float32, "discount": np.float32} | (
-            {"agent_id": np.int32} if step.n_agents != 1 else {}
-        )
+        numbers: dict[str, Any] = {"reward": np.float32, "discount": np.float32}
+        numbers |= {"agent_id": np.int32} if step.n_agents != 1 else {}
         self._columns |= {name: allocate(shape, kind) for name, kind in numbers.items()}
         self._follower = np.full(capacity if max(n_step, run_length) > 1 else 0, -1)  # empty where nobody asks
         self._last: dict[int, int] = {}  # stream -> number of its latest transition

@@ -110,8 +110,7 @@ class RolloutStorage:
         ends: Array = rows.terminated[:n_rows] | rows.truncated[:n_rows]
         rows.filled[:n_rows] = True
         rows.first_key[:n_rows] = 0
-        rows.next_key[:n_rows] = np.where(ends, -1, 0)
-        rows.next_slot[:n_rows] = np.where(ends, -1, 0)
+        rows.next_key[:n_rows] = rows.next_slot[:n_rows] = np.where(ends, -1, 0)
         segment.is_first[0] = is_first
         segment.is_first[1:n_rows] = ends[:-1]
         segment.agent_id[:n_rows] = agent_id

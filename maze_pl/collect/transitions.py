@@ -2,7 +2,8 @@
 
 Rewards and discounts between two acts of an actor are those of `maze_pl.core.streams`. A transition is made as soon as
 its successor is known, which may be several rollouts later: until then the act is open and carried on, with what came
-of it so far. One whose successor never comes, because somebody else sees the end of a truncated episode, is dropped.
+of it so far. One whose successor never comes, because somebody else sees the end of a truncated episode, or because the
+episode is lost with its worker, is dropped.
 """
 
 from collections import defaultdict
@@ -84,6 +85,8 @@ class Transitions:
             end = {"next_observation": act["observation"], "discount": 0.0}
             completed[key].append(act | (end if following is None else {"next_observation": following}))
 
+        for env in np.flatnonzero(() if rollout.starting is None else rollout.starting.numpy()).tolist():
+            self._open[env].clear()  # what was open belongs to an episode that was lost
         for t, env in np.argwhere(rows.filled).tolist():
             own = self._open[env]
             for _, key, b in sorted(acts[t, env]):

@@ -172,6 +172,7 @@ class Rollout(Experience):
         finals: Successor observations by step key.
         n_rollout_steps: Environment steps that were asked for from each environment.
         flat: Whether one actor acts exactly once in each row and every row is filled.
+        starting: [N] bool, the environments whose former episode, if there was one, was lost without an end before.
     """
 
     rows: Rows
@@ -179,6 +180,7 @@ class Rollout(Experience):
     finals: dict[StepKey, Final]
     n_rollout_steps: int
     flat: bool
+    starting: Tensor | None = None
 
     @property
     def n_envs(self) -> int:
@@ -225,7 +227,9 @@ class Rollout(Experience):
             ends = [replace(end, env=end.env + first) for end, first in zip(ends, first_envs, strict=False)]
             finals[key] = Final.joined(ends)
         summaries, flat = [summary for part in parts for summary in part.summaries], all(part.flat for part in parts)
-        return Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, summaries=summaries)
+        starting = [part.starting for part in parts if part.starting is not None]
+        begun = torch.cat(starting) if starting else None
+        return Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, begun, summaries=summaries)
 
 
 @dataclass

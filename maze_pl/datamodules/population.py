@@ -44,6 +44,7 @@ class PopulationDataModule(EnvironmentDataModule):
         n_timesteps_per_update: Environment steps of an update, at least, over all ranks. One of the two may be 0.
         max_steps: Environment steps after which an episode of training is truncated; 0 means without limit.
         epoch_length: Updates of an epoch, which is followed by evaluation.
+        n_shards: 0, as each episode is played by itself; `runner/dev`, `runner/local` and `runner/ray` say so.
         deterministic: Whether perturbed policies take their most likely actions instead of sampling.
         shared_noise_table_size: Numbers in the table of noise, 4 bytes each, which all processes of a machine share.
         options: Those of `EnvironmentDataModule`: evaluators, seed, engine and others.
@@ -62,6 +63,7 @@ class PopulationDataModule(EnvironmentDataModule):
         n_timesteps_per_update: int = 0,
         max_steps: int = 0,
         epoch_length: int = 1,
+        n_shards: int = 0,
         deterministic: bool = True,
         shared_noise_table_size: int = 100_000_000,
         **options: Any,
@@ -70,6 +72,8 @@ class PopulationDataModule(EnvironmentDataModule):
         least = {"n_rollouts_per_update": 0, "n_timesteps_per_update": 0, "max_steps": 0}
         for name, minimum in {**least, "epoch_length": 1, "shared_noise_table_size": 1}.items():
             require_count(name, locals()[name], minimum)
+        if n_shards:
+            raise ValueError(f"n_shards={n_shards} must be 0: each episode of a population is played by itself")
         if n_rollouts_per_update == n_timesteps_per_update == 0:
             raise ValueError("n_rollouts_per_update and n_timesteps_per_update are both 0: set at least one of them")
         self.n_rollouts_per_update, self.n_timesteps_per_update = n_rollouts_per_update, n_timesteps_per_update

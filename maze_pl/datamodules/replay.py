@@ -103,8 +103,9 @@ class ReplayDataModule(RolloutDataModule):
             raise ValueError(f"{priority_alpha=} and {priority_beta=} must be between 0 and 1")
         if prioritized and not split_rollouts_into_transitions:
             raise ValueError("prioritized=True draws acts one by one: leave split_rollouts_into_transitions=True")
-        n_shown = round((demonstration_share or 0) * batch_size)
-        if demonstration_share is not None and (demonstrations is None or not 0 < n_shown <= batch_size):
+        share = demonstration_share or 0.0
+        n_shown = round(share * batch_size) if 0 <= share <= 1 else 0
+        if demonstration_share is not None and (demonstrations is None or not n_shown):
             raise ValueError(f"{demonstration_share=} needs demonstrations, and must be 1 to all acts of {batch_size=}")
         self.rollouts_per_iteration, self.num_batches_per_iter = rollouts_per_iteration, num_batches_per_iter
         self.batch_size, self.replay_buffer_size, self.n_shown = batch_size, replay_buffer_size, n_shown
@@ -183,7 +184,10 @@ class ReplayDataModule(RolloutDataModule):
     def _fill(self, batch: ReplayBatch) -> None:
         """Make the buffer, and read or collect what it starts with."""
         self._generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
-        self._transitions = Transitions(self.n_envs, self.trainer.lightning_module.gamma)
+        gamma = getattr(self.trainer.lightning_module, "gamma", None)
+        if gamma is None:
+            raise ValueError("a ReplayDataModule is for algorithms that have a gamma: use SAC")
+        self._transitions = Transitions(self.n_envs, gamma)
         if self._restored is not None and "replay" in self._restored:
             self._load(self._restored["replay"])
             return
@@ -194,7 +198,10 @@ class ReplayDataModule(RolloutDataModule):
         if self.demonstrations is not None:
             self._demonstrate(copy(self.demonstrations))  # without what was read before, by another processor
         if self.demonstrations is None or self.n_shown:
-            policy = (self.initial_sampling_policy or RandomPolicy)({key: step.action_space for key, step in steps})
+            try:
+                policy = (self.initial_sampling_policy or RandomPolicy)({key: step.action_space for key, step in steps})
+            except TypeError as error:
+                raise ValueError(f"initial_sampling_policy makes no policy of the action spaces: {error}") from error
             if isinstance(policy, RandomPolicy):
                 policy.masks = {key: step.masks for key, step in steps} | policy.masks
             bar = tqdm(None, "replay buffer", self.initial_buffer_size, False, delay=PROGRESS_AFTER, disable=None)

@@ -135,6 +135,10 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
         probability = log_probs.exp()
         return probability, log_probs if self.mask is None else torch.where(probability > 0, log_probs, 0.0)
 
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-probability of `action` [..., *action_space.shape]: the sum over its choices."""
+        return self.log_probs_of_options().gather(-1, chosen_options(self.action_space, action)).sum(dim=-1)
+
     def entropy(self) -> Tensor:
         """[...] entropy in nats: -sum p log p over the options of all choices, which are independent."""
         probability, log_probs = self.probabilities()
@@ -167,11 +171,6 @@ def sample_index(logits: Tensor, generator: torch.Generator | None) -> Tensor:
     probability = functional.softmax(logits, dim=-1)
     minus_exponential = drawn(torch.rand, probability, generator).clamp_min_(torch.finfo(probability.dtype).tiny).log_()
     return (probability / minus_exponential).argmin(dim=-1)
-
-
-def gather_last(values: Tensor, index: Tensor) -> Tensor:
-    """[...] the entries of `values` [..., n] at `index` [...]."""
-    return values.gather(-1, index.long().unsqueeze(-1)).squeeze(-1)
 
 
 def choice_sizes(space: spaces.Space[Any] | None) -> list[int]:
@@ -263,10 +262,6 @@ class CategoricalProbabilityDistribution(MaskableProbabilityDistribution):
         """[...] int64, the most likely option."""
         return self._masked.argmax(dim=-1) + self._start
 
-    def log_prob(self, action: Tensor) -> Tensor:
-        """[...] log-probability of the options `action` [...], which count from the space's start."""
-        return gather_last(self.log_probs_of_options(), action - self._start if self._start else action)
-
     def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
         """`log_prob(action)` and `entropy()`, whose gradients are computed together."""
         return log_prob_and_entropy_of(self._masked, action - self._start if self._start else action)
@@ -287,14 +282,9 @@ class MultiCategoricalProbabilityDistribution(MaskableProbabilityDistribution):
         """(sum(nvec),)."""
         return (sum(cls._sizes(action_space)),)
 
-    @property
-    def log_probs(self) -> list[Tensor]:
-        """[..., nvec[i]] log-probability of every option of each choice."""
-        return [functional.log_softmax(part, dim=-1) for part in self._parts]
-
     def log_probs_of_options(self) -> Tensor:
         """[..., sum(nvec)] log-probability of every option of all choices."""
-        return torch.cat(self.log_probs, dim=-1)
+        return torch.cat([functional.log_softmax(part, dim=-1) for part in self._parts], dim=-1)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """[..., *nvec.shape] int64."""
@@ -303,11 +293,6 @@ class MultiCategoricalProbabilityDistribution(MaskableProbabilityDistribution):
     def deterministic_sample(self) -> Tensor:
         """[..., *nvec.shape] int64, the most likely option of each choice."""
         return self._shaped(torch.stack([part.argmax(dim=-1) for part in self._parts], dim=-1))
-
-    def log_prob(self, action: Tensor) -> Tensor:
-        """[...] sum of the log-probabilities of all choices in `action` [..., *nvec.shape]."""
-        terms = [gather_last(*pair) for pair in zip(self.log_probs, self._flat(action).unbind(-1), strict=True)]
-        return torch.stack(terms).sum(dim=0)
 
     def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
         """`log_prob(action)` and `entropy()`, whose gradients are computed together."""
@@ -348,11 +333,6 @@ class BernoulliProbabilityDistribution(MaskableProbabilityDistribution):
         """[..., *shape] int8: 1 where that is more likely than 0."""
         return self._shaped((self._masked > 0).to(torch.int8))
 
-    def log_prob(self, action: Tensor) -> Tensor:
-        """[...] sum over the bits of a * l + log(1 - p), l the logit; `action` is [..., *shape]."""
-        bits = self._flat(action).to(self._masked.dtype)
-        return (bits * self._masked + functional.logsigmoid(-self._masked)).sum(dim=-1)
-
 
 # ----------------------------------------------------------------------------------------------- joint
 
@@ -362,9 +342,14 @@ class DictProbabilityDistribution:
 
     Args:
         distributions: Head -> distribution, at least one, all with the same leading dimensions.
+
+    Raises:
+        ValueError: There is none.
     """
 
     def __init__(self, distributions: Mapping[str, ProbabilityDistribution]) -> None:
+        if not distributions:
+            raise ValueError("a joint distribution needs at least one head: there is no action to choose")
         self.distributions = dict(distributions)
 
     def sample(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:

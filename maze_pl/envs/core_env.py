@@ -192,8 +192,9 @@ def _parts(own: Any, other: Any) -> Iterator[tuple[Any, Any]]:
     """Two objects and, if they are environments, their parts in pairs."""
     yield own, other
     if isinstance(own, StructuredEnv | CoreEnv):
-        for name in {"env", "core_env", "context", "pubsub"} & vars(own).keys():
-            yield from _parts(vars(own)[name], vars(other)[name])
+        for name in ("env", "core_env", "context", "pubsub"):
+            if isinstance(part := vars(own).get(name), StructuredEnv | CoreEnv | EnvironmentContext | Pubsub):
+                yield from _parts(part, vars(other)[name])
     elif isinstance(own, Pubsub):
         yield from zip(own.subscribers, other.subscribers, strict=True)
 

@@ -97,7 +97,7 @@ class GymCoreEnv(CoreEnv):
         if isinstance(inner.unwrapped, EzPickle):
             raise TypeError(f"{name_of(inner)} cannot be copied: its copies start anew (gymnasium.utils.EzPickle)")
         take_over(self.env, inner, (self, env))  # in place, since others may hold on to it
-        take_over(self, env)
+        take_over(self, env, (self.env, inner))
 
     def get_maze_state(self) -> Any:
         """The last observation, as the gymnasium environment returned it."""

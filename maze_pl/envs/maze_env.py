@@ -117,12 +117,11 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         """
         if options:
             raise ValueError(f"{type(self).__name__} takes no options at reset, but {sorted(options)} were given")
-        if seed is not None:
-            vars(self).pop("_np_random", None)
-            self._np_random_seed = seed
         self.context.reset_episode(seed)
         self.pubsub.clear()
         if seed is not None:
+            vars(self).pop("_np_random", None)
+            self._np_random_seed = seed
             self.core_env.seed(seed)
             self._space_seed = seed
         self._maze_action = None
@@ -137,8 +136,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         """Look closely at the first observations of a sub-step."""
         if key in self._unchecked:
             self._unchecked.remove(key)
-            conversion = type(self.observation_conversion_dict[key]).__name__
-            what = f"the observation of sub-step {key!r} by {conversion}"
+            what = f"the observation of sub-step {key!r} by {type(self.observation_conversion_dict[key]).__name__}"
             check_observation(observation, self._observation_spaces[key], what, exactly=True)
 
     @cached_property

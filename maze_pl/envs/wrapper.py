@@ -199,10 +199,8 @@ class ObservationWrapper(Wrapper):
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action, and change the observations."""
-        observations, actions = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
-        if observations is not None:
-            observations = {key: self.observation(observation) for key, observation in observations.items()}
-        return observations, actions
+        seen, done = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        return seen and {key: self.observation(observation) for key, observation in seen.items()}, done
 
 
 class ActionWrapper(Wrapper):
@@ -232,10 +230,8 @@ class ActionWrapper(Wrapper):
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action, and turn the actions back."""
-        observations, actions = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
-        if actions is not None:
-            actions = {key: self.reverse_action(action) for key, action in actions.items()}
-        return observations, actions
+        seen, done = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        return seen, done and {key: self.reverse_action(action) for key, action in done.items()}
 
 
 class RewardWrapper(Wrapper):

@@ -36,8 +36,7 @@ class Histogram:
         Raises:
             TypeError: Something in it is not a number.
         """
-        array = number_array(observed)
-        values, counts = np.unique(array, return_counts=True)
+        values, counts = np.unique(number_array(observed), return_counts=True)
         return cls(values, counts.astype(np.int64))
 
     @property

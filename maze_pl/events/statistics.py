@@ -13,25 +13,16 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
+from maze_pl.events import topics
 from maze_pl.events.display import Histogram, number_array
 from maze_pl.events.pubsub import EventRecord
-from maze_pl.events.topics import (
-    BUILT_IN_TOPICS,
-    BaseEnvEvents,
-    ContinuousActionEvents,
-    DiscreteActionEvents,
-    EventDeclaration,
-    Reducer,
-    Statistic,
-    StatisticsError,
-    declarations,
-)
+from maze_pl.events.topics import BUILT_IN_TOPICS, EventDeclaration, Reducer, Statistic, StatisticsError, declarations
 
 ZERO_OF_NOTHING: frozenset[Reducer] = frozenset({len, sum, np.sum, math.fsum})
 """Reductions that give 0 where nothing happened; all others have no value there."""
 
-_REWARD = (BaseEnvEvents.__name__, BaseEnvEvents.reward.__name__)
-_KPI = (BaseEnvEvents.__name__, BaseEnvEvents.kpi.__name__)
+_REWARD = (topics.BaseEnvEvents.__name__, topics.BaseEnvEvents.reward.__name__)
+_KPI = (topics.BaseEnvEvents.__name__, topics.BaseEnvEvents.kpi.__name__)
 _Columns = dict[str | None, list[Any]]
 
 
@@ -73,7 +64,8 @@ class EpisodeStatistics:
         """Make known topics whose counts are wanted even if none of their events ever happens: they are then 0."""
         for topic in topics:
             for declaration in declarations(topic).values():
-                self._values.setdefault((topic, declaration.event), _Values(declaration))
+                if (topic, declaration.event) not in self._values:
+                    self._values[topic, declaration.event] = _Values(declaration)
 
     def receive(self, record: EventRecord) -> None:
         """Add an event to the current environment step."""
@@ -103,24 +95,21 @@ class EpisodeStatistics:
         """
         groups = [group for values in self._values.values() for group in values.groups.values()]
         n_steps = max([self._n_steps, *(steps[-1] + 1 for steps, _ in groups if steps)])
-        statistics: dict[StatKey, float | np.ndarray] = {}
-        reward = 0.0
-        all_kpis: dict[str, float] = {}
+        summary = EpisodeSummary({}, self._n_steps if env_steps is None else env_steps, 0.0)
         for (topic, event), of_event in self._values.items():
             for labels, (steps, columns) in of_event.groups.items():
                 values = episode_values(of_event.declaration, steps, columns, n_steps)
-                if event is BaseEnvEvents.reward:
-                    reward += float(values[None])
-                elif event is BaseEnvEvents.kpi:
-                    all_kpis[labels[0]] = float(values[None])
+                if event is topics.BaseEnvEvents.reward:
+                    summary.reward += float(values[None])
+                elif event is topics.BaseEnvEvents.kpi:
+                    summary.kpis[labels[0]] = float(values[None])
                 else:
                     key = topic_name(topic), of_event.declaration.name
-                    statistics.update({(*key, name, labels): value for name, value in values.items()})
+                    summary.statistics.update({(*key, name, labels): value for name, value in values.items()})
         for name, value in (kpis or {}).items():
             if not isinstance(value, Real) or not math.isfinite(value):
                 raise StatisticsError(f"KPI {name!r} is {value!r}, no finite number; leave out what has no value")
-            all_kpis[name] = float(value)
-        summary = EpisodeSummary(statistics, self._n_steps if env_steps is None else env_steps, reward, all_kpis)
+            summary.kpis[name] = float(value)
         self.reset()
         return summary
 
@@ -133,9 +122,11 @@ class EpisodeStatistics:
 
 def action_keys(step_key: StepKey, space: spaces.Dict) -> dict[str, StatKey]:
     """Head -> the statistic that the values of its actions are, in the order in which they were taken."""
-    group, heads = group_label("step_key", step_key), space.spaces.items()
-    topics = {h: ContinuousActionEvents if isinstance(part, spaces.Box) else DiscreteActionEvents for h, part in heads}
-    return {head: (topic.__name__, topic.action.__name__, None, (group, head)) for head, topic in topics.items()}
+    group, keys = group_label("step_key", step_key), dict[str, StatKey]()
+    for head, part in space.spaces.items():
+        topic = topics.ContinuousActionEvents if isinstance(part, spaces.Box) else topics.DiscreteActionEvents
+        keys[head] = topic.__name__, topic.action.__name__, None, (group, head)
+    return keys
 
 
 def episode_values(
@@ -240,8 +231,7 @@ class EpochStatistics:
             with declaration.reducing("epoch", statistic):
                 value = _value((statistic.reduce or Histogram.of)(values))
             result[event_path(topic, event, statistic.output_name, groups)] = value
-        counts = (len(self._episodes), self.total_step_count, self.total_episode_count)
-        for name, count in zip(("episode_count", "total_step_count", "total_episode_count"), counts, strict=True):
+        for name, count in {"episode_count": len(self._episodes), **self.state_dict()}.items():
             result[event_path(*_REWARD, name)] = float(count)
         self._episodes = []
         return dict(sorted(result.items()))

@@ -121,9 +121,11 @@ class ES(AlgorithmModule):
         if not isinstance(batch, PopulationBatch):
             came = f"ES learns from populations, not from a {type(batch).__name__}"
             raise TypeError(f"{came}: use a PopulationDataModule")
+        if not bool(batch.returns.isfinite().all()):
+            raise ValueError("returns of the population are not finite: look at what wrappers make of rewards")
         parameters = perturbed_parameters(self.policy)
         theta = torch.cat([parameter.reshape(-1) for parameter in parameters])
-        before, gradient = theta.detach().clone(), theta.detach() * self.l2_penalty
+        before, gradient = theta.detach(), theta.detach() * self.l2_penalty
         weights = centred_ranks(batch.returns).diff().flatten() / (2 * len(batch.offsets))  # of -noise
         for offset, weight in zip(batch.offsets, weights.tolist(), strict=True):
             gradient.add_(batch.noise.piece(offset, len(theta)).to(theta), alpha=weight)

@@ -77,9 +77,9 @@ class PPO(AlgorithmModule):
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
-        n_minibatches = count_minibatches(self.batch_size, rollout.n_envs, rollout.n_rollout_steps)
         options = {"normalize_advantage": self.normalize_advantage, "with_log_prob": True}
         batch = experience(self, rollout, self.gae_lambda, **options)
+        n_minibatches = count_minibatches(self.batch_size, rollout.n_envs, rollout.n_rollout_steps)
         for epoch in range(self.n_optimization_epochs):
             divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
             for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):

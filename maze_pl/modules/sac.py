@@ -117,8 +117,16 @@ class SAC(AlgorithmModule):
 
     def configure_optimizers(self) -> list[Optimizer]:  # type: ignore[override]
         """Adam for policy, critic and, where they are tuned, entropy coefficients (which are in the group `other`)."""
-        groups = self._parameter_groups().items()
-        return [FlatAdam([{"params": parameters, "name": name}], lr=self.lr) for name, parameters in groups]
+        groups = self._parameter_groups()
+        if [*groups][:2] != ["policy", "critic"]:
+            raise ValueError("SAC trains policy and critic: each must have parameters that require a gradient")
+        return [FlatAdam([{"params": parameters, "name": name}], lr=self.lr) for name, parameters in groups.items()]
+
+    def on_train_start(self) -> None:
+        """Where it is not tuned, the entropy coefficient is that of the options, also when a run is resumed."""
+        super().on_train_start()
+        if not self.entropy_tuning:
+            self.log_entropy_coef.detach().fill_(self.entropy_coef).log_()
 
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
         """Entropy coefficients have their own, under the same schedule."""

@@ -69,13 +69,17 @@ class StateActionNetworkFactory(Protocol):
 def factories_by_step(
     networks: Sequence[Factory] | Mapping[StepKey, Factory] | None, step_keys: Sequence[StepKey]
 ) -> dict[StepKey, Factory]:
-    """Assign factories to sub-steps; a single one in a list makes the networks of all sub-steps.
+    """Assign factories to sub-steps, or one to `all`; a single one in a list makes the networks of all sub-steps.
 
     Raises:
         ValueError: There is not exactly one for each sub-step, or one finished network would be used by several.
     """
     if networks is None:
         raise ValueError("networks are needed: name their classes, or use a TemplateModelComposer")
+    if list(step_keys) == ["all"]:
+        if len(networks) != 1:
+            raise ValueError(f"a shared critic has one network for all sub-steps, got {len(networks)}")
+        return {"all": next(iter(networks.values() if isinstance(networks, Mapping) else networks))}
     if not isinstance(networks, Mapping) and len(networks) == 1 and len(step_keys) > 1:
         if isinstance(networks[0], nn.Module):
             raise ValueError(f"one finished network cannot serve the sub-steps {list(step_keys)}; give its class")
@@ -231,8 +235,7 @@ class BaseModelBuilder(ABC):
 
     def policy_network(self, obs_shapes: Shapes, action_logits_shapes: Shapes) -> InferenceBlock:
         """A network that gives the logits of all heads."""
-        sizes = {head: math.prod(shape) for head, shape in action_logits_shapes.items()}
-        return self._network(obs_shapes, sizes, 0.01, {})
+        return self._network(obs_shapes, action_logits_shapes, 0.01, {})
 
     def critic_network(self, obs_shapes: Shapes, policy_network: nn.Module | None = None) -> InferenceBlock:
         """A network that gives the value.
@@ -241,7 +244,7 @@ class BaseModelBuilder(ABC):
             obs_shapes: Observation -> shape.
             policy_network: Has the blocks that are shared, if any are.
         """
-        return self._network(obs_shapes, {"value": 1}, 1.0, self._shared(policy_network))
+        return self._network(obs_shapes, {"value": (1,)}, 1.0, self._shared(policy_network))
 
     def state_action_network(self, obs_shapes: Shapes, action_shapes: Shapes, q_shapes: Shapes) -> InferenceBlock:
         """A network that judges actions.
@@ -251,8 +254,7 @@ class BaseModelBuilder(ABC):
             action_shapes: Continuous head of the action -> shape. They need no modality.
             q_shapes: Output -> shape.
         """
-        sizes = {name: math.prod(shape) for name, shape in q_shapes.items()}
-        return self._network(obs_shapes, sizes, 1.0, {}, action_shapes)
+        return self._network(obs_shapes, q_shapes, 1.0, {}, action_shapes)
 
     def block(self, modality: str, in_key: str, out_key: str, in_shape: tuple[int, ...]) -> PerceptionBlock:
         """The block of a modality that has one."""
@@ -268,7 +270,7 @@ class BaseModelBuilder(ABC):
     def _network(
         self,
         obs_shapes: Shapes,
-        sizes: Mapping[str, int],
+        out_shapes: Shapes,
         head_std: float,
         shared: Mapping[str, PerceptionBlock],
         action_shapes: Shapes | None = None,
@@ -280,11 +282,12 @@ class BaseModelBuilder(ABC):
         for block in blocks.values():
             block.apply(make_module_init_normc(1.0))
         blocks |= shared
-        if taken := [head for head in sizes if head in blocks or head == "latent"]:
+        if taken := [head for head in out_shapes if head in blocks or head == "latent"]:
             raise ValueError(f"the heads {taken} have names of the template's blocks, {[*blocks]}: rename the heads")
-        for head, size in sizes.items():
-            blocks[head] = LinearOutputBlock("latent", head, shapes, size).apply(make_module_init_normc(head_std))
-        return InferenceBlock([*seen], [*sizes], [*seen.values()], blocks)
+        for head, shape in out_shapes.items():
+            block = LinearOutputBlock("latent", head, shapes, math.prod(shape))
+            blocks[head] = block.apply(make_module_init_normc(head_std))
+        return InferenceBlock([*seen], [*out_shapes], [*seen.values()], blocks)
 
     def _shared(self, policy_network: nn.Module | None) -> dict[str, PerceptionBlock]:
         """The blocks of the policy's network that lead to the shared keys."""
@@ -335,17 +338,14 @@ class ConcatModelBuilder(BaseModelBuilder):
         """See `BaseModelBuilder.latent_blocks`."""
         blocks, joined = dict[str, PerceptionBlock](), dict[str, tuple[int, ...]]()
         for name, shape in obs_shapes.items():
-            modality = self.observation_modality_mapping.get(name, "")
+            modality, key = self.observation_modality_mapping.get(name, ""), name
             if modality in self._blocks:
                 key = f"{name}_{self._blocks[modality][0].__name__}"
                 blocks[key] = self.block(modality, name, key, shape)
-                joined[key] = blocks[key].out_shapes()[0]
-            elif name in self.observation_modality_mapping or len(shape) == 1:
-                joined[name] = shape
-            else:  # a head of an action
+            elif name not in self.observation_modality_mapping and len(shape) != 1:  # a head of an action
                 key = f"{name}_{FlattenBlock.__name__}"
                 blocks[key] = FlattenBlock(name, key, shape, len(shape))
-                joined[key] = blocks[key].out_shapes()[0]
+            joined[key] = shape if key == name else blocks[key].out_shapes()[0]
         stages = ["concat", *(name for name in self.stages if name in self._blocks)]
         tensors = [*stages[:-1], "latent"]
         blocks["concat"] = ConcatenationBlock([*joined], tensors[0], [*joined.values()], concat_dim=-1)

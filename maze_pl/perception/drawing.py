@@ -19,6 +19,7 @@ from torch import nn
 
 from maze_pl.agents.network_io import NetworkInput, state_shapes
 from maze_pl.agents.torch_actor_critic import TorchActorCritic
+from maze_pl.agents.torch_policy import TorchPolicy
 from maze_pl.agents.torch_state_action_critic import TorchStateActionCritic
 from maze_pl.agents.torch_state_critic import StepwiseStateCritic, TorchSharedStateCritic
 from maze_pl.core.actor_id import StepKey
@@ -117,8 +118,9 @@ def actor_critic_graphs(networks: TorchActorCritic) -> dict[str, NetworkGraph]:
         agent has a network of its own. Of the twins that judge actions, which differ in weights only, it is the first.
     """
     critic, spec, graphs = networks.critic, networks.policy.spec, dict[str, NetworkGraph]()
-    for index, (key, step) in enumerate(spec.steps.items()):
-        name, own = "policy" + f"_{key}" * (len(spec.steps) > 1), cast(Any, networks.policy.networks[index])
+    inner = next((part for part in networks.policy.modules() if isinstance(part, TorchPolicy)), None)
+    for index, (key, step) in enumerate(spec.steps.items() if inner is not None else ()):  # which something may wrap
+        name, own = "policy" + f"_{key}" * (len(spec.steps) > 1), cast(Any, inner).networks[index]
         for agent, network in enumerate(own):
             graphs[name + f"_{agent}" * (len(own) > 1)] = network_graph(network, step.observation_space)
     seen, parts = dict[StepKey, spaces.Dict](), list[nn.Module]()

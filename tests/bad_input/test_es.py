@@ -39,6 +39,7 @@ class Empty(torch.nn.Module):
         (["--data.n_rollouts_per_update", "0"], ["n_rollouts_per_update and n_timesteps_per_update are both 0"]),
         (["--data.n_rollouts_per_update", "-2"], ["n_rollouts_per_update=-2 must be at least 0"]),
         (["--data.n_timesteps_per_update", "-1"], ["n_timesteps_per_update=-1 must be at least 0"]),
+        (["--data", "runner/dev", "--data.n_shards", "2"], ["n_shards=2 must be 0"]),
         (["--data.max_steps", "-1"], ["max_steps=-1 must be at least 0"]),
         (["--model.policy_wrapper", "es_classes.Mute"], ["policy_wrapper made a Mute", "act"]),
         (["--model.policy_wrapper", "es_classes.Mut"], ["es_classes.Mut"]),

@@ -42,6 +42,8 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], *parts: st
         ([SHOWN[0], SHOWN[1] % "episodes"], ["episodes/", "does not fit", "sub-step 0", "the environment's is Box"]),
         ([SHOWN[0], SHOWN[1] % "nowhere"], ["no file or folder nowhere"]),
         (["--data.initial_sampling_policy", "maze_pl.agents.RandomPolicyy"], ["RandomPolicyy"]),
+        (["--data.initial_sampling_policy", "torch.nn.ReLU"], ["initial_sampling_policy", "torch.nn.ReLU"]),
+        (["--data.initial_sampling_policy", "maze_pl.agents.TorchPolicy"], ["initial_sampling_policy", "argument"]),
     ],
     ids=lambda value: str(value)[-40:],
 )
@@ -50,6 +52,12 @@ def test_buffers_that_cannot_be_are_refused(
 ) -> None:
     before = tree(project)
     refused([*FIT, "new", *more], capsys, *parts)
+    assert tree(project) == before
+
+
+def test_an_algorithm_that_discounts_nothing_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = tree(project)
+    refused(["fit", "--config", "sac_cartpole", "--model", "algorithm/bc"], capsys, "ReplayDataModule", "gamma", "SAC")
     assert tree(project) == before
 
 

@@ -20,7 +20,7 @@ from tests.faults.moments import FailAt, SignalAt
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
 
 
-def fit(folder: Path, *callbacks: pl.Callback, ckpt_path: Path | None = None) -> A2C:
+def fit(folder: Path, *callbacks: pl.Callback, ckpt_path: Path | None = None, every_n_epochs: int = 1) -> A2C:
     module, data = make(RolloutDataModule)
     data.epoch_length = 3
     with StopSignals() as signals:
@@ -29,7 +29,7 @@ def fit(folder: Path, *callbacks: pl.Callback, ckpt_path: Path | None = None) ->
             accelerator="cpu",
             devices=1,
             logger=False,
-            callbacks=[LastCheckpoint(dirpath=str(folder)), StopOnSignal(signals), *callbacks],
+            callbacks=[LastCheckpoint(every_n_epochs, str(folder)), StopOnSignal(signals), *callbacks],
             enable_progress_bar=False,
             enable_model_summary=False,
             num_sanity_val_steps=0,
@@ -53,6 +53,17 @@ def test_a_script_is_stopped_and_resumed(
     assert [signal.getsignal(one) for one in NUMBERS] == before
     assert fit(tmp_path, ckpt_path=tmp_path / "last.ckpt").env_steps == 2 * 3 * 5
     assert [signal.getsignal(one) for one in NUMBERS] == before
+
+
+@pytest.mark.parametrize(("hook", "env_steps"), [("batch_start", 5), ("validation_start", 15)])
+def test_a_script_that_rarely_writes_checkpoints_writes_one_when_it_is_stopped(
+    tmp_path: Path, hook: str, env_steps: int
+) -> None:
+    pl.seed_everything(1, verbose=False)
+    with pytest.raises(StoppedBySignal):
+        fit(tmp_path, SignalAt(hook), every_n_epochs=5)
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]["env_steps"] == env_steps
+    assert fit(tmp_path, ckpt_path=tmp_path / "last.ckpt", every_n_epochs=5).env_steps == 2 * 3 * 5
 
 
 class HandlerOfTerm(pl.Callback):

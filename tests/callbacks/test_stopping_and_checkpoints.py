@@ -33,6 +33,7 @@ class Scripted(pl.LightningModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         self.log("eval/return", self.returns[self.current_epoch], batch_size=1)
+        self.log("eval_count", float(self.current_epoch), batch_size=1)
 
     def train_dataloader(self) -> list[int]:
         return [0]
@@ -90,6 +91,13 @@ def test_the_best_may_be_the_least(tmp_path: Path) -> None:
     assert epoch_of(tmp_path, "best") == 2
 
 
+def test_last_may_be_written_more_rarely_but_never_misses_the_end(tmp_path: Path) -> None:
+    fit(tmp_path, [1.0] * 5, [LastCheckpoint(every_n_epochs=3)])
+    assert epoch_of(tmp_path, "last") == 5
+    with pytest.raises(ValueError, match="every_n_epochs=0"):
+        LastCheckpoint(every_n_epochs=0)
+
+
 def test_a_checkpoint_that_fails_to_be_written_leaves_the_former_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +125,24 @@ def test_a_return_that_is_never_reached_is_missed(tmp_path: Path) -> None:
     stop = StopAtReturn(4.0)
     assert fit(tmp_path, [1.0, 3.0, 2.0], [stop]).current_epoch == 3
     assert (stop.best, stop.missed) == (3.0, True)
+
+
+@pytest.mark.parametrize(("threshold", "missed", "epochs"), [(4.0, False, 2), (6.0, True, 3)])
+def test_a_finished_run_that_is_resumed_knows_what_it_has_reached(
+    tmp_path: Path, threshold: float, missed: bool, epochs: int
+) -> None:
+    fit(tmp_path, [1.0, 5.0, 3.0], [StopAtReturn(threshold), LastCheckpoint()])
+    stop, last = StopAtReturn(threshold), str(tmp_path / "checkpoints" / "last.ckpt")
+    trainer = fit(tmp_path, [1.0, 5.0, 3.0], [stop, LastCheckpoint()], ckpt_path=last, max_epochs=epochs)
+    assert trainer.current_epoch == epochs
+    assert (stop.best, stop.missed) == (5.0, missed)
+
+
+def test_what_one_value_has_reached_does_not_count_for_another_one(tmp_path: Path) -> None:
+    for ckpt_path in (None, str(tmp_path / "checkpoints" / "last.ckpt")):
+        stops = [StopAtReturn(4.0), StopAtReturn(4.0, "eval_count")]
+        fit(tmp_path, [1.0, 5.0], [*stops, LastCheckpoint()], ckpt_path=ckpt_path)
+        assert [(stop.best, stop.missed) for stop in stops] == [(5.0, False), (1.0, True)]
 
 
 def test_without_a_threshold_nothing_is_missed(tmp_path: Path) -> None:

@@ -23,6 +23,11 @@ def test_a_key_in_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> Non
     assert is_logged_in()
 
 
+def test_an_empty_key_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    assert not is_logged_in()
+
+
 def test_a_login_counts_for_its_own_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine example.com\n  login user\n  password secret\n", encoding="utf-8")

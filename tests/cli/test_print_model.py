@@ -31,6 +31,29 @@ def test_the_command_shows_the_networks_without_training_or_writing_anything(pro
     assert "epoch" not in result.stdout
 
 
+WRAPPER = """
+import torch
+
+
+class Steady(torch.nn.Module):
+    def __init__(self, torch_policy):
+        super().__init__()
+        self.torch_policy, self.spec = torch_policy, torch_policy.spec
+
+    def act(self, batch, **options):
+        return self.torch_policy.act(batch, **options)
+"""
+
+
+def test_a_policy_within_something_else_is_shown(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "steady.py").write_text(WRAPPER, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(project))
+    assert main(["fit", "--config", "es_cartpole", "--model.policy_wrapper", "steady.Steady", "--print_model"]) == 0
+    assert "policy: FlattenConcatPolicyNet, 4,610 parameters" in capsys.readouterr().out
+
+
 def test_any_option_of_fit_counts_and_each_step_has_its_table(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -312,6 +312,20 @@ def test_large_data_is_in_files_that_leave_nothing_behind(tmp_path: Path, monkey
     assert torch.equal(acts.action["choice"], expected.action["choice"])
 
 
+def test_episodes_of_other_types_are_the_same_in_files() -> None:
+    records = [flat(5, number) for number in range(6)]
+    for record, seen, choice in zip(records[2:], "fdee", "hlbq", strict=True):
+        record.observation["a"]["seen"] = record.observation["a"]["seen"].astype(seen)
+        record.action["a"]["choice"] = record.action["a"]["choice"].astype(choice)
+    whole = everything(InMemoryDataset(records).load()).acts["a"]
+    assert whole.observation["seen"].tolist() == [[number, i] for number in range(6) for i in range(5)]
+    for max_memory in (1, 200, 300, 500):  # files that end with each episode, or with several, or not with the last
+        acts = everything(InMemoryDataset(records, max_memory=max_memory).load()).acts["a"]
+        for name, one, other in (("seen", acts.observation, whole.observation), ("choice", acts.action, whole.action)):
+            assert one[name].dtype == other[name].dtype
+            assert torch.equal(one[name], other[name])
+
+
 def test_a_sub_step_without_any_act_can_be_in_a_file() -> None:
     records = [episode([Act("a", 0, time) for time in range(5)], make_spec(1, 1))]
     acts = everything(InMemoryDataset(records, max_memory=1).load()).acts

@@ -171,3 +171,17 @@ def test_an_environment_that_starts_anew_without_an_end_leaves_no_transition_to_
         for key, columns in transitions.of(collector.collect(policy)).items():
             parts = flattened(columns)
             assert np.array_equal(parts["seen"] // 1000, parts["next"] // 1000), key
+
+
+def test_what_is_open_when_an_episode_is_lost_does_not_end_with_the_next_one() -> None:
+    lost = Episode((Act(0, 0, 1.0, 0.0, 0), Act(1, 0, 2.0, 0.0, 1), Act(0, 0, 4.0, 0.0, 1)), True, (1, 0))
+    script = Script((1, 1), False, ((lost, Episode((Act(0, 0, 8.0, 0.0, 1),), False, (0, 0))),))
+    collector, transitions = collector_of(script, 1), Transitions(1, 0.5)
+    policy = random_policy(collector)
+    assert list(transitions.of(collector.collect(policy))) == [0], "the act of sub-step 1 is open"
+    collector.slots.forget(0)
+    collector.start([1])
+    found = {key: flattened(columns) for key, columns in transitions.of(collector.collect(policy)).items()}
+    assert list(found) == [0], "the act of sub-step 1 belongs to no episode that has ended"
+    assert found[0]["seen"].tolist() == [[1000.0]] and found[0]["reward"].tolist() == [8.0]
+    assert found[0]["discount"].tolist() == [0.0]

@@ -102,6 +102,19 @@ def test_parts_with_ways_of_their_own_do_not_change_the_mode_of_others(part: nn.
     assert modes(network) == before
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`")
+@pytest.mark.parametrize("mode", [True, False])
+def test_compiled_parts_are_switched_and_get_back_the_mode_that_they_were_in(mode: bool) -> None:
+    part = torch.jit.script(nn.Sequential(nn.Dropout()))
+    network, ones = nn.Sequential(nn.Identity(), part).train(), torch.ones(1000)
+    part.train(mode)
+    for _ in range(2):
+        with evaluation_mode(network):
+            assert torch.equal(network(ones), ones)
+        assert torch.equal(network(ones), ones) == (not mode)
+        assert modes(network) == [True, True, mode, mode]
+
+
 def test_policies_that_are_no_modules_are_left_alone() -> None:
     policy = RandomPolicy({0: ACTIONS})
     before = dict(vars(policy))

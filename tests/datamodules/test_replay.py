@@ -234,6 +234,7 @@ def test_a_buffer_in_files_gives_the_same_and_leaves_none(tmp_path: Path, monkey
         ({"priority_beta": -0.1}, ["priority_beta=-0.1"]),
         ({"demonstration_share": 0.5}, ["demonstration_share=0.5", "demonstrations"]),
         ({"demonstration_share": 0.01, "demonstrations": InMemoryDataset("x")}, ["0.01", "batch_size=8"]),
+        ({"demonstration_share": float("nan"), "demonstrations": InMemoryDataset("x")}, ["nan", "batch_size=8"]),
         ({"demonstration_share": 1.5, "demonstrations": InMemoryDataset("x")}, ["1.5", "batch_size=8"]),
     ],
     ids=lambda value: str(value) if isinstance(value, list) else "",

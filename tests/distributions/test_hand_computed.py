@@ -97,6 +97,11 @@ def test_joint_log_prob_and_entropy_are_sums_over_the_heads():
     torch.testing.assert_close(distribution.entropy(), entropy)
 
 
+def test_a_joint_distribution_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="at least one head"):
+        DictProbabilityDistribution({})
+
+
 def test_joint_samples_and_modes_have_every_head():
     distribution = joint()
     assert set(distribution.sample()) == {"coin", "die"}

@@ -55,6 +55,11 @@ def test_probabilities_agree_with_log_probabilities_and_entropies(name, data):
     action = one.sample(torch.Generator().manual_seed(1))
     chosen = log_prob.gather(-1, chosen_options(space, action)).sum(dim=-1)
     torch.testing.assert_close(chosen, one.log_prob(action))
+    if kind is not BernoulliProbabilityDistribution:  # the others compute both in a way of their own
+        torch.testing.assert_close((chosen, entropy), one.log_prob_and_entropy(action))
+    elif mask is None:
+        bits = torch.distributions.Bernoulli(logits=logits.double())
+        torch.testing.assert_close(chosen.double(), bits.log_prob(action.flatten(1).double()).sum(dim=-1))
     (gradient,) = torch.autograd.grad((entropy * 1e3).sum(), logits)
     assert torch.isfinite(gradient).all()
     assert mask is None or not gradient[:, ~torch.tensor(mask)].any()

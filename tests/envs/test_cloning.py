@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,35 @@ def test_a_reward_aggregator_stays_the_one_that_gets_the_events() -> None:
 
 class Silent(CoreEnv):
     step = reset = seed = close = get_maze_state = lambda self, *args: None  # type: ignore[assignment]
+
+
+class Held(Silent):
+    """Its simulator is neither a simulation nor an environment, and fires events by itself."""
+
+    def __init__(self, time: int) -> None:
+        super().__init__()
+        self.env = SimpleNamespace(time=time, pubsub=self.pubsub)
+
+    def clone_from(self, env: CoreEnv) -> None:
+        take_over(self, env)
+
+
+def test_a_simulator_that_is_called_env_is_copied_like_anything_else() -> None:
+    one, other = Held(3), Held(0)
+    other.clone_from(one)
+    one.env.time += 1
+    assert (one.env.time, other.env.time) == (4, 3)
+    assert other.env.pubsub is other.pubsub is not one.pubsub
+
+
+def test_a_gymnasium_environment_stays_the_one_that_others_may_hold_on_to() -> None:
+    one, other = GymMazeEnv("CartPole-v1"), GymMazeEnv("CartPole-v1")
+    one.reset(seed=1)
+    other.reset(seed=2)
+    inner = other.core_env.env
+    other.clone_from(one)
+    assert other.core_env.env is inner
+    assert np.array_equal(vars(inner.unwrapped)["state"], vars(one.core_env.env.unwrapped)["state"])
 
 
 def test_simulations_that_do_not_say_how_refuse() -> None:

@@ -145,10 +145,11 @@ class SaveTwice(pl.Callback):
 
 
 def check_ranks(module: pl.LightningModule, trainer: pl.Trainer) -> None:
-    """Parameters are bit-equal on all ranks."""
+    """Parameters, and the slow copies that some critics have, are bit-equal on all ranks."""
     if trainer.world_size == 1:
         return
-    mine = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    copies = (buffer for name, buffer in module.named_buffers() if ".target." in name)
+    mine = torch.cat([tensor.detach().flatten() for tensor in (*module.parameters(), *copies)])
     theirs = [torch.empty_like(mine) for _ in range(trainer.world_size)]
     distributed.all_gather(theirs, mine)
     if not all(torch.equal(mine, other) for other in theirs):

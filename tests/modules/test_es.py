@@ -212,6 +212,12 @@ def test_a_policy_without_parameters_is_refused(kit: SimpleNamespace) -> None:
         ES(actor_critic=TorchActorCritic(TorchPolicy([Empty()], kit.flat_spec)))
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_returns_that_are_no_numbers_are_refused(kit: SimpleNamespace, wrong: float) -> None:
+    with pytest.raises(ValueError, match="returns of the population are not finite"):
+        kit.fit(make_es(kit), lambda seed: batch_of(HAND["numbers"], HAND["offsets"], [[1.0, wrong], [2.0, 3.0]]))
+
+
 def test_rollouts_are_refused(kit: SimpleNamespace) -> None:
     with pytest.raises(TypeError, match="not from a Rollout: use a PopulationDataModule"):
         kit.fit(make_es(kit))

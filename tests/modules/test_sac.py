@@ -338,6 +338,25 @@ def test_coefficients_of_entropies_grow_where_these_are_too_small(kit):
     assert module.epoch_statistics["train"]["SACEvents/entropy_coef/substep_0/pick"] == 0.0
 
 
+@pytest.mark.parametrize("tuned_before", [True, False])
+def test_a_coefficient_that_is_not_tuned_is_that_of_the_options_also_after_a_resume(kit, tmp_path, tuned_before):
+    module = make("continuous", entropy_tuning=tuned_before)
+    trainer = kit.fit(module, lambda seed: replay_batch("continuous", 2, seed), length=1)
+    trainer.save_checkpoint(tmp_path / "one.ckpt")
+    resumed = make("continuous", entropy_tuning=False, entropy_coef=0.05)
+    make_batch = partial(replay_batch, "continuous", 2)
+    kit.fit(resumed, lambda seed: make_batch(seed), 2, length=1, ckpt_path=tmp_path / "one.ckpt")
+    assert resumed.log_entropy_coef.exp().tolist() == pytest.approx([0.05])
+
+
+@pytest.mark.parametrize("frozen", ["policy", "critic"])
+def test_a_frozen_policy_or_critic_is_refused(kit, frozen):
+    module = make("continuous")
+    getattr(module, frozen).requires_grad_(False)
+    with pytest.raises(ValueError, match="SAC trains policy and critic: each must have parameters"):
+        kit.fit(module, lambda seed: replay_batch("continuous", 1, seed), length=1)
+
+
 def test_copies_move_after_every_third_update_also_across_a_resume(kit, tmp_path):
     def fit(module, n_updates, epochs, **options):
         before = state(module)

@@ -1,4 +1,4 @@
-"""Composers of critics of actions, with networks that users name and with those of a template."""
+"""Composers of critics, mostly of actions, with networks that users name and with those of a template."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from maze_pl.agents import TorchSharedStateActionCritic, TorchStepStateActionCritic
+from maze_pl.agents import TorchSharedStateActionCritic, TorchSharedStateCritic, TorchStepStateActionCritic
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions import SquashedGaussianProbabilityDistribution
 from maze_pl.perception import (
@@ -18,9 +18,11 @@ from maze_pl.perception import (
     DenseBlock,
     FlattenConcatPolicyNet,
     FlattenConcatStateActionValueNet,
+    FlattenConcatStateValueNet,
     InferenceBlock,
     ProbabilisticPolicyComposer,
     SharedStateActionCriticComposer,
+    SharedStateCriticComposer,
     StepStateActionCriticComposer,
     TemplateModelComposer,
 )
@@ -69,6 +71,16 @@ def test_each_sub_step_has_its_pair_or_all_have_one():
     for critic in (stepwise, shared):
         assert critic.q_values("a", *inputs(STEPS.steps["a"]))["tool"].shape == (2, 5, 3)
         assert critic.q_values("b", *inputs(STEPS.steps["b"]))["q_value"].shape == (2, 5, 1)
+
+
+@pytest.mark.parametrize("spec", [SPEC, STEPS])
+def test_the_one_network_of_a_shared_critic_may_have_any_key(spec):
+    net = partial(FlattenConcatStateValueNet, hidden_units=[8])
+    for networks in ([net], {"all": net}, {0: net}, {"a": net}):
+        assert isinstance(SharedStateCriticComposer(networks).compose(spec), TorchSharedStateCritic)
+    for networks in ([net, net], {"a": net, "b": net}):
+        with pytest.raises(ValueError, match="one network for all sub-steps, got 2"):
+            SharedStateCriticComposer(networks).compose(spec)
 
 
 def test_what_a_network_cannot_do_is_found_out_at_once():

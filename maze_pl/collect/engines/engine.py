@@ -299,8 +299,7 @@ class WorkerEngine(Engine):
                 return worker
         if not self._sent:
             raise RuntimeError(f"{type(self).__name__} could start no worker")
-        homes = list(self._homes.values())
-        return min(self._sent, key=homes.count)
+        return min(self._sent, key=list(self._homes.values()).count)
 
     def get(self, timeout: float | None = None) -> Done:
         """Wait for the next job that is finished, and replace workers that die meanwhile; see `Engine.get`."""

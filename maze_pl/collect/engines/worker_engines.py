@@ -296,7 +296,8 @@ class RayEngine(WorkerEngine):
             result, version = pickle.loads(_ray().get(ready[0]))
         except _ray().exceptions.RayError as error:
             del self._promises[worker]  # with the last that knows it, which ends it if it only cannot be reached
-            self._looked, how = 0.0, str(error).splitlines()[-1].strip().partition(" Some common causes")[0]
-            return Outcome(worker, died=how, counts="node was terminated" not in how)
+            self._looked, text = 0.0, str(error).partition("\nThe actor never ran")[0]  # as it follows the reason
+            how = text.splitlines()[-1].strip().partition(" Some common causes")[0]
+            return Outcome(worker, died=how, counts="node was terminated" not in text and "node has died" not in text)
         self._promises[worker].popleft()
         return Outcome(worker, result, version)

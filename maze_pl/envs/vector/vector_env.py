@@ -127,12 +127,11 @@ class Staging:
 
     def __init__(self, spec: Spec, n_envs: int, allocate: Allocate = np.zeros) -> None:
         shape, steps = (n_envs,), spec.steps.items()
-        integer, number, flag = (np.dtype(kind) for kind in (np.int64, np.float64, np.bool_))
         self.observation = {key: allocate_tree(step.observation_space, shape, allocate) for key, step in steps}
         self.action = {key: allocate_tree(step.action_space, shape, allocate) for key, step in steps}
-        self.next_key, self.next_agent, self.env_steps = (allocate(shape, integer) for _ in range(3))
-        self.terminated, self.truncated, self.actor_done = (allocate(shape, flag) for _ in range(3))
-        self.reward = allocate(shape, number)
+        self.next_key, self.next_agent, self.env_steps = (allocate(shape, np.dtype(np.int64)) for _ in range(3))
+        self.terminated, self.truncated, self.actor_done = (allocate(shape, np.dtype(np.bool_)) for _ in range(3))
+        self.reward = allocate(shape, np.dtype(np.float64))
 
     def slice(self, start: int, stop: int) -> Staging:
         """Views of the environments `start` to `stop`."""

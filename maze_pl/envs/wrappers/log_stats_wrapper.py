@@ -1,17 +1,20 @@
 """Keeps the statistics of episodes."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
-from maze_pl.envs.contract import check_step
+from maze_pl.envs.contract import bounds, check_step
 from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.events import EpisodeEventLog
 from maze_pl.events.display import number_array
+from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.statistics import EpisodeStatistics, action_keys, detached
+from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents
 
 
 class LogStatsWrapper(Wrapper):
@@ -39,13 +42,13 @@ class LogStatsWrapper(Wrapper):
         self.logging_prefix, self._pubsub = logging_prefix, env.pubsub
         self._inner = tuple(wrappers_of(env))[::-1]  # the outermost has the last word
         self._statistics = EpisodeStatistics()
-        self._n_topics = 0
         self._event_log = EpisodeEventLog() if env.get_kpi_calculator() is not None else None
         self._receivers = [one for one in (self._statistics, self._event_log) if one is not None]
         self._summaries: list[EpisodeSummary] = []
         self._env_time, self._begun = 0, False
         heads = env.action_spaces_dict.items()
-        # Actions go straight into columns: they are no events.
+        self._n_choices = {key: {head: _n_choices(part) for head, part in space.items()} for key, space in heads}
+        # Actions go straight into columns, and become events only for whoever computes KPIs of them.
         self._actions: dict[StepKey, list[tuple[str, StatKey, list[Any]]]] = {
             key: [(head, name, []) for head, name in action_keys(key, space).items()] for key, space in heads
         }
@@ -59,6 +62,8 @@ class LogStatsWrapper(Wrapper):
         for head, _, values in self._actions[step_key]:
             value = action[head]
             values.append(value if type(value) is int else detached(value))
+        log = self._event_log
+        taken = {head: detached(value) for head, value in action.items()} if log else {}
         result: Any = env.step(action)
         try:
             _, _, terminated, truncated, _ = result
@@ -68,12 +73,16 @@ class LogStatsWrapper(Wrapper):
         for record in self._pubsub.drain():
             for receiver in self._receivers:
                 receiver.receive(record)
+        for head, n_choices in self._n_choices[step_key].items() if log else ():
+            topic = DiscreteActionEvents if n_choices else ContinuousActionEvents
+            attributes = {"step_key": step_key, "name": head, "value": taken[head]}
+            attributes |= {"num_actions": n_choices} if n_choices else {}
+            cast(Any, log).receive(EventRecord(topic, topic.action, attributes, env_time))
         self._begun = True
         now = env.get_env_time()
         if now != env_time:
             self._env_time = now
             self._statistics.end_step()
-            log = self._event_log
             while log is not None and len(log.step_event_logs) < now:  # several if some were skipped
                 log.end_step()
         if terminated or truncated:
@@ -95,10 +104,7 @@ class LogStatsWrapper(Wrapper):
         """Sum up the running episode as if it ended here; nothing happens if it has not begun."""
         if not self._begun:
             return
-        topics = self._pubsub.topics
-        if len(topics) != self._n_topics:
-            self._statistics.declare(*topics)
-            self._n_topics = len(topics)
+        self._statistics.declare(*self._pubsub.topics)
         calculator, log = self.env.get_kpi_calculator(), self._event_log
         kpis = calculator.calculate_kpis(log, self.env.get_maze_state()) if calculator and log is not None else {}
         summary = self._statistics.end_episode(kpis, env_steps=self._env_time)
@@ -135,3 +141,8 @@ class LogStatsWrapper(Wrapper):
             for _, _, values in columns:
                 values.clear()
         self._begun = False
+
+
+def _n_choices(space: spaces.Space[Any]) -> int:
+    """Out of how many each entry of an action is chosen; 0 for a Box."""
+    return 0 if isinstance(space, spaces.Box) else int(np.max(np.subtract(*bounds(space)[::-1]))) + 1

@@ -19,18 +19,18 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 class _FlattenConcatNet(nn.Module):
-    """Shared part: hidden layers and one linear output for each name in `out_sizes`."""
+    """Shared part: hidden layers and one linear output for each name in `out_shapes`."""
 
     def __init__(
-        self, obs_shapes: Shapes, out_sizes: Mapping[str, int], non_lin: ModuleClass, hidden_units: Layers, std: float
+        self, obs_shapes: Shapes, out_shapes: Shapes, non_lin: ModuleClass, hidden_units: Layers, std: float
     ) -> None:
         super().__init__()
         self._ranks = {name: len(shape) for name, shape in obs_shapes.items()}
         self._only = next(iter(obs_shapes)) if list(self._ranks.values()) == [1] else None
         widths = [sum(math.prod(shape) for shape in obs_shapes.values()), *hidden_units]
         self.body = dense_layers(widths, non_lin)
-        self.heads = nn.ModuleList(nn.Linear(widths[-1], size) for size in out_sizes.values())
-        self._names = tuple(out_sizes)
+        self.heads = nn.ModuleList(nn.Linear(widths[-1], math.prod(shape)) for shape in out_shapes.values())
+        self._names = tuple(out_shapes)
         self.body.apply(make_module_init_normc(1.0))
         self.heads.apply(make_module_init_normc(std))
 
@@ -65,8 +65,7 @@ class FlattenConcatPolicyNet(_FlattenConcatNet):
         non_lin: ModuleClass = nn.Tanh,
         hidden_units: Layers = (256, 256),
     ) -> None:
-        sizes = {head: math.prod(shape) for head, shape in action_logits_shapes.items()}
-        super().__init__(obs_shapes, sizes, non_lin, hidden_units, std=0.01)
+        super().__init__(obs_shapes, action_logits_shapes, non_lin, hidden_units, std=0.01)
 
 
 class FlattenConcatStateValueNet(_FlattenConcatNet):
@@ -79,7 +78,7 @@ class FlattenConcatStateValueNet(_FlattenConcatNet):
     """
 
     def __init__(self, obs_shapes: Shapes, non_lin: ModuleClass = nn.Tanh, hidden_units: Layers = (256, 256)) -> None:
-        super().__init__(obs_shapes, {"value": 1}, non_lin, hidden_units, std=1.0)
+        super().__init__(obs_shapes, {"value": (1,)}, non_lin, hidden_units, std=1.0)
 
 
 class FlattenConcatStateActionValueNet(_FlattenConcatNet):
@@ -101,8 +100,7 @@ class FlattenConcatStateActionValueNet(_FlattenConcatNet):
         non_lin: ModuleClass = nn.Tanh,
         hidden_units: Layers = (256, 256),
     ) -> None:
-        sizes = {name: math.prod(shape) for name, shape in q_shapes.items()}
-        super().__init__({**obs_shapes, **action_shapes}, sizes, non_lin, hidden_units, std=1.0)
+        super().__init__({**obs_shapes, **action_shapes}, q_shapes, non_lin, hidden_units, std=1.0)
 
 
 class FlattenConcatSharedStateValueNet(_FlattenConcatNet):
@@ -126,7 +124,7 @@ class FlattenConcatSharedStateValueNet(_FlattenConcatNet):
         if not isinstance(policy_network, FlattenConcatPolicyNet):
             raise TypeError(f"policy_network is a {type(policy_network).__name__}, expected a FlattenConcatPolicyNet")
         units = [layer.out_features for layer in policy_network.body if isinstance(layer, nn.Linear)]
-        super().__init__(obs_shapes, {"value": 1}, nn.Identity, units, std=1.0)
+        super().__init__(obs_shapes, {"value": (1,)}, nn.Identity, units, std=1.0)
         self.body = policy_network.body
 
 

@@ -15,17 +15,11 @@ from maze_pl.agents.torch_policy import PolicyNetworks, TorchPolicy, separate_ag
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.distribution_mapper import DistributionMapperConfig, distribution_mappers
-from maze_pl.perception.builders import (
-    BaseModelBuilder,
-    CriticNetworkFactory,
-    PolicyNetworkFactory,
-    StateActionNetworkFactory,
-    build_network,
-    factories_by_step,
-    takes,
-)
+from maze_pl.perception import builders
+from maze_pl.perception.builders import CriticNetworkFactory, build_network, factories_by_step, takes
 
-Networks = list[CriticNetworkFactory] | dict[StepKey, CriticNetworkFactory]
+Networks = list[builders.Factory] | dict[StepKey, builders.Factory]
+"""Network classes in the order of the sub-steps, or by key."""
 
 
 class ProbabilisticPolicyComposer:
@@ -41,7 +35,7 @@ class ProbabilisticPolicyComposer:
 
     def __init__(
         self,
-        networks: list[PolicyNetworkFactory] | dict[StepKey, PolicyNetworkFactory] | None = None,
+        networks: Networks[builders.PolicyNetworkFactory] | None = None,
         substeps_with_separate_agent_nets: list[StepKey] | None = None,
     ) -> None:
         self.networks = networks
@@ -90,7 +84,7 @@ class CriticComposerInterface(ABC):
         """
 
     @abstractmethod
-    def template_network(self, model_builder: BaseModelBuilder) -> Any:
+    def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
         """What makes the networks of a template, where no others are named."""
 
 
@@ -106,7 +100,7 @@ class StateCriticComposerInterface(CriticComposerInterface):
 
     critic: ClassVar[type[agents.StateCritic]]
 
-    def __init__(self, networks: Networks | None = None) -> None:
+    def __init__(self, networks: Networks[CriticNetworkFactory] | None = None) -> None:
         self.networks = networks
 
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.StateCritic:
@@ -128,7 +122,7 @@ class StateCriticComposerInterface(CriticComposerInterface):
             networks[key] = _network(factory, judged[key], where, policy, keys)
         return self.critic(networks, spec)
 
-    def template_network(self, model_builder: BaseModelBuilder) -> Any:
+    def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
         """A value network, with blocks of the policy's where the template says so."""
         alone = partial(model_builder.critic_network, policy_network=None)
         return model_builder.critic_network if model_builder.shared_embedding_keys else alone
@@ -198,10 +192,7 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
 
     critic: ClassVar[type[agents.TorchStateActionCritic]]
 
-    def __init__(
-        self,
-        networks: list[StateActionNetworkFactory] | dict[StepKey, StateActionNetworkFactory] | None = None,
-    ) -> None:
+    def __init__(self, networks: Networks[builders.StateActionNetworkFactory] | None = None) -> None:
         self.networks = networks
 
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.TorchStateActionCritic:
@@ -218,7 +209,7 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
             pairs.append([build(), build()])
         return self.critic(pairs, spec)
 
-    def template_network(self, model_builder: BaseModelBuilder) -> Any:
+    def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
         """A network for both of the twins."""
         if model_builder.shared_embedding_keys:
             raise ValueError(
@@ -314,7 +305,7 @@ class TemplateModelComposer(CustomModelComposer):
 
     def __init__(
         self,
-        model_builder: BaseModelBuilder,
+        model_builder: builders.BaseModelBuilder,
         policy: ProbabilisticPolicyComposer,
         critic: CriticComposerInterface | None = None,
         distribution_mapper_config: list[dict[str, Any]] | None = None,

@@ -9,7 +9,8 @@ from gymnasium import spaces
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper
 from maze_pl.envs.wrappers import LogStatsWrapper, TimeLimitWrapper
-from maze_pl.events import EpochStatistics
+from maze_pl.events import EpisodeEventLog, EpochStatistics, KpiCalculator
+from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 
@@ -73,19 +74,20 @@ def test_an_unfinished_episode_can_be_closed_once() -> None:
     assert (summary.reward, summary.env_steps) == (1.0, 1)
 
 
-def test_actions_are_logged_by_the_kind_of_their_space() -> None:
-    class Everything(Scripted):
-        def __init__(self) -> None:
-            super().__init__([0.0, 0.0])
-            self.action_space = spaces.Dict(
-                {
-                    "a": spaces.Discrete(3),
-                    "b": spaces.MultiDiscrete([2, 5]),
-                    "c": spaces.MultiBinary(3),
-                    "d": spaces.Box(-1, 1, (2,), np.float32),
-                }
-            )
+class Everything(Scripted):
+    def __init__(self) -> None:
+        super().__init__([0.0, 0.0])
+        self.action_space = spaces.Dict(
+            {
+                "a": spaces.Discrete(3),
+                "b": spaces.MultiDiscrete([2, 5]),
+                "c": spaces.MultiBinary(3),
+                "d": spaces.Box(-1, 1, (2,), np.float32),
+            }
+        )
 
+
+def test_actions_are_logged_by_the_kind_of_their_space() -> None:
     env = LogStatsWrapper.wrap(GymMazeEnv(Everything()))
     env.reset(seed=0)
     binary = np.array([0, 1, 1], np.int8)
@@ -133,6 +135,53 @@ def test_kpis_are_those_of_the_whole_episode_including_its_reset() -> None:
         summary = finish(env, {"amount": 1})
         assert summary.kpis == {"acts_per_step": 3.0, "heap": heap + 6}
         assert [value for key, value in summary.statistics.items() if key[1] == "cleared"] == [1.0]
+
+
+class KeepsTheLog(KpiCalculator):
+    def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:
+        actions = episode_event_log.query_events([DiscreteActionEvents.action, ContinuousActionEvents.action])
+        self.seen = [
+            (one.attributes["name"], one.attributes.get("num_actions"), np.asarray(one.attributes["value"]).tolist())
+            for one in actions
+        ]
+        self.times = [(one.env_time, one.attributes["step_key"]) for one in actions]
+        return {}
+
+
+def stepped_with_a_calculator(actions: Any) -> KeepsTheLog:
+    gym_env, calculator = GymMazeEnv(Everything()), KeepsTheLog()
+    gym_env.core_env.get_kpi_calculator = lambda: calculator  # type: ignore[method-assign]
+    env = LogStatsWrapper.wrap(gym_env)
+    for _ in range(2):  # the first episode is none of the second one's
+        env.reset(seed=0)
+        for action in actions():
+            env.step(action)
+    return calculator
+
+
+def test_kpis_may_be_computed_from_the_actions() -> None:
+    def action(a: int) -> dict[str, Any]:
+        box = np.array([0.25 * a, -0.5], np.float32)
+        return {"a": a, "b": np.array([1, a]), "c": np.array([0, 1, 1], np.int8), "d": box}
+
+    calculator = stepped_with_a_calculator(lambda: [action(2), action(0)])
+    assert calculator.seen == [
+        *[("a", 3, 2), ("b", 5, [1, 2]), ("c", 2, [0, 1, 1]), ("d", None, [0.5, -0.5])],
+        *[("a", 3, 0), ("b", 5, [1, 0]), ("c", 2, [0, 1, 1]), ("d", None, [0.0, -0.5])],
+    ]
+    assert calculator.times == [(0, 0)] * 4 + [(1, 0)] * 4
+
+
+def test_the_actions_of_kpis_are_those_of_their_time_even_if_an_array_is_used_again() -> None:
+    box = np.zeros(2, np.float32)
+
+    def actions() -> Any:
+        for value in (0.25, 0.5):
+            box[:] = value
+            yield {"a": 0, "b": np.array([0, 0]), "c": np.zeros(3, np.int8), "d": box}
+
+    seen = stepped_with_a_calculator(actions).seen
+    assert [value for name, _, value in seen if name == "d"] == [[0.25, 0.25], [0.5, 0.5]]
 
 
 def test_events_that_never_happened_count_as_zero() -> None:
