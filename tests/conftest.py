@@ -9,6 +9,11 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the longest test begin first, so that no process waits for it in the end."""
+    items.sort(key=lambda item: "test_readme" not in item.nodeid)
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what a former run of the command line, or the developer's shell, has set; undo what this test sets."""

@@ -32,6 +32,7 @@ def disk_full_at(file_size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
 
 
+@pytest.mark.slow
 def test_a_directory_in_which_a_process_trains_is_refused_until_that_process_has_ended(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_mistake_in_code_of_the_user_keeps_its_trace_and_leaves_no_run(project
     assert tree(project) == before
 
 
+@pytest.mark.slow
 def test_a_trace_ends_the_process_with_status_1(project: Path) -> None:
     command = [sys.executable, "-m", "maze_pl", *FIT, "--data.env", "broken_environments.Bug"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -137,7 +137,7 @@ def check_credit(rollout: Rollout, played: list[list[PlayedAct]], gamma: float, 
     assert sum(credit.weight.sum().item() for credit in shared.values()) == n_acts
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     script=scripts(),
     n_rollout_steps=st.integers(1, 6),

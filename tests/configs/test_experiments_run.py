@@ -19,6 +19,7 @@ SMALL = [
     *("--data.epoch_length", "1", "--trainer.max_epochs", "1"),
     *("--data.evaluators", '{"eval": {"n_episodes": 2}}', "--data.n_normalization_samples", "50"),
 ]
+QUICK = {f"{algorithm}_cartpole" for algorithm in ("a2c", "ppo", "impala", "sac", "es")} | {"ppo_cutting_2d"}
 OWN = {  # options of each algorithm with which one batch is small
     "a2c": ["--data.n_envs", "2", "--data.n_rollout_steps", "50"],
     "ppo": ["--data.n_envs", "2", "--data.n_rollout_steps", "50", "--model.batch_size", "50"],
@@ -37,7 +38,9 @@ def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
     assert names == {f"{algorithm}_{environment}" for algorithm in ("a2c", "ppo") for environment in environments}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in NAMES]
+)
 def test_experiments_train(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     algorithm = name.partition("_")[0]

@@ -174,6 +174,7 @@ class Endless(Drift):
         return observation, reward, self.ends and self.time >= 210, truncated, info
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_episodes_that_are_not_needed_and_they_leave_no_trace() -> None:
     # Those of the first two pairs of each update end, all others never do.
     ending = frozenset(derive_seed(3, "env", 0, update * 2**32 + pair) for update in range(3) for pair in range(2))

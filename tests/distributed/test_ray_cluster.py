@@ -70,6 +70,10 @@ def test_training_goes_on_when_a_node_is_killed(
     monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
     if len(cluster.nodes) < 2:
         cluster.add()
+    ray = pytest.importorskip("ray")
+    ray.init(cluster.address, logging_level="ERROR")
+    wait_for(lambda: len(alive()) == 2)
+    ray.shutdown()
     ClusterEvents.nodes.clear()
     data = RolloutDataModule(
         partial(gymnasium.make, "CartPole-v1"),

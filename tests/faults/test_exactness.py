@@ -32,7 +32,7 @@ def test_a_run_that_is_stopped_at_many_moments_ends_as_if_it_was_not(
 ) -> None:
     whole = server.fit(tmp_path, *options, "--trainer.max_epochs", "10", run_dir="whole")
     assert whole.end() == 0, whole.output[-5000:]
-    (hook, count), *others = CHAIN
+    (hook, count), *others = CHAIN if not options else CHAIN[::3]  # starting again takes long with processes
     run = server.fit(tmp_path, *options, "--trainer.max_epochs", "10", *signal_at(hook, count))
     assert run.end() == 143, run.output[-5000:]
     steps = []
@@ -42,7 +42,7 @@ def test_a_run_that_is_stopped_at_many_moments_ends_as_if_it_was_not(
         steps.append(comparable(tmp_path / "run" / "checkpoints" / "last.ckpt")["maze_pl"]["env_steps"] // 128)
     run = server.resume(tmp_path, "--trainer.callbacks=null")
     assert run.end() == 0, run.output[-5000:]
-    assert steps == [2, 4, 7, 8, 10, 12, 15, 17, 18, 21]
+    assert steps == ([2, 4, 7, 8, 10, 12, 15, 17, 18, 21] if not options else [4, 6, 9])
     first, second = (
         without_times(comparable(tmp_path / name / "checkpoints" / "last.ckpt")) for name in ("whole", "run")
     )

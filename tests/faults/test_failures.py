@@ -23,6 +23,7 @@ def faulty(how: str, after: int) -> list[str]:
 NO_STATISTICS = ["--data.wrappers", "[]"]  # whose estimation makes steps in the main process
 
 
+@pytest.mark.slow
 def test_an_exception_in_a_worker_is_shown_with_the_users_frame(server: Server, tmp_path: Path) -> None:
     run = server.fit(tmp_path, *SUBPROCESS, *NO_STATISTICS, *faulty("raise", 200))
     assert run.end() == 1
@@ -31,6 +32,7 @@ def test_an_exception_in_a_worker_is_shown_with_the_users_frame(server: Server, 
     assert checkpoint(tmp_path)["epoch"] == 0
 
 
+@pytest.mark.slow
 def test_a_killed_worker_ends_the_run_with_the_names_of_its_environments(server: Server, tmp_path: Path) -> None:
     run = server.fit(tmp_path, *SUBPROCESS)
     run.until((tmp_path / "run" / "checkpoints" / "last.ckpt").exists)

@@ -34,8 +34,8 @@ RANK_KINDS = [
     (TERM, [*TWO_RANKS, *SPAWN], "main"),
     (INT, [*TWO_RANKS, *SPAWN], "group"),
 ]
-FAST = [(number, KINDS[number]) for number in range(3)]
-SLOW = [(number, KINDS[number % len(KINDS)]) for number in range(3, 36)]
+FAST = [(number, KINDS[number]) for number in range(1)]
+SLOW = [(number, KINDS[number % len(KINDS)]) for number in range(1, 36)]
 RANKS = [(number, RANK_KINDS[(number - 36) % len(RANK_KINDS)]) for number in range(36, 50)]
 
 

@@ -48,6 +48,7 @@ def test_a_run_that_fails_before_it_begins_leaves_no_empty_directory(project: Pa
     assert list(project.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_flag_for_wandb_stands_anywhere_and_the_mode_of_the_environment_holds() -> None:
     for index, options in enumerate((["--wandb"], ["--wandb=true"], ["--wandb", "false"])):
         assert fit(*options, "--run_dir", f"run{index}") == 0
