@@ -28,7 +28,7 @@ from maze_pl.loading import check_fit, checkpoint_path, warm_start
 from maze_pl.modules import A2C, PPO, AlgorithmModule
 from maze_pl.modules.options import count_minibatches
 from maze_pl.perception.drawing import actor_critic_graphs, table
-from maze_pl.run_directory import claimed, last_checkpoint, remove_if_empty, run_directory
+from maze_pl.run_directory import claimed, is_first_rank, last_checkpoint, remove_if_empty, run_directory
 from maze_pl.search_path import ConfigurationError, suggestion
 from maze_pl.signals import StopSignals
 
@@ -68,6 +68,23 @@ def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) 
             remove_if_empty()
 
 
+def _parsing_logger() -> logging.Logger:
+    """Says once which arguments of a class are dropped because the one that takes its place does not have them."""
+    said: set[str] = set()
+
+    def tell(record: logging.LogRecord) -> bool:
+        text = str(record.msg)
+        if text.startswith("Due to class_path change") and text not in said and is_first_rank():
+            said.add(text)
+            sys.stderr.write(f"maze-pl: {text[0].lower()}{text[1:]}\n")
+        return False  # nothing else of all that jsonargparse has to say
+
+    logger = logging.getLogger("maze_pl.parsing")  # by name: jsonargparse copies its parsers, and this with them
+    logger.setLevel(logging.DEBUG)
+    logger.filters = [tell]
+    return logger
+
+
 class MazeCLI(LightningCLI):
     """Builds data and module from configuration, with everything that a run keeps and shows, and runs the command.
 
@@ -85,7 +102,7 @@ class MazeCLI(LightningCLI):
         self._run_dir: str | None = None
         trainer = {"max_epochs": -1, "log_every_n_steps": 1, "num_sanity_val_steps": 0}
         trainer |= {"use_distributed_sampler": False, "enable_model_summary": False}
-        parser = {"prog": "maze-pl", "allow_abbrev": False, "exit_on_error": False}
+        parser = {"prog": "maze-pl", "allow_abbrev": False, "exit_on_error": False, "logger": _parsing_logger()}
         options: dict[str, Any] = {"datamodule_class": pl.LightningDataModule, "subclass_mode_data": True}
         options |= {"save_config_callback": None, "seed_everything_default": 0, "trainer_defaults": trainer}
         options |= {"auto_configure_optimizers": False, "load_from_checkpoint_support": False}

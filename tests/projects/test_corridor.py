@@ -92,7 +92,7 @@ def test_an_experiment_changes_only_what_differs(capsys: pytest.CaptureFixture[s
     assert experiment == same != base
 
 
-def test_another_class_keeps_the_arguments_that_it_has(
+def test_another_class_keeps_the_arguments_that_it_has_and_says_which_it_drops(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = str(CONFIGS / "experiment" / "long_with_ppo.yaml")
@@ -101,7 +101,12 @@ def test_another_class_keeps_the_arguments_that_it_has(
     assert (model["init_args"]["lr"], model["init_args"]["gamma"], model["init_args"]["batch_size"]) == (0.01, 0.9, 20)
     with pytest.raises(SystemExit):
         main(["fit", "--config", path, "--model", "algorithm/a2c", "--print_config"])
-    assert "batch_size" not in yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]
+    output = capsys.readouterr()
+    assert "batch_size" not in yaml.safe_load(output.out)["model"]["init_args"]
+    notes = [line for line in output.err.splitlines() if "discarding" in line]
+    assert len(notes) == 1
+    assert "maze_pl.modules.PPO" in notes[0]
+    assert "'batch_size': 20" in notes[0]
 
 
 @pytest.mark.parametrize("config", [ROOT, str(CONFIGS / "experiment" / "long_with_ppo.yaml"), "ppo_cartpole"])
