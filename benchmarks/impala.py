@@ -66,12 +66,12 @@ def env_steps_per_second(make_env, num_actors: int, n_workers: int, n_batches: i
 
     torch.set_num_threads(1)
     pl.seed_everything(seed, verbose=False)
-    size, length = (2, 25) if make_env is make_busy else (8, 100)
+    size = 2 if make_env is make_busy else 8
     data = ActorDataModule(
         make_env,
         num_actors=num_actors,
         actors_batch_size=size,
-        n_rollout_steps=length,
+        n_rollout_steps=100,
         epoch_length=25,
         engine=ProcessEngine(n_workers) if n_workers else InProcessEngine(),
         seed=seed,
@@ -90,7 +90,7 @@ def env_steps_per_second(make_env, num_actors: int, n_workers: int, n_batches: i
             limit_val_batches=0,
         )
         trainer.fit(IMPALA(networks=networks, spec=data.spec, max_grad_norm=0.5), data)
-    return size * length * (len(times) - 1) / (times[-1] - times[0])
+    return size * 100 * (len(times) - 1) / (times[-1] - times[0])
 
 
 def main() -> None:
@@ -104,7 +104,7 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     if arguments.scaling:
-        one, two = (env_steps_per_second(make_busy, n, n, 60, arguments.seed) for n in (1, 2))
+        one, two = (env_steps_per_second(make_busy, n, n, 20, arguments.seed) for n in (1, 2))
         print(json.dumps({"one actor": one, "two actors": two, "ratio": two / one}))
         return
     n_batches = arguments.env_steps // 800

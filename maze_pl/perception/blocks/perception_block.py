@@ -64,8 +64,8 @@ class PerceptionBlock(nn.Module, ABC):
         zeros = {key: torch.zeros(2, *shape, dtype=dtype, device=device) for key, shape in inputs}
         with evaluation_mode(self), torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
             output = self(zeros)
-        good = isinstance(output, Mapping) and output.keys() >= {*self.out_keys}
-        self.require(good, f"a dict with {self.out_keys} from forward, not {output}")
+        if not (isinstance(output, Mapping) and output.keys() >= {*self.out_keys}):
+            self.require(False, f"a dict with {self.out_keys} from forward, not {output}")
         self._out_shapes = [tuple(output[key].shape[1:]) for key in self.out_keys]
         return list(self._out_shapes)
 
