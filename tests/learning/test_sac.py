@@ -63,7 +63,7 @@ def test_sac_swings_up_a_pendulum() -> None:
     pl.seed_everything(SEED, verbose=False)
     learner = SAC(networks=networks(SharedStateActionCriticComposer, (64, 64)), lr=2e-3)
     options = {"n_rollout_steps": 8, "num_batches_per_iter": 8, "batch_size": 128, "initial_buffer_size": 1000}
-    assert learned_return(learner, lambda: GymMazeEnv("Pendulum-v1"), 1000, **options) >= -200
+    assert learned_return(learner, lambda: GymMazeEnv("Pendulum-v1"), 1000, **options) >= -170
 
 
 @pytest.mark.parametrize(
