@@ -270,7 +270,7 @@ class WandbLog(Dashboard):
             group=os.environ.get("WANDB_RUN_GROUP", folder.parent.name),
             id=identity,
             dir=str(folder),
-            mode=None if "WANDB_MODE" in os.environ or is_logged_in() else "offline",
+            mode=os.environ.get("WANDB_MODE") or (None if is_logged_in() else "offline"),
             resume="allow" if record else None,
             settings=wandb.Settings(**settings),
         )
