@@ -10,18 +10,20 @@ A page is Markdown. Of its fenced blocks
   line for any lines. After `<!-- numbers vary -->` (before it, or before the program) numbers may differ, such as
   times, or what training reaches.
 
-Blocks after `<!-- slow -->` are left out of the fast tests. Of trainings after `<!-- long -->` only the configuration
-is assembled, in the slow tests.
+Pages with blocks after `<!-- slow -->` are left to the slow tests. Of trainings after `<!-- long -->` only the
+configuration is assembled, in the slow tests too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -68,7 +70,7 @@ class Block:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the block is left to the slow tests."""
+        """Whether the block leaves its page to the slow tests."""
         return "slow" in self.marks or self.is_long
 
     @property
@@ -128,13 +130,12 @@ def forget_modules(folder: Path) -> None:
             del sys.modules[name]
 
 
-def run_page(path: Path, folder: Path, *, slow: bool, renew: bool = False) -> list[str]:
+def run_page(path: Path, folder: Path, *, renew: bool = False) -> list[str]:
     """Do what a page shows, in a folder that is the current one and from which Python imports.
 
     Args:
         path: The page.
         folder: Where its files go.
-        slow: Whether slow blocks are run.
         renew: Write what really came into the page, where it differs.
 
     Returns:
@@ -144,8 +145,6 @@ def run_page(path: Path, folder: Path, *, slow: bool, renew: bool = False) -> li
     found, namespace, wrong, renewed = blocks(page), ModuleType("page"), [], []
     sys.modules["page"] = namespace  # dataclasses look themselves up there
     for index, block in enumerate(found):
-        if block.is_slow and not slow:
-            continue
         if block.file:
             _write(block, folder)
         if not block.is_run:
@@ -184,13 +183,25 @@ def commands(text: str) -> list[str]:
     return [line for line in (line.partition(" # ")[0].rstrip() for line in lines) if line.startswith(COMMANDS)]
 
 
+@functools.cache
+def warm_maze_pl() -> tuple[str, subprocess.Popen[str]]:
+    """The folder of a `maze-pl` that need not import anything, and who serves it as long as this process lives."""
+    folder = tempfile.mkdtemp()
+    command = [sys.executable, "-P", str(Path(__file__).with_name("warm_maze_pl.py")), folder]
+    kinds = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    server = subprocess.Popen(command, cwd=folder, env=environment, text=True, **kinds)
+    assert server.stdout is not None and server.stdout.readline() == "serving\n"
+    return folder, server
+
+
 def shell(script: str, folder: Path) -> str:
     """Run a shell script as a user does who has installed maze_pl, and return all that it says.
 
     Raises:
         AssertionError: A command of it failed.
     """
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    path = os.pathsep.join([warm_maze_pl()[0], str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
     kinds = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     result = subprocess.run(["bash", "-ec", script], cwd=folder, env=environment, text=True, check=False, **kinds)

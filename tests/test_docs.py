@@ -41,10 +41,11 @@ TUTORIAL = sorted(name for name in PAGES if re.match(r"tutorial/\d", name))
 RENEW = bool(os.environ.get("MAZE_PL_RENEW_DOCS"))
 
 
-def pages(*, slow: bool) -> list[str]:
-    """Pages with something to run; for the slow tests those in which something is slow."""
-    found = {name: blocks(path.read_text(encoding="utf-8")) for name, path in PAGES.items()}
-    return [name for name, all_of in found.items() if any(b.is_run and b.is_slow == slow for b in all_of)]
+def pages() -> list[Any]:
+    """Pages with something to run; those in which something is slow are left to the slow tests."""
+    run = {name: [b for b in blocks(path.read_text(encoding="utf-8")) if b.is_run] for name, path in PAGES.items()}
+    is_slow = {name: any(block.is_slow for block in found) for name, found in run.items() if found}
+    return [pytest.param(name, marks=[pytest.mark.slow] if slow else []) for name, slow in is_slow.items()]
 
 
 @pytest.fixture
@@ -59,30 +60,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("page", None)
 
 
-def check(name: str, folder: Path, *, slow: bool) -> None:
-    """Run a page; one of the tutorial in the project that the pages before it have written."""
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.parametrize("name", pages())
+def test_what_a_page_shows_works(name: str, folder: Path) -> None:
     for earlier in TUTORIAL[: TUTORIAL.index(name)] if name in TUTORIAL else []:
         write_files(PAGES[earlier].read_text(encoding="utf-8"), folder)
     if "examples/" in PAGES[name].read_text(encoding="utf-8"):  # which it runs from the root of the repository
         (folder / "examples").symlink_to(EXAMPLES)
-    wrong = run_page(PAGES[name], folder, slow=slow, renew=RENEW)
+    wrong = run_page(PAGES[name], folder, renew=RENEW)
     for picture in re.findall(r"^!\[.*\]\((\S+)\)$", PAGES[name].read_text(encoding="utf-8"), re.MULTILINE):
         if RENEW and (folder / picture).exists():
             shutil.copy(folder / picture, PAGES[name].parent / picture)
     assert not wrong, "\n\n".join(wrong)
-
-
-@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
-@pytest.mark.parametrize("name", pages(slow=False))
-def test_what_a_page_shows_works(name: str, folder: Path) -> None:
-    check(name, folder, slow=False)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
-@pytest.mark.parametrize("name", pages(slow=True))
-def test_what_a_page_shows_works_with_its_trainings(name: str, folder: Path) -> None:
-    check(name, folder, slow=True)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -255,7 +244,7 @@ def test_pages_run_in_order_with_their_files_and_say_what_came(folder: Path) -> 
         "```python\nfrom shop.price import PRICE\nprint(PRICE)\n```\n\n```text\n3\n```\n"
         "```diff\n# file: shop/price.py\n-PRICE = 3\n+PRICE = 4\n```\n"
         "```python\nfrom shop.price import PRICE\nprint(PRICE)\n```\n```text\n5\n```\n"
-        "<!-- slow -->\n```python\nprint('slow')\n```\n```text\nfast\n```\n"
+        "<!-- slow -->\n```python\nprint('slow')\n```\n```text\nslow\n```\n"
         "```console\ntensorboard --logdir outputs\nmaze-pl list \\\n  envs # which\n```\n",
         encoding="utf-8",
     )
@@ -263,9 +252,8 @@ def test_pages_run_in_order_with_their_files_and_say_what_came(folder: Path) -> 
         ["maze-pl list    envs"]
     ]
     page.write_text(page.read_text(encoding="utf-8").partition("```console")[0], encoding="utf-8")
-    (wrong,) = run_page(page, folder, slow=False)
+    (wrong,) = run_page(page, folder)
     assert wrong == "page.md, line 23: in truth it is\n4\n"
-    assert len(run_page(page, folder, slow=True)) == 2
-    assert run_page(page, folder, slow=True, renew=True) == []
-    assert run_page(page, folder, slow=True) == []
+    assert run_page(page, folder, renew=True) == []
+    assert run_page(page, folder) == []
     assert "\n4\n```\n<!-- slow -->" in page.read_text(encoding="utf-8")

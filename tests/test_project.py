@@ -1,9 +1,9 @@
-"""`maze-pl new`: the project that it writes runs, learns, and passes its own tests and ours."""
+"""`maze-pl new`: the project passes our checks; tests/test_readme.py trains in one, and runs its tests."""
 
 from __future__ import annotations
 
-import csv
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 
 from maze_pl.__main__ import main
 
+ROOT = Path(__file__).parents[1]
 SCRIPTS = Path(sys.executable).parent
 
 
@@ -66,26 +67,10 @@ def test_its_code_is_in_order(project: Path) -> None:
 
 @pytest.mark.slow
 def test_its_types_are_in_order(project: Path) -> None:
+    if (ROOT / ".mypy_cache").is_dir():  # what is known of libraries
+        shutil.copytree(ROOT / ".mypy_cache", project / ".mypy_cache")
     result = run(project, str(SCRIPTS / "mypy"), "--strict", "my_shop_2")
     assert result.returncode == 0, result.stdout
-
-
-@pytest.mark.slow
-def test_its_tests_pass(project: Path) -> None:
-    result = run(project, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
-@pytest.mark.slow
-def test_it_learns_to_order(project: Path) -> None:
-    result = run(project, str(SCRIPTS / "maze-pl"), "fit", "--config", "ppo_stock", "--run_dir", "outputs/here")
-    assert result.returncode == 0, result.stderr
-    with (project / "outputs" / "here" / "metrics.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert float(rows[-1]["eval_BaseEnvEvents/reward/mean"]) >= 180  # orders at random make 27, the best rule 197
-    assert float(rows[-1]["eval_BaseEnvEvents/kpi/mean/service_level"]) >= 0.8
-    assert float(rows[-1]["train_StockEvents/sold/mean_episode_total"]) > 0
-    assert run(project, str(SCRIPTS / "maze-pl"), "validate", "outputs/here").returncode == 0
 
 
 @pytest.mark.slow

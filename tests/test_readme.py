@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,9 @@ def test_its_commands_and_programs_run_in_their_order(tmp_path: Path) -> None:
     (tmp_path / "use.py").write_text(use, encoding="utf-8")
     shell("\n".join(["set -x", *commands(), "python use.py"]), tmp_path)
     assert {"first", "second"} <= {folder.name for folder in (tmp_path / "outputs").iterdir()}
+    (metrics,) = (tmp_path / "my_project" / "outputs" / "ppo_stock").glob("*/metrics.csv")
+    with metrics.open(encoding="utf-8") as file:
+        *_, last = csv.DictReader(file)
+    assert float(last["eval_BaseEnvEvents/reward/mean"]) >= 180  # orders at random make 27, the best rule 197
+    assert float(last["eval_BaseEnvEvents/kpi/mean/service_level"]) >= 0.8
+    assert float(last["train_StockEvents/sold/mean_episode_total"]) > 0

@@ -304,20 +304,8 @@ def check(command: tuple[list[str], str]) -> None:
 INPUTS = st.one_of(files(), command_lines(), numbers())
 
 
-def generated(count: int) -> Any:
-    return settings(
-        max_examples=count, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-    )
-
-
-@given(INPUTS)
-@generated(40)
-def test_no_generated_input_shows_a_trace(command: tuple[list[str], str]) -> None:
-    check(command)
-
-
 @pytest.mark.slow
 @given(INPUTS)
-@generated(1000)
+@settings(max_examples=1000, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def test_none_of_a_thousand_generated_inputs_shows_a_trace(command: tuple[list[str], str]) -> None:
     check(command)

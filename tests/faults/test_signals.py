@@ -34,8 +34,7 @@ RANK_KINDS = [
     (TERM, [*TWO_RANKS, *SPAWN], "main"),
     (INT, [*TWO_RANKS, *SPAWN], "group"),
 ]
-FAST = [(number, KINDS[number]) for number in range(1)]
-SLOW = [(number, KINDS[number % len(KINDS)]) for number in range(1, 36)]
+ONE_RANK = [(number, KINDS[number % len(KINDS)]) for number in range(36)]
 RANKS = [(number, RANK_KINDS[(number - 36) % len(RANK_KINDS)]) for number in range(36, 50)]
 
 
@@ -52,9 +51,13 @@ def send(run: Run, number: signal.Signals, to: str, moments: random.Random) -> N
     os.killpg(run.pid, number) if to == "group" else os.kill(pid, number)
 
 
-def check(server: Server, folder: Path, number: int, kind: tuple[signal.Signals, list[str], str]) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "kind"), [*ONE_RANK, *RANKS])
+def test_a_signal_at_any_moment_ends_a_run_so_that_it_can_be_resumed(
+    server: Server, tmp_path: Path, number: int, kind: tuple[signal.Signals, list[str], str]
+) -> None:
     what, options, to = kind
-    run = server.fit(folder, *options)
+    run = server.fit(tmp_path, *options)
     send(run, what, to, random.Random(number))
     status = run.end()
     output = run.output
@@ -63,32 +66,17 @@ def check(server: Server, folder: Path, number: int, kind: tuple[signal.Signals,
         assert "Traceback" not in output and "Exception ignored" not in output, output[-5000:]
         stopped = f"stopped by {what.name} after "
         assert output.count(stopped) + output.count("nothing was trained") == 1, output[-5000:]
-        assert (folder / "run" / "checkpoints" / "last.ckpt").exists() == (stopped in output)
+        assert (tmp_path / "run" / "checkpoints" / "last.ckpt").exists() == (stopped in output)
     else:
         assert status == -KILL if to == "main" else status != 0
-    if (folder / "run" / "checkpoints" / "last.ckpt").exists():
-        epoch = checkpoint(folder)["epoch"]
-        left = [path.name for path in (folder / "run").rglob("*.part")]
+    if (tmp_path / "run" / "checkpoints" / "last.ckpt").exists():
+        epoch = checkpoint(tmp_path)["epoch"]
+        left = [path.name for path in (tmp_path / "run").rglob("*.part")]
         assert what == KILL or left == []
     else:
         epoch = 0
-    if (folder / "run" / "config.yaml").exists() and number % 3 == 0:
+    if (tmp_path / "run" / "config.yaml").exists() and number % 3 == 0:
         one_rank = ["--trainer.devices", "1"]
-        again = server.resume(folder, "--trainer.max_epochs", str(epoch + 2), *one_rank)
+        again = server.resume(tmp_path, "--trainer.max_epochs", str(epoch + 2), *one_rank)
         assert again.end() == 0, again.output[-5000:]
-        assert checkpoint(folder)["epoch"] == epoch + 1
-
-
-@pytest.mark.parametrize(("number", "kind"), FAST)
-def test_a_signal_ends_a_run_so_that_it_can_be_resumed(
-    server: Server, tmp_path: Path, number: int, kind: tuple[signal.Signals, list[str], str]
-) -> None:
-    check(server, tmp_path, number, kind)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("number", "kind"), [*SLOW, *RANKS])
-def test_a_signal_at_any_moment_ends_a_run_so_that_it_can_be_resumed(
-    server: Server, tmp_path: Path, number: int, kind: tuple[signal.Signals, list[str], str]
-) -> None:
-    check(server, tmp_path, number, kind)
+        assert checkpoint(tmp_path)["epoch"] == epoch + 1

@@ -512,4 +512,7 @@ def test_a_critic_made_by_hand_serves_too(kit):
     policy = TorchPolicy([FlattenConcatPolicyNet({"view": (3,)}, {"pick": (5,)}, hidden_units=[4])], spec)
     pair = [FlattenConcatStateActionValueNet({"view": (3,)}, {}, {"pick": (5,)}, hidden_units=[4]) for _ in range(2)]
     module = SAC(actor_critic=TorchActorCritic(policy, TorchStepStateActionCritic([pair], spec)), capture="off")
+    before = [parameter.detach().clone() for parameter in module.critic.parameters()]
     kit.fit(module, lambda seed: replay_batch("multi_discrete", 1, seed), length=1)
+    changed = [not torch.equal(old, new) for old, new in zip(before, module.critic.parameters(), strict=True)]
+    assert changed and all(changed)

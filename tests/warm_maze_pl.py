@@ -1,0 +1,78 @@
+"""Lends `maze-pl` to shells, forked from a process that has imported everything, which takes seconds otherwise.
+
+usage: python -P tests/warm_maze_pl.py FOLDER
+
+Writes the command into the folder, says so in a line, and serves until standard input ends. What is forked differs
+from a process of its own in nothing that `maze-pl` looks at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import maze_pl.cli  # noqa: F401  so that processes that are forked have it
+from maze_pl.__main__ import main
+
+COMMAND = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    request = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
+    socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
+    sys.exit(int(server.recv(8)))
+"""
+
+
+def become(connection: socket.socket) -> list[str]:
+    """Make this process what the command would be, and return its arguments."""
+    message, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+    request = json.loads(message)
+    connection.close()
+    for source, target in zip(files, range(3), strict=True):
+        os.dup2(source, target)
+        os.close(source)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    script = str(Path(sys.executable).with_name("maze-pl"))
+    sys.argv = [script, *request["arguments"]]
+    sys.modules["__main__"].__file__ = script  # which other ranks and workers are started by
+    arguments: list[str] = request["arguments"]
+    return arguments
+
+
+def serve(folder: Path) -> None:
+    """Fork a process for each request, and a second one that waits for it."""
+    address, command = folder / "socket", folder / "maze-pl"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(address))
+        listener.listen()
+        command.write_text(COMMAND.format(python=sys.executable, address=str(address)), encoding="utf-8")
+        command.chmod(0o755)
+        print("serving", flush=True)
+        while listener in select.select([listener, sys.stdin], [], [])[0]:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                pid = os.fork()
+                if pid == 0:
+                    sys.exit(main(become(connection)))
+                _, status = os.waitpid(pid, 0)
+                connection.send(str(os.waitstatus_to_exitcode(status) % 256).encode())
+                os._exit(0)
+            connection.close()
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))
+    shutil.rmtree(sys.argv[1])
