@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
@@ -20,3 +21,4 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAZE_PL_CONFIG_PATH", "MAZE_PL_RUN_DIR", "PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # commands put the current folder there

@@ -42,6 +42,9 @@ class NoiseTable:
         size: How many there are.
         path: Of a file that may hold them.
 
+    Raises:
+        OSError: The folder of temporary files has no room for the numbers, when they are first needed.
+
     Example:
         >>> NoiseTable(seed=1, size=1000).piece(10, 3).shape
         torch.Size([3])
@@ -82,9 +85,12 @@ class NoiseTable:
             if np.array_equal(numbers[: first.size], first):  # and not something else of another machine
                 return numbers
         self._path = ""
-        for index in tqdm(range(-(-self.size // _CHUNK)), "noise table", delay=2, leave=False):
-            self._file.write(self._chunk(index).tobytes())
-        self._file.flush()
+        try:
+            for index in tqdm(range(-(-self.size // _CHUNK)), "noise table", delay=2, leave=False):
+                self._file.write(self._chunk(index).tobytes())
+            self._file.flush()
+        except OSError as error:
+            raise OSError(*error.args, f"{tempfile.gettempdir()} (noise table, {4 * self.size:,} bytes)") from None
         return np.memmap(self._file, np.float32, "c", shape=(self.size,))
 
     def _chunk(self, index: int) -> Array:

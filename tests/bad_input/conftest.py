@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,17 @@ class Code:
 
     def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
         return os.system, ("touch pwned",)
+
+
+@contextmanager
+def disk_full_at(file_size: int) -> Iterator[None]:
+    """Let every file fail to grow beyond a size, as on a disk that is full."""
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, former[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from maze_pl.__main__ import main
+from tests.bad_input.conftest import disk_full_at
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
 
@@ -64,4 +66,16 @@ def test_it_is_refused_in_one_message(
     said = capsys.readouterr().err
     assert "Traceback" not in said
     assert [part for part in parts if part not in said] == [], said
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_disk_without_room_for_the_noise_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with disk_full_at(1_000_000):
+        assert main([*ES, "--data.shared_noise_table_size", "1000000"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert f"{tempfile.gettempdir()} (noise table, 4,000,000 bytes): File too large" in said
     assert not (tmp_path / "new").exists()

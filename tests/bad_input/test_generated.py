@@ -280,6 +280,7 @@ def check(command: tuple[list[str], str]) -> None:
     error = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr(sys, "path", [*sys.path])  # which the folder is added to
         patch.setattr(os, "system", executed)
         patch.setattr(subprocess, "Popen", NoProcess)
         patch.delenv("MAZE_PL_RUN_DIR", raising=False)

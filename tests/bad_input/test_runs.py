@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from maze_pl.__main__ import main
-from tests.bad_input.conftest import FIT, SMALL, tree
+from tests.bad_input.conftest import FIT, SMALL, disk_full_at, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 RESUME = ["fit", "--resume", "run", "--trainer.max_epochs", "2"]
-
-
-@contextmanager
-def disk_full_at(file_size: int) -> Iterator[None]:
-    """Let every file fail to grow beyond a size, as on a disk that is full."""
-    former = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, former[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, former)
 
 
 @pytest.mark.slow

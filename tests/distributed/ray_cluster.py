@@ -22,6 +22,7 @@ import pytorch_lightning as pl
 
 from maze_pl.core.output_folder import output_folder
 from maze_pl.envs import StructuredEnv, Wrapper
+from tests import shared_memory
 from tests.distributed.launch import free_port
 
 MARK = "MAZE_PL_TEST_CLUSTER"
@@ -35,27 +36,33 @@ QUICK = {"health_check_period_ms": 500, "health_check_failure_threshold": 2}
 def nothing_left() -> Iterator[Callable[[], set[int]]]:
     """Have processes that are started meanwhile told by a mark in their environment, and expect none in the end."""
     mark, former = uuid.uuid4().hex, os.environ.get(MARK)
-    memory, folders = set(Path("/dev/shm").iterdir()), set(Path(tempfile.gettempdir()).glob("maze_pl-ray-*"))
+    memory, folders = shared_memory.names(), set(Path(tempfile.gettempdir()).glob("maze_pl-ray-*"))
 
-    def marked() -> set[int]:
+    def processes_with(text: str, file: str) -> set[int]:
         found = set()
-        for path in Path("/proc").glob("[0-9]*/environ"):
+        for path in Path("/proc").glob(f"[0-9]*/{file}"):
             with contextlib.suppress(OSError):
-                if mark.encode() in path.read_bytes():
+                if text.encode() in path.read_bytes():
                     found.add(int(path.parent.name))
         return found - {os.getpid()}
+
+    def marked() -> set[int]:
+        return processes_with(mark, "environ")
+
+    def left() -> list[str]:  # what no process uses, of other tests either
+        new = set(Path(tempfile.gettempdir()).glob("maze_pl-ray-*")) - folders
+        return [*shared_memory.left(memory), *(path.name for path in new if not processes_with(path.name, "cmdline"))]
 
     os.environ[MARK] = mark
     try:
         yield marked
     finally:
         os.environ.pop(MARK) if former is None else os.environ.update({MARK: former})
-    deadline = time.monotonic() + 10
-    while marked() and time.monotonic() < deadline:
+    deadline = time.monotonic() + 30
+    while (marked() or left()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not marked(), [Path(f"/proc/{pid}/cmdline").read_text() for pid in marked()]
-    assert {path for path in Path("/dev/shm").iterdir() if "plasma" in path.name} <= memory
-    assert set(Path(tempfile.gettempdir()).glob("maze_pl-ray-*")) <= folders
+    assert not left()
 
 
 class Cluster:

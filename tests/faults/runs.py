@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from tests import shared_memory
+
 ROOT = Path(__file__).parents[2]
-SHARED_MEMORY = Path("/dev/shm")
 SMALL = [
     *("--config", "ppo_cartpole", "--data.wrappers", "wrappers/vector_obs", "--trainer.max_epochs", "1000"),
     *("--early_stopping.patience", "0", "--data.n_envs", "4", "--data.n_rollout_steps", "32"),
@@ -39,7 +40,7 @@ class Run:
     def __init__(self, server: Server, folder: Path, arguments: list[str]) -> None:
         self._server, self.folder, self._output = server, folder, folder / "output.txt"
         self._output.unlink(missing_ok=True)
-        self._before = set(os.listdir(SHARED_MEMORY))
+        self._before = shared_memory.names()
         self.pid: int = server.ask(start=arguments, folder=str(folder), output=str(self._output))
 
     @property
@@ -73,7 +74,7 @@ class Run:
             if value := condition():
                 return value
             time.sleep(0.01)
-        left = f"{self.processes()} and {self._shared_memory()}"
+        left = f"{self.processes()} and {shared_memory.left(self._before)}"
         raise AssertionError(f"not within {seconds} s; there are {left}; output:\n{self.output[-5000:]}")
 
     def takes_signals(self, pid: int | None = None) -> bool:
@@ -88,7 +89,7 @@ class Run:
         try:
             assert status is not None, f"still running after {seconds} s:\n{output}"
             self.until(lambda: not self.processes(), 12)
-            self.until(lambda: not self._shared_memory(), 12)
+            self.until(lambda: not shared_memory.left(self._before), 12)
             assert "resource_tracker" not in output and "leaked" not in output, output
         finally:
             for pid in self.processes():
@@ -96,12 +97,6 @@ class Run:
             if status is None:
                 self._server.ask(wait=self.pid, seconds=10)
         return status
-
-    def _shared_memory(self) -> list[str]:
-        """Shared memory that came while the run lived and is in use by no process that lives, of whatever run."""
-        new = set(os.listdir(SHARED_MEMORY)) - self._before
-        used = b"".join(_read(int(pid), "maps") for pid in os.listdir("/proc") if new and pid.isdigit())
-        return [name for name in new if name.encode() not in used]
 
 
 class Server:

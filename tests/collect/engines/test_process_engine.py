@@ -19,9 +19,8 @@ import torch
 from torch import nn
 
 from maze_pl.collect.engines import ProcessEngine
+from tests import shared_memory
 from tests.collect.engines.actors import Actor, RandomActs, change, make_policy
-
-SHARED_MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture
@@ -273,12 +272,14 @@ def test_weights_that_were_left_half_written_are_not_read(engine: ProcessEngine)
 def test_nothing_is_left_behind(engine: ProcessEngine) -> None:
     def what_there_is() -> tuple[int, list[str], list[Any]]:
         gc.collect()
-        return len(os.listdir("/proc/self/fd")), sorted(os.listdir(SHARED_MEMORY)), multiprocessing.active_children()
+        used = shared_memory.used_by("self")
+        names = sorted(name for name in shared_memory.names() if name.encode() in used)
+        return len(os.listdir("/proc/self/fd")), names, multiprocessing.active_children()
 
     policy = make_policy()
     engine.map([(0, "count", ())])  # what the server and the heap of shared memory keep is there from now on
     engine.close()
-    before = what_there_is()
+    before, memory = what_there_is(), shared_memory.names()
     for round in range(4):
         engine.start(Actor, policy)
         change(policy)
@@ -296,6 +297,7 @@ def test_nothing_is_left_behind(engine: ProcessEngine) -> None:
                 engine.get(timeout=60)
         engine.close()
         assert what_there_is() == before
+        until(lambda: not shared_memory.left(memory))
 
 
 @pytest.mark.slow
@@ -317,14 +319,14 @@ def test_workers_end_with_the_main_process_however_it_ends(tmp_path: Path, how: 
         "    main()\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    before = set(os.listdir(SHARED_MEMORY))
+    before = shared_memory.names()
     result = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=60)
     assert result.returncode == {"error": 1, "kill": -9}[how], result.stderr
     found = [int(pid) for pid in result.stdout.split()]
     assert len(found) == 2
     until(lambda: not any(Path("/proc", str(pid)).exists() for pid in found))
     assert "leaked" not in result.stderr and "Exception ignored" not in result.stderr
-    assert set(os.listdir(SHARED_MEMORY)) <= before
+    until(lambda: not shared_memory.left(before))
 
 
 @pytest.mark.parametrize("name", ["n_workers", "max_replacements"])
