@@ -100,6 +100,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_a_rank_that_was_launched_ends_with_the_process_that_launched_it() -> None:
     environment = {
         name: value for name, value in os.environ.items() if name not in ("LOCAL_RANK", MAIN_PROCESS_VARIABLE)

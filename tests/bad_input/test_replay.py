@@ -61,6 +61,7 @@ def test_an_algorithm_that_discounts_nothing_is_refused(project: Path, capsys: p
     assert tree(project) == before
 
 
+@pytest.mark.slow
 def test_a_saved_buffer_that_does_not_fit_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*FIT, "sac"]) == 0
     (buffer,) = Path("sac", "checkpoints").glob("replay-*.pt")

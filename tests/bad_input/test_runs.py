@@ -38,7 +38,7 @@ def test_a_directory_in_which_a_process_trains_is_refused_until_that_process_has
     assert len(before) > 0
 
 
-@pytest.mark.parametrize("file_size", [20_000, 60_000, 150_000])
+@pytest.mark.parametrize("file_size", [*(pytest.param(n, marks=pytest.mark.slow) for n in (20_000, 60_000)), 150_000])
 def test_a_full_disk_while_saving_leaves_the_former_checkpoint_valid(
     project: Path, capsys: pytest.CaptureFixture[str], file_size: int
 ) -> None:
@@ -87,7 +87,7 @@ def test_debug_anywhere_on_the_command_line_adds_the_trace(project: Path, capsys
     assert "--debug" not in Path("run", "command.txt").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("vectorization", ["sequential", "subprocess"])
+@pytest.mark.parametrize("vectorization", ["sequential", pytest.param("subprocess", marks=pytest.mark.slow)])
 def test_a_mistake_in_code_of_the_user_keeps_its_trace_and_leaves_no_run(project: Path, vectorization: str) -> None:
     before = tree(project)
     with pytest.raises((KeyError, RuntimeError), match="position"):

@@ -77,6 +77,7 @@ def test_weights_and_biases_has_the_pictures_too() -> None:
             assert shown.size == drawn.size
 
 
+@pytest.mark.slow
 def test_a_resumed_run_draws_them_anew() -> None:
     main([*FIT, *SMALL])
     Path("run", "networks", "critic.svg").unlink()
@@ -96,6 +97,7 @@ def test_without_matplotlib_a_line_says_what_to_install(
     assert not Path("run", "networks").exists()
 
 
+@pytest.mark.slow
 def test_where_pictures_cannot_be_written_that_is_said_and_training_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     main([*FIT, *SMALL])
     for name in FILES:

@@ -18,6 +18,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_networks_without_training_or_writing_anything(project: Path) -> None:
     command = [sys.executable, "-m", "maze_pl", "fit", "--config", "ppo_cartpole", "--run_dir", "here", "--print_model"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -352,6 +352,7 @@ def test_bounded_heads_join_others_in_one_distribution() -> None:
     torch.testing.assert_close(joint.entropy(), sum(entropy for _, entropy in parts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_ppo_learns_with_bounded_actions(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -131,6 +131,7 @@ def test_large_observations_are_evaluated_in_parts_with_the_same_numbers(monkeyp
         torch.testing.assert_close(parts[name], value, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pixels_train_in_mixed_precision(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     small = ["--data.n_envs=2", "--data.n_rollout_steps=32", "--data.epoch_length=2", "--trainer.max_epochs=2"]

@@ -32,6 +32,7 @@ class OneMoment(datetime):
         return cls(2026, 11, 21, 12, 0, 0)
 
 
+@pytest.mark.slow
 def test_runs_that_begin_in_the_same_second_have_directories_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_directory, "datetime", OneMoment)
     for _ in range(3):
@@ -85,6 +86,7 @@ def test_the_environment_variables_of_wandb_say_where_a_run_is_filed(
         log.finalize("success")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "reason", "goes_on"),
     [
