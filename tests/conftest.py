@@ -11,7 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many as there are cores; half as many again for the slow tests, which often wait for what they have started."""
+    """As many as there are cores; half as many again for slow tests, which often wait for what they have started."""
     n_cores = len(os.sched_getaffinity(0))
     return n_cores * 3 // 2 if config.option.markexpr == "slow" else n_cores
 
