@@ -7,18 +7,13 @@ import sys
 
 import pytest
 
+LONG = ("test_readme", "test_generated", "test_imitation", "test_strategies", "test_resume.py", "learning/")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many as there are cores; half as many again for slow tests, which often wait for what they have started."""
-    n_cores = len(os.sched_getaffinity(0))
-    return n_cores * 3 // 2 if config.option.markexpr == "slow" else n_cores
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest test begin first, so that no process waits for it in the end."""
-    items.sort(key=lambda item: "test_readme" not in item.nodeid)
+    """Let long tests begin first, so that no process waits for one in the end."""
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
 
 
 @pytest.fixture(autouse=True)
