@@ -27,7 +27,7 @@ train: $(STAMP)  ## Train PPO on CartPole-v1 until 20 evaluation episodes averag
 	$(BIN)/maze-pl fit --config ppo_cartpole --stop_at_return.threshold 475 --run_dir $(RUN_DIR)
 
 test: $(STAMP)  ## The fast tests.
-	$(BIN)/python -m pytest -m "not slow" -q -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not slow" -q -n auto
 
 slow: $(STAMP)  ## The tests that train.
 	$(BIN)/python -m pytest -m slow -q -n auto --dist worksteal --durations 25
