@@ -50,6 +50,7 @@ WORKERS = [
 CASES = [pytest.param("sequential", *row, id=f"{row[0]}-sequential") for row in TABLE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("vectorization", "name", "parts"), [*CASES, *WORKERS])
 def test_what_is_wrong_about_events_is_said_in_one_message(
     project: Path, capsys: pytest.CaptureFixture[str], vectorization: str, name: str, parts: list[str]

@@ -162,6 +162,7 @@ def test_weights_and_biases_shows_the_same_offline(tmp_path: Path, offline: None
             assert [row["env_steps"] for row in rows if any(name.startswith(tag) for name in row)] == [240, 480]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_shows_what_one_that_was_not_stopped_shows(tmp_path: Path) -> None:
     wrappers = [scaled, watched, drawn]
     _, whole = trained("CartPole-v1", [], tmp_path, wrappers, n_epochs=3)

@@ -205,6 +205,7 @@ def test_two_ranks_share_one_run_directory(project: Path) -> None:
     assert main(["validate", "here", "--trainer.devices", "1"]) == 0
 
 
+@pytest.mark.slow
 def test_environments_of_the_user_are_named_by_class_or_by_function(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

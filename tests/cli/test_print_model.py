@@ -67,6 +67,7 @@ def test_any_option_of_fit_counts_and_each_step_has_its_table(
     assert not list(project.iterdir())
 
 
+@pytest.mark.slow
 def test_the_networks_of_a_run_are_shown_by_each_command_that_names_it(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,6 +79,7 @@ def test_the_class_that_wrote_it_goes_on(checkpoint: Path, resume: str) -> None:
     assert module.env_steps == (10 if resume == "fit" else 5)
 
 
+@pytest.mark.slow
 def test_on_the_command_line_nothing_is_written_before_it_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

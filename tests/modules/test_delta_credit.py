@@ -175,6 +175,7 @@ def test_minibatches_carry_what_the_critic_saw_before_in_the_row() -> None:
     assert sorted(rows) == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "n_rollouts"), [(PPO, 120), (A2C, 400)])
 def test_algorithms_learn_values_and_differences(
     kit: SimpleNamespace, algorithm: type[AlgorithmModule], n_rollouts: int

@@ -230,6 +230,7 @@ def test_every_variant_trains(name: str) -> None:
     env.close()
 
 
+@pytest.mark.slow
 def test_exchanged_parts_train() -> None:
     arguments = {"raw_piece_size": [100, 100], "max_pieces_in_inventory": 200}
     options = (
