@@ -11,10 +11,10 @@ RUN_DIR ?= outputs/ppo_cartpole/$(shell date +%Y-%m-%d_%H-%M-%S)
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test slow check bench learn fix clean
+.PHONY: help setup train test slow check bench bench-all learn fix clean
 
 help:  ## Say what can be made.
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -37,8 +37,11 @@ check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict maze_pl
 
-bench: $(BENCH_STAMP)  ## Measure our speed against other libraries', in turn; writes docs/benchmarks.md (15 minutes).
+bench: $(BENCH_STAMP)  ## Compare the speed of the main workloads with stable-baselines3 and print it (about 18 minutes).
 	$(BENCH)/python benchmarks/run.py
+
+bench-all: $(BENCH_STAMP)  ## Compare all workloads with all other libraries; writes docs/benchmarks.md (about 45 minutes).
+	$(BENCH)/python benchmarks/run.py --all
 
 learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes docs/results.md (two hours).
 	$(BIN)/python benchmarks/learn.py

@@ -54,7 +54,7 @@ def raw_pieces(env: Any, choose: Callable[[dict[str, Any], Any], dict[str, Any]]
 
 def of_checkpoint(checkpoint: Path) -> list[float]:
     """Raw pieces of a trained policy that samples its actions."""
-    agent, env = maze_pl.load(checkpoint), maze_pl.load_env(checkpoint)
+    agent, env = maze_pl.load(checkpoint, trust=True), maze_pl.load_env(checkpoint, trust=True)
     generator = torch.Generator().manual_seed(0)
     with torch.inference_mode():
         return raw_pieces(env, lambda seen, key: agent.act(seen, key, deterministic=False, generator=generator))
@@ -62,7 +62,7 @@ def of_checkpoint(checkpoint: Path) -> list[float]:
 
 def of_greedy(checkpoint: Path) -> list[float]:
     """Raw pieces of the greedy policy in the environment that a policy was trained in."""
-    env = maze_pl.load_env(checkpoint)
+    env = maze_pl.load_env(checkpoint, trust=True)
     policy = GreedyCuttingPolicy(env.action_spaces_dict)
 
     def choose(observation: dict[str, Any], step_key: Any) -> dict[str, Any]:

@@ -23,13 +23,13 @@ import torch
 from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 
-from maze_pl.collect import InMemoryDataset
 from maze_pl.datamodules import TrajectoryDataModule
+from maze_pl.datasets import InMemoryDataset
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.envs.trajectory_record import TrajectoryFiles
 from maze_pl.modules import BC
 from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
-from maze_pl.rollouts import rollout
+from maze_pl.runs.rollout import rollout
 
 N_STEPS, N_EPOCHS, BATCH_SIZE = 25_000, 4, 100
 

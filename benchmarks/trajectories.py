@@ -19,10 +19,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 
-from maze_pl.collect import InMemoryDataset
-from maze_pl.core.records import SpacesTrajectoryRecord, append_record
 from maze_pl.core.spec import Spec
+from maze_pl.datasets import InMemoryDataset
 from maze_pl.envs import GymMazeEnv
+from maze_pl.records.record_files import SpacesTrajectoryRecord, append_record
 
 N_EPISODES = 1000
 LENGTH = 500

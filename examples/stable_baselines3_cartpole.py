@@ -1,5 +1,6 @@
 """A2C of stable-baselines3 on CartPole, with observations that a wrapper of maze_pl normalises."""
 
+import numpy as np
 from stable_baselines3 import A2C
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
@@ -25,8 +26,8 @@ def make_env() -> NoDictSpacesWrapper:
 def train(total_timesteps: int = 30_000) -> float:
     model = A2C("MlpPolicy", make_env(), seed=0, device="cpu")
     model.learn(total_timesteps)
-    mean_return, _ = evaluate_policy(model, Monitor(make_env()), n_eval_episodes=20)
-    return float(mean_return)
+    returns, _ = evaluate_policy(model, Monitor(make_env()), n_eval_episodes=20, return_episode_rewards=True)
+    return float(np.mean(returns))
 
 
 if __name__ == "__main__":

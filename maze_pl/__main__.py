@@ -16,8 +16,12 @@ examples:
   maze-pl fit --config ppo_cartpole --data.env.name Acrobot-v1 --model.lr 1e-3 --trainer.max_epochs 20
   maze-pl fit --config ppo_cartpole --model algorithm/a2c --data.env env/gym_env
   maze-pl fit --resume RUN_DIR            go on where a run ended; options given here win
-  maze-pl fit --warm-start RUN_DIR        begin a new run with the weights and statistics of another
+  maze-pl fit --warm-start RUN_DIR        begin a new run with the weights and statistics of another, and with its
+                                          configuration, unless --config names another one
   maze-pl check --config ppo_cartpole --wrappers wrappers/vector_obs
+
+Run directories may come from anybody: with `--trust`, one may run code beyond that of maze_pl, gymnasium and torch.nn,
+such as that of your own classes.
 
 `maze-pl COMMAND --help` lists every option of a command, `--print_config` shows what a command would run,
 `--debug` where an error comes from.
@@ -33,12 +37,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from maze_pl import __version__
-from maze_pl.configuration import prepare
-from maze_pl.search_path import ConfigurationError, known_names, suggestion
-from maze_pl.signals import StoppedBySignal, StopSignals, follow_main_process
+from maze_pl.config.assembling import prepare
+from maze_pl.config.search_path import ConfigurationError, known_names, suggestion
+from maze_pl.system.lost_process import LostProcessError
+from maze_pl.system.signals import StoppedBySignal, StopSignals, follow_main_process
 
-COMMANDS: Final = dict.fromkeys(("fit", "validate", "test"), "cli") | {
-    **{"rollout": "rollouts", "check": "check_command", "list": "listing", "new": "project"}
+COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
+    "fit": "fit",
+    "validate": "fit",
+    "test": "fit",
+    "rollout": "rollout",
+    "check": "check",
+    "list": "list",
+    "new": "new",
 }
 DEBUG: Final = "--debug"
 
@@ -50,8 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0, 1 if a wanted return was not reached or an environment is not sound, 2 if the user asked for
-        something impossible, 130 or 143 if INT or TERM ended the command.
+        The exit status: 0, 1 if a wanted return was not reached, an environment is not sound, a process was lost or
+        user code called `sys.exit`, 2 if the user asked for something impossible, 130 or 143 if INT or TERM ended the
+        command.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     arguments = [argument for argument in given if argument != DEBUG]
@@ -71,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise ConfigurationError(f"there is no command {command!r}: use {', '.join(COMMANDS)}{hint}")
             prepared = prepare(arguments)
             gc.disable()  # imports make much, which lives on: looking at it took a third of their time
-            module = importlib.import_module(f"maze_pl.{COMMANDS[command]}")
+            module = importlib.import_module(f"maze_pl.cli.{COMMANDS[command]}")
             gc.freeze()
             gc.enable()
             status = int(module.run(prepared, arguments, signals))
@@ -79,15 +91,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return stopped if signals.received else status
     except StoppedBySignal as error:
         return int(str(error.code))
+    except SystemExit as error:
+        from maze_pl.config.messages import exit_message
+
+        if (message := exit_message(error)) is None:
+            raise
+        sys.stderr.write(f"maze-pl: error: {message}\n")
+        return error.code if isinstance(error.code, int) and error.code else 1
     except Exception as error:
-        from maze_pl.errors import message_of
+        from maze_pl.config.messages import message_of
 
         if (message := message_of(error)) is None:
             raise
         if DEBUG in given:
             traceback.print_exception(error)
         sys.stderr.write(f"maze-pl: error: {message}\n")
-        return 2
+        return 1 if isinstance(error, LostProcessError) else 2
 
 
 if __name__ == "__main__":

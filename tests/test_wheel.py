@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import pytorch_lightning
+from packaging.requirements import Requirement
 
 CHECKOUT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("version", ["2.6.2", "2.6.3"])
+def test_withdrawn_versions_of_lightning_are_never_installed(version: str) -> None:
+    listed = map(Requirement, tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["dependencies"])
+    (lightning,) = (requirement for requirement in listed if requirement.name == "pytorch-lightning")
+    assert not lightning.specifier.contains(version)
+    assert lightning.specifier.contains(pytorch_lightning.__version__)
 
 
 @pytest.mark.slow
@@ -27,7 +38,7 @@ def test_the_wheel_brings_configurations_command_types_and_licence(tmp_path: Pat
     assert template <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith("tests/")]
-    code = "from maze_pl.search_path import find; print(find('ppo_cartpole'))"
+    code = "from maze_pl.config.search_path import find; print(find('ppo_cartpole'))"
     found = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

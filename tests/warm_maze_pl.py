@@ -17,7 +17,7 @@ import socket
 import sys
 from pathlib import Path
 
-import maze_pl.cli  # noqa: F401  so that processes that are forked have it
+import maze_pl.cli.fit  # noqa: F401  so that processes that are forked have it
 from maze_pl.__main__ import main
 
 COMMAND = """#!{python} -IS

@@ -16,7 +16,8 @@ class CourierCoreEnv(CoreEnv):
         self.random = np.random.default_rng(seed)
 
     def reset(self) -> dict[str, Any]:
-        self.position, self.target = LENGTH // 2, None
+        self.position = LENGTH // 2
+        self.target: int | None = None
         self.houses = self.random.integers(0, LENGTH, N_PARCELS)
         self.ages = self.random.integers(0, PATIENCE, N_PARCELS)
         return self.get_maze_state()

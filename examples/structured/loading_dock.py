@@ -16,7 +16,8 @@ class DockCoreEnv(CoreEnv):
         self.random = np.random.default_rng(seed)
 
     def reset(self) -> dict[str, Any]:
-        self.number, self.lorries, self.done = 0, {}, False
+        self.number, self.done = 0, False
+        self.lorries: dict[int, dict[str, Any]] = {}
         self.begin_hour()
         return self.get_maze_state()
 

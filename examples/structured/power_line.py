@@ -22,7 +22,8 @@ class PowerLineCoreEnv(CoreEnv):
 
     def begin_hour(self) -> None:
         self.order = np.roll(np.arange(N_MACHINES), self.context.env_time)  # each machine is the first in its turn
-        self.free, self.price, self.acts = N_RUNNING, self.random.uniform(0, 1), []
+        self.free, self.price = N_RUNNING, self.random.uniform(0, 1)
+        self.acts: list[float] = []
 
     def get_maze_state(self) -> dict[str, Any]:
         return {"backlog": self.backlog[np.roll(self.order, -len(self.acts))], "price": self.price, "free": self.free}

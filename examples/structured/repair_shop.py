@@ -20,7 +20,8 @@ class RepairShopCoreEnv(CoreEnv):
         return {"kind": int(kind), "pay": self.random.uniform(1, 5), "hours": int(hours)}
 
     def reset(self) -> dict[str, Any]:
-        self.jobs, self.picked = [self.new_job() for _ in range(N_WAITING)], None
+        self.jobs = [self.new_job() for _ in range(N_WAITING)]
+        self.picked: dict[str, float] | None = None
         return self.get_maze_state()
 
     def get_maze_state(self) -> dict[str, Any]:

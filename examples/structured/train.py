@@ -37,10 +37,11 @@ def train(make_env: Callable[[], MazeEnv], critic: Any = SharedStateCriticCompos
         **data_options,
     )
     networks = CustomModelComposer(ProbabilisticPolicyComposer([policy_net]), critic([value_net]))
-    options = {"lr": 4e-3, "gamma": 0.9, "gae_lambda": 0.9, "batch_size": 100, "entropy_coef": 1e-3}
+    options: dict[str, Any] = {"lr": 4e-3, "gamma": 0.9, "gae_lambda": 0.9, "batch_size": 100, "entropy_coef": 1e-3}
     learner = PPO(networks=networks, max_grad_norm=0.5, n_optimization_epochs=4, **options)
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, "logger": False}
-    callbacks = [EpochTable()]
+    quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    quiet["num_sanity_val_steps"] = 0
+    callbacks: list[pl.Callback] = [EpochTable()]
     trainer = pl.Trainer(max_epochs=1, accelerator="cpu", enable_checkpointing=False, callbacks=callbacks, **quiet)
     trainer.validate(learner, data, verbose=False)
     before = float(trainer.callback_metrics["eval/return"])

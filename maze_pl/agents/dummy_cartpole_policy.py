@@ -1,4 +1,4 @@
-"""A rule that balances CartPole without learning: a first agent for trying out rollouts."""
+"""A rule-based policy that balances CartPole: a first agent for trying out rollouts."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from maze_pl.core.policy import PolicyBatch, PolicyStep
 
 
 class DummyCartPolePolicy:
-    """Pushes the cart to the side to which the pole is about to fall.
+    """Pushes the cart towards the side to which the pole is about to fall.
 
     Args:
         observation: Name of the observation [B, 4] (position, velocity, angle, angular velocity).
         action: Name of the action head, 0 for left and 1 for right.
-        look_ahead: Seconds over which the pole's turning is taken into account.
+        look_ahead: Seconds for which the pole's angle is extrapolated.
     """
 
     def __init__(self, observation: str = "observation", action: str = "action", look_ahead: float = 1.0) -> None:
         self.observation, self.action, self.look_ahead = observation, action, look_ahead
 
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
-        """Choose a side for each actor; the options change nothing, because nothing is random here."""
+        """Choose a side for each actor; options are ignored because the rule is deterministic."""
         observation = batch.observation[self.observation]
         angle_to_come = observation[:, 2] + self.look_ahead * observation[:, 3]
         return PolicyStep({self.action: (angle_to_come > 0).astype(np.int64)})

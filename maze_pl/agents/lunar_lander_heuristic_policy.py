@@ -1,4 +1,4 @@
-"""A pilot of the lunar lander that has not learned: proportional and derivative control of attitude and descent."""
+"""A hand-written policy for the lunar lander: PD control of attitude and descent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,21 +10,22 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 
 _THRUST = np.array([[0, 0], [0, -1], [1, 0], [0, 1]], np.float32)
-"""What the discrete actions (nothing, left, main and right engine) are in the continuous environment."""
+"""Continuous equivalents of the discrete actions: nothing, left, main and right engine."""
 
 
 class LunarLanderHeuristicPolicy:
-    """Leans towards the landing pad, turns there, and brakes when it falls faster than it should at its height.
+    """Leans and turns towards the landing pad, and brakes if it falls too fast for its height.
 
         tilt = clip(1.9 x + 2.2 v_x, -0.7, 0.7)           turn = 0.64 (tilt - angle) - 0.95 spin
         fall = 0.39 + 0.24 max(0, y - 0.65 |x|)           lift = -fall - v_y
 
-    The main engine fires if `lift` exceeds |turn| and 0.012, else a side engine if |turn| exceeds 0.036. With a leg on
-    the ground it no longer turns, and `fall` is 0.05. The gains were found by random search; over 100 other episodes,
-    the mean return is 273, in LunarLander-v3 as in LunarLanderContinuous-v3.
+    The main engine fires if `lift` exceeds both |turn| and 0.012; otherwise a side engine fires if
+    |turn| exceeds 0.036. With a leg on the ground, `turn` is 0 and `fall` is 0.05. The gains were
+    found by random search; over 100 other episodes, the mean return is 273 in both LunarLander-v3
+    and LunarLanderContinuous-v3.
 
     Args:
-        action_spaces_dict: Action space of each sub-step, of which there is one.
+        action_spaces_dict: Action space of the only sub-step, by its key.
         observation: Name of the observation [B, 8].
 
     Example:

@@ -1,4 +1,4 @@
-"""How networks get their inputs, and which network belongs to which sub-step."""
+"""Network inputs, recurrent evaluation, and the assignment of networks to sub-steps."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
@@ -13,31 +13,31 @@ from maze_pl.core.actor_id import StepKey
 Item = TypeVar("Item")
 
 StateShapes = dict[str, tuple[int, ...]]
-"""Name of what a network carries from act to act -> its shape, without the actors."""
+"""Name of each part of a network's recurrent state -> its shape, without the actor dimension."""
 
 
 class NetworkInput:
     """Brings observations to the network's device and floating point type.
 
-    Integers and booleans keep their type, because networks may want to embed them.
+    Integers and booleans keep their type, because networks may embed them.
 
     Args:
-        network: The network, all of whose parameters are of one type and on one device.
-        names: What it looks at; all if None.
+        network: The network; all its parameters have one type and are on one device.
+        names: Observations that it uses; all if None.
     """
 
     def __init__(self, network: nn.Module, names: Collection[str] | None = None) -> None:
         self._names = names
-        # The parameter object outlives moves and conversions of the network, and asking it costs next to nothing.
+        # This object survives moves and conversions of the network, and reading it is cheap.
         self._reference = next((item for item in network.parameters() if item.dtype.is_floating_point), torch.empty(0))
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """Device of the network."""
         return self._reference.device
 
     def __call__(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """[..., *shape] observations that the network can compute with."""
+        """Move observations [..., *shape] to the network's device, and floats to its type."""
         dtype, device = self._reference.dtype, self._reference.device
         return {
             name: value.to(device, dtype) if value.is_floating_point() else value.to(device)
@@ -47,7 +47,7 @@ class NetworkInput:
 
 
 def state_shapes(network: nn.Module) -> StateShapes:
-    """What a network carries from act to act: all that its modules list in an attribute `state_shapes`."""
+    """Return a network's recurrent state: all entries of its modules' `state_shapes` attributes."""
     shapes: StateShapes = {}
     for module in network.modules():
         shapes |= {name: tuple(shape) for name, shape in getattr(module, "state_shapes", {}).items()}
@@ -55,14 +55,14 @@ def state_shapes(network: nn.Module) -> StateShapes:
 
 
 def refuse_memory(network: nn.Module, what: str) -> None:
-    """Raise if a network carries a state, for those who draw acts one by one, without those before them.
+    """Refuse a recurrent network, for algorithms that sample acts without the preceding ones.
 
     Args:
         network: The network, or several in one module.
-        what: What it is, for the message.
+        what: Name of the network for the message.
 
     Raises:
-        ValueError: It carries a state from act to act.
+        ValueError: The network is recurrent.
     """
     if remembered := state_shapes(network):
         raise ValueError(
@@ -73,16 +73,17 @@ def refuse_memory(network: nn.Module, what: str) -> None:
 
 
 def evaluate_recurrent(network: nn.Module, inputs: Mapping[str, Tensor], shapes: StateShapes) -> dict[str, Tensor]:
-    """Outputs of a network that carries a state.
+    """Evaluate a recurrent network.
 
     Args:
-        network: Reads the state beside observations and gives the new one beside its outputs.
-        inputs: Name -> [L * S, ...] what S actors see in L acts each, act by act, and name -> [S, ...] what they carry
-            before the first of these acts. Without that it is zero, and each actor acts once.
-        shapes: What the network carries.
+        network: Takes observations and state, and returns outputs and the new state.
+        inputs: Name -> [L * S, ...], observations of S actors in L acts each, act by act; and name
+            -> [S, ...], the state before the first of these acts. If the state is missing, it is
+            zero and each actor acts once.
+        shapes: Shapes of the state.
 
     Returns:
-        Name -> [L * S, ...], and name -> [S, ...] what they carry after the last act.
+        Name -> [L * S, ...], the outputs, and name -> [S, ...], the state after the last act.
     """
     seen = {name: tensor for name, tensor in inputs.items() if name not in shapes}
     state = {name: tensor for name, tensor in inputs.items() if name in shapes}
@@ -106,11 +107,11 @@ def networks_by_step(
 ) -> dict[StepKey, Item]:
     """Assign networks to sub-steps, in the order of `step_keys`.
 
-    A list is in the order of the sub-steps. The keys of a dict may be given as text where the sub-steps are numbers, as
-    configuration files do.
+    A list is in the order of the sub-steps. Keys of a dict may be strings where sub-steps are
+    numbers, as in configuration files.
 
     Raises:
-        ValueError: There is not exactly one for each sub-step.
+        ValueError: There is not exactly one network per sub-step.
     """
     if not isinstance(given, Mapping):
         if len(given) != len(step_keys):

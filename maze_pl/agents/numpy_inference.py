@@ -1,10 +1,11 @@
-"""Plain dense networks evaluated in NumPy on views of their weights, and actions sampled from what they give.
+"""NumPy evaluation of plain dense networks on views of their weights, and sampling of actions.
 
-For a handful of observations the cost of torch is that of calling it. A network is watched at work once: it must do
-nothing but dense layers, activations and concatenations. Before each call it is compared with what it was then, and is
-watched anew if its layers or attributes are others, or weights have moved; in training mode, or with hooks, it is left
-to torch, and so it is if it holds what cannot be compared. Random numbers are drawn as the distributions draw them, so
-that both ways give the same actions, but for rounding.
+For a handful of observations, most of torch's cost is call overhead. A network is traced once; it
+must consist of dense layers, activations and concatenations only. Before each call it is compared
+with its state at tracing, and traced again if its layers or attributes have changed or its weights
+have moved. Networks in training mode, with hooks, or with attributes that cannot be compared are
+evaluated by torch. Random numbers are drawn in the same way as by the distributions, so that both
+paths give the same actions up to rounding.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ How = tuple[bool, float, torch.Generator | None]
 
 
 class NumpySampler:
-    """Chooses actions as the distributions of one sub-step do.
+    """Samples the same actions as the distributions of one sub-step.
 
     Args:
         mapper: The distributions of the heads.
@@ -40,27 +41,25 @@ class NumpySampler:
 
     def __init__(self, mapper: distributions.DistributionMapper) -> None:
         self._heads = [
-            (head, _CHOICES.get(distribution), space, mapper.required_logits_shape(head), mapper.masks.get(head))
+            (head, _CHOICES.get(distribution), space, mapper.required_logits_shape(head))
             for head, (distribution, space) in mapper.heads.items()
         ]
 
-    @np.errstate(all="ignore")  # torch is silent about infinities too
-    def choose(
-        self, logits: Mapping[str, Array], observation: Mapping[str, Array], how: How
-    ) -> dict[str, Array] | None:
-        """Head -> [B, ...] actions, or None where this is left to the distributions themselves.
+    @np.errstate(all="ignore")  # torch does not warn about infinities either
+    def choose(self, logits: Mapping[str, Array], allowed: Mapping[str, Array], how: How) -> dict[str, Array] | None:
+        """Return head -> [B, ...] actions, or None if the distributions themselves must sample.
 
         Args:
             logits: Head -> [B, L] outputs of the network.
-            observation: Name -> [B, ...], for masks.
+            allowed: Head -> [B, L] mask of allowed entries, for masked heads.
             how: Whether to take the most likely action, the temperature, and the source of randomness.
         """
         _, temperature, generator = how
         if not temperature > 0 or (generator is not None and generator.device.type != "cpu"):
             return None
         action = {}
-        for head, choose, space, shape, mask_name in self._heads:
-            array, mask = logits[head], None if mask_name is None else observation[mask_name]
+        for head, choose, space, shape in self._heads:
+            array, mask = logits[head], allowed.get(head)
             if choose is None or array.shape[1:] != shape or (mask is not None and mask.shape != array.shape):
                 return None
             if temperature != 1.0 and choose is not _gaussian:
@@ -70,14 +69,14 @@ class NumpySampler:
 
 
 def numpy_views(tensors: Mapping[str, Tensor]) -> dict[str, Array] | None:
-    """The tensors as arrays, None if that would move or convert them."""
+    """Return the tensors as arrays, or None if that would move or convert them."""
     if any(tensor.device.type != "cpu" or tensor.dtype not in _TORCH_TYPES.values() for tensor in tensors.values()):
         return None
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 class NumpyNetwork:
-    """Evaluates a network, where it is plain enough; once it was not, never again.
+    """Evaluates a network if it is plain enough; one that was not once is never tried again.
 
     Args:
         network: Maps a dict of observations to a dict of logits.
@@ -89,11 +88,11 @@ class NumpyNetwork:
         self._refused = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies start anew: the views are of the weights of this network."""
+        """Copies start without a plan, because its views belong to the weights of this network."""
         return NumpyNetwork, (self._network,)
 
     def logits(self, observation: Mapping[str, Array]) -> dict[str, Array] | None:
-        """The network's outputs by name, or None where torch must evaluate it.
+        """Return the network's outputs by name, or None if torch must evaluate it.
 
         Args:
             observation: Name -> [B, ...].
@@ -107,10 +106,10 @@ class NumpyNetwork:
         return None if self._plan is None else self._plan.evaluate(observation)
 
     def outputs(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-        """The network's outputs by name where no gradient is wanted, or None where torch must evaluate it.
+        """Return the outputs by name, or None if torch must evaluate the network, as for gradients.
 
         Args:
-            observation: Name -> [B, ...], as the network takes them.
+            observation: Name -> [B, ...], on the network's device and in its type.
         """
         foreign = (tensor.device.type != "cpu" or tensor.dtype == torch.bfloat16 for tensor in observation.values())
         if self._refused or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or any(foreign):
@@ -120,7 +119,7 @@ class NumpyNetwork:
 
 
 def _make_plan(network: nn.Module, observation: Mapping[str, Array]) -> _Plan | None:
-    """Watch a network at work and try the result on the same batch; None if it is not plain enough."""
+    """Trace a network and check the plan on the same batch; None if it is not plain enough."""
     try:
         with torch.random.fork_rng(devices=[]), torch.inference_mode():
             tensors = {name: torch.from_numpy(array.copy()) for name, array in observation.items()}
@@ -132,20 +131,20 @@ def _make_plan(network: nn.Module, observation: Mapping[str, Array]) -> _Plan | 
             same = given[name].dtype == array.dtype in _TORCH_TYPES and given[name].shape == array.shape
             if not same or not np.allclose(given[name], array, rtol=1e-4, atol=1e-5, equal_nan=True):
                 return None
-    except Exception:  # of any kind, since the network's own code runs: torch evaluates it, and says what is wrong
+    except Exception:  # any exception, as the network's own code runs; torch then evaluates it and reports errors
         return None
     return plan if plan.is_current() else None
 
 
 class _Plan:
-    """The operations of a network in order, and how to tell that they are still those of the network."""
+    """Operations of a network in order, and a check that the network has not changed since."""
 
     def __init__(self, network: nn.Module, inputs: Mapping[str, Tensor]) -> None:
         modules = list(network.modules())
         hooks: list[Any] = [module_globals._global_forward_hooks, module_globals._global_forward_pre_hooks]
         for module in modules:
             hooks += [module._forward_hooks, module._forward_pre_hooks]
-        # Of torch's own layers only what they consist of: looking at more before each call would take too long.
+        # For torch's own layers only submodules are compared: more would take too long in each call.
         own = [vars(module) if _may_change(module) else module._modules for module in modules]
         same = {id(item): item for item in (*modules, *network.parameters(), *network.buffers())}
         self._state, self._known = [*hooks, *own], [*({} for _ in hooks), *copy.deepcopy(own, same)]
@@ -161,14 +160,14 @@ class _Plan:
         return [item.data_ptr() for group in self._parameters for item in group.values() if item is not None]
 
     def is_current(self) -> bool:
-        """Whether the network consists of what it did, is in the same mode, has no hooks and has not moved."""
+        """True if the network's parts, mode and weight addresses are as traced, and it has no hooks."""
         try:
             return self._state == self._known and self._look_up() == self._pointers
-        except Exception:  # of any kind, since attributes are compared as they like: tensors and arrays cannot be
+        except Exception:  # any exception, as attributes define their comparison; tensors and arrays fail
             return False
 
     def evaluate(self, observation: Mapping[str, Array]) -> dict[str, Array] | None:
-        """The outputs by name, None if observations are of another kind than they were."""
+        """Return the outputs by name, or None if the type of an observation has changed."""
         values = []
         for name, dtype in self._inputs:
             array = observation[name]
@@ -185,21 +184,22 @@ def _may_change(module: nn.Module) -> bool:
 
 
 class _Recorder(TorchFunctionMode):
-    """Writes down which functions are called, and fails at those that are not known here.
+    """Records the functions that are called, and fails at unknown ones.
 
     Attributes:
-        steps: The functions, and which values each of them takes.
-        places: Where among inputs and what the functions give a tensor is, by its `id`.
+        steps: The functions, each with a selector of its arguments among all values.
+        places: `id` of a tensor -> its position among all values: inputs, then results of the
+            functions.
     """
 
     def __init__(self, inputs: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.steps: list[tuple[Operation, Callable[[list[Array]], Any]]] = []
         self.places = {id(tensor): place for place, tensor in enumerate(inputs.values())}
-        self._values = list(inputs.values())  # as long as they exist, nothing else has their `id`
+        self._values = list(inputs.values())  # keeps them alive, so that no other tensor gets their `id`
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call a function and write it down."""
+        """Call a function and record it."""
         result = func(*args, **(kwargs or {}))
         if func not in _QUESTIONS:
             first, *options = args
@@ -259,8 +259,8 @@ def _dropout(p: float, training: bool, inplace: bool = False) -> Operation:
 
 _KNOWN_BEFORE = (Tensor.dtype.__get__, Tensor.device.__get__, Tensor.ndim.__get__)  # type: ignore[attr-defined]
 _QUESTIONS = (Tensor.is_floating_point, torch.is_floating_point, Tensor.dim, *_KNOWN_BEFORE)
-"""What may be asked of a tensor, since the answer does not depend on the batch."""
-# Options that are not known here are refused by the call.
+"""Queries that are not recorded, since their answers do not depend on the batch."""
+# Unknown options make the call fail.
 _FUNCTIONS: dict[Any, Callable[..., Operation]] = {
     functional.linear: _dense,
     functional.dropout: _dropout,
@@ -280,7 +280,8 @@ _FUNCTIONS: dict[Any, Callable[..., Operation]] = {
 
 
 # --------------------------------------------------------------------------------------------------- distributions
-# [B, ...] actions from [B, L] logits, after temperature but for normal distributions, and [B, L] masks.
+# [B, ...] actions from [B, L] logits and [B, L] boolean masks. Logits are already divided by the
+# temperature, except for normal distributions.
 
 _TORCH_TYPES: dict[Any, torch.dtype] = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 _LOWEST = {dtype: np.full((), -np.finfo(dtype).max, dtype) for dtype in _TORCH_TYPES}
@@ -292,7 +293,7 @@ def _uniform(like: Array, how: How) -> Any:
 
 
 def _allowed(logits: Array, mask: Array | None) -> Array:
-    return logits if mask is None else np.where(mask != 0, logits, _LOWEST[logits.dtype])
+    return logits if mask is None else np.where(mask, logits, _LOWEST[logits.dtype])
 
 
 def _categorical(logits: Array, mask: Array | None, space: Any, how: How) -> Any:
@@ -301,17 +302,17 @@ def _categorical(logits: Array, mask: Array | None, space: Any, how: How) -> Any
 
 
 def _index(logits: Array, mask: Array | None, how: How) -> Any:
-    """[B] the most likely index, or one sampled by the race of `sample_index`.
+    """[B] the most likely index, or one sampled by the exponential race of `sample_index`.
 
-    With exponential e, the largest p / e is the largest log p - log e. Entries that are not allowed are far below all
-    others, and among themselves in the order of their 1 / e.
+    The largest p / e, e exponential, is the largest log p - log e. Masked entries score far below
+    all others and are ordered by 1 / e among themselves.
     """
     if how[0]:
         return _allowed(logits, mask).argmax(-1)
     exponential = -np.log(np.maximum(_uniform(logits, how), _TINY[logits.dtype]))
     score = logits - np.log(exponential)
     if mask is not None:
-        score = np.where(mask != 0, score, -1e30 * exponential)
+        score = np.where(mask, score, -1e30 * exponential)
     return score.argmax(-1)
 
 

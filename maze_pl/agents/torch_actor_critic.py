@@ -1,4 +1,4 @@
-"""The networks of an agent together: what is trained, moved between devices and saved as one."""
+"""An agent's policy and critic as one module, to be trained, moved and saved as a whole."""
 
 from torch import nn
 
@@ -11,12 +11,13 @@ class TorchActorCritic(nn.Module):
     """A policy and, for algorithms that need one, a critic.
 
     Args:
-        policy: What acts.
-        critic: What estimates values, of states or of actions in them, or None. A network of it that carries a state
-            from act to act shares what does with the policy's network of the same sub-step: the state is the policy's.
+        policy: The policy.
+        critic: Estimates values of states or of actions in states; may be None. A recurrent network
+            of the critic must share its recurrent modules with the policy's network of the same
+            sub-step, because only policies carry a state.
 
     Raises:
-        ValueError: The critic carries a state of its own.
+        ValueError: The critic carries its own state.
     """
 
     def __init__(self, policy: TorchPolicy, critic: Critic | None = None) -> None:

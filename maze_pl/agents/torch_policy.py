@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
 from maze_pl.agents.network_io import NetworkInput, StateShapes, evaluate_recurrent, networks_by_step, state_shapes
@@ -13,15 +14,19 @@ from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler, numpy_vie
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.rollout import Rollout
-from maze_pl.core.spaces import environment_action
+from maze_pl.core.spaces import allowed_entries, environment_action, environment_actions
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.distribution_mapper import DistributionMapper, DistributionMapperConfig, distribution_mappers
-from maze_pl.distributions.probability_distribution import DictProbabilityDistribution
+from maze_pl.distributions.probability_distribution import (
+    DictProbabilityDistribution,
+    MaskableProbabilityDistribution,
+    choice_sizes,
+)
 
 Tensors = Mapping[str, Tensor]
 
 PolicyNetworks = nn.Module | Sequence[nn.Module]
-"""The network of a sub-step, or those of its agents in the order of their ids."""
+"""The network of a sub-step, or one network per agent in the order of the agents' ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,37 +51,40 @@ class PolicyOutput:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What is needed to act in one sub-step; the networks are registered in the policy."""
+    """Parts of the policy for one sub-step; the networks are registered in the policy."""
 
     networks: tuple[nn.Module, ...]
     inputs: NetworkInput
     mapper: DistributionMapper
     sampler: NumpySampler
-    plain: NumpyNetwork | None  # the network, where there is one for all agents that carries no state
+    plain: NumpyNetwork | None  # the network, if all agents share it and it is not recurrent
     state_shapes: StateShapes
+    masks: tuple[tuple[str, str, int], ...]  # head, the observation that masks it, number of entries
 
 
 class TorchPolicy(nn.Module):
-    """A network for each sub-step, shared by its agents or one for each of them.
+    """A stochastic policy with one network per sub-step, or one per agent of a sub-step.
 
-    Networks take a dict of observations [B, ...] and give a dict of logits [B, L], one entry for each action head.
-    Whether they are in training or evaluation mode is the caller's affair.
+    Networks take a dict of observations [B, ...] and return a dict of logits [B, L], one entry per
+    action head. The caller sets training or evaluation mode.
 
-    Networks may carry a state from act to act (`state_shapes`). They read it beside the observations and give the new
-    one beside the logits, and so does this class: wherever it takes observations of B actors it takes their state
-    [B, ...] too; zero if it is missing. Observations [L * S, ...] with a state [S, ...] are L acts of S actors each,
-    act by act, and the state is the one before the first.
+    Networks may be recurrent (`state_shapes`): they take their state in addition to the
+    observations and return the new state in addition to the logits. So does this class: wherever it
+    takes observations of B actors, it also takes their state [B, ...], which is zero if it is
+    missing. Observations [L * S, ...] with a state [S, ...] are L acts of S actors each, act by
+    act, with the state before the first act.
 
     Args:
-        networks: A network for each sub-step, by key or in the specification's order; for sub-steps with separate
-            agent networks a list of them, in the order of the agents' ids.
-        spec: What the agent sees and does.
+        networks: One network per sub-step, by key or in the spec's order; for sub-steps with
+            separate agent networks, a list of networks in the order of the agents' ids.
+        spec: Sub-steps with their observation and action spaces.
         distribution_mapper_config: Overrides of distributions, see `DistributionMapper`.
         substeps_with_separate_agent_nets: Sub-steps in which each agent has its own network.
 
     Raises:
-        ValueError: The networks do not fit the sub-steps and agents, those of a sub-step carry different states, or
-            the number of agents of a sub-step with separate networks changes during an episode.
+        ValueError: The networks do not fit the sub-steps and agents, networks of one sub-step have
+            different states, or the number of agents of a sub-step with separate networks changes
+            during an episode.
     """
 
     def __init__(
@@ -102,12 +110,15 @@ class TorchPolicy(nn.Module):
                 raise ValueError(f"networks of sub-step {key!r} carry different states: {shapes} and {others[0]}")
             plain = NumpyNetwork(nets[0]) if len(nets) == 1 and not shapes else None
             sampler = NumpySampler(mappers[key])
-            self._steps[key] = _Step(nets, NetworkInput(nets[0]), mappers[key], sampler, plain, shapes)
-        self.networks = nn.ModuleList(nn.ModuleList(step.networks) for step in self._steps.values())
+            heads = spec.steps[key].action_space.spaces
+            masks = tuple((head, name, spaces.flatdim(heads[head])) for head, name in mappers[key].masks.items())
+            self._steps[key] = _Step(nets, NetworkInput(nets[0]), mappers[key], sampler, plain, shapes, masks)
+        # torch takes the elements of a ModuleList for plain modules, which have no index
+        self.networks: Any = nn.ModuleList(nn.ModuleList(step.networks) for step in self._steps.values())
 
     @property
     def device(self) -> torch.device:
-        """Where the networks are."""
+        """Device of the networks."""
         return next(iter(self._steps.values())).inputs.device
 
     def act(
@@ -122,16 +133,23 @@ class TorchPolicy(nn.Module):
         """Choose one action for each actor of the batch, without recording gradients.
 
         Args:
-            batch: The actors and what they see.
+            batch: The actors and their observations.
             deterministic: Take the most likely action instead of sampling.
             temperature: Above 1 flattens the distributions, below 1 sharpens them.
             generator: Source of all randomness of this call, on any device.
-            with_log_prob: Also give the log-probabilities; learners recompute them once for a whole rollout instead.
+            with_log_prob: Also return the log-probabilities; learners instead recompute them once
+                for a whole rollout.
+
+        Raises:
+            MaskError: A mask holds anything but zeros and ones, or has the wrong shape.
         """
         step, how = self._step(batch.step_key), (deterministic, temperature, generator)
+        allowed = {}
+        for head, name, size in step.masks:
+            allowed[head] = allowed_entries(batch.observation[name], (len(batch.agent_id), size), name, head)
         if step.plain is not None and not with_log_prob:
             outputs = step.plain.logits(batch.observation)
-            action = None if outputs is None else step.sampler.choose(outputs, batch.observation, how)
+            action = None if outputs is None else step.sampler.choose(outputs, allowed, how)
             if action is not None:
                 return PolicyStep(action)
         with torch.inference_mode():
@@ -145,7 +163,7 @@ class TorchPolicy(nn.Module):
             logits = self.action_logits(batch.step_key, observation, agent_id)
             after = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes} or None
             arrays = None if with_log_prob else numpy_views(logits)
-            action = None if arrays is None else step.sampler.choose(arrays, batch.observation, how)
+            action = None if arrays is None else step.sampler.choose(arrays, allowed, how)
             if action is not None:
                 return PolicyStep(action, state=after)
             distribution = self._distribution(step, logits, observation, temperature)
@@ -153,50 +171,124 @@ class TorchPolicy(nn.Module):
             log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
             return PolicyStep({head: value.cpu().numpy() for head, value in sampled.items()}, log_prob, after)
 
+    @overload
     def act_on(
         self,
         observation: Mapping[str, Any],
         step_key: StepKey | None = None,
-        agent_id: int = 0,
+        agent_id: int | Sequence[int] = 0,
         *,
         deterministic: bool = True,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
         memory: dict[Any, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Action for one observation, as an environment's `step` takes it.
+        with_probabilities: Literal[False] = False,
+    ) -> dict[str, Any]: ...
+
+    @overload
+    def act_on(
+        self,
+        observation: Mapping[str, Any],
+        step_key: StepKey | None = None,
+        agent_id: int | Sequence[int] = 0,
+        *,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        memory: dict[Any, Any] | None = None,
+        with_probabilities: Literal[True],
+    ) -> tuple[dict[str, Any], dict[str, Any]]: ...
+
+    def act_on(
+        self,
+        observation: Mapping[str, Any],
+        step_key: StepKey | None = None,
+        agent_id: int | Sequence[int] = 0,
+        *,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        memory: dict[Any, Any] | None = None,
+        with_probabilities: bool = False,
+    ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
+        """Return the action for one observation, as `step` takes it, or the actions for a batch.
 
         Args:
-            observation: Name -> array without batch dimension, as the wrapped environment gives it.
-            step_key: Sub-step of the actor; may be left out where there is only one.
-            agent_id: Which agent acts.
+            observation: Name -> array [*shape], as returned by the wrapped environment, or
+                [B, *shape] for a batch.
+            step_key: Sub-step of the actor; may be omitted if there is only one.
+            agent_id: Id of the agent that acts; for a batch, one id for all rows or one per row.
             deterministic: Take the most likely action instead of sampling.
             temperature: Above 1 flattens the distributions, below 1 sharpens them.
             generator: Source of randomness.
-            memory: What agents carry from act to act, for networks that carry a state: a dict that is empty at the
-                start of an episode, the same one in each call. It is updated in place.
+            memory: Recurrent state of the agents, needed for recurrent networks: a dict that is
+                empty at the start of an episode, and the same dict in each call. It is updated in
+                place. Each row of a batch is a separate actor and must keep its position.
+            with_probabilities: Also return the probabilities of discrete heads.
+
+        Returns:
+            Head -> action, [B, ...] for a batch. With probabilities, also head -> the options'
+            probabilities, [n] for a Discrete space, a list with an array for each choice of a
+            MultiDiscrete space, and the probability of a 1 for each bit of a MultiBinary space,
+            [*shape]; for a batch, [B, ...]. Continuous heads have no entry.
 
         Raises:
-            ValueError: There are several sub-steps and none was named, an observation is missing, or the memory is.
+            ValueError: There are several sub-steps and none was named, an observation is missing or
+                has the wrong shape, or the memory is missing or belongs to a batch of another size.
         """
-        steps = self.spec.steps  # nothing but this and `act`, so that what wraps a policy can act like this too
+        steps = self.spec.steps  # only this and `act` are used, so that wrappers of policies can share this method
         if step_key is None and len(steps) > 1:
             raise ValueError(f"several sub-steps may act: name one of {list(steps)} as step_key")
         key = next(iter(steps)) if step_key is None else step_key
         if key not in steps:
             raise ValueError(f"unknown sub-step {key!r}; sub-steps: {list(steps)}")
         step = steps[key]
-        wanted = step.observation_space.spaces
-        if missing := set(wanted) - set(observation):
-            raise ValueError(f"sub-step {key!r} also observes {sorted(missing)}; given were {sorted(observation)}")
-        batch = {name: np.asarray(observation[name], space.dtype)[None] for name, space in wanted.items()}
-        policy_batch = PolicyBatch(key, batch, np.array([agent_id]), (memory or {}).get((key, agent_id)))
-        acted = self.act(policy_batch, deterministic=deterministic, temperature=temperature, generator=generator)
-        if memory is not None:
-            memory[key, agent_id] = acted.state
-        elif acted.state is not None:
+        arrays, is_batch = _arrays(observation, step.observation_space, key)
+        size = len(next(iter(arrays.values())))
+        agents = np.asarray(agent_id)
+        if agents.shape not in ((), (size,)):
+            raise ValueError(f"agent_id={agent_id!r}: expected one agent or {size}, one for each observation")
+        actor = (key, agent_id if isinstance(agent_id, int) else tuple(agents.ravel().tolist()))
+        state = (memory or {}).get(actor)
+        if state is not None and any(len(array) != size for array in state.values()):
+            n_actors = len(next(iter(state.values())))
+            raise ValueError(f"the memory holds what {n_actors} actors carry, but there are {size} observations")
+        batch = PolicyBatch(key, arrays, np.full(size, agents), state)
+        acted = self.act(batch, deterministic=deterministic, temperature=temperature, generator=generator)
+        if memory is None and acted.state is not None:
             raise ValueError(f"sub-step {key!r} needs a memory: pass memory={{}}, the same dict for a whole episode")
-        return {head: environment_action(step.action_space[head], value[0]) for head, value in acted.action.items()}
+        action: dict[str, Any] = {}
+        for head, value in acted.action.items():
+            space = step.action_space[head]
+            action[head] = environment_actions(space, value) if is_batch else environment_action(space, value[0])
+        probabilities: dict[str, Any] = {}
+        if with_probabilities:
+            if not isinstance(self, TorchPolicy):
+                raise ValueError(f"a {type(self).__name__} has no distributions, and so no probabilities")
+            for head, array in self._probabilities(batch, temperature).items():
+                probabilities[head] = array if is_batch else _first(array)
+        if memory is not None:
+            memory[actor] = acted.state
+        return (action, probabilities) if with_probabilities else action
+
+    @torch.inference_mode()
+    def _probabilities(self, batch: PolicyBatch, temperature: float) -> dict[str, Any]:
+        """Return head -> [B, ...] probabilities of the options of discrete heads, see `act_on`."""
+        seen = {name: _tensor(array) for name, array in {**batch.observation, **(batch.state or {})}.items()}
+        joint = self.distribution(batch.step_key, seen, torch.from_numpy(np.array(batch.agent_id)), temperature)
+        found: dict[str, Any] = {}
+        for head, distribution in joint.distributions.items():
+            if not isinstance(distribution, MaskableProbabilityDistribution):
+                continue
+            space = distribution.action_space
+            probability = distribution.probabilities()[0].float().cpu().numpy()  # [B, options of all choices]
+            if isinstance(space, spaces.MultiBinary):
+                found[head] = probability[:, 1::2].reshape(len(probability), *space.shape)
+            elif isinstance(space, spaces.MultiDiscrete):
+                found[head] = np.split(probability, np.cumsum(choice_sizes(space))[:-1], axis=1)
+            else:
+                found[head] = probability
+        return found
 
     def action_logits(
         self, step_key: StepKey, observation: Tensors, agent_id: Tensor | None = None
@@ -206,11 +298,11 @@ class TorchPolicy(nn.Module):
         Args:
             step_key: The sub-step.
             observation: Name -> [B, ...].
-            agent_id: [B] which agent acts; needed where agents have separate networks. Rows whose id belongs to no
-                agent, such as padding, get logits of zero.
+            agent_id: [B] ids of the agents; required if agents have separate networks. Rows whose
+                id does not belong to an agent, such as padding, get logits of zero.
 
         Returns:
-            Head -> [B, L], and what the actors carry after their last act, under the names of the state.
+            Head -> [B, L], and the recurrent state after the actors' last act, by its names.
         """
         step = self._step(step_key)
         inputs = step.inputs(observation)
@@ -226,7 +318,7 @@ class TorchPolicy(nn.Module):
         if not step.state_shapes:
             return _separate_logits(step.networks, inputs, agent_id)
         chosen: dict[str, Tensor] = {}
-        for agent, network in enumerate(step.networks):  # each sees all, since rows cannot be taken out of sequences
+        for agent, network in enumerate(step.networks):  # on all rows, since none can be taken out of sequences
             for name, value in evaluate_recurrent(network, inputs, step.state_shapes).items():
                 own = (agent_id[: len(value)] == agent).view(-1, *[1] * (value.dim() - 1))
                 chosen[name] = torch.where(own, value, chosen.get(name, torch.zeros_like(value)))
@@ -249,13 +341,13 @@ class TorchPolicy(nn.Module):
     def evaluate(
         self, step_key: StepKey, observation: Tensors, action: Tensors, agent_id: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Log-probability of actions that were taken, and entropy, with gradients.
+        """Return the log-probability of given actions, and the entropy, with gradients.
 
         Args:
             step_key: The sub-step.
-            observation: Name -> [B, ...] what the actors saw.
-            action: Head -> [B, ...] what they did.
-            agent_id: [B] which agent acted; needed where agents have separate networks.
+            observation: Name -> [B, ...] observations of the actors.
+            action: Head -> [B, ...] their actions.
+            agent_id: [B] ids of the agents; required if agents have separate networks.
 
         Returns:
             Log-probability [B] of the whole action and entropy [B] of the joint distribution.
@@ -264,9 +356,10 @@ class TorchPolicy(nn.Module):
 
     @torch.no_grad()
     def note_log_probs(self, rollout: Rollout) -> None:
-        """Write into a rollout with which log-probabilities this policy takes the actions in it, 0 where there is none.
+        """Write this policy's log-probabilities of a rollout's actions into it; 0 without action.
 
-        Called as soon as the policy has collected it: whoever learns from it later may have other weights.
+        Called right after the rollout is collected, because the weights may have changed when it is
+        learned from.
         """
         for step_key, segment in rollout.segments.items():
             active, segment.log_prob = segment.active, torch.zeros(segment.active.shape)
@@ -290,11 +383,11 @@ class TorchPolicy(nn.Module):
 
 
 def separate_agent_counts(spec: Spec, step_keys: Sequence[StepKey]) -> dict[StepKey, int]:
-    """Number of networks of each sub-step whose agents have separate ones.
+    """Number of networks for each sub-step whose agents have separate networks.
 
     Args:
-        spec: What the agent sees and does.
-        step_keys: The sub-steps in question; numbers may be given as text.
+        spec: Sub-steps with their observation and action spaces.
+        step_keys: The sub-steps with separate networks; numbers may be given as text.
 
     Raises:
         ValueError: A sub-step is unknown, or its number of agents changes during an episode.
@@ -310,7 +403,10 @@ def separate_agent_counts(spec: Spec, step_keys: Sequence[StepKey]) -> dict[Step
 
 
 def _separate_logits(networks: Sequence[nn.Module], observation: Tensors, agent_id: Tensor) -> dict[str, Tensor]:
-    """Rows of each agent through its network; all networks run, on no rows if need be, and stay in the graph."""
+    """Pass each agent's rows through its network.
+
+    All networks run, even on no rows, so that they stay in the graph.
+    """
     logits: dict[str, Tensor] = {}
     for agent, network in enumerate(networks):
         rows = (agent_id == agent).nonzero(as_tuple=True)
@@ -321,6 +417,50 @@ def _separate_logits(networks: Sequence[nn.Module], observation: Tensors, agent_
     return logits
 
 
+def _arrays(
+    observation: Mapping[str, Any], space: spaces.Dict, step_key: StepKey
+) -> tuple[dict[str, np.ndarray[Any, np.dtype[Any]]], bool]:
+    """Return name -> [B, *shape] for one observation or a batch, and whether it is a batch.
+
+    Raises:
+        ValueError: An observation is missing, cannot be read as numbers, or has the wrong shape, or
+            a batch is empty or its entries differ in size.
+    """
+    if not isinstance(observation, Mapping):
+        needed = f"needs a dict with the observations {list(space.spaces)}"
+        raise ValueError(f"sub-step {step_key!r} {needed}, not {type(observation).__name__}")
+    if missing := set(space.spaces) - set(observation):
+        raise ValueError(f"sub-step {step_key!r} also observes {sorted(missing)}; given were {sorted(observation)}")
+    arrays: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
+    sizes: dict[str, int | None] = {}
+    for name, child in space.spaces.items():
+        shape = child.shape or ()
+        try:
+            array = np.asarray(observation[name], child.dtype)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"observation {name!r} cannot be read as {child.dtype} of shape {shape}: {error}"
+            ) from error
+        if array.shape not in (shape, array.shape[:1] + shape):
+            batch = f"({', '.join(map(str, ('B', *shape)))}{',' if not shape else ''})"
+            raise ValueError(f"observation {name!r} has shape {array.shape}, expected {shape}, or {batch} for a batch")
+        is_batch = array.shape != shape
+        sizes[name] = len(array) if is_batch else None
+        arrays[name] = array if is_batch else array[None]
+    if len(set(sizes.values())) > 1:
+        told = {name: "no batch" if size is None else f"a batch of {size}" for name, size in sizes.items()}
+        raise ValueError(f"observations are of different sizes: {told}")
+    size = next(iter(sizes.values()))
+    if size == 0:
+        raise ValueError("a batch of observations is empty: there is nobody to act")
+    return arrays, size is not None
+
+
+def _first(probability: Any) -> Any:
+    """Probabilities of the only entry of a batch; a list of them for several choices."""
+    return [part[0] for part in probability] if isinstance(probability, list) else probability[0]
+
+
 def _tensor(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
-    """A view of the array, which is not written to; a copy where torch allows no view."""
+    """A view of the array, not to be written to; a copy where torch does not allow a view."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())

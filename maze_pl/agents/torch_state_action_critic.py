@@ -1,7 +1,8 @@
-"""Critics that estimate what comes of actions: twin networks with slow copies, one pair for all sub-steps or for each.
+"""State-action critics: twin Q-networks with targets, shared by all sub-steps or one pair for each.
 
-Discrete heads (Discrete, MultiDiscrete, MultiBinary) are outputs of a network, one number for each option, so that the
-mean over a policy's choices is an exact sum. Continuous heads are inputs, beside the observations.
+Discrete heads (Discrete, MultiDiscrete, MultiBinary) are outputs of a network, one number per
+option, so that the expectation under the policy is an exact sum. Continuous heads are inputs, in
+addition to the observations.
 """
 
 import copy
@@ -28,13 +29,13 @@ Pair = Sequence[nn.Module]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a pair of networks sees and gives.
+    """Inputs and outputs of a pair of networks.
 
     Attributes:
         observation_space: Observations.
         action_space: Continuous heads of the action.
-        q_shapes: Output -> (L,): for each discrete head the number of its options, those of all its choices, two for
-            each bit; "q_value" -> (1,) where there is no discrete head.
+        q_shapes: Output -> (L,). For each discrete head, L is the number of options of all its
+            choices, two for each bit. Without a discrete head: "q_value" -> (1,).
     """
 
     observation_space: spaces.Dict
@@ -43,19 +44,20 @@ class Judged:
 
 
 class TwinNetwork(nn.Module):
-    """Two networks, and copies of them that follow slowly, as one: their tensors are stacked, [2, ...].
+    """Two networks and their target networks in one module, with stacked tensors [2, ...].
 
-    Both are evaluated as one batch, but one after the other on the CPU, where products of matrices take a tenth less
-    time than those of batches of matrices.
+    Both networks are evaluated as one batch, except on the CPU, where they run one after the other:
+    plain matrix products take a tenth less time there than batched ones.
 
     Args:
         pair: The two networks.
 
     Attributes:
-        always_batched: Whether both are one batch on the CPU too.
+        always_batched: Whether both networks are evaluated as one batch on the CPU, too.
 
     Raises:
-        ValueError: They are not two of a kind, or carry a state from act to act.
+        ValueError: There are not exactly two distinct networks whose tensors have the same names
+            and shapes, or they are recurrent.
     """
 
     always_batched = False
@@ -68,9 +70,9 @@ class TwinNetwork(nn.Module):
             raise ValueError(f"a state-action critic needs two networks that differ in their weights only, got {kinds}")
         refuse_memory(pair[0], "a network of the state-action critic")
         self.network, self.target = copy.deepcopy(pair[0]), copy.deepcopy(pair[0])
-        # Name, where the two and their copies are kept, and under which name there.
+        # Path of a tensor, dict with the stacked pair, dict with its target, key in both dicts.
         self._places: list[tuple[str, dict[str, Any], dict[str, Any], str]] = []
-        stacked: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # what modules share stays shared
+        stacked: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # shared tensors stay shared
         modules = zip(self.network.named_modules(), self.target.modules(), pair[1].modules(), strict=True)
         for (path, network), target, other in modules:
             for name, tensor in [*network._parameters.items(), *network._buffers.items()]:
@@ -86,11 +88,14 @@ class TwinNetwork(nn.Module):
                 self._places.append((f"{path}.{name}".removeprefix("."), owner, target._buffers, name))
 
     def forward(self, inputs: Mapping[str, Tensor], target: bool = False) -> dict[str, Tensor]:
-        """Output -> [2, B, L] of both networks, or of their copies.
+        """Evaluate both networks, or both target networks.
 
         Args:
             inputs: Name -> [B, ...].
-            target: Whether the copies are asked.
+            target: Whether to evaluate the target networks.
+
+        Returns:
+            Output -> [2, B, L].
         """
         tensors = {path: (copies if target else own)[name] for path, own, copies, name in self._places}
         evaluate = partial(functional_call, self.network, tie_weights=False)
@@ -104,19 +109,20 @@ class TwinNetwork(nn.Module):
 
     @torch.no_grad()
     def update_target(self, tau: float) -> None:
-        """Move the copies: copy + tau * (network - copy)."""
+        """Update the target networks: target + tau * (network - target)."""
         pairs = {id(own[name]): (own[name], copies[name]) for _, own, copies, name in self._places}
         own, copies = zip(*(pair for pair in pairs.values() if pair[0].is_floating_point()), strict=True)
         torch._foreach_lerp_(copies, own, tau)
 
 
 class TorchStateActionCritic(Critic, ABC):
-    """Estimates what comes of actions in a state, twice, and each time also by a copy that follows the network slowly.
+    """Estimates Q-values with twin networks, each of which has a target network.
 
     Args:
-        networks: Two networks for each entry of `judged`, by its key or in order. They get what they see as one dict of
-            tensors [B, ...], observations and continuous heads alike, and give a dict of outputs [B, L].
-        spec: What the agent sees and does.
+        networks: Two networks for each entry of `judged`, by key or in order. They take
+            observations and continuous heads in one dict of tensors [B, ...] and return a dict of
+            outputs [B, L].
+        spec: Sub-steps with their observation and action spaces.
 
     Raises:
         ValueError: The networks do not fit, or a continuous head has the name of an observation.
@@ -135,31 +141,34 @@ class TorchStateActionCritic(Critic, ABC):
     @classmethod
     @abstractmethod
     def judged(cls, spec: Spec) -> dict[StepKey, Judged]:
-        """What each pair of networks sees and gives, by sub-step, or by "all" where one pair judges all of them.
+        """Inputs and outputs of each pair of networks, by sub-step, or by "all" for a shared pair.
 
         Raises:
-            ValueError: A continuous head has the name of an observation, or what would have to be one has two shapes.
+            ValueError: A continuous head has the name of an observation, or entries of the same
+                name differ in shape or type between sub-steps that share a pair.
         """
 
     @property
     def parts(self) -> Sequence[nn.Module]:
-        """The networks, without their copies."""
+        """The networks, without the target networks."""
         return [twin.network for twin in self.twins]  # type: ignore[misc]
 
     def q_values(
         self, step_key: StepKey, observation: Mapping[str, Tensor], action: Mapping[str, Tensor], target: bool = False
     ) -> dict[str, Tensor]:
-        """What is to be expected: Q(s, a) is the sum, over all outputs, of what belongs to the choices of the action.
+        """Return the Q-values of both networks.
+
+        Q(s, a) is the sum, over all outputs, of the entries that the action selects.
 
         Args:
             step_key: The sub-step.
-            observation: Name -> [B, ...], what the actors see.
-            action: Head -> [B, ...], of which the continuous ones matter.
-            target: Whether the slow copies are asked.
+            observation: Name -> [B, ...], the actors' observations.
+            action: Head -> [B, ...]; only continuous heads are used.
+            target: Whether to evaluate the target networks.
 
         Returns:
-            Discrete head -> [2, B, L] by both networks, for each option of its choices, two for each bit: not set, set.
-            "q_value" -> [2, B, 1] where there is no discrete head.
+            Discrete head -> [2, B, L], one value per option of its choices; a bit has two: not set,
+            set. "q_value" -> [2, B, 1] if there is no discrete head.
         """
         own, index, prefix = self._own[step_key], self._index[step_key], ""
         seen: Mapping[str, Tensor] = {**observation, **{head: action[head] for head in own.action_space.spaces}}
@@ -171,7 +180,7 @@ class TorchStateActionCritic(Critic, ABC):
         return {name: q.float() if q.dtype in (torch.float16, torch.bfloat16) else q for name, q in both.items()}
 
     def update_targets(self, tau: float) -> None:
-        """Move the copies: copy + tau * (network - copy)."""
+        """Update the target networks: target + tau * (network - target)."""
         for twin in self.twins:
             twin.update_target(tau)  # type: ignore[operator]
 
@@ -181,21 +190,22 @@ class TorchStepStateActionCritic(TorchStateActionCritic):
 
     @classmethod
     def judged(cls, spec: Spec) -> dict[StepKey, Judged]:
-        """By sub-step; see `TorchStateActionCritic.judged`."""
+        """Inputs and outputs by sub-step; see `TorchStateActionCritic.judged`."""
         return _by_step(spec)
 
 
 class TorchSharedStateActionCritic(TorchStateActionCritic):
     """One pair of networks for all sub-steps; see `TorchStateActionCritic` for the arguments.
 
-    With several sub-steps it sees the observations and the continuous heads of all of them, zeros for those that do not
-    belong to the present sub-step, and which one that is as the one-hot observation "step_key". Its outputs are those
-    of all sub-steps, called `<step key>/<output>`.
+    With several sub-steps, its inputs are the observations and continuous heads of all of them,
+    with zeros for entries that do not belong to the current sub-step, and the one-hot observation
+    "step_key", which names the current sub-step. Its outputs are the outputs of all sub-steps,
+    named `<step key>/<output>`.
     """
 
     @classmethod
     def judged(cls, spec: Spec) -> dict[StepKey, Judged]:
-        """Of all sub-steps, by the key "all"; see `TorchStateActionCritic.judged`."""
+        """Inputs and outputs, by the key "all"; see `TorchStateActionCritic.judged`."""
         own = _by_step(spec)
         if len(own) == 1:
             return {"all": next(iter(own.values()))}

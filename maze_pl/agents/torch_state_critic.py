@@ -1,10 +1,11 @@
-"""Critics that estimate the value of a state: one for all sub-steps, one for each, or differences between them."""
+"""State-value critics: shared by all sub-steps, one per sub-step, or by adding up differences."""
 
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -15,21 +16,21 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 
 STEP_KEY_OBSERVATION = "step_key"
-"""Name under which a critic shared by several sub-steps sees which of them it judges, as a one-hot vector."""
+"""Name of the one-hot observation that tells a shared critic the current sub-step."""
 
 
 class Critic(nn.Module, ABC):
-    """Estimates how well it goes.
+    """Estimates values, of states or of actions in states.
 
     Attributes:
-        recurrent: By sub-step, networks that carry a state from act to act, which is that of the policy's network.
+        recurrent: Sub-step -> recurrent network. Its state is the state of the policy's network.
     """
 
     recurrent: Mapping[StepKey, nn.Module] = {}
 
     @property
     def parts(self) -> Sequence[nn.Module]:
-        """What judges each sub-step, in their order; a single one for all of them."""
+        """Networks of the sub-steps in their order, or a single one for all sub-steps."""
         return [self]
 
 
@@ -37,16 +38,17 @@ class StateCritic(Critic, ABC):
     """Estimates the value of states.
 
     Attributes:
-        kind: "shared": one value for each row of a rollout, taken at the row's first act. "step": each actor has a
-            stream of its own, judged by the network of its sub-step. "delta": each act of a row has a value of its own
-            in the one stream of all acts; it sees the observations of earlier sub-steps of the row too.
+        kind: "shared": one value per row of a rollout, estimated at the row's first act. "step":
+            each actor has its own stream, evaluated by the network of its sub-step. "delta": all
+            acts form one stream, and each act of a row has its own value, which also depends on the
+            observations of earlier sub-steps of the row.
     """
 
     kind: ClassVar[Literal["shared", "step", "delta"]]
 
     @classmethod
     def judged(cls, spec: Spec) -> dict[StepKey, spaces.Dict]:
-        """What each network sees, by sub-step, or by "all" where one network judges all of them."""
+        """Inputs of each network, by sub-step, or by "all" if one network serves all sub-steps."""
         if cls.kind == "shared":
             return {"all": shared_observation_space(spec)}
         return {key: step.observation_space for key, step in spec.steps.items()}
@@ -57,8 +59,9 @@ class StateCritic(Critic, ABC):
 
         Args:
             step_key: The sub-step.
-            observation: Name -> [B, ...], and what the policy carries, if anything; see `TorchPolicy`.
-            agent_id: [B] which agent acts.
+            observation: Name -> [B, ...], with the policy's recurrent state if it has one; see
+                `TorchPolicy`.
+            agent_id: [B] id of the agent that acts.
 
         Returns:
             [B]
@@ -68,15 +71,16 @@ class StateCritic(Critic, ABC):
 class TorchSharedStateCritic(StateCritic):
     """One network for all sub-steps.
 
-    With one sub-step it sees that sub-step's observations. With several it sees the observations of all of them, zeros
-    for those that do not belong to the present sub-step, and which one that is as the one-hot observation "step_key".
+    With one sub-step, its inputs are that sub-step's observations. With several, they are the
+    observations of all sub-steps, with zeros for entries that do not belong to the current
+    sub-step, and the one-hot observation "step_key", which names the current sub-step.
 
     Args:
-        networks: The network, alone in a list or a dict; it gives `{"value": [..., 1]}`.
-        spec: What the agent sees and does.
+        networks: A list or dict with the one network, which returns `{"value": [..., 1]}`.
+        spec: Sub-steps with their observation and action spaces.
 
     Raises:
-        ValueError: There is not exactly one network, it carries a state from act to act though there are several
+        ValueError: There is not exactly one network, it is recurrent although there are several
             sub-steps, or observations of the same name differ between sub-steps.
     """
 
@@ -119,14 +123,15 @@ class TorchSharedStateCritic(StateCritic):
 
 
 class StepwiseStateCritic(StateCritic):
-    """A network for each sub-step, which sees the observations of that sub-step and is shared by its agents.
+    """One network per sub-step, which takes its observations and is shared by its agents.
 
     Args:
-        networks: A network for each sub-step, by key or in the specification's order; each gives `{"value": [..., 1]}`.
-        spec: What the agent sees and does.
+        networks: One network per sub-step, by key or in the spec's order; each returns
+            `{"value": [..., 1]}`.
+        spec: Sub-steps with their observation and action spaces.
 
     Raises:
-        ValueError: The networks are not one for each sub-step.
+        ValueError: There is not exactly one network per sub-step.
     """
 
     def __init__(self, networks: Sequence[nn.Module] | Mapping[StepKey, nn.Module], spec: Spec) -> None:
@@ -145,7 +150,7 @@ class StepwiseStateCritic(StateCritic):
         return list(self.networks)
 
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
-        """[B] what the network of a sub-step gives; see `StateCritic.value`."""
+        """[B] output of the sub-step's network; see `StateCritic.value`."""
         network, inputs = self._steps[step_key]
         if step_key in self.recurrent:
             return _value(evaluate_recurrent(network, inputs(observation), state_shapes(network)))
@@ -153,25 +158,28 @@ class StepwiseStateCritic(StateCritic):
 
 
 class TorchStepStateCritic(StepwiseStateCritic):
-    """A network for each sub-step, which gives the value; see `StepwiseStateCritic` for the arguments."""
+    """One value network per sub-step; see `StepwiseStateCritic` for the arguments."""
 
     kind = "step"
 
 
 class TorchDeltaStateCritic(StepwiseStateCritic):
-    """The first sub-step's network gives the value, each later one by how much its sub-step's value differs.
+    """A value network for the first sub-step, and a network for the value's change in each later one.
 
         V_0 = f_0(o_0),   V_k = stop_gradient(V_{k-1}) + f_k(o_k)
 
-    So a later network, which often sees little of the whole, only has to say what the acts before it have changed.
+    A later network, which often observes only a small part of the state, thus only estimates how
+    the preceding acts changed the value.
 
     Args:
-        networks: A network for each sub-step, by key or in the specification's order; each gives `{"value": [..., 1]}`.
-        spec: What the agent sees and does; in each row its sub-steps act once each, in this order.
+        networks: One network per sub-step, by key or in the spec's order; each returns
+            `{"value": [..., 1]}`.
+        spec: Sub-steps with their observation and action spaces. Each sub-step acts exactly once
+            per row, in this order.
 
     Raises:
-        ValueError: The networks are not one for each sub-step or carry a state from act to act, or a sub-step has
-            several agents.
+        ValueError: There is not exactly one network per sub-step, a network is recurrent, or a
+            sub-step has several agents.
     """
 
     kind = "delta"
@@ -179,9 +187,10 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
     def __init__(self, networks: Sequence[nn.Module] | Mapping[StepKey, nn.Module], spec: Spec) -> None:
         super().__init__(networks, spec)
         self._names = {key: tuple(step.observation_space.spaces) for key, step in spec.steps.items()}
-        if several := {key: step.n_slots for key, step in spec.steps.items() if step.n_slots > 1}:
+        if several := {key: step.n_agents for key, step in spec.steps.items() if step.n_agents != 1}:
             raise ValueError(
-                f"a delta critic needs one agent in each sub-step, not {several}: use a step or a shared critic"
+                f"a delta critic needs one agent in each sub-step, not {several}, where -1 is a number that changes: "
+                "use a step or a shared critic"
             )
         if self.recurrent:
             raise ValueError(
@@ -193,8 +202,9 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
 
         Args:
             step_key: The sub-step.
-            observation: Its observations, and those of the earlier sub-steps of the row as `name_in_row` names them.
-            agent_id: Not needed.
+            observation: Observations of the sub-step and, named by `name_in_row`, of the row's
+                earlier sub-steps.
+            agent_id: Ignored.
         """
         value = super().value(step_key, {name: observation[name] for name in self._names[step_key]})
         for key in itertools.takewhile(lambda key: key != step_key, self._names):
@@ -206,19 +216,21 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
 
 
 def name_in_row(step_key: StepKey, name: str) -> str:
-    """Under which name a later sub-step's critic sees an observation of an earlier sub-step of the row."""
+    """Name of an earlier sub-step's observation in the input of a later sub-step's critic."""
     return f"{step_key}/{name}"
 
 
 def complete_observation(
     present: Mapping[str, Tensor], seen: Mapping[str, spaces.Space[Any]], one_hot: Tensor
 ) -> dict[str, Tensor]:
-    """What a network that is shared by several sub-steps sees: zeros for what does not belong to the present one.
+    """Complete the input of a network that several sub-steps share.
+
+    Entries that do not belong to the current sub-step are zeros.
 
     Args:
-        present: Name -> [..., *shape] what belongs to the sub-step.
-        seen: All that belongs to any of them, and "step_key".
-        one_hot: [number of sub-steps] which one it is.
+        present: Name -> [..., *shape], the entries of the current sub-step.
+        seen: Spaces of the entries of all sub-steps and of "step_key".
+        one_hot: [number of sub-steps] one-hot encoding of the current sub-step.
     """
     name, tensor = next(iter(present.items()))
     leading = tensor.shape[: tensor.dim() - len(seen[name].shape or ())]
@@ -231,10 +243,11 @@ def complete_observation(
 
 
 def shared_observation_space(spec: Spec) -> spaces.Dict:
-    """What the network of a shared critic sees.
+    """Observation space of a shared critic's network.
 
     Raises:
-        ValueError: Observations of the same name have different shapes, or one has the reserved name.
+        ValueError: Observations of the same name differ in shape or type, or one has the reserved
+            name.
     """
     if len(spec.steps) == 1:
         return next(iter(spec.steps.values())).observation_space
@@ -245,7 +258,7 @@ def shared_observation_space(spec: Spec) -> spaces.Dict:
 
 
 def union_space(by_step: Mapping[StepKey, spaces.Dict], what: str) -> spaces.Dict:
-    """All that there is in any sub-step.
+    """Union of the sub-steps' spaces, by name.
 
     Raises:
         ValueError: Entries of the same name have different shapes or types.
@@ -259,7 +272,19 @@ def union_space(by_step: Mapping[StepKey, spaces.Dict], what: str) -> spaces.Dic
                     f"{what} {name!r} has shape {space.shape} ({space.dtype}) in sub-step {key!r}, but "
                     f"{known.shape} ({known.dtype}) in another; rename one of them or use a step critic"
                 )
+            union[name] = _covering(known, space)
     return spaces.Dict(union)
+
+
+def _covering(one: spaces.Space[Any], other: spaces.Space[Any]) -> spaces.Space[Any]:
+    """A space that contains two of one shape and type; nothing depends on bounds of boxes."""
+    if isinstance(one, spaces.Discrete) and isinstance(other, spaces.Discrete):
+        start = min(one.start, other.start)
+        return spaces.Discrete(max(one.start + one.n, other.start + other.n) - start, start=start)
+    if isinstance(one, spaces.MultiDiscrete) and isinstance(other, spaces.MultiDiscrete):
+        starts = np.minimum(one.start, other.start)
+        return spaces.MultiDiscrete(np.maximum(one.start + one.nvec, other.start + other.nvec) - starts, start=starts)
+    return other if isinstance(other, spaces.Box) else one
 
 
 def _value(output: Mapping[str, Tensor]) -> Tensor:

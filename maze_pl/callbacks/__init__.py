@@ -1,9 +1,18 @@
 """Callbacks and loggers of a training run: what is kept, what is shown, and when it ends."""
 
-from .checkpoints import BestCheckpoint as BestCheckpoint, EarlyStopping as EarlyStopping
-from .checkpoints import FinalEvaluation as FinalEvaluation, LastCheckpoint as LastCheckpoint, RunSummary as RunSummary
-from .checkpoints import StopAtReturn as StopAtReturn, StopOnSignal as StopOnSignal
-from .console import EpochTable as EpochTable, NetworkPictures as NetworkPictures
-from .console import RolloutProgressBar as RolloutProgressBar, RunRecord as RunRecord
-from .loggers import Dashboard as Dashboard, MetricsFile as MetricsFile
-from .loggers import TensorBoardLog as TensorBoardLog, WandbLog as WandbLog
+from .best_checkpoint import BestCheckpoint as BestCheckpoint
+from .early_stopping import EarlyStopping as EarlyStopping
+from .final_evaluation import FinalEvaluation as FinalEvaluation
+from .last_checkpoint import LastCheckpoint as LastCheckpoint
+from .run_summary import RunSummary as RunSummary
+from .stop_at_return import StopAtReturn as StopAtReturn
+from .stop_on_signal import StopOnSignal as StopOnSignal
+from .epoch_table import EpochTable as EpochTable
+from .network_pictures import NetworkPictures as NetworkPictures
+from .rollout_progress_bar import RolloutProgressBar as RolloutProgressBar
+from .run_record import RunRecord as RunRecord
+from .evaluations import EvaluationCheck as EvaluationCheck
+from maze_pl.loggers.dashboard import Dashboard as Dashboard
+from maze_pl.loggers.metrics_file import MetricsFile as MetricsFile
+from maze_pl.loggers.tensorboard_log import TensorBoardLog as TensorBoardLog
+from maze_pl.loggers.wandb_log import WandbLog as WandbLog

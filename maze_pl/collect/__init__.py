@@ -1,5 +1,7 @@
-"""Collecting experience."""
+"""Collecting experience: collectors, storage of rollouts, engines, replay.
 
-from maze_pl.collect.collector import Collector as Collector
-from maze_pl.collect.in_memory_dataset import InMemoryDataset as InMemoryDataset
-from maze_pl.collect.in_memory_dataset import ReplayRecordedActionsPolicy as ReplayRecordedActionsPolicy
+Learning belongs to `maze_pl.modules`, recorded episodes to `maze_pl.records` and
+`maze_pl.datasets`.
+"""
+
+from .collector import Collector as Collector

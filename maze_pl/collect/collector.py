@@ -1,4 +1,4 @@
-"""Plays a policy in a vector of environments and writes what happens into rollouts."""
+"""Collector that plays a policy in vectorised environments and stores the acts in rollouts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,21 +12,22 @@ from maze_pl.core.policy import Array, Policy, PolicyBatch
 from maze_pl.core.rollout import Final, Rollout, Rows, Segment, SegmentOf
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 
-MAX_ACTS_PER_ENV_STEP = 10_000
-
 Acts = tuple[SegmentOf[Array], tuple[Array, Array], Array]
-"""The segment of some acts, their rows and columns in it, and their environments."""
+"""Segment of a group of acts, their rows and columns in it, and their environments."""
+Pending = list[list[tuple[int, int, int]]]
+"""For each environment, the acts of its current step: index of the step key, row and slot."""
 
 
 class Collector:
     """Collects rollouts of a fixed number of environment steps; see `maze_pl.core.rollout` for what a row is.
 
-    Environments may be at different actors at the same time: the policy is asked once for each step key that is at
-    turn anywhere. An environment that has made its steps waits for the others.
+    Environments may be at different actors at the same time: the policy is called once for each
+    step key whose turn it is in any environment. An environment that has completed its steps waits
+    for the others.
 
     Args:
         vector: The environments; reset by the first collection.
-        n_rollout_steps: Environment steps of each environment in a rollout.
+        n_rollout_steps: Environment steps per environment in a rollout.
         generator: Source of the policy's randomness.
     """
 
@@ -58,11 +59,12 @@ class Collector:
         self.storage.clear()
         self._ends = {key: [] for key in self._keys}
         row, completed = np.zeros((2, self.n_envs), np.int64)
+        pending: Pending = [[] for _ in range(self.n_envs)]
         if self._flat:
-            self._collect_in_lockstep(policy, row, completed)
+            self._collect_in_lockstep(policy, row, completed, pending)
         lockstep = bool((completed == self.n_rollout_steps).all())
         if not lockstep:
-            self._collect_acts(policy, row, completed)
+            self._collect_acts(policy, row, completed, pending)
         n_rows = int(row.max())
         check_acts(self.spec, self.storage.segments, n_rows, self.vector.first_env_index)
         rollout = self._rollout(n_rows, row, self._flat and lockstep)
@@ -70,15 +72,15 @@ class Collector:
         return rollout
 
     def start(self, episodes: Sequence[int] | None = None) -> None:
-        """Start every environment with the episode of its index, with the first one if None."""
+        """Start environment i with episode `episodes[i]`, or with its first episode if None."""
         self.vector.reset(episodes=episodes)
         self.slots.find(np.arange(self.n_envs), self.vector.staging)
         self.started = self._starting[:] = True
 
-    # ------------------------------------------------------------------------------------------- one actor each
+    # -------------------------------------------------------------------- one actor per environment
 
-    def _collect_in_lockstep(self, policy: Policy, row: Array, completed: Array) -> None:
-        """Collect from flat environments for as long as every act completes an environment step."""
+    def _collect_in_lockstep(self, policy: Policy, row: Array, completed: Array, pending: Pending) -> None:
+        """Collect from flat environments as long as every act completes an environment step."""
         key, staging, rows = self._keys[0], self.vector.staging, self.storage.rows
         segment = self.storage.segments[key]
         observed = [(name, array, segment.observation[name]) for name, array in staging.observation[key].items()]
@@ -103,6 +105,11 @@ class Collector:
             truncated[t] = staging.truncated
             if extras.finals:
                 self._keep_truncations(extras, row + t)
+            if extras.actor_rewards or self._attributed is not False:
+                for acts in pending:
+                    acts.append((0, t, 0))
+                over = (env_steps > 0) | terminated[t] | truncated[t]
+                self._write_actor_rewards(extras, np.flatnonzero(over).tolist(), pending)
             if batch.state is not None:
                 segment.remember(t, batch.state)
                 seen[:] = ~(terminated[t] | truncated[t])
@@ -115,29 +122,26 @@ class Collector:
         row[:] = t + 1
         ends = self.storage.complete_flat(t + 1, is_first, staging.next_agent)
         completed[:] = ((rows.env_steps[: t + 1] > 0) | ends).sum(0)
+        for n in np.flatnonzero(completed <= t).tolist():  # the last act completed no environment step
+            pending[n][:] = [(0, t, 0)]
         seen[:] = ~ends[-1]
 
     # ------------------------------------------------------------------------------------------ any actors
 
-    def _collect_acts(self, policy: Policy, row: Array, completed: Array) -> None:
+    def _collect_acts(self, policy: Policy, row: Array, completed: Array, pending: Pending) -> None:
         """Collect act by act from environments that may be at different actors."""
         staging, rows = self.vector.staging, self.storage.rows
         position = np.zeros(self.n_envs, np.int64)
-        acted = np.zeros(self.slots.seen.shape, np.bool_)  # in the row
-        pending: list[list[tuple[int, int, int]]] = [[] for _ in range(self.n_envs)]  # acts of the environment step
+        self.slots.acted.fill(False)
         envs = np.flatnonzero(completed < self.n_rollout_steps)
         while envs.size:
             if row[envs].max() >= self.storage.capacity:
                 self.storage.grow()
             keys, slots = staging.next_key[envs], self.slots.next[envs]
             present = sorted(set(keys.tolist()))
-            acts = [self._act(policy, key, envs[keys == key], row, position, acted) for key in present]
+            acts = [self._act(policy, key, envs[keys == key], row, position) for key in present]
             for n, key, slot in zip(envs.tolist(), keys.tolist(), slots.tolist(), strict=True):
-                pending[n].append((key, int(row[n]), n * int(self.slots.n_slots[key]) + slot))
-                if len(pending[n]) > MAX_ACTS_PER_ENV_STEP:
-                    fault = f"environment {n} has made {MAX_ACTS_PER_ENV_STEP} acts without environment time advancing"
-                    remedy = "call context.increment_env_step() in the act that completes an environment step"
-                    raise ValueError(f"{fault}; {remedy}")
+                pending[n].append((key, int(row[n]), slot))
             extras = self.vector.step(envs.tolist())
             for segment, index, group in acts:
                 segment.reward[index] = staging.reward[group]
@@ -148,9 +152,11 @@ class Collector:
             step_ends = (advanced > 0) | ended
             self._write_actor_rewards(extras, envs[step_ends].tolist(), pending)
             self.slots.release(envs, keys, slots, staging.actor_done[envs], ended)
-            self.slots.find(envs, staging)
+            self.slots.acted[envs[step_ends]] = False
+            if self.slots.find(envs, staging):
+                self.storage.widen(self.slots.n_slots)
             next_key, next_slot = staging.next_key[envs], self.slots.next[envs]
-            row_ends = step_ends | acted[envs, self.slots.offsets[next_key] + next_slot]
+            row_ends = step_ends | self.slots.acted[envs, self.slots.offsets[next_key] + next_slot]
             closing, at = envs[row_ends], row[envs[row_ends]]
             rows.filled[at, closing] = True
             rows.terminated[at, closing] = terminated[row_ends]
@@ -160,12 +166,12 @@ class Collector:
             rows.next_slot[at, closing] = np.where(ended, -1, next_slot)[row_ends]
             row[closing] += 1
             position[closing] = 0
-            acted[closing] = False
+            self.slots.acted[closing] = False
             completed[envs] += step_ends
             envs = envs[completed[envs] < self.n_rollout_steps]
 
-    def _act(self, policy: Policy, key: int, envs: Array, row: Array, position: Array, acted: Array) -> Acts:
-        """Ask the policy of one step key and store what it saw and did."""
+    def _act(self, policy: Policy, key: int, envs: Array, row: Array, position: Array) -> Acts:
+        """Call the policy of one step key and store its observations and actions."""
         rows, segment, slots = self.storage.rows, self.storage.segments[self._keys[key]], self.slots.next[envs]
         index, actor = (row[envs], envs * self.slots.n_slots[key] + slots), self.slots.offsets[key] + slots
         batch = self.slots.batch(self.vector.staging, key, envs)
@@ -183,12 +189,12 @@ class Collector:
         opening = envs[position[envs] == 0]
         rows.first_key[row[opening], opening] = key
         rows.first_slot[row[opening], opening] = self.slots.next[opening]
-        self.slots.seen[envs, actor] = acted[envs, actor] = True
+        self.slots.seen[envs, actor] = self.slots.acted[envs, actor] = True
         position[envs] += 1
         return segment, index, envs
 
-    def _write_actor_rewards(self, extras: StepExtras, finished: list[int], pending: list[Any]) -> None:
-        """Credit the acts of finished environment steps with the rewards attributed to them."""
+    def _write_actor_rewards(self, extras: StepExtras, finished: list[int], pending: Pending) -> None:
+        """Store the rewards attributed to acts of finished environment steps; forget the acts."""
         rewards_of = dict(extras.actor_rewards)
         for n in finished:
             rewards, acts, pending[n] = rewards_of.get(n), pending[n], []
@@ -203,8 +209,9 @@ class Collector:
             if rewards.shape != (len(acts),):
                 came = f"{who} shape {rewards.shape} for {len(acts)} acts"
                 raise ValueError(f"{came}; return one reward for each act of the environment step, in order")
-            for (key, t, b), reward in zip(acts, rewards.tolist(), strict=True):
-                self.storage.segments[self._keys[key]].actor_reward[t, b] = reward
+            for (key, t, slot), reward in zip(acts, rewards.tolist(), strict=True):
+                column = n * int(self.slots.n_slots[key]) + slot
+                self.storage.segments[self._keys[key]].actor_reward[t, column] = reward
 
     # ------------------------------------------------------------------------------------------------- result
 
@@ -229,7 +236,7 @@ class Collector:
         return Rollout(Rows(**tensors(vars(rows), n_rows)), segments, finals, self.n_rollout_steps, flat, starting)
 
     def _keep_truncations(self, extras: StepExtras, row: Array) -> None:
-        """Keep what truncated episodes showed in the end."""
+        """Keep the final observations of truncated episodes."""
         for n, step_key, agent, seen in extras.finals:
             key = self._keys.index(step_key)
             slot = 0 if self._flat else self.slots.held(n, key, agent)
@@ -238,7 +245,7 @@ class Collector:
             self._keep(key, row[[n]], np.array([n]), np.array([slot]), np.array([agent]), shown)
 
     def _keep_last(self, row: Array, envs: Array) -> None:
-        """Keep what environments show after the last row."""
+        """Keep the observations that follow the last row."""
         staging = self.vector.staging
         for index, key in enumerate(self._keys):
             group = envs if self._flat else envs[staging.next_key[envs] == index]
@@ -246,7 +253,7 @@ class Collector:
             self._keep(index, row[group] - 1, group, self.slots.next[group], staging.next_agent[group], shown)
 
     def _keep(self, key: int, row: Array, envs: Array, slots: Array, agents: Array, shown: dict[str, Array]) -> None:
-        """Keep what follows rows, and the states with which the policy would go on."""
+        """Keep the observations that follow rows, and the policy states for the next acts."""
         state = self.slots.recall(key, envs, slots) or {}
         parts = {"row": row, "env": envs, "slot": slots, "agent_id": agents, "observation": shown, "state": state}
         self._ends[self._keys[key]].append(Final(**tensors(parts)))
@@ -254,7 +261,7 @@ class Collector:
     # -------------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to continue exactly: tensors and primitives only."""
+        """Return the state needed to continue exactly: tensors and primitives only."""
         state = {"generator": self.generator.get_state(), "started": self.started, "attributed": self._attributed}
         if not self.started:
             return state
@@ -265,16 +272,16 @@ class Collector:
         return dict(to_tensors(state))
 
     def _shown(self) -> dict[str, dict[str, Array]]:
-        """What each environment shows the actor that acts next in it."""
+        """Observation of the actor that acts next, for each environment."""
         trees = [self.vector.staging.observation[self._keys[index]] for index in self.vector.staging.next_key]
         return {str(n): {name: array[n] for name, array in tree.items()} for n, tree in enumerate(trees)}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
-        """Continue where `state_dict` was taken, by playing the running episodes again.
+        """Continue where `state_dict` was taken, by replaying the running episodes.
 
         Returns:
-            The environments that did not come out where they were, because they are not deterministic; they have
-            started their next episode.
+            The environments that did not reach their saved observation, because they are not
+            deterministic; they have started their next episode.
         """
         self.generator.set_state(state["generator"])
         self._attributed = state["attributed"]
@@ -284,6 +291,7 @@ class Collector:
         self.vector.replay(state["histories"], state["wrappers"])
         self.started = True
         self.slots.load_state_dict(state["slots"])
+        self.storage.widen(self.slots.n_slots)
         self.slots.carried = state.get("memory", {})
         shown = self._shown()
         strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], shown[str(n)])]

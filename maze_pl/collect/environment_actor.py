@@ -1,4 +1,4 @@
-"""The actor of data modules with environments: made where an engine has it work, it holds environments from then on."""
+"""The actor of data modules with environments; it holds them in the process that runs it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,18 +20,19 @@ from maze_pl.envs.vector.vector_env import VectorEnv
 class EnvironmentActor:
     """Collects rollouts from a shard of the environments, and plays the episodes of evaluators.
 
-    Environments for training are made with the first collection, those of an evaluator with its first episodes. An
-    actor that takes the place of one that was lost starts with episodes that were not played before.
+    Training environments are made on the first collection, an evaluator's environments on its first
+    episodes. An actor that replaces a lost one starts with episodes that were not played before.
 
     Args:
         seed: The run's seed.
-        evaluation: Evaluator -> what makes its environments, and whether the policy takes its most likely actions.
+        evaluation: Evaluator -> function that makes its environments, and whether the policy takes
+            its most likely actions.
         policy: Chooses the actions.
         number: Number of the actor, and of its shard.
-        restarts: How often it was made anew.
-        training: Makes the environments of each shard.
-        n_rollout_steps: Environment steps of each environment in a rollout.
-        first_episode: Index of the first episode of each environment for training.
+        restarts: Number of times the actor was recreated.
+        training: Functions that make the environments of each shard.
+        n_rollout_steps: Environment steps per environment in a rollout.
+        first_episode: Index of the first episode of each training environment.
     """
 
     seed: int
@@ -61,13 +62,13 @@ class EnvironmentActor:
         """Collect a rollout of the shard.
 
         Args:
-            shared: What wrappers have learned.
-            policy: Chooses the actions; the actor's own one if None.
-            with_log_prob: Also write down with which log-probabilities the policy acted, computed at the end, for all
-                acts at once; only a `TorchPolicy` can.
+            shared: Wrapper statistics.
+            policy: Chooses the actions; the actor's policy if None.
+            with_log_prob: Also store the log-probabilities of the actions, computed at the end for
+                all acts at once; needs a `TorchPolicy`.
 
         Returns:
-            The rollout, and for each environment what its wrappers have learned, if any of them learns.
+            The rollout, and the wrapper statistics of each environment, if any wrapper has them.
         """
         collector, acting = self._prepared(shared), self.policy if policy is None else policy
         if not collector.started:
@@ -86,17 +87,18 @@ class EnvironmentActor:
         """Continue where `state_dict` was taken.
 
         Returns:
-            Numbers, within the shard, of the environments that did not come out where they were.
+            Indices, within the shard, of the environments that did not reach their saved
+            observation.
         """
         return self._prepared(from_tensors(state["shared"])).load_state_dict(state)
 
     def play(self, name: str, episodes: range, learned: dict[str, Any], policy: Any = None) -> list[EpisodeSummary]:
-        """Play a group of episodes of an evaluator, whose results are the same wherever and whenever it is played.
+        """Play a group of an evaluator's episodes, with the same results wherever and whenever.
 
         Args:
-            name: The evaluator.
+            name: Name of the evaluator.
             episodes: Indices of the episodes, no more than there are environments.
-            learned: What wrappers have learned.
+            learned: Wrapper statistics.
             policy: As for `collect`.
         """
         make, deterministic = self.evaluation[name]
@@ -110,6 +112,6 @@ class EnvironmentActor:
             return play_episodes(self.vectors[name], acting, episodes, **options)
 
     def close(self) -> None:
-        """End the environments."""
+        """Close the environments."""
         for vector in (*self.vectors.values(), *([self.collector.vector] if self.collector else [])):
             vector.close()

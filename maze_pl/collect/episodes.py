@@ -1,4 +1,4 @@
-"""Plays whole episodes without keeping them, for evaluation and for populations."""
+"""Playing of whole episodes without storing them, for evaluation and populations."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ def play_episodes(
     """Play the given episodes, each to its end.
 
     Args:
-        vector: Environments that do not start their next episode by themselves.
+        vector: Environments without automatic reset.
         policy: Chooses the actions.
         episodes: Indices of the episodes, which seed them; no more than there are environments.
         deterministic: Whether the policy takes its most likely action.
@@ -44,10 +44,10 @@ def playing(
     deterministic: bool,
     generator: torch.Generator | None = None,
 ) -> Iterator[Array]:
-    """Play episodes act by act, as far as the caller goes on; arguments as for `play_episodes`.
+    """Play episodes act by act, as far as the caller iterates; arguments as for `play_episodes`.
 
     Yields:
-        The environments in which somebody has just acted; the vector's staging says what came of it.
+        The environments in which an actor has just acted; the vector's staging holds the outcomes.
     """
     staging, slots, first = vector.staging, ActorSlots(vector.spec, vector.n_envs), vector.first_env_index
     options, flat = {"deterministic": deterministic, "generator": generator}, vector.spec.is_flat

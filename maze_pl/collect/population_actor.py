@@ -1,4 +1,4 @@
-"""The actor of populations: plays episodes with perturbed copies of the policy, a part of an episode at a time."""
+"""The actor of populations; it plays episodes of perturbed policies, a part at a time."""
 
 import copy
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ class Played(NamedTuple):
     """An episode that a perturbed policy has played to its end.
 
     Attributes:
-        reward: Sum of the rewards, as wrappers made them.
+        reward: Sum of the rewards, as changed by wrappers.
         env_steps: Environment time that it took.
         summaries: Its statistics.
-        learned: What wrappers have learned, if any of them learns.
+        learned: Wrapper statistics, if any wrapper has them.
     """
 
     reward: float
@@ -35,35 +35,35 @@ class Played(NamedTuple):
 
 @dataclass
 class PopulationActor(EnvironmentActor):
-    """Plays the episodes of evaluators, and those of perturbed policies.
+    """Plays the episodes of evaluators and the episodes of perturbed policies.
 
-    The latter are numbered within an update: 2i and 2i + 1 are those of pair i, with its noise added and subtracted.
-    What is random in them, in the environment too, depends on the seed, the update and the pair alone, and on nothing
-    that was played before, here or anywhere else.
+    Episodes of perturbed policies are numbered within an update: 2i and 2i + 1 belong to pair i,
+    with its noise added and subtracted. All randomness in them, in the environment too, depends
+    only on the seed, the update and the pair, and not on episodes played before, here or elsewhere.
 
     Args:
-        noise: What perturbs them.
-        deterministic: Whether they take their most likely actions.
+        noise: Noise that perturbs the policies.
+        deterministic: Whether the policies take their most likely actions.
     """
 
     noise: NoiseTable = None  # type: ignore[assignment]
     deterministic: bool = True
     perturbed: Any = None  # a copy of the policy
-    center: Any = None  # [number of parameters] the policy's own
+    center: Any = None  # [number of parameters] unperturbed parameters
     running: tuple[int, int] = (-1, 0)  # update and number of the episode
     episode: Iterator[Played | None] | None = None
 
     def play_perturbed(
         self, number: int, update: int, noise_stddev: float, shared: dict[str, Any], policy: Any = None
     ) -> Played | None:
-        """Play a part of an episode, which begins anew unless it is the one that was played last.
+        """Play a part of an episode; it restarts unless it is the episode that was played last.
 
         Args:
             number: Number of the episode within the update.
             update: Number of the update.
-            noise_stddev: By how much the noise is multiplied.
-            shared: What wrappers have learned before this update.
-            policy: The policy without noise; the actor's own one if None.
+            noise_stddev: Factor of the noise.
+            shared: Wrapper statistics before this update.
+            policy: The policy without noise; the actor's policy if None.
 
         Returns:
             None until the episode is over.

@@ -1,9 +1,11 @@
-"""Preallocated arrays that a collector writes a rollout into, who holds which of their slots, and what may be in them.
+"""Preallocated arrays for rollouts, the assignment of their slots, and checks of their content.
 
-Observations and rewards that are not numbers, and empty masks, are refused: no algorithm could learn from them.
+Observations and rewards that are not finite, and empty masks, are refused: no algorithm could learn
+from them.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from maze_pl.envs.vector.vector_env import Staging, allocate_tree
 
 
 def tensors(arrays: Any, n_rows: int | None = None) -> Any:
-    """Tensors on the first rows of the arrays in nested dicts, on all of them if None."""
+    """Make tensors that share the first rows of arrays in nested dicts, or all rows if None."""
     return mapped(lambda array: torch.from_numpy(array[:n_rows]), arrays)
 
 
@@ -29,8 +31,8 @@ class SegmentArrays(SegmentOf[Array]):
     """Arrays behind `Segment`, [capacity, N * n_slots].
 
     Args:
-        step: The sub-step whose acts these are.
-        capacity: Rows to begin with.
+        step: The sub-step of the acts.
+        capacity: Initial number of rows.
         n_envs: Number of environments.
     """
 
@@ -43,7 +45,7 @@ class SegmentArrays(SegmentOf[Array]):
         super().__init__(seen, done, *others)
 
     def remember(self, index: Any, state: Mapping[str, Array] | None) -> None:
-        """Write the policy's state before acts, if it has one.
+        """Store the policy state before acts, if there is one.
 
         Args:
             index: Row, or rows and columns of the acts.
@@ -55,7 +57,7 @@ class SegmentArrays(SegmentOf[Array]):
             self.state[name][index] = values
 
     def blank(self, n_rows: int) -> None:
-        """Overwrite what earlier rollouts left where no act was made in the first rows."""
+        """Zero the data of earlier rollouts in the first rows, where no act was made."""
         nothing = ~self.active[:n_rows]
         trees = [*self.observation.values(), *self.action.values(), *self.state.values()]
         for array in (*trees, self.position, self.agent_id):
@@ -63,15 +65,14 @@ class SegmentArrays(SegmentOf[Array]):
 
 
 class RolloutStorage:
-    """Arrays for rollouts of N environments, of which there can be more when an environment needs more rows.
+    """Arrays for rollouts of N environments, which grow when an environment needs more rows.
 
-    In a flat environment the acts are the rows, so that the segment's reward and the mask of its acts are those of
-    the rows.
+    In a flat environment the acts are the rows, so the segment shares the rows' reward and mask.
 
     Args:
-        spec: What agents see and do.
+        spec: Specification of observations and actions.
         n_envs: Number of environments.
-        capacity: Rows to begin with.
+        capacity: Initial number of rows.
     """
 
     def __init__(self, spec: Spec, n_envs: int, capacity: int) -> None:
@@ -85,7 +86,7 @@ class RolloutStorage:
             segment.reward, segment.active = self.rows.reward, self.rows.filled
 
     def clear(self) -> None:
-        """Forget which rows and acts exist."""
+        """Mark all rows and acts as missing."""
         rows = self.rows
         for array in (rows.filled, rows.terminated, rows.truncated, rows.env_steps, rows.reward):
             array.fill(0)
@@ -96,12 +97,12 @@ class RolloutStorage:
                 array.fill(0)
 
     def complete_flat(self, n_rows: int, is_first: Array, agent_id: Array) -> Array:
-        """Write into rows of flat environments what follows from where episodes ended.
+        """Fill in the row fields of flat environments that follow from the ends of episodes.
 
         Args:
             n_rows: Rows of each environment, T.
             is_first: [N] whether the first row begins an episode.
-            agent_id: [N] who acts.
+            agent_id: [N] ids of the agents.
 
         Returns:
             [T, N] whether an episode ended.
@@ -124,26 +125,48 @@ class RolloutStorage:
         self.rows.first_key[self.capacity :] = self.rows.next_key[self.capacity :] = -1
         self.capacity *= 2
 
+    def widen(self, n_slots: Array) -> None:
+        """Make room for more slots.
+
+        Args:
+            n_slots: [number of step keys] slots of each step key, no fewer than before.
+        """
+        for part, wanted in zip(self.segments.values(), n_slots.tolist(), strict=True):
+            n_more = wanted - part.active.shape[1] // self.n_envs
+            if n_more:
+                vars(part).update(mapped(partial(_widened, n_envs=self.n_envs, n_more=n_more), vars(part)))
+
+
+def _widened(array: Array, n_envs: int, n_more: int) -> Array:
+    """[T, N * n_slots, ...] -> [T, N * (n_slots + n_more), ...], with zeros in the new slots."""
+    slots = array.reshape(len(array), n_envs, -1, *array.shape[2:])
+    further = np.zeros_like(slots, shape=(*slots.shape[:2], n_more, *slots.shape[3:]))
+    return np.concatenate([slots, further], 2).reshape(len(array), -1, *array.shape[2:])
+
 
 class ActorSlots:
     """Slots of the agents of N environments, numbered over all step keys.
 
-    An agent of a fixed number has the slot of its id. Where agents come and go, one takes the first free slot when it
-    is first at turn and gives it back when it is done.
+    In a sub-step with a fixed number of agents, an agent has the slot of its id. Where agents come
+    and go, an agent takes a free slot on its first turn and frees it when it is done. It takes the
+    first free slot in which nobody has acted in the row, since a row has at most one act of each
+    slot. If no such slot is left, slots are added.
 
-    Of policies that remember, the state of each actor after its last act is kept. Nothing is kept before a policy
-    returns a state, and nothing has to be erased when an episode ends: who has not acted in it gets zeros.
+    For recurrent policies, the policy state of each actor after its last act is kept. Nothing is
+    kept before a policy returns a state, and nothing has to be erased when an episode ends: an
+    actor that has not acted in its episode gets zeros.
 
     Args:
-        spec: What agents see and do.
+        spec: Specification of observations and actions.
         n_envs: Number of environments.
 
     Attributes:
         n_slots: [number of step keys] slots of each step key.
         offsets: [number of step keys + 1] number of the first slot of each step key.
         seen: [N, number of slots] bool, whether the holder has acted in the running episode.
+        acted: [N, number of slots] bool, whether somebody has acted in the slot in the current row.
         next: [N] slot, within its step key, of the actor that acts next.
-        carried: By position of the step key, name -> [N, n_slots, ...] the policy's states.
+        carried: By index of the step key, name -> [N, n_slots, ...] policy states.
     """
 
     def __init__(self, spec: Spec, n_envs: int) -> None:
@@ -151,10 +174,11 @@ class ActorSlots:
         self.n_slots = np.array([step.n_slots for step in spec.steps.values()])
         self.offsets = np.concatenate([[0], np.cumsum(self.n_slots)])
         self.seen = np.zeros((n_envs, int(self.offsets[-1])), np.bool_)
+        self.acted = np.zeros_like(self.seen)
         self.next = np.zeros(n_envs, np.int64)
         self.carried: dict[int, dict[str, Array]] = {}
         self._dynamic = np.array([step.n_agents < 0 for step in spec.steps.values()])
-        self._occupant = np.full(self.seen.shape, -1, np.int64)  # agent id that holds a dynamic slot
+        self._occupant = np.full(self.seen.shape, -1, np.int64)  # id of the agent in a dynamic slot
         self._finished: list[set[tuple[int, int]]] = [set() for _ in range(n_envs)]  # (key, id) of dynamic agents
 
     def release(self, envs: Array, keys: Array, slots: Array, done: Array, ended: Array) -> None:
@@ -162,7 +186,7 @@ class ActorSlots:
 
         Args:
             envs: [n] the environments that stepped.
-            keys: [n] position among the step keys of the actors that acted in them.
+            keys: [n] step key index of the actors that acted in them.
             slots: [n] their slots.
             done: [n] bool, whether these actors are done.
             ended: [n] bool, whether the episodes ended.
@@ -176,24 +200,29 @@ class ActorSlots:
             self.forget(n)
 
     def forget(self, n: int) -> None:
-        """An environment starts another episode."""
+        """Reset the slots of an environment that starts another episode."""
         self.seen[n] = False
         self._occupant[n] = -1
         self._finished[n].clear()
 
-    def find(self, envs: Array, staging: Staging) -> None:
+    def find(self, envs: Array, staging: Staging) -> bool:
         """Find the slots of the actors that act next.
 
         Args:
             envs: [n] environments.
-            staging: Says who these are.
+            staging: Names these actors.
+
+        Returns:
+            Whether slots were added.
 
         Raises:
-            ValueError: An agent acts that was not declared, that was done, or that is one too many.
+            ValueError: An agent acts that was not declared or was already done, or too many are
+                alive.
         """
         if self._spec.is_flat:
-            return
-        keys, agents = staging.next_key[envs], staging.next_agent[envs]
+            return False
+        before, keys = len(self.seen[0]), staging.next_key[envs]
+        agents = staging.next_agent[envs]
         outside = ~self._dynamic[keys] & ((agents < 0) | (agents >= self.n_slots[keys]))
         if outside.any():
             key, agent = self._keys[keys[outside][0]], int(agents[outside][0])
@@ -202,47 +231,64 @@ class ActorSlots:
         self.next[envs] = agents
         for i in np.flatnonzero(self._dynamic[keys]).tolist():
             self.next[envs[i]] = self._take(int(envs[i]), int(keys[i]), int(agents[i]))
+        return len(self.seen[0]) > before
 
     def _take(self, n: int, key: int, agent: int) -> int:
-        """The slot that a dynamic agent holds, or a free one."""
-        slot, free = self.held(n, key, agent), self.held(n, key, -1)
-        who = f"agent {agent} of sub-step {self._keys[key]!r}"
+        """Return the slot of a dynamic agent; it takes a free one if it has none."""
+        slot, who = self.held(n, key, agent), f"agent {agent} of sub-step {self._keys[key]!r}"
+        if agent < 0:
+            raise ValueError(f"{who} acts; ids of agents are numbers from 0 on")
         if slot >= 0:
             return slot
         if (key, agent) in self._finished[n]:
             raise ValueError(f"{who} acts after it was done; ids are not used again")
-        if free < 0:
-            n_slots = self.n_slots[key]
-            raise ValueError(f"{who} would be number {n_slots + 1} alive at once; max_agents allows {n_slots}")
-        self._occupant[n, self.offsets[key] + free] = agent
-        return free
+        most, own = self._spec.steps[self._keys[key]].n_slots, slice(self.offsets[key], self.offsets[key + 1])
+        is_free = self._occupant[n, own] < 0
+        if np.count_nonzero(~is_free) == most:
+            raise ValueError(f"{who} would be number {most + 1} alive at once; max_agents allows {most}")
+        free = np.flatnonzero(is_free & ~self.acted[n, own])
+        slot = int(free[0]) if free.size else int(self.n_slots[key])
+        if not free.size:
+            self._widen(key, 1 + slot // 4)  # more than needed, as growing copies all stored arrays
+        self._occupant[n, self.offsets[key] + slot] = agent
+        return slot
+
+    def _widen(self, key: int, n_more: int) -> None:
+        """Add free slots to a step key."""
+        places = [int(self.offsets[key + 1])] * n_more
+        self.seen, self.acted = np.insert(self.seen, places, False, 1), np.insert(self.acted, places, False, 1)
+        self._occupant = np.insert(self._occupant, places, -1, 1)
+        for name, states in self.carried.get(key, {}).items():
+            self.carried[key][name] = np.insert(states, [states.shape[1]] * n_more, 0, 1)
+        self.n_slots[key] += n_more
+        self.offsets[key + 1 :] += n_more
 
     def held(self, n: int, key: int, agent: int) -> int:
-        """Slot of an agent, -1 if agents come and go and this one holds none; agent -1 holds those that are free."""
+        """Slot of an agent; -1 for a dynamic agent without a slot."""
         if not self._dynamic[key]:
             return agent
         places = np.flatnonzero(self._occupant[n, self.offsets[key] : self.offsets[key + 1]] == agent)
         return int(places[0]) if places.size else -1
 
     def batch(self, staging: Staging, key: int, envs: Array) -> PolicyBatch:
-        """What the actors see that act next in some environments.
+        """Make the policy batch of the actors that act next in some environments.
 
         Args:
-            staging: What the environments show.
-            key: Position of the actors' sub-step among the step keys.
-            envs: [n]
+            staging: Current observations of the environments.
+            key: Step key index of the actors.
+            envs: [n] their environments.
         """
         seen = {name: array[envs] for name, array in staging.observation[self._keys[key]].items()}
         is_first = ~self.seen[envs, self.offsets[key] + self.next[envs]]
         return PolicyBatch(self._keys[key], seen, staging.next_agent[envs], is_first=is_first)
 
     def recall(self, key: int, envs: Any, slots: Any) -> dict[str, Array] | None:
-        """States with which actors act next, None if no actor of their sub-step has ever had one.
+        """Policy states for the next acts; None if no actor of the sub-step has ever had one.
 
         Args:
-            key: Position of the actors' sub-step among the step keys.
-            envs: [n] their environments, or the one.
-            slots: [n] their slots, or the one; -1 for agents that hold none.
+            key: Step key index of the actors.
+            envs: [n] their environments, or a single one.
+            slots: [n] their slots, or a single one; -1 for agents without a slot.
 
         Returns:
             Name -> [n, ...], new arrays.
@@ -259,15 +305,15 @@ class ActorSlots:
     def act(
         self, policy: Policy, batch: PolicyBatch, key: int, envs: Array, slots: Array, **options: Any
     ) -> PolicyStep:
-        """Let actors act with what they carry, and keep what they carry then; who has any is noted to have acted.
+        """Run the policy on recurrent states and store the new ones; mark these actors as seen.
 
         Args:
             policy: Chooses the actions.
-            batch: The actors; gets their states before the act, if the policy has any.
+            batch: The actors; gets their policy states before the act, if the policy has any.
             key: As for `recall`.
-            envs: [n]
-            slots: [n]
-            options: For the policy.
+            envs: [n] environments of the actors.
+            slots: [n] slots of the actors.
+            options: Keyword arguments of `policy.act`.
         """
         batch.state = self.recall(key, envs, slots)
         step = policy.act(batch, **options)
@@ -282,28 +328,31 @@ class ActorSlots:
         return step
 
     def state_dict(self) -> dict[str, Any]:
-        """Who holds which slot: views of arrays, and primitives."""
+        """Return the assignment of slots: views of arrays, and primitives."""
         finished = [sorted(finished) for finished in self._finished]
-        return {"seen": self.seen, "occupant": self._occupant, "finished": finished}
+        return {"n_slots": self.n_slots, "seen": self.seen, "occupant": self._occupant, "finished": finished}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the result of `state_dict`."""
+        """Continue from the result of `state_dict`."""
+        for key, n_slots in enumerate(state.get("n_slots", self.n_slots).tolist()):
+            self._widen(key, n_slots - int(self.n_slots[key]))
         self.seen[...] = state["seen"]
         self._occupant[...] = state["occupant"]
         self._finished = [{(key, agent) for key, agent in finished} for finished in state["finished"]]
 
 
 def check_acts(spec: Spec, segments: Mapping[StepKey, SegmentArrays], n_rows: int, first_env_index: int) -> None:
-    """Look at the acts of a whole rollout at once.
+    """Check all acts of a rollout at once.
 
     Args:
-        spec: What agents see and do.
+        spec: Specification of observations and actions.
         segments: The acts, by step key.
         n_rows: Rows of the rollout.
         first_env_index: Number of the first environment, for the message.
 
     Raises:
-        EnvContractError: Something is not finite, or a mask allows nothing; says in which environment and step.
+        EnvContractError: A value is not finite, or a mask allows no action; the message names the
+            environment and step.
     """
     for key, segment in segments.items():
         trees = {f"observation {name!r}": array for name, array in segment.observation.items()}
@@ -326,17 +375,17 @@ def check_acts(spec: Spec, segments: Mapping[StepKey, SegmentArrays], n_rows: in
 
 
 def check_now(arrays: Mapping[str, Array], envs: Array, steps: Array, where: str, first_env_index: int) -> None:
-    """Look at one entry of each of some environments.
+    """Check the current values of some environments.
 
     Args:
-        arrays: What it is -> [n, ...].
+        arrays: Description of the values -> [n, ...].
         envs: [n] the environments.
-        steps: [n] the step that each of them is in.
-        where: What the steps are counted in.
+        steps: [n] the current step of each.
+        where: Name of the unit in which steps are counted, such as "an episode".
         first_env_index: Number of the first environment, for the message.
 
     Raises:
-        EnvContractError: Something is not finite.
+        EnvContractError: A value is not finite.
     """
     for what, array in arrays.items():
         finite = _finite(array, 1)
@@ -346,7 +395,7 @@ def check_now(arrays: Mapping[str, Array], envs: Array, steps: Array, where: str
 
 
 def _finite(array: Array, n_dimensions: int) -> Array | None:
-    """Whether all numbers below the first dimensions are finite; None if all are in the whole array."""
+    """Tell, over the first dimensions, if all numbers below are finite; None if all numbers are."""
     if array.dtype.kind != "f" or (finite := np.isfinite(array)).all():
         return None
     below: Array = np.all(finite.reshape(*array.shape[:n_dimensions], -1), axis=-1)
@@ -357,7 +406,7 @@ def to_tensors(state: Any) -> Any:
     """Replace arrays by tensors and NumPy's numbers by Python's, in nested dicts and lists.
 
     Raises:
-        TypeError: Something else is in it, which a checkpoint that loads safely cannot hold.
+        TypeError: The state holds another type, which a weights-only checkpoint cannot hold.
     """
     if isinstance(state, dict):
         return {key: to_tensors(value) for key, value in state.items()}

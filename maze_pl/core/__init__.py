@@ -1,1 +1,1 @@
-"""Types that everything else is built from; imports nothing else of the package."""
+"""Types that everything else is built from; imports nothing of the package but `maze_pl.system`."""

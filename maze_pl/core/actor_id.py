@@ -1,4 +1,4 @@
-"""Who acts: the policy that is asked, and for which of its agents."""
+"""Identity of an actor: the policy that acts, and the agent it acts for."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,8 @@ class ActorID(NamedTuple):
 
     Attributes:
         step_key: Key of the sub-step, which names the policy that acts.
-        agent_id: The agent among those that share this policy; never used again in an episode once it is done.
+        agent_id: Id of the agent among the agents of this policy; not reused in an episode once it
+            is done.
     """
 
     step_key: StepKey

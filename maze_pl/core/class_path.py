@@ -1,4 +1,4 @@
-"""From a dotted path, as configurations name classes and functions, to what it names."""
+"""Import of classes and functions by their dotted paths, as configurations name them."""
 
 import importlib
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ Base = TypeVar("Base")
 
 
 def import_object(path: str) -> Any:
-    """The class or function at a dotted path.
+    """Import the class or function at a dotted path.
 
     Raises:
         ImportError: There is no such module or attribute.
@@ -22,15 +22,15 @@ def import_object(path: str) -> Any:
 
 
 def import_class(path: type[Base] | str, base: type[Base], where: str = "") -> type[Base]:
-    """The class itself, or the one at a dotted path, if it is a subclass of another one.
+    """Return a class, given directly or by its dotted path, if it is a subclass of `base`.
 
     Args:
         path: The class or its path.
-        base: What it must be a subclass of.
-        where: What stands before it in messages, such as the option that it is for.
+        base: Required base class.
+        where: Prefix of messages, such as the name of the option.
 
     Raises:
-        ValueError: There is no such class.
+        ValueError: The class cannot be imported, or is not a subclass of `base`.
     """
     try:
         found: Any = import_object(path) if isinstance(path, str) else path

@@ -1,4 +1,4 @@
-"""What is kept of a finished episode: its statistics, small enough to travel between processes and ranks."""
+"""Summaries of finished episodes, small enough to send between processes and ranks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import numpy as np
 from maze_pl.core.seeding import derive_seed
 
 StatKey = tuple[str, str, str | None, tuple[str, ...]]
-"""Topic name, event name, name of the statistic (None: the event's own) and the values that it is grouped by."""
+"""Topic name, event name, statistic name (None: of the event itself) and values of its grouping."""
 
 MAX_SAMPLED_EPISODES: Final = 100
 
@@ -21,11 +21,12 @@ class EpisodeSummary:
     Attributes:
         statistics: One number, or an array of observed values, for each statistic.
         env_steps: Environment time that the episode took.
-        reward: Sum of the environment's own rewards, before any wrapper changed them.
+        reward: Sum of the environment's rewards, before any wrapper changed them.
         kpis: Key performance indicators of the episode by name.
         env_index: Index of the environment that played it, counted over all ranks.
-        episode_index: How many episodes that environment had played before.
-        samples: Values picked at random by wrappers that watch, as an array for each statistic; see `thin_out`.
+        episode_index: Number of episodes that this environment had played before.
+        samples: Values sampled at random by monitoring wrappers, as an array per statistic; see
+            `thin_out`.
     """
 
     statistics: dict[StatKey, float | np.ndarray]
@@ -38,9 +39,10 @@ class EpisodeSummary:
 
 
 def thin_out(summaries: Sequence[EpisodeSummary]) -> None:
-    """Keep the samples of at most 100 episodes, so that memory has a bound however long an epoch is.
+    """Keep the samples of at most 100 episodes, which bounds memory however long an epoch is.
 
-    Which ones is decided by the numbers of the episodes alone: thinning out more often changes nothing.
+    The choice depends only on the indices of environments and episodes, so thinning out more often
+    changes nothing.
     """
     sampled = [summary for summary in summaries if summary.samples]
     if len(sampled) > MAX_SAMPLED_EPISODES:

@@ -1,4 +1,4 @@
-"""The policy protocol: what trained, random, heuristic and replaying policies have in common."""
+"""The policy protocol, common to trained, random, heuristic and replaying policies."""
 
 import contextlib
 import copy
@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import nn
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.spaces import allowed_entries
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Masks = Mapping[StepKey, Mapping[str, str]]
@@ -19,18 +20,18 @@ Masks = Mapping[StepKey, Mapping[str, str]]
 
 @dataclass(slots=True)
 class PolicyBatch:
-    """Actors of one sub-step that act now, one of each environment.
+    """Actors of one sub-step that act now, at most one per environment.
 
     Attributes:
-        step_key: The sub-step, which names the policy.
+        step_key: Key of the sub-step, which names the policy.
         observation: Name -> [B, ...].
-        agent_id: [B] which agent of the sub-step each row belongs to.
-        state: Name -> [B, ...], the state that the policy returned after these actors' last acts, zero for those that
-            have not acted in their episode. None: zero for all.
+        agent_id: [B] agent of the sub-step that each row belongs to.
+        state: Name -> [B, ...], policy state after each actor's last act, zero for actors that have
+            not acted in their episode. None: zero for all.
         is_first: [B] whether this is the actor's first act in its episode.
-        maze_state: [B] the simulations' own states, in rollouts of a `MazeStatePolicy`.
-        episode_index: [B] which episode each row belongs to, where whole episodes are played.
-        n_acts: [B] acts in that episode before this one, of all actors.
+        maze_state: [B] states of the simulations, in rollouts of a `MazeStatePolicy`.
+        episode_index: [B] episode that each row belongs to, if whole episodes are played.
+        n_acts: [B] acts of all actors in that episode before this one.
     """
 
     step_key: StepKey
@@ -45,12 +46,13 @@ class PolicyBatch:
 
 @dataclass(slots=True)
 class PolicyStep:
-    """What a policy decided.
+    """Decision of a policy.
 
     Attributes:
-        action: Head -> [B, ...], as sampled; boxes may be exceeded by unbounded distributions.
-        log_prob: [B] log-probability of the whole action, where the policy was asked for it.
-        state: Name -> [B, ...], the policy's state after this act, for policies that remember.
+        action: Head -> [B, ...], as sampled; unbounded distributions may exceed the bounds of
+            boxes.
+        log_prob: [B] log-probability of the whole action, if it was requested.
+        state: Name -> [B, ...], policy state after this act, for recurrent policies.
     """
 
     action: dict[str, Array]
@@ -73,7 +75,7 @@ class Policy(Protocol):
         """Choose one action for each actor of the batch.
 
         Args:
-            batch: The actors and what they see.
+            batch: The actors and their observations.
             deterministic: Take the most likely action instead of sampling.
             temperature: Above 1 flattens the distributions, below 1 sharpens them.
             generator: Source of all randomness of this call.
@@ -82,24 +84,24 @@ class Policy(Protocol):
 
 
 class MazeStatePolicy(Policy):
-    """What a policy derives from that decides by `PolicyBatch.maze_state`, whatever wrappers make of observations."""
+    """Base of policies that use `PolicyBatch.maze_state`, regardless of observation wrappers."""
 
 
 @contextlib.contextmanager
 def evaluation_mode(policy: object) -> Iterator[None]:
-    """Have networks act without dropout and the like; afterwards every module is in the mode that it was in before.
+    """Switch networks to evaluation mode (no dropout etc.), then restore the mode of every module.
 
     Args:
-        policy: A module, or anything else, which is left alone. A module with a part that overrides `train` is switched
-            by its own `eval` and `train`.
+        policy: A module; other objects are left unchanged. A module with a part that overrides
+            `train` is switched by its `eval` and `train` methods.
     """
     if not isinstance(policy, nn.Module):
         yield
         return
     modules: list[nn.Module] = [policy]
-    for module in modules:  # grows while it is walked; `Module.modules` and `Module.train` cost ten times as much
+    for module in modules:  # grows during the loop; `Module.modules` and `Module.train` take ten times as long
         modules += [child for child in module._modules.values() if child is not None]
-    unusual = torch.jit.ScriptModule  # the mode of which is not an attribute of Python
+    unusual = torch.jit.ScriptModule  # its mode is not a Python attribute
     plain = all(type(m).train is nn.Module.train and not isinstance(m, unusual) for m in modules)
     before = [(module, module.training) for module in modules if module.training or not plain]
     if not plain:
@@ -111,32 +113,36 @@ def evaluation_mode(policy: object) -> Iterator[None]:
     finally:
         if not plain:
             policy.train(before[0][1])
-        set_mode = object.__setattr__ if plain else setattr  # the first one is faster
-        for module, mode in before:  # whatever mode its own `train` has given to its parts
+        set_mode = object.__setattr__ if plain else setattr  # `object.__setattr__` is faster
+        for module, mode in before:  # overrides the mode that `train` has given to its parts
             set_mode(module, "training", mode)
 
 
 class RandomPolicy:
-    """Samples every action uniformly from its space, among the unmasked ones where a mask is declared.
+    """Samples every action uniformly from its space, or its unmasked entries if it has a mask.
 
     Unbounded boxes are sampled from a standard normal distribution, half-bounded ones from an exponential
-    distribution that starts at the bound, as gymnasium does.
+    distribution that starts at the bound, as in Gymnasium.
 
     Args:
         action_spaces_dict: Action space of each sub-step.
-        masks: For each sub-step, action head -> observation whose nonzero entries are allowed.
+        masks: For each sub-step, action head -> name of its mask, an observation whose entries are
+            1 where the head is allowed, and 0 elsewhere.
     """
 
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict], masks: Masks | None = None) -> None:
-        self.action_spaces_dict = copy.deepcopy(dict(action_spaces_dict))  # which have generators of their own
+        self.action_spaces_dict = copy.deepcopy(dict(action_spaces_dict))  # spaces hold random generators
         self.masks = {key: dict(step_masks) for key, step_masks in (masks or {}).items()}
 
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
-        """Sample uniformly; `deterministic` and `temperature` have no meaning here and change nothing."""
+        """Sample uniformly; `deterministic` and `temperature` have no effect."""
         masks, action = self.masks.get(batch.step_key, {}), {}
         for head, space in self.action_spaces_dict[batch.step_key].spaces.items():
-            mask = np.asarray(batch.observation[masks[head]]) if head in masks else None
-            action[head] = _sample(space, len(batch.agent_id), mask, generator)
+            n, mask = len(batch.agent_id), None
+            if head in masks:
+                mask = batch.observation[masks[head]]
+                mask = allowed_entries(mask, (n, spaces.flatdim(space)), masks[head], head)
+            action[head] = _sample(space, n, mask, generator)
         return PolicyStep(action)
 
 
@@ -147,7 +153,7 @@ def _sample(space: spaces.Space[Any], n: int, mask: Array | None, generator: tor
         return np.stack([space.sample() for _ in range(n)])
     score = torch.rand((n, spaces.flatdim(space)), generator=generator).numpy()
     if mask is not None:
-        score[mask == 0] = -1.0
+        score[~mask] = -1.0
     if isinstance(space, spaces.Discrete):
         return np.asarray(space.start + score.argmax(-1))
     shape = n, *(space.shape or ())

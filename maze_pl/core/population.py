@@ -1,4 +1,4 @@
-"""Populations of perturbed policies: the noise that perturbs them, and how well they did."""
+"""Populations of perturbed policies: their noise and their returns."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ _CHUNK = 1 << 20
 
 
 def perturbed_parameters(policy: Any) -> list[nn.Parameter]:
-    """The parameters that noise is added to, in the order of its numbers: those that are trained.
+    """Return the trainable parameters, which are perturbed, in the order of the noise.
 
     Args:
-        policy: A module; nothing else has any.
+        policy: A module; the list is empty for anything else.
     """
     return [one for one in policy.parameters() if one.requires_grad] if isinstance(policy, nn.Module) else []
 
 
 class NoiseTable:
-    """Standard normal numbers that the processes of a machine share, so that a piece is known by where it begins.
+    """Standard normal numbers shared by the processes of a machine; offsets identify pieces.
 
-    They depend on the seed alone, and are made when they are first needed, in a file without a name. Copies in other
-    processes map that file into their memory, which all of them together take up once; where it cannot be reached, as
-    on another machine, they make the same numbers again. Salimans et al. 2017, arXiv:1703.03864, section 2.1.
+    The numbers depend on the seed alone. They are generated on first use, in an unnamed file.
+    Copies in other processes map that file, so all of them together use its memory once. A copy
+    that cannot reach the file, such as on another machine, generates the same numbers again.
+    Salimans et al. 2017, arXiv:1703.03864, section 2.1.
 
     Args:
         seed: Determines the numbers.
-        size: How many there are.
-        path: Of a file that may hold them.
+        size: Number of numbers.
+        path: Path of a file that may hold them.
 
     Raises:
         OSError: The folder of temporary files has no room for the numbers, when they are first needed.
@@ -52,16 +53,16 @@ class NoiseTable:
 
     def __init__(self, seed: int, size: int, path: str = "") -> None:
         self.seed, self.size, self._path = seed, size, path
-        self._file = tempfile.TemporaryFile(prefix="maze_pl-noise-")  # noqa: SIM115, it is open as long as this lives
+        self._file = tempfile.TemporaryFile(prefix="maze_pl-noise-")  # noqa: SIM115, open as long as this object lives
         weakref.finalize(self, self._file.close)
         self._numbers: Array | None = None
 
     def offset(self, length: int, *path: int) -> int:
-        """Where a piece begins that `path` names, anywhere in the table.
+        """Offset of the piece that `path` names, drawn uniformly from the table.
 
         Args:
-            length: Of the piece.
-            path: Numbers, such as those of an update and of a pair in it.
+            length: Length of the piece.
+            path: Numbers that name the piece, such as an update and a pair in it.
 
         Raises:
             ValueError: The table is too small.
@@ -72,17 +73,17 @@ class NoiseTable:
         return derive_seed(self.seed, "offset", *path) % (self.size - length + 1)
 
     def piece(self, offset: int, length: int) -> Tensor:
-        """[length] float32 numbers from `offset` on; a view, which must not be written to."""
+        """[length] float32 numbers from `offset` on; a view that must not be modified."""
         if self._numbers is None:
             self._numbers = self._found()
         return torch.from_numpy(self._numbers[offset : offset + length])
 
     def _found(self) -> Array:
-        """The numbers in the file of another process, or in one of our own, where they are made."""
-        # Copy-on-write, since torch warns of arrays that cannot be written to.
-        with suppress(OSError, ValueError):  # there is none, or it is not finished
+        """Map the numbers from the file of another process, or generate them in a new file."""
+        # Copy-on-write, since torch warns about read-only arrays.
+        with suppress(OSError, ValueError):  # the file does not exist, or is incomplete
             numbers, first = np.memmap(self._path, np.float32, "c", shape=(self.size,)), self._chunk(0)
-            if np.array_equal(numbers[: first.size], first):  # and not something else of another machine
+            if np.array_equal(numbers[: first.size], first):  # else it is another file on this machine
                 return numbers
         self._path = ""
         try:
@@ -98,18 +99,19 @@ class NoiseTable:
         return generator.standard_normal(min(_CHUNK, self.size - index * _CHUNK), np.float32)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For other processes: where the numbers are by the time that they are needed."""
+        """Pickle the seed, the size and the path of the file that will hold the numbers."""
         return NoiseTable, (self.seed, self.size, self._path or f"/proc/{os.getpid()}/fd/{self._file.fileno()}")
 
 
 @dataclass
 class PopulationBatch(Experience):
-    """What perturbed policies returned, in pairs: one with some noise added, and one with the same noise subtracted.
+    """Returns of P pairs of perturbed policies, with the same noise added and subtracted.
 
     Attributes:
-        noise: Where the noise comes from.
-        offsets: [P] where the noise of each pair begins.
-        returns: [P, 2] float64, the sums of rewards with the noise added and subtracted, over all ranks.
+        noise: Source of the noise.
+        offsets: [P] offset of the noise of each pair.
+        returns: [P, 2] float64, sums of rewards with the noise added and subtracted, over all
+            ranks.
         env_steps: Environment time that passed on this rank.
     """
 
@@ -119,5 +121,5 @@ class PopulationBatch(Experience):
     env_steps: int = 0
 
     def to(self, device: torch.device | str) -> PopulationBatch:
-        """The batch itself, which is small."""
+        """Return the batch itself: it is small and stays where it is."""
         return self

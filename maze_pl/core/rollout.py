@@ -1,4 +1,4 @@
-"""What algorithms learn from: the rollout, and acts drawn from recorded episodes or from replay.
+"""Training data of algorithms: rollouts, and acts drawn from recorded episodes or from replay.
 
 An *act* is one policy call and one `env.step`. A *row* is a run of acts of one environment in which no actor acts
 twice; it ends when environment time advances, when the next actor has already acted in it, or when the episode ends.
@@ -25,7 +25,7 @@ Tree = dict[str, Tensor]
 
 
 def _remembering(parts: Sequence[Any]) -> list[Any]:
-    """Segments, or finals, with a state of zero where only actors of others have had one yet."""
+    """Fill in zero policy states for segments or finals without a state, if others have one."""
     known = {name: tensor for part in parts for name, tensor in part.state.items()}
     shapes = [part.agent_id.shape for part in parts]
     zeros = [{name: x.new_zeros((*shape, *x.shape[len(shape) :])) for name, x in known.items()} for shape in shapes]
@@ -34,17 +34,19 @@ def _remembering(parts: Sequence[Any]) -> list[Any]:
 
 @dataclass
 class RowsOf(Generic[Entry]):
-    """What belongs to the environments: T rows of N environments, as tensors, or as arrays while they are written.
+    """Data per environment: T rows of N environments; tensors, or arrays during writing.
 
     Attributes:
-        filled: [T, N] bool, which rows exist; those of an environment are the first ones of its column.
-        reward: [T, N] float64, sum over the row's acts of what `env.step` returned.
+        filled: [T, N] bool, True if the row exists; existing rows come first in each column.
+        reward: [T, N] float64, sum of the rewards that `env.step` returned for the row's acts.
         terminated: [T, N] bool, the episode ended in a terminal state with this row.
         truncated: [T, N] bool, the episode was cut off with this row.
-        env_steps: [T, N] int64, environment time that the row advanced; 0 for all but the last of an environment step.
-        first_key: [T, N] int64, position among the step keys of the actor that acted first, -1 where not filled.
+        env_steps: [T, N] int64, environment time that passed with the row; 0 except in the last row
+            of an environment step.
+        first_key: [T, N] int64, step key index of the actor that acted first, -1 where not filled.
         first_slot: [T, N] int64, slot of that actor.
-        next_key: [T, N] int64, position among the step keys of the actor that acts after the row, -1 after an end.
+        next_key: [T, N] int64, step key index of the actor that acts after the row, -1 after an
+            end.
         next_slot: [T, N] int64, slot of that actor, -1 after an end.
     """
 
@@ -67,18 +69,22 @@ class Rows(RowsOf[Tensor]):
 class SegmentOf(Generic[Entry]):
     """The acts of one step key: T rows of B actors, b = environment * n_slots + slot; tensors or arrays, as `RowsOf`.
 
+    An agent keeps its slot until it is done. Then another agent may take it, but not in the same
+    row.
+
     Attributes:
-        observation: Name -> [T, B, ...], what the actor saw.
+        observation: Name -> [T, B, ...], observation of the actor.
         action: Head -> [T, B, ...], as the policy sampled it.
-        active: [T, B] bool, which acts exist.
+        active: [T, B] bool, True if the act exists.
         position: [T, B] int64, order of the act in its row.
         agent_id: [T, B] int64.
-        reward: [T, B] float64, what `env.step` returned for this act.
+        reward: [T, B] float64, reward that `env.step` returned for this act.
         actor_done: [T, B] bool, the actor was done with this act.
         is_first: [T, B] bool, the actor's first act in its episode.
-        actor_reward: [T, B] float64, the reward attributed to this act, if the environment attributes rewards.
-        log_prob: [T, B] log-probability under the policy that acted, if it was asked for.
-        state: Name -> [T, B, ...], the policy's state before the act, if it has one.
+        actor_reward: [T, B] float64, reward attributed to this act, if the environment attributes
+            rewards.
+        log_prob: [T, B] log-probability under the policy that acted, if it was requested.
+        state: Name -> [T, B, ...], policy state before the act, if the policy has one.
     """
 
     observation: dict[str, Entry]
@@ -100,17 +106,17 @@ class Segment(SegmentOf[Tensor]):
 
 @dataclass
 class Final:
-    """Observations that follow truncated rows and the rollout's end, of the actors of one step key.
+    """Observations after truncated rows and the rollout's last rows, for actors of one step key.
 
-    These are true successors: never the observation of a reset.
+    These are true successors, never the observation of a reset.
 
     Attributes:
         row: [F] int64, the row that the observation follows.
-        env: [F] int64.
+        env: [F] int64, index of the environment.
         slot: [F] int64, slot of the actor that would act next.
-        agent_id: [F] int64, its id.
+        agent_id: [F] int64, id of that actor.
         observation: Name -> [F, ...].
-        state: Name -> [F, ...], the state with which the actor would act, if the policy has one.
+        state: Name -> [F, ...], policy state with which the actor would act, if the policy has one.
     """
 
     row: Tensor
@@ -122,32 +128,32 @@ class Final:
 
     @staticmethod
     def joined(parts: Sequence[Final]) -> Final:
-        """All of them, one after the other."""
+        """Concatenate final observations."""
         one: Final = mapped(lambda *tensors: torch.cat(tensors), *_remembering(parts)) if parts[1:] else parts[0]
         return one
 
 
 class Batch:
-    """A dataclass with tensors anywhere in its dicts and dataclasses."""
+    """A dataclass with tensors anywhere in nested dicts and dataclasses."""
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """The same with other tensors."""
+        """Return a copy with `change` applied to each tensor."""
         batch: Self = mapped(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf, self)
         return batch
 
     def to(self, device: torch.device | str) -> Self:
-        """The same on a device; tensors that are there stay the same."""
+        """Return the batch on a device; tensors already there are not copied."""
         return self.changed(lambda tensor: tensor.to(device))
 
 
 @dataclass(kw_only=True)
 class Experience(Batch, ABC):
-    """What a data module collected for one training batch, whatever its form.
+    """Data that a data module collected for one training batch, in any form.
 
     Attributes:
-        summaries: Statistics of the episodes that ended while it was collected.
-        seconds: How long collecting it took.
-        measures: Further statistics of collecting, by name, which the algorithm logs.
+        summaries: Statistics of the episodes that ended during collection.
+        seconds: Duration of the collection.
+        measures: Further statistics of the collection, by name, which the algorithm logs.
     """
 
     summaries: list[EpisodeSummary] = field(default_factory=list)
@@ -162,17 +168,18 @@ class Experience(Batch, ABC):
 
 @dataclass
 class Rollout(Experience):
-    """Experience of N environments; see the module's docstring for what a row is.
+    """Experience of N environments; the module's docstring defines rows.
 
     Tensors are views of storage that the next collection overwrites; take a `clone` to keep them.
 
     Attributes:
-        rows: What belongs to the environments.
-        segments: What belongs to the actors, by step key, in the order of the specification.
+        rows: Data per environment.
+        segments: Data of the actors, by step key, in the order of the specification.
         finals: Successor observations by step key.
-        n_rollout_steps: Environment steps that were asked for from each environment.
+        n_rollout_steps: Requested environment steps per environment.
         flat: Whether one actor acts exactly once in each row and every row is filled.
-        starting: [N] bool, the environments whose former episode, if there was one, was lost without an end before.
+        starting: [N] bool, True if the environment's previous episode, if any, was lost before its
+            end.
     """
 
     rows: Rows
@@ -193,16 +200,20 @@ class Rollout(Experience):
         return int(self.rows.env_steps.sum())
 
     def n_slots(self, step_key: StepKey) -> int:
-        """Number of agents of a step key that may be alive at once."""
+        """Slots of a step key in each environment.
+
+        There is one for each agent that may be alive at once, and more if new agents had to be kept
+        apart from agents that finished in the same row.
+        """
         return int(self.segments[step_key].active.shape[1]) // self.n_envs
 
     def clone(self) -> Rollout:
-        """A copy that later collections leave alone."""
+        """Return a copy that later collections do not overwrite."""
         return self.changed(Tensor.clone)
 
     @staticmethod
     def concatenated(parts: Sequence[Rollout]) -> Rollout:
-        """Rollouts of groups of environments as one of all of them, in their order; itself if there is only one.
+        """Concatenate rollouts of groups of environments, in order; one rollout is returned as is.
 
         Raises:
             ValueError: Some environments attribute rewards to actors, and others do not.
@@ -220,10 +231,12 @@ class Rollout(Experience):
         finals: dict[StepKey, Any] = {}
         first_envs = torch.tensor([0, *(part.n_envs for part in parts)]).cumsum(0)
         for key in parts[0].segments:
-            acts, ends = ([getattr(part, what)[key] for part in parts] for what in ("segments", "finals"))
+            n_slots = max(part.n_slots(key) for part in parts)
+            acts = [_widened(part, key, n_slots) for part in parts]
             if len({one.actor_reward is None for one in acts}) > 1:
                 raise ValueError("get_actor_rewards() must return an array in all environments, or None in all of them")
             segments[key] = mapped(beside, *_remembering(acts))
+            ends = [part.finals[key] for part in parts]
             ends = [replace(end, env=end.env + first) for end, first in zip(ends, first_envs, strict=False)]
             finals[key] = Final.joined(ends)
         summaries, flat = [summary for part in parts for summary in part.summaries], all(part.flat for part in parts)
@@ -232,13 +245,27 @@ class Rollout(Experience):
         return Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, begun, summaries=summaries)
 
 
+def _widened(rollout: Rollout, key: StepKey, n_slots: int) -> Segment:
+    """Return the segment of a step key, widened to `n_slots` slots in each environment."""
+    segment, more = rollout.segments[key], n_slots - rollout.n_slots(key)
+    if not more:
+        return segment
+
+    def widen(tensor: Tensor) -> Tensor:  # [T, N * (n_slots - more), ...] -> [T, N * n_slots, ...]
+        slots = tensor.view(len(tensor), rollout.n_envs, -1, *tensor.shape[2:])
+        return pad(slots, (0, 0) * (slots.dim() - 3) + (0, more)).flatten(1, 2)
+
+    widened: Segment = mapped(widen, segment)
+    return widened
+
+
 @dataclass
 class Evaluation(Batch):
-    """Episodes that an evaluator played, which is one validation batch.
+    """Episodes played by an evaluator; one validation batch.
 
     Attributes:
-        name: The evaluator's name.
-        summaries: Statistics of the episodes that were played on this rank.
+        name: Name of the evaluator.
+        summaries: Statistics of the episodes played on this rank.
     """
 
     name: str
@@ -250,17 +277,18 @@ class Acts:
     """n acts of one sub-step, in any order, from any episodes.
 
     Attributes:
-        observation: Name -> [n, ...], what the actors saw.
-        action: Head -> [n, ...], what they did.
-        agent_id: [n] int64, who they were.
-        next_observation: Name -> [n, ...], what the same actor saw at its next act, or would have seen where the
-            episode was cut off. None where it was not asked for, as is the rest.
-        reward: [n] float64, what came of the act until then, discounted.
-        discount: [n] float64, what the value of the next observation counts for; 0 where terminated.
-        terminated: [n] bool, whether the episode ended for the actor before it acted again; the next observation is the
-            act's own then, since there is none.
-        truncated: [n] bool, whether the episode was cut off before it acted again.
-        weight: [n] weight of the act in losses, where acts were not drawn with equal probability.
+        observation: Name -> [n, ...], observations of the actors.
+        action: Head -> [n, ...], their actions.
+        agent_id: [n] int64, their ids.
+        next_observation: Name -> [n, ...], observation of the same actor at its next act, or the
+            one it would have had if the episode was cut off. This and the following fields are None
+            if not requested.
+        reward: [n] float64, discounted sum of rewards until the next act.
+        discount: [n] float64, factor of the value of the next observation; 0 where terminated.
+        terminated: [n] bool, whether the episode ended for the actor before it acted again; there
+            is no next observation then, and the act's observation takes its place.
+        truncated: [n] bool, whether the episode was cut off before the actor acted again.
+        weight: [n] weight of the act in losses, if acts were not drawn with equal probability.
     """
 
     observation: Tree
@@ -277,18 +305,18 @@ class Acts:
         return len(self.agent_id)
 
     def tensors(self) -> list[Tensor]:
-        """All of them, those that are there."""
+        """List all tensors, without fields that are None."""
         return leaves(self)
 
     def with_tensors(self, tensors: Iterable[Tensor]) -> Acts:
-        """The same with other tensors, the next ones of an iterator in the order of `tensors()`."""
+        """Return a copy with other tensors, taken from an iterable in the order of `tensors()`."""
         rest = iter(tensors)
         acts: Acts = mapped(lambda _: next(rest), self)
         return acts
 
     @property
     def structure(self) -> tuple[object, ...]:
-        """All that is not a tensor: what there is."""
+        """Structure without the tensors: the names in each dict, and the fields that are None."""
         return tuple(
             (name, tuple(tree) if isinstance(tree, dict) else tree is None) for name, tree in vars(self).items()
         )
@@ -299,7 +327,8 @@ class TrajectoryBatch(Batch):
     """Acts of all sub-steps.
 
     Attributes:
-        acts: Those of each sub-step, in the order of the specification; possibly none, but never missing.
+        acts: Acts of each sub-step, in the order of the specification; possibly empty, but never
+            missing.
     """
 
     acts: dict[StepKey, Acts]
@@ -316,7 +345,8 @@ class ReplayBatch(Experience):
     Attributes:
         acts: By step key, [U, B, ...] instead of [n, ...]; B is 0 for sub-steps in which nobody has acted yet.
         collected: Environment time that passed on this rank.
-        reprioritise: Takes by step key the TD errors [U, B] of these acts, where they are what they are drawn by.
+        reprioritise: Takes the TD errors [U, B] of these acts by step key, if replay is prioritised
+            by them.
     """
 
     acts: dict[StepKey, Acts]
@@ -329,7 +359,7 @@ class ReplayBatch(Experience):
         return self.collected
 
     def updates(self) -> Iterator[dict[StepKey, Acts]]:
-        """The acts of one update after the other, [B, ...], without sub-steps in which nobody has acted yet."""
+        """Yield the acts of each update, [B, ...], without sub-steps that have no acts yet."""
         present = {key: acts for key, acts in self.acts.items() if acts.agent_id.numel()}
         n_updates = len(next(iter(present.values())))
         for index in range(n_updates):

@@ -1,4 +1,4 @@
-"""Gymnasium spaces as plain YAML types and back, so that checkpoints hold no pickled objects; and trees of values."""
+"""Gymnasium spaces as YAML types, so that checkpoints hold no pickles; and trees of values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
@@ -11,7 +11,7 @@ LEAF_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBi
 
 
 def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """What a function makes of the leaves of a tree of dicts and dataclasses, and those of others; None stays."""
+    """Apply a function to matching leaves of trees of dicts and dataclasses; None stays None."""
     if isinstance(tree, dict):
         return {name: mapped(function, child, *(other[name] for other in others)) for name, child in tree.items()}
     if is_dataclass(tree) and not isinstance(tree, type):
@@ -20,14 +20,14 @@ def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The leaves of a tree of dicts and dataclasses, without those that are None."""
+    """List the leaves of a tree of dicts and dataclasses, without leaves that are None."""
     found: list[Any] = []
     mapped(found.append, tree)
     return found
 
 
 def _bound(values: np.ndarray) -> Any:
-    """One number where all bounds are equal, nested lists otherwise."""
+    """Describe bounds by one number if all are equal, by nested lists otherwise."""
     if values.size and np.all(values == values.flat[0]):
         return values.flat[0].item()
     return values.tolist() if values.size else 0.0
@@ -37,7 +37,7 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
     """Describe a space with strings, numbers and lists.
 
     Raises:
-        TypeError: The space is none of Box, Discrete, MultiDiscrete, MultiBinary or a Dict of them.
+        TypeError: The space is not a Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
 
     Example:
         >>> space_to_dict(spaces.Discrete(3))
@@ -48,9 +48,8 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.Discrete):
         return {"type": "discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.MultiDiscrete):
-        if np.any(space.start):
-            raise TypeError(f"MultiDiscrete with start={space.start} is not supported; subtract the start in a wrapper")
-        return {"type": "multi_discrete", "nvec": space.nvec.tolist()}
+        start = {"start": space.start.tolist()} if np.any(space.start) else {}
+        return {"type": "multi_discrete", "nvec": space.nvec.tolist(), **start}
     if isinstance(space, spaces.MultiBinary):
         return {"type": "multi_binary", "shape": [int(size) for size in space.shape]}
     if isinstance(space, spaces.Box):
@@ -73,7 +72,9 @@ def space_from_dict(description: Mapping[str, Any]) -> spaces.Space[Any]:
         case "discrete":
             return spaces.Discrete(description["n"], start=description["start"])
         case "multi_discrete":
-            return spaces.MultiDiscrete(np.asarray(description["nvec"], dtype=np.int64))
+            sizes = np.asarray(description["nvec"], dtype=np.int64)
+            start = np.asarray(description["start"], dtype=np.int64) if "start" in description else None
+            return spaces.MultiDiscrete(sizes, start=start)
         case "multi_binary":
             shape = description["shape"]
             return spaces.MultiBinary(shape if len(shape) != 1 else shape[0])
@@ -86,20 +87,25 @@ def space_from_dict(description: Mapping[str, Any]) -> spaces.Space[Any]:
 
 
 def dict_space(space: spaces.Space[Any], what: str) -> spaces.Dict:
-    """Check that a space is a Dict of leaf spaces, as everything above an environment expects.
+    """Check that a space is a Dict of leaf spaces, as all users of an environment expect.
 
     Args:
         space: The space to check.
-        what: What it is, for the message, such as "the observation space of sub-step 0".
+        what: Description of the space for the message, such as "the observation space of sub-step
+            0".
 
     Raises:
-        TypeError: It is not a Dict, or one of its entries is nested or of an unsupported type.
+        TypeError: The space is not a Dict, or an entry is nested, of an unsupported type, or not
+            named by text.
     """
     if not isinstance(space, spaces.Dict):
         makers = "GymMazeEnv, DictObservationWrapper and DictActionWrapper make one of it"
         note = "the NoDict wrappers are for other libraries, around everything else"
         raise TypeError(f"{what} must be a Dict space, not {type(space).__name__}; {makers} ({note})")
     for name, child in space.spaces.items():
+        if not isinstance(name, str):
+            came = f"the entry {name!r} of type {type(name).__name__}"
+            raise TypeError(f"{what} has {came}; entries are named by text, such as '{name}'")
         if not isinstance(child, LEAF_SPACES):
             kinds = "Box, Discrete, MultiDiscrete or MultiBinary (flatten nested spaces in the conversion or a wrapper)"
             raise TypeError(f"{what} has the entry {name!r} of type {type(child).__name__}; entries must be {kinds}")
@@ -107,25 +113,53 @@ def dict_space(space: spaces.Space[Any], what: str) -> spaces.Dict:
 
 
 def conversion_space(space: spaces.Space[Any], what: str) -> spaces.Dict:
-    """Check the space of a conversion: what `dict_space` accepts, or what has yet to be given names by a wrapper.
+    """Check the space of a conversion: accepted by `dict_space`, or to be named by a wrapper.
 
     `DictObservationWrapper` and `DictActionWrapper` turn a single space, or a Tuple of actions, into a Dict.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: The space is neither.
     """
     parts = space.spaces if isinstance(space, spaces.Tuple) else [space]
     is_plain = all(isinstance(part, LEAF_SPACES) for part in parts)
     return cast(spaces.Dict, space) if is_plain else dict_space(space, what)
 
 
+class MaskError(ValueError):
+    """An observation is not a valid action mask; the message names it and shows its content."""
+
+
+def allowed_entries(mask: Any, shape: tuple[int, ...], name: str, head: str) -> Any:
+    """Convert a mask to booleans that tell if each entry of an action head is allowed.
+
+    Args:
+        mask: [n, number of entries] the observation: 1 where an entry is allowed and 0 where it is not.
+        shape: Required shape.
+        name: Name of the observation.
+        head: Name of the head that it masks.
+
+    Raises:
+        MaskError: The mask has another shape, even one that could be broadcast, or holds other
+            values.
+    """
+    mask = np.asarray(mask)
+    allowed = mask == 1
+    if mask.shape != shape:
+        raise MaskError(f"the mask {name!r} of action head {head!r} has shape {mask.shape}, expected {shape}")
+    if np.count_nonzero(allowed) + np.count_nonzero(mask == 0) != mask.size:  # counting booleans costs next to nothing
+        wrong = np.unique(mask[(mask != 0) & ~allowed])[:3].tolist()
+        remedy = "1 allows an action and 0 forbids it, and no wrapper may change that"
+        raise MaskError(f"the mask {name!r} of action head {head!r} holds {wrong}; {remedy}")
+    return allowed
+
+
 def no_value(space: spaces.Space[Any], values: Any, n: int) -> bool:
-    """Whether these are not n values of a space; boxes may be exceeded, as unbounded distributions do.
+    """True if these are not n values of a space; unbounded samples may exceed the bounds of boxes.
 
     Args:
         space: A leaf space.
         values: [n, *space.shape] numbers.
-        n: How many they should be.
+        n: Expected number of values.
 
     Example:
         >>> no_value(spaces.Discrete(3), np.array([2, 0]), 2), no_value(spaces.Discrete(3), np.array([2, 3]), 2)
@@ -143,12 +177,20 @@ def no_value(space: spaces.Space[Any], values: Any, n: int) -> bool:
 
 
 def environment_action(space: spaces.Space[Any], value: Any) -> Any:
-    """One action as environments expect it: integers as Python's own, boxes within their bounds.
+    """Convert one action for the environment: integers as Python ints, boxes clipped to bounds.
 
     Args:
         space: The head's space.
-        value: [*space.shape] what a policy chose.
+        value: [*space.shape] action chosen by a policy.
     """
-    if isinstance(space, spaces.Discrete):
-        return int(value)
-    return np.clip(value, space.low, space.high) if isinstance(space, spaces.Box) else np.asarray(value)
+    return int(value) if isinstance(space, spaces.Discrete) else environment_actions(space, value)
+
+
+def environment_actions(space: spaces.Space[Any], values: Any) -> Any:
+    """Convert actions for the environment: boxes clipped to bounds.
+
+    Args:
+        space: The head's space.
+        values: [..., *space.shape] actions chosen by a policy.
+    """
+    return np.clip(values, space.low, space.high) if isinstance(space, spaces.Box) else np.asarray(values)

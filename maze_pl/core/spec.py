@@ -1,9 +1,9 @@
-"""What an agent sees and does in each sub-step: all that networks, storage and checkpoints know of an environment."""
+"""Specification of an environment's sub-steps: all that networks, storage and checkpoints know."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gymnasium import spaces
@@ -14,14 +14,15 @@ from maze_pl.core.spaces import dict_space, space_from_dict, space_to_dict
 
 @dataclass(frozen=True)
 class StepSpec:
-    """One sub-step: one policy.
+    """Specification of one sub-step, which has one policy.
 
     Attributes:
         observation_space: A Dict of leaf spaces.
         action_space: A Dict of leaf spaces; its entries are called heads.
         n_agents: Number of agents that share this policy, -1 if it changes during an episode.
-        n_slots: How many of them may be alive at once, which is what storage is made for.
-        masks: Action head -> name of the observation whose nonzero entries are allowed.
+        n_slots: Number of agents that may be alive at once; the initial size of storage.
+        masks: Action head -> name of its mask, an observation whose entries are 1 where the head is
+            allowed, and 0 elsewhere.
     """
 
     observation_space: spaces.Dict
@@ -38,7 +39,7 @@ class StepSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """The sub-steps of an environment, in the order in which they were declared."""
+    """The sub-steps of an environment, in the order of their declaration."""
 
     steps: dict[StepKey, StepSpec]
 
@@ -49,8 +50,8 @@ class Spec:
 
     @property
     def is_flat(self) -> bool:
-        """Whether one agent with one policy acts once in each environment step."""
-        return len(self.steps) == 1 and next(iter(self.steps.values())).n_slots == 1
+        """True if one agent with one policy acts once in each environment step."""
+        return len(self.steps) == 1 and next(iter(self.steps.values())).n_agents == 1
 
     @classmethod
     def of(
@@ -59,13 +60,15 @@ class Spec:
         """Read the specification of an environment.
 
         Args:
-            env: The environment, with all its wrappers, of which the dictionaries of spaces, counts and masks are read.
+            env: The environment with all its wrappers; provides the dictionaries of spaces, counts
+                and masks.
             max_agents: Slots of each sub-step whose number of agents changes (count -1).
             masks: Further action head -> observation pairs, applied in each sub-step that has both.
 
         Raises:
             TypeError: A space is not supported, or a continuous head is masked.
-            ValueError: A mask names an unknown head or observation or has the wrong length, or `max_agents` is missing.
+            ValueError: A mask names an unknown head or observation or has the wrong length,
+                sub-step keys are equal as text, or `max_agents` is missing or does not fit.
         """
         max_agents, masks, declared = max_agents or {}, masks or {}, list(env.observation_spaces_dict)
         steps: dict[StepKey, StepSpec] = {}
@@ -85,12 +88,26 @@ class Spec:
                 fault = f"the number of agents of sub-step {key!r} changes during an episode (count {n_agents})"
                 raise ValueError(f"{fault}; say how many may be alive at once by max_agents={{{key!r}: ...}}")
             own = dict(env.action_masks_dict.get(key, {}))
-            heads, seen = action_space.spaces, observation_space.spaces
-            own |= {head: name for head, name in masks.items() if head in heads and name in seen}
-            steps[key] = _checked(key, StepSpec(observation_space, action_space, n_agents, n_slots, own))
+            steps[key] = StepSpec(observation_space, action_space, n_agents, n_slots, own)
+        return cls(steps).with_masks(masks)
+
+    def with_masks(self, masks: Mapping[str, str]) -> Spec:
+        """Return a copy with further masks, which replace present masks of the same heads.
+
+        Args:
+            masks: Action head -> observation, applied in each sub-step that has both.
+
+        Raises:
+            TypeError: A continuous head is masked.
+            ValueError: A mask names an unknown head or observation or has the wrong length.
+        """
+        steps = {}
+        for key, step in self.steps.items():
+            own = step.masks | _fitting(step.observation_space, step.action_space, masks)
+            steps[key] = _checked(key, replace(step, masks=own))
         if unknown := set(masks).difference(*(step.masks for step in steps.values())):
             raise ValueError(f"action masks {sorted(unknown)} fit no sub-step: head or observation does not exist")
-        return cls(steps)
+        return Spec(steps)
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the specification with YAML types only."""
@@ -116,8 +133,32 @@ class Spec:
         return cls(steps)
 
 
+def fitting_masks(env: Any, masks: Mapping[str, str]) -> dict[StepKey, dict[str, str]]:
+    """Select, for each sub-step of an environment, the masks whose head and observation it has.
+
+    Args:
+        env: The environment with some of its wrappers. Heads that cannot be masked are left out, as
+            outer wrappers may still change them.
+        masks: Action head -> observation.
+    """
+    fitting = {}
+    for key, observation_space in env.observation_spaces_dict.items():
+        action_space = env.action_spaces_dict[key]
+        if isinstance(observation_space, spaces.Dict) and isinstance(action_space, spaces.Dict):
+            found = _fitting(observation_space, action_space, masks)
+            fitting[key] = {
+                head: name for head, name in found.items() if not isinstance(action_space[head], spaces.Box)
+            }
+    return fitting
+
+
+def _fitting(observation_space: spaces.Dict, action_space: spaces.Dict, masks: Mapping[str, str]) -> dict[str, str]:
+    heads, observations = action_space.spaces, observation_space.spaces
+    return {head: name for head, name in masks.items() if head in heads and name in observations}
+
+
 def _checked(key: StepKey, step: StepSpec) -> StepSpec:
-    """A sub-step, if its masks are right."""
+    """Return a sub-step if its masks are valid."""
     heads, seen = step.action_space.spaces, step.observation_space.spaces
     for head, name in step.masks.items():
         if head not in heads:

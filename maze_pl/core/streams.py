@@ -1,13 +1,14 @@
-"""From the acts of a rollout to one stream of decisions for each actor: rewards and discounts between its acts.
+"""Conversion of rollouts to a stream of acts per actor, with the rewards and discounts between.
 
-Let r be the rewards that `env.step` returned and g the product of `gamma ** env_steps` over the rows that ended between
-two moments. For two acts i and i + 1 of the same actor
+Let r be the rewards that `env.step` returned and g the product of `gamma ** env_steps` over the
+rows that ended between two moments. For consecutive acts i and i + 1 of the same actor
 
     R_i = sum of g(act i, reward) * r over the rewards from act i up to act i + 1,    D_i = g(act i, act i + 1),
 
-so that sub-steps of one environment step are not discounted against each other. Where the environment attributes
-rewards to actors, R_i is the reward attributed to act i. An actor that does not act again before termination is
-terminal; one that is done early ends its own stream with the environment step in which it was done.
+so that sub-steps of one environment step are not discounted against each other. If the environment
+attributes rewards to actors, R_i is the reward attributed to act i. An act is terminal if its actor
+does not act again before termination. The stream of an actor that is done early ends with the
+environment step in which it was done.
 """
 
 from dataclasses import dataclass
@@ -28,17 +29,19 @@ _NEXT, _FINAL, _TERMINAL, _OPEN = 0, 1, 2, 3
 
 @dataclass
 class Streams:
-    """The acts of one step key as streams: column b holds the acts of slot b in the order in which they were made.
+    """The acts of one step key as streams: column b holds the acts of slot b in time order.
 
     Attributes:
         row: [L, B] int64, the act's row in the rollout, -1 for padding at the end of a column.
         reward: [L, B] float64, R_i.
         discount: [L, B] float64, D_i; 0 where terminated.
         terminated: [L, B] bool, nothing follows because the episode or the actor ended.
-        cut: [L, B] bool, the next entry of the column does not continue this one, or carries no estimate of its own.
-        final: [L, B] int64, index of the final observation that is the successor, -1 where there is none.
-        open: [L, B] bool, the successor observation does not exist: the act bootstraps its predecessor with its own
-            value and has no weight itself.
+        cut: [L, B] bool, the next entry of the column does not continue this one, or is open and so
+            has no estimate.
+        final: [L, B] int64, index of the final observation that is the successor, -1 if there is
+            none.
+        open: [L, B] bool, the successor observation does not exist: the value of the act bootstraps
+            its predecessor, and the act itself has no weight.
     """
 
     row: Tensor
@@ -51,10 +54,10 @@ class Streams:
 
 
 def act_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
-    """The streams of all step keys.
+    """Convert a rollout to the streams of all step keys.
 
     Args:
-        rollout: What was collected.
+        rollout: The rollout.
         gamma: Discount of one unit of environment time.
     """
     offsets = np.cumsum([0, *map(rollout.n_slots, rollout.segments)]).tolist()
@@ -67,11 +70,11 @@ def _numpy(tensor: Tensor) -> Array:
 
 
 def _link(rollout: Rollout, gamma: float, offsets: list[int]) -> list[Array]:
-    """Walk the rollout backwards and find what lies between each act and the next of the same actor.
+    """Go through the rollout backwards and link each act to the next act of the same actor.
 
     Returns:
-        [T, N, A]: reward, discount, successor of each act and its place among the finals, for A slots over all step
-        keys, of which `offsets` has the first slot of each.
+        [T, N, A]: reward, discount, successor of each act and its index among the finals, for A
+        slots over all step keys; `offsets` has the first slot of each step key.
     """
     rows = rollout.rows
     filled, terminated, truncated = _numpy(rows.filled), _numpy(rows.terminated), _numpy(rows.truncated)
@@ -106,11 +109,12 @@ def _link(rollout: Rollout, gamma: float, offsets: list[int]) -> list[Array]:
 
 
 def _tabulate(rollout: Rollout, offsets: list[int]) -> tuple[Array, ...]:
-    """What was done and seen, by time.
+    """Tabulate acts and final observations by time.
 
     Returns:
-        [T, P, N] actor (-1: none), reward and whether the actor was done, by position in the row; [T, N] actor whose
-        observation follows the row (-1: none) and its place among the finals of its key.
+        [T, P, N] actor (-1: none), reward and whether the actor was done, by position in the row;
+        [T, N] actor whose observation follows the row (-1: none) and its index among the finals of
+        its key.
     """
     shape = n_rows, n_envs = tuple(rollout.rows.filled.shape)
     width = 1 + max(int((segment.position * segment.active).max()) for segment in rollout.segments.values())

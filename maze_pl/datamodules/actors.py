@@ -1,42 +1,62 @@
-"""The data module of IMPALA: actors collect all the time; a bounded queue keeps what they bring from getting old."""
+"""Data module of IMPALA: actors collect continuously; a queue limits the age of rollouts."""
 
 import contextlib
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from maze_pl.collect.engines import InProcessEngine
-from maze_pl.collect.engines.engine import Done
+from maze_pl.collect.engines.engine import Done, Engine
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import Rollout
 from maze_pl.datamodules.environments import Env
 from maze_pl.datamodules.rollout import RolloutDataModule
-from maze_pl.datamodules.rollout_evaluator import require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
 
 
 class ActorDataModule(RolloutDataModule):
-    """Actors with an environment each, which collect while the algorithm learns; a batch is what some of them brought.
+    """Actors with one environment each, which collect while the algorithm learns.
 
-    On engines with workers, so many rollouts are under way or waiting that each actor can be at one while the queue is
-    full. Actors are asked in turn, and what they bring is learned from in that order, however long each of them takes.
-    So the lag of a rollout, which is the number of updates between the weights that it began with and the update that
-    learns from it, is at most `queue_out_of_sync_factor + num_actors / actors_batch_size`. A slow actor is waited for.
+    A batch joins rollouts of several actors. On engines with workers, enough rollouts are under way
+    or waiting to keep each actor busy while the queue is full. Actors are asked in turn, and their
+    rollouts are learned from in that order, however long each of them takes. So the lag of a
+    rollout (the number of updates between the weights that it began with and the update that learns
+    from it) is at most `queue_out_of_sync_factor + num_actors / actors_batch_size`. The queue waits
+    for a slow actor.
 
-    In this process nothing is collected ahead of time: the lag is 0, runs with the same seed are the same, and resumed
-    ones go on exactly. With workers, what they have begun is finished before a checkpoint is written or an evaluation
-    played; a run that is resumed goes on with the environments after that, and does not learn from it.
+    In this process nothing is collected ahead of time: the lag is 0, runs with the same seed are
+    identical, and resumed ones continue exactly. With workers, rollouts under way are finished
+    before a checkpoint is written or an evaluation played; a resumed run continues with the
+    environments as they are after these rollouts, and does not learn from them.
 
-    Rollouts have the log-probabilities of their acts under the policy that acted, and measure `lag`, `lag_max` and
-    `queue_fill`: the mean and the largest lag in a batch, and how full the queue was when it was asked for.
+    Rollouts have the log-probabilities of their acts under the policy that acted, and measure
+    `lag`, `lag_max` and `queue_fill`: the mean and the largest lag in a batch, and the fill level
+    of the queue when the batch was requested.
 
     Args:
-        env: Builds one environment; a bare gymnasium environment is adapted.
-        wrappers: Wrap it, the first one innermost.
-        num_actors: Actors of each rank.
-        actors_batch_size: Rollouts in a batch.
+        env: Builds one environment; a plain gymnasium environment is adapted.
+        wrappers: Callables that wrap the environment, the first one innermost.
+        num_actors: Actors on each rank.
+        actors_batch_size: Rollouts per batch.
         queue_out_of_sync_factor: Size of the queue, in batches.
-        n_shards: 0, as each actor is a shard of its own; `runner/local` and `runner/ray` say so.
-        options: Those of `RolloutDataModule`, without `n_envs`.
+        n_shards: Must be 0, as each actor is a shard; `runner/local` and `runner/ray` set it.
+        n_rollout_steps: Env steps of each environment in a rollout.
+        vectorization: `sequential` steps the environments in the process in which the policy acts,
+            `subprocess` in separate processes.
+        epoch_length: Batches per epoch; evaluation follows each epoch.
+        on_nondeterminism: Reaction, on resuming, to an episode that does not reach the same state
+            when it is replayed: `restart` it with a message, or `refuse`.
+        evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
+        seed: Seed of the run; None takes the seed of `seed_everything`.
+        action_masks: Action head -> observation whose nonzero entries are allowed; adds to the
+            masks that the environment declares itself.
+        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        n_normalization_samples: Observations from which wrappers estimate their statistics.
+        engine: Steps the environments and runs the policy; None means in this process. The numbers
+            that come out do not depend on it.
+        check: Validation of environment returns in each step, `fast` or `full`; see
+            `SequentialVectorEnv`.
 
     Raises:
         ValueError: A number is out of range, or there are more actors than the queue has room for.
@@ -45,16 +65,42 @@ class ActorDataModule(RolloutDataModule):
     def __init__(
         self,
         env: Callable[[], Env],
-        wrappers: list[Callable[[Env], Env]] | None = None,
+        wrappers: list[Callable[[Any], Env]] | None = None,
         num_actors: int = 8,
         actors_batch_size: int = 8,
         queue_out_of_sync_factor: int = 1,
         n_shards: int = 0,
-        **options: Any,
+        n_rollout_steps: int = 100,
+        vectorization: Literal["sequential", "subprocess"] = "sequential",
+        epoch_length: int = 25,
+        on_nondeterminism: Literal["restart", "refuse"] = "restart",
+        evaluators: dict[str, RolloutEvaluator] | None = None,
+        seed: int | None = None,
+        action_masks: dict[str, str] | None = None,
+        max_agents: dict[StepKey, int] | None = None,
+        n_normalization_samples: int = 1000,
+        engine: Engine | None = None,
+        check: Literal["fast", "full"] = "fast",
     ) -> None:
         for name in ("num_actors", "actors_batch_size", "queue_out_of_sync_factor"):
             require_count(name, locals()[name], 1)
-        super().__init__(env, wrappers, n_envs=num_actors, n_shards=n_shards, **options)
+        super().__init__(
+            env,
+            wrappers,
+            n_envs=num_actors,
+            n_shards=n_shards,
+            n_rollout_steps=n_rollout_steps,
+            vectorization=vectorization,
+            epoch_length=epoch_length,
+            on_nondeterminism=on_nondeterminism,
+            evaluators=evaluators,
+            seed=seed,
+            action_masks=action_masks,
+            max_agents=max_agents,
+            n_normalization_samples=n_normalization_samples,
+            engine=engine,
+            check=check,
+        )
         self.num_actors, self.actors_batch_size = num_actors, actors_batch_size
         self.queue_size = queue_out_of_sync_factor * actors_batch_size
         if self.n_shards != num_actors:
@@ -63,19 +109,19 @@ class ActorDataModule(RolloutDataModule):
             fault = f"num_actors={num_actors} are more actors than the queue can serve, with room for {self.queue_size}"
             raise ValueError(f"{fault} rollouts: use fewer, or a larger queue_out_of_sync_factor or actors_batch_size")
         self._next_actor = 0
-        self._asked: deque[int] = deque()  # actors whose rollouts were not learned from yet, in order
-        self._waiting: dict[int, deque[Done]] = defaultdict(deque)  # by actor, what is finished
+        self._asked: deque[int] = deque()  # actors whose rollouts are not yet learned from, in order
+        self._waiting: dict[int, deque[Done]] = defaultdict(deque)  # actor -> finished rollouts
 
     def _collect(self, policy: Any = None) -> Rollout:
-        """A batch of rollouts; where there are workers, more are collected meanwhile."""
+        """Return a batch of rollouts; workers collect more in the meantime."""
         began, is_here = time.perf_counter(), isinstance(self.engine, InProcessEngine)
         if not self._has_begun and self._restored is None:
             self._next_actor = 0
         shared, given = self._prepared()
-        with contextlib.suppress(TimeoutError):  # take in what is finished
+        with contextlib.suppress(TimeoutError):  # receive what is finished
             while not is_here:
                 self._receive(timeout=0.0)
-        # more than the queue holds are finished if the actors wait, too
+        # actors that wait hold finished rollouts beyond the queue
         n_asked, fill = self.queue_size + self.num_actors, min(1.0, self._n_waiting / self.queue_size)
         while len(self._asked) < (self.actors_batch_size if is_here else n_asked):
             self.engine.submit(self._next_actor, "collect", shared, given if policy is None else policy, True)
@@ -88,16 +134,17 @@ class ActorDataModule(RolloutDataModule):
         return rollout
 
     def _joined(self, parts: list[Any], began: float) -> Rollout:
-        """What actors have collected; what their wrappers have seen is added to what is known now.
+        """Concatenate what actors have collected, and add their statistics to the current ones.
 
-        They began with what was known then, which is a part of that: only what came after it counts.
+        Actors began with earlier statistics, which the current ones include: only the increment
+        counts.
         """
         known = {name: {"base": own["base"]} for name, own in (self._shared or {}).items() if "base" in own}
         told = [[{n: own | known.get(n, {}) for n, own in one.items()} for one in states] for _, states in parts]
         return super()._joined([(part, states) for (part, _), states in zip(parts, told, strict=True)], began)
 
     def _take(self, actor: int) -> Done:
-        """The next rollout of an actor."""
+        """Return the next rollout of an actor, waiting for it if necessary."""
         while not self._waiting[actor]:
             self._receive()
         return self._waiting[actor].popleft()
@@ -111,11 +158,11 @@ class ActorDataModule(RolloutDataModule):
 
     @property
     def _n_waiting(self) -> int:
-        """How many rollouts are finished and were not learned from."""
+        """Number of finished rollouts that are not yet learned from."""
         return sum(map(len, self._waiting.values()))
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
-        """What actors answer, after they have finished what they are at; that is kept."""
+        """Return the actors' answers, once their rollouts under way are finished and kept."""
         while self._n_waiting < len(self._asked):
             self._receive()
         return super()._ask(jobs)
@@ -126,7 +173,7 @@ class ActorDataModule(RolloutDataModule):
         self._waiting.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the environments and wrappers, see `RolloutDataModule`, and whose turn it is."""
+        """State as of `RolloutDataModule`, and the number of the next actor."""
         return super().state_dict() | {"next_actor": self._next_actor}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

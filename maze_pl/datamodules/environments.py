@@ -1,14 +1,16 @@
-"""What data modules with environments have in common: how they are made, evaluation, and what wrappers have learned."""
+"""Base of data modules with environments: building them, evaluation and wrapper statistics."""
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
 import pytorch_lightning as pl
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from maze_pl.collect.engines import Engine, InProcessEngine
@@ -16,36 +18,40 @@ from maze_pl.collect.environment_actor import EnvironmentActor
 from maze_pl.collect.storage import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Policy
-from maze_pl.core.ranks import gather_objects
 from maze_pl.core.rollout import Evaluation
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
 from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
-from maze_pl.envs.vector.vector_env import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
+from maze_pl.envs.vector.vector_env import class_of, current_names, load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
-from maze_pl.envs.wrappers.recording_wrappers import TrajectoryRecordingWrapper
+from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper
+from maze_pl.system.ranks import gather_objects
 
 Env = gymnasium.Env[Any, Any]
+AnyVector = SequentialVectorEnv | SubprocVectorEnv
 T = TypeVar("T")
 _BY_VALUE = ("_factory", "_wrappers")
+_REMEDY = (
+    "resume with the wrappers of the run, or start anew from its weights by --warm-start, with as many of each class"
+)
 
 
 def make_frozen(factory: Callable[[], LogStatsWrapper], learned: dict[str, Any]) -> LogStatsWrapper:
-    """An environment whose wrappers know what was learned, and learn no more."""
+    """Make an environment with the given wrapper statistics, frozen."""
     env = factory()
     load_shared_states(wrapper_stack(env), learned, freeze=True)
     return env
 
 
 class Source(Generic[T]):
-    """A sized iterable of batches that are made when they are asked for.
+    """A sized iterable of batches that are made on demand.
 
     Args:
-        make: Makes one: collects a rollout, or plays the episodes of an evaluator.
-        length: Batches of an epoch.
+        make: Makes one batch: collects a rollout, or plays the episodes of an evaluator.
+        length: Batches per epoch.
     """
 
     def __init__(self, make: Callable[[], T], length: int = 1) -> None:
@@ -59,27 +65,29 @@ class Source(Generic[T]):
             yield self._make()
 
     def state_dict(self) -> dict[str, Any]:
-        """Empty: the data module keeps where its environments are. Lightning asks for it, to resume within an epoch."""
+        """Return an empty state, for Lightning; the data module saves the environments."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing: see `state_dict`."""
+        """Do nothing; see `state_dict`."""
 
 
 class EnvironmentDataModule(pl.LightningDataModule):
-    """Owns environments and plays episodes for evaluation; subclasses say what is trained on.
+    """Owns environments and plays evaluation episodes; subclasses provide the training data.
 
     Args:
-        env: Builds one environment; a bare gymnasium environment is adapted. None if there is none: nothing is
-            evaluated then, and a subclass must know the `spec`.
-        wrappers: Wrap it, the first one innermost.
-        evaluators: Evaluators by name; a single one named `eval` if None, and none at all if empty.
-        seed: Seed of the run; that of `seed_everything` if None.
-        action_masks: Action head -> observation whose nonzero entries are allowed, beyond what the environment
-            declares itself.
-        max_agents: For sub-steps whose number of agents changes, how many may be alive at once.
+        env: Builds one environment; a plain gymnasium environment is adapted. Without one (None)
+            nothing is evaluated, and a subclass must know the `spec`.
+        wrappers: Callables that wrap the environment, the first one innermost.
+        evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
+        seed: Seed of the run; None takes the seed of `seed_everything`.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
+            to the masks that the environment declares itself.
+        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
-        engine: Where environments are; in this process if None.
+        engine: Runs the environments; None means in this process.
+        check: Validation of environment returns in each step, `fast` or `full`; see
+            `SequentialVectorEnv`.
     """
 
     vectorization = "sequential"
@@ -88,20 +96,25 @@ class EnvironmentDataModule(pl.LightningDataModule):
     def __init__(
         self,
         env: Callable[[], Env] | None,
-        wrappers: list[Callable[[Env], Env]] | None = None,
+        wrappers: list[Callable[[Any], Env]] | None = None,
         evaluators: dict[str, RolloutEvaluator] | None = None,
         seed: int | None = None,
         action_masks: dict[str, str] | None = None,
         max_agents: dict[StepKey, int] | None = None,
         n_normalization_samples: int = 1000,
         engine: Engine | None = None,
+        check: Literal["fast", "full"] = "fast",
     ) -> None:
         super().__init__()
+        if check not in ("fast", "full"):
+            raise ValueError(f"check={check!r} must be 'fast' or 'full'")
         require_count("n_normalization_samples", n_normalization_samples, 1)
         if not (env is None or callable(env)) or not all(map(callable, wrappers or [])):
             came = f"env={env!r} and wrappers={wrappers!r} must be callables that make and wrap an environment"
             raise TypeError(f"{came}; write env=lambda: GymMazeEnv('CartPole-v1'), for example")
         for name, evaluator in (evaluators or {}).items():
+            if not isinstance(name, str):
+                raise TypeError(f"evaluators are named by text, not by {name!r}; write {str(name)!r} in quotes")
             if not isinstance(evaluator, RolloutEvaluator):
                 raise TypeError(f"evaluators[{name!r}]={evaluator!r} must be a RolloutEvaluator")
         if env is None and evaluators:
@@ -113,62 +126,64 @@ class EnvironmentDataModule(pl.LightningDataModule):
             raise ValueError("no evaluator can be named 'train': that is what statistics of training are named")
         self.seed = seed if seed is not None else int(os.environ.get("PL_GLOBAL_SEED", "0"))
         self.n_normalization_samples, self.engine = n_normalization_samples, engine or InProcessEngine()
-        self._factory = None if env is None else partial(make_wrapped, env, list(wrappers or []))
+        self._factory = None if env is None else partial(make_wrapped, env, list(wrappers or []), action_masks)
+        self.check = check
         self._action_masks, self._max_agents = action_masks, max_agents
         self._spec: Spec | None = None
         self._wrappers: dict[str, type[Wrapper]] = {}  # classes of the environment's wrappers, once they are known
-        self._acting: Any = None  # the policy with which the engine was started
-        self._has_begun = False  # so that its actors have a state of their own
+        self._acting: Any = None  # policy with which the engine was started
+        self._has_begun = False  # True once collecting started, so that actors have a state to save
         self._published, self._version = dict[str, Tensor](), 0
-        self._shared: dict[str, Any] | None = None  # what wrappers have learned
+        self._shared: dict[str, Any] | None = None  # wrapper statistics
+        self._is_complete = False  # True once `_shared` covers all wrappers
+        self._may_differ = False  # True if wrappers may differ from those of the earlier run
         self._has_loaded = False
 
     # --------------------------------------------------------------------------------------------- description
 
     @property
     def spec(self) -> Spec:
-        """What agents see and do, read from an environment made for the purpose."""
+        """Observation and action spaces of the agents, read from a temporary environment."""
         if self._spec is None:
             env = self._factory_of()()
-            self._spec = Spec.of(env, self._max_agents, self._action_masks)
+            self._spec = Spec.of(env, self._max_agents)
             self._wrappers = {name: type(wrapper) for name, wrapper in wrapper_stack(env).items()}
             env.close()
         return self._spec
 
     def make_env(self) -> LogStatsWrapper:
-        """One wrapped environment with frozen statistics, as evaluation uses it."""
+        """Make one wrapped environment with frozen statistics, as used in evaluation."""
         return make_frozen(self._factory_of(), self._learned())
 
     def _factory_of(self, evaluator: str | None = None, *inner: Any) -> Callable[[], LogStatsWrapper]:
-        """What makes the environments of an evaluator, or of training, which may have further wrappers."""
+        """Return a factory of environments for an evaluator or training; `inner` adds wrappers."""
         if self._factory is None:
             raise ValueError(f"this {type(self).__qualname__} has no environment: give one as env")
         if evaluator is not None and self.evaluators[evaluator].render:
             writer = GifFiles(f"renderings/{evaluator}")
             inner = (partial(TrajectoryRecordingWrapper, writer=writer, n_episodes=0),)
-        env, wrappers = self._factory.args
-        # Innermost, where they leave the positions of the others in the stack as they are.
-        return partial(make_wrapped, env, [*inner, *wrappers]) if inner else self._factory
+        env, wrappers, masks = self._factory.args
+        return partial(make_wrapped, env, [*inner, *wrappers], masks) if inner else self._factory
 
     # ------------------------------------------------------------------------------------------------- hooks
 
     def setup(self, stage: str) -> None:
-        """Forget the checkpoint of a former run; that of this one is restored after this hook."""
+        """Forget the checkpoint of the previous run; this run's is restored after this hook."""
         self._close()
         self._has_loaded = False
         for name in [name for name, evaluator in self.evaluators.items() if evaluator.render]:
-            self._factory_of(name)().close()  # fails now, and not after an epoch, where nothing can be drawn
+            self._factory_of(name)().close()  # fails now, not after an epoch, if rendering is impossible
 
     def val_dataloader(self) -> list[Any]:
-        """For each evaluator, its episodes."""
+        """One dataloader for each evaluator, with its episodes."""
         return [Source(partial(self.evaluate, name)) for name in self.evaluators]
 
     def test_dataloader(self) -> list[Any]:
-        """As for validation."""
+        """Return the dataloaders of validation."""
         return self.val_dataloader()
 
     def teardown(self, stage: str) -> None:
-        """End the environments."""
+        """Close the environments."""
         self._close()
 
     def _close(self) -> None:
@@ -176,7 +191,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._acting, self._has_begun = None, False
 
     def on_exception(self, exception: BaseException) -> None:
-        """End the environments, since no teardown follows an exception."""
+        """Close the environments, since no teardown follows an exception."""
         self._close()
 
     # ---------------------------------------------------------------------------------------------- evaluation
@@ -187,12 +202,20 @@ class EnvironmentDataModule(pl.LightningDataModule):
         return self.trainer.lightning_module.policy
 
     def _vector(self, n_envs: int, evaluator: str | None = None, **options: Any) -> Callable[[], VectorEnv]:
-        """What makes environments of training or of an evaluator."""
-        kind = SubprocVectorEnv if self.vectorization == "subprocess" else SequentialVectorEnv
-        return partial(kind, [self._factory_of(evaluator)] * n_envs, spec=self.spec, **options)
+        """Return a factory of a vector of environments for training or for an evaluator."""
+        return self._vector_of([self._factory_of(evaluator)] * n_envs, **options)
+
+    def _vector_of(self, factories: list[Callable[[], LogStatsWrapper]], **options: Any) -> Callable[[], AnyVector]:
+        """Return a factory of a vector env; it uses subprocesses if there is a step timeout."""
+        limit, options = self.engine.step_timeout, {"check": self.check, **options}
+        if self.vectorization == "subprocess":
+            return partial(SubprocVectorEnv, factories, spec=self.spec, step_timeout=limit, **options)
+        if limit is not None:
+            return partial(SubprocVectorEnv, factories, spec=self.spec, step_timeout=limit, n_workers=1, **options)
+        return partial(SequentialVectorEnv, factories, spec=self.spec, **options)
 
     def _make_actor(self) -> Callable[..., EnvironmentActor]:
-        """What makes the engine's actors."""
+        """Return the factory of the engine's actors."""
         evaluation = {}
         for name, evaluator in self.evaluators.items():
             options = {"seed": derive_seed(self.seed, "evaluation", name), "autoreset": False, "seed_by_env": False}
@@ -200,10 +223,10 @@ class EnvironmentDataModule(pl.LightningDataModule):
         return partial(self._actor, self.seed, evaluation)
 
     def _engage(self, policy: Any) -> Any:
-        """Have the engine ready to work with a policy as it is now.
+        """Prepare the engine to act with the current weights of a policy.
 
         Returns:
-            What actors need to be given to act with it, None if they have it.
+            The policy to send to the actors; None if they have it already.
         """
         if self._acting is None:
             self.engine.start(self._make_actor(), policy)
@@ -212,7 +235,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
             return policy
         state, before = policy.state_dict().items(), self._published
         weights = {k: v.detach().to("cpu", copy=True) if isinstance(v, Tensor) else v for k, v in state}
-        # What modules keep beside tensors may have changed in place, so that it always travels.
+        # Extra state besides tensors may have changed in place, so it is always published.
         same = (isinstance(value, Tensor) and value.equal(before[name]) for name, value in weights.items())
         if weights.keys() != before.keys() or not all(same):
             self._version, self._published = self._version + 1, weights
@@ -220,7 +243,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         return None
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
-        """What actors answer. If that fails, all is ended that is under way, since nobody will ask for it again."""
+        """Return the actors' answers; on failure close all, as nobody will collect the rest."""
         try:
             return self.engine.map(jobs)
         except BaseException:
@@ -228,12 +251,12 @@ class EnvironmentDataModule(pl.LightningDataModule):
             raise
 
     def evaluate(self, name: str, policy: Policy | None = None, learned: dict[str, Any] | None = None) -> Evaluation:
-        """Play the episodes of an evaluator, always the same ones; every rank plays its share of them.
+        """Play the episodes of an evaluator, always the same ones; each rank plays its share.
 
         Args:
-            name: Which evaluator.
-            policy: Chooses the actions; that of the module in training if None.
-            learned: What wrappers have learned, as `warm_start` takes it; what they know now if None.
+            name: Name of the evaluator.
+            policy: Chooses the actions; None means the policy of the module in training.
+            learned: Wrapper statistics, in the form of `warm_start`; None means the current ones.
         """
         learned = self._learned() if learned is None else learned
         given = self._engage(self._policy() if policy is None else policy)
@@ -244,41 +267,74 @@ class EnvironmentDataModule(pl.LightningDataModule):
     # -------------------------------------------------------------------------------------------------- state
 
     def _learned(self) -> dict[str, Any]:
-        """What wrappers have learned, estimated by the first rank on first need; nothing where there are none."""
-        if self._shared is None:
-            states: dict[str, Any] = {}
-            if self._rank == 0 and self._factory is not None:
-                env = self._factory()
-                env.estimate(self.n_normalization_samples, derive_seed(self.seed, "normalization"))
-                states = shared_states_of(wrapper_stack(env))
-                env.close()
-            self._shared = gather_objects(states)[0]
-            if self._shared:
+        """Wrapper statistics: those taken over, and the rest, estimated by rank 0 on first use.
+
+        Raises:
+            ValueError: A checkpoint holds statistics of other wrappers.
+        """
+        if self._shared is None or not self._is_complete:
+            is_first, given = self._rank == 0 and self._factory is not None, self._shared
+            states, told, refused = gather_objects(self._completed() if is_first else ({}, "", ""))[0]
+            if refused:
+                raise ValueError(refused)
+            if told:
+                rank_zero_info(told)
+            self._shared, self._is_complete = states, True
+            if states and given is None:
                 self._refuse_foreign_checkpoint()
-        return self._shared
+        return cast(dict[str, Any], self._shared)
+
+    def _completed(self) -> tuple[dict[str, Any], str, str]:
+        """Return all wrapper statistics, a message about them, and a reason for refusal, if any."""
+        vector = self._vector_of([self._factory_of()])  # also looks up the names of all wrappers
+        known = current_names(self._shared or {}, self._wrappers)
+        foreign, classes = [name for name in known if name not in self._wrappers], set(map(class_of, self._wrappers))
+        unclear = [name for name in foreign if not self._may_differ or class_of(name) in classes]
+        if unclear:
+            there = f"there are statistics of the wrappers {unclear}, but the wrappers here are {[*self._wrappers][1:]}"
+            return {}, "", f"{there}: {_REMEDY}"
+        fitting = {name: state for name, state in known.items() if name in self._wrappers}
+        with closing(vector()) as env:
+            states = env.estimate(self.n_normalization_samples, derive_seed(self.seed, "normalization"), fitting)
+        new = [name for name in states if name not in known] if self._shared is not None else []
+        if new and not self._may_differ:
+            return {}, "", f"there are no statistics of the wrappers {new}, but only of {list(known)}: {_REMEDY}"
+        told = [f"statistics of the wrappers {foreign} are left out, as these are not here"] if foreign else []
+        told += [f"the wrappers {new} learn anew, as the other run has no statistics of them"] if new else []
+        return states, "; ".join(told), ""
 
     def _refuse_foreign_checkpoint(self) -> None:
-        """Lightning files a data module's state under the name of its class, and passes over one that is not there."""
+        """Refuse a checkpoint without state of this class, which Lightning would ignore."""
         if self.trainer is not None and self.trainer.ckpt_path is not None and not self._has_loaded:
             fault = f"the checkpoint {self.trainer.ckpt_path} holds no state of a {type(self).__qualname__}"
             remedy = "resume with the class of data module that wrote it, or start anew from its weights: --warm-start"
             raise ValueError(f"{fault}; {remedy}")
 
     def state_dict(self) -> dict[str, Any]:
-        """What wrappers have learned."""
+        """Return the wrapper statistics."""
         return {"shared": to_tensors(self._shared)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
-        self._shared = from_tensors(state_dict["shared"]) or None  # wrappers that are new estimate theirs
+        """Restore what `state_dict` returned."""
+        self._shared = from_tensors(state_dict["shared"])
+        self._is_complete = self._may_differ = False
         self._has_loaded = True
 
-    def warm_start(self, shared: dict[str, Any]) -> None:
-        """Take over what the wrappers of another run have learned, without the state of its environments."""
-        self._shared = shared or None
+    def warm_start(self, shared: dict[str, Any], *, may_differ: bool = True) -> None:
+        """Take over the wrapper statistics of another run, without the state of its environments.
+
+        Args:
+            shared: State of each wrapper, by name; empty if no wrapper of the other run had
+                statistics.
+            may_differ: Whether the wrappers may differ from those of the other run. New ones then
+                start from scratch, and statistics without a wrapper are dropped, with a message. A
+                class of which there are more or fewer than in the other run is ambiguous and always
+                refused.
+        """
+        self._shared, self._is_complete, self._may_differ = shared, False, may_differ
 
     def __getstate__(self) -> dict[str, Any]:
-        """For processes that are spawned; factories of environments may be lambdas, and their wrappers be local."""
+        """Return the state for spawned processes; factories may be lambdas or local classes."""
         return {**self.__dict__, **{name: cloudpickle.dumps(vars(self)[name]) for name in _BY_VALUE}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

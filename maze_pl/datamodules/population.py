@@ -1,53 +1,67 @@
-"""The data module of evolution strategies: its batches are the returns of a population of perturbed policies."""
+"""Data module of evolution strategies: its batches are returns of perturbed policies."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 
+from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.environment_actor import EnvironmentActor
 from maze_pl.collect.population_actor import Played, PopulationActor
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.population import NoiseTable, PopulationBatch, perturbed_parameters
-from maze_pl.core.ranks import gather_objects
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule, Source
-from maze_pl.datamodules.rollout_evaluator import require_count
-from maze_pl.envs.vector import SequentialVectorEnv
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
 from maze_pl.envs.wrappers import TimeLimitWrapper
+from maze_pl.system.ranks import gather_objects
 
 
 def _numbers(pairs: Iterable[int]) -> Iterator[int]:
-    """Numbers of the episodes of pairs."""
+    """Return the episode numbers of pairs."""
     return (2 * pair + half for pair in pairs for half in (0, 1))
 
 
 class PopulationDataModule(EnvironmentDataModule):
-    """Has pairs of perturbed policies play an episode each; one pair has the same noise, added and subtracted.
+    """Plays one episode with each of many perturbed policies, in mirrored pairs.
 
-    Both policies of a pair play the same episode, and what is random in it depends on the seed and on the numbers of
-    update and pair alone. An update takes pairs in the order of their numbers, as few as are needed for both minima.
-    So neither the engine nor the number of its workers, nor the number of ranks, decides anything about it. How many
-    pairs are needed to reach a number of env steps is not known before: free workers play ahead, a part of an episode
-    at a time, and what is not needed in the end is abandoned, and counts nowhere.
+    The two policies of a pair add and subtract the same noise and play the same episode. Its random
+    numbers depend only on the seed and on the numbers of update and pair. An update takes pairs in
+    the order of their numbers, as few as both minima need. So its result depends neither on the
+    engine, nor on the number of workers or ranks. The number of pairs that a number of env steps
+    takes is not known in advance: free workers play ahead, a part of an episode at a time, and
+    episodes that turn out to be unnecessary are abandoned and counted nowhere.
 
-    The algorithm, `maze_pl.modules.ES`, says by how much policies are perturbed.
+    The algorithm, `maze_pl.modules.ES`, sets the scale of the perturbations.
 
     Args:
-        env: Builds one environment; a bare gymnasium environment is adapted.
-        wrappers: Wrap it, the first one innermost. What they learn while policies are perturbed is brought together
-            after each update; each episode of it begins with what was known before.
-        n_rollouts_per_update: Episodes of an update, at least, over all ranks.
-        n_timesteps_per_update: Environment steps of an update, at least, over all ranks. One of the two may be 0.
-        max_steps: Environment steps after which an episode of training is truncated; 0 means without limit.
-        epoch_length: Updates of an epoch, which is followed by evaluation.
-        n_shards: 0, as each episode is played by itself; `runner/dev`, `runner/local` and `runner/ray` say so.
+        env: Builds one environment; a plain gymnasium environment is adapted.
+        wrappers: Callables that wrap the environment, the first one innermost. Statistics that they
+            gather during an update are merged after it; each of its episodes begins with the
+            statistics from before the update.
+        n_rollouts_per_update: Minimum number of episodes per update, over all ranks.
+        n_timesteps_per_update: Minimum number of env steps per update, over all ranks. One of the
+            two minima may be 0.
+        max_steps: Env steps after which a training episode is truncated; 0 means no limit.
+        epoch_length: Updates per epoch; evaluation follows each epoch.
+        n_shards: Must be 0, as each episode is played by itself; `runner/dev`, `runner/local` and
+            `runner/ray` set it.
         deterministic: Whether perturbed policies take their most likely actions instead of sampling.
-        shared_noise_table_size: Numbers in the table of noise, 4 bytes each, which all processes of a machine share.
-        options: Those of `EnvironmentDataModule`: evaluators, seed, engine and others.
+        shared_noise_table_size: Numbers in the noise table, 4 bytes each; all processes of a
+            machine share it.
+        evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
+        seed: Seed of the run; None takes the seed of `seed_everything`.
+        action_masks: Action head -> observation whose nonzero entries are allowed; adds to the
+            masks that the environment declares itself.
+        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        n_normalization_samples: Observations from which wrappers estimate their statistics.
+        engine: Runs the environments; None means in this process.
+        check: Validation of environment returns in each step, `fast` or `full`; see
+            `SequentialVectorEnv`.
 
     Raises:
         ValueError: A number is out of range, or both minima are 0.
@@ -58,7 +72,7 @@ class PopulationDataModule(EnvironmentDataModule):
     def __init__(
         self,
         env: Callable[[], Env],
-        wrappers: list[Callable[[Env], Env]] | None = None,
+        wrappers: list[Callable[[Any], Env]] | None = None,
         n_rollouts_per_update: int = 10,
         n_timesteps_per_update: int = 0,
         max_steps: int = 0,
@@ -66,9 +80,25 @@ class PopulationDataModule(EnvironmentDataModule):
         n_shards: int = 0,
         deterministic: bool = True,
         shared_noise_table_size: int = 100_000_000,
-        **options: Any,
+        evaluators: dict[str, RolloutEvaluator] | None = None,
+        seed: int | None = None,
+        action_masks: dict[str, str] | None = None,
+        max_agents: dict[StepKey, int] | None = None,
+        n_normalization_samples: int = 1000,
+        engine: Engine | None = None,
+        check: Literal["fast", "full"] = "fast",
     ) -> None:
-        super().__init__(env, wrappers, **options)
+        super().__init__(
+            env,
+            wrappers,
+            evaluators=evaluators,
+            seed=seed,
+            action_masks=action_masks,
+            max_agents=max_agents,
+            n_normalization_samples=n_normalization_samples,
+            engine=engine,
+            check=check,
+        )
         least = {"n_rollouts_per_update": 0, "n_timesteps_per_update": 0, "max_steps": 0}
         for name, minimum in {**least, "epoch_length": 1, "shared_noise_table_size": 1}.items():
             require_count(name, locals()[name], minimum)
@@ -79,21 +109,21 @@ class PopulationDataModule(EnvironmentDataModule):
         self.n_rollouts_per_update, self.n_timesteps_per_update = n_rollouts_per_update, n_timesteps_per_update
         self.max_steps, self.epoch_length, self.deterministic = max_steps, epoch_length, deterministic
         self._noise = NoiseTable(derive_seed(self.seed, "noise table"), shared_noise_table_size)
-        self._busy: dict[int, tuple[int, int]] = {}  # actor -> number and update of the episode that it plays
+        self._busy: dict[int, tuple[int, int]] = {}  # actor -> (episode number, update) of the episode in progress
 
     def train_dataloader(self) -> Source[PopulationBatch]:
-        """What populations return, played when asked for."""
+        """Returns of populations, played on demand."""
         return Source(self._collect, self.epoch_length)
 
     def _make_actor(self) -> Callable[..., EnvironmentActor]:
         self._busy = {}
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
-        options: Any = {"spec": self.spec, "seed": self.seed, "autoreset": False, "seed_by_env": False}
-        training = [partial(SequentialVectorEnv, [self._factory_of(None, *limit)], **options)]
+        options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}
+        training = [self._vector_of([self._factory_of(None, *limit)], **options)]
         return partial(super()._make_actor(), training=training, noise=self._noise, deterministic=self.deterministic)
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
-        while self._busy:  # with parts of episodes that were not needed
+        while self._busy:  # with parts of episodes that are no longer needed
             del self._busy[self.engine.get().actor]
         return super()._ask(jobs)
 
@@ -105,8 +135,8 @@ class PopulationDataModule(EnvironmentDataModule):
             raise ValueError("a PopulationDataModule is for algorithms that have a noise_stddev: use ES")
         length = sum(parameter.numel() for parameter in perturbed_parameters(policy))
         self._noise.offset(length)  # fails now if it is too small
-        if not self._has_begun:  # ranks of a machine share what the first one makes
-            self._close()  # actors that have evaluated something before know of no table but their rank's
+        if not self._has_begun:  # ranks of a machine share the table that rank 0 makes
+            self._close()  # actors started for an earlier evaluation only know their rank's table
             if self._rank == 0:
                 self._noise.piece(0, 0)
             tables = gather_objects(self._noise)
@@ -124,7 +154,7 @@ class PopulationDataModule(EnvironmentDataModule):
         return batch
 
     def _play(self, task: tuple[Any, ...]) -> tuple[list[Played], list[Played]]:
-        """Play until an update has enough: its episodes that were played on this rank, and all of them."""
+        """Play until an update has enough episodes; return this rank's episodes, and all."""
         least, minimum, step = -(-self.n_rollouts_per_update // 2), self.n_timesteps_per_update, self._world_size
         played, found, n_pairs, n_used = dict[int, Played](), dict[int, Played](), max(1, least), 0
         waiting = _numbers(count(self._rank, step) if minimum else range(self._rank, n_pairs, step))
@@ -141,7 +171,7 @@ class PopulationDataModule(EnvironmentDataModule):
         return [played[n] for n in numbers if n in played], [found[n] for n in numbers]
 
     def _advance(self, waiting: Iterator[int], played: dict[int, Played], task: tuple[Any, ...]) -> None:
-        """Give actors that are free the next episodes, and wait until one of them has played a part of its own."""
+        """Give free actors the next episodes, and wait for one part of an episode."""
         free = [actor for actor in range(self.engine.n_workers) if actor not in self._busy]
         for actor, number in zip(free, waiting, strict=False):
             self._submit(actor, number, task)
@@ -149,7 +179,7 @@ class PopulationDataModule(EnvironmentDataModule):
         number, update = self._busy.pop(done.actor)
         if update == task[0] and done.result is None:
             self._submit(done.actor, number, task)
-        elif update == task[0]:  # otherwise it is of an episode that was not needed
+        elif update == task[0]:  # otherwise the episode was not needed
             played[number] = done.result
 
     def _submit(self, actor: int, number: int, task: tuple[Any, ...]) -> None:

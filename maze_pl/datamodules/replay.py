@@ -1,68 +1,102 @@
-"""The data module of algorithms that learn from what was done before: minibatches of a ring of transitions."""
+"""Data module of off-policy algorithms: minibatches from a ring buffer of transitions."""
 
 import hashlib
+import os
+import re
+import shutil
 import time
 from collections.abc import Callable
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
+from lightning_fabric.plugins import CheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 from tqdm import tqdm
 
-from maze_pl.collect import trajectory_processors as processors
-from maze_pl.collect.in_memory_dataset import InMemoryDataset
-from maze_pl.collect.replay_storage import Array, ReplayStorage
-from maze_pl.collect.transitions import Transitions
+from maze_pl.collect.engines.engine import Engine
+from maze_pl.collect.replay.storage import Array, ReplayStorage
+from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Policy, RandomPolicy
-from maze_pl.core.ranks import gather_objects
 from maze_pl.core.rollout import Acts, ReplayBatch
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
 from maze_pl.datamodules.environments import Env, Source, make_frozen
 from maze_pl.datamodules.rollout import RolloutDataModule
-from maze_pl.datamodules.rollout_evaluator import require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.datasets import trajectory_processors as processors
+from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.wrappers.normalization import PROGRESS_AFTER
+from maze_pl.records.record_files import written_size
+from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place, replaced
+from maze_pl.system.ranks import gather_objects
+
+_BUFFER_NAME: Final = re.compile(r"replay-[0-9a-f]{64}\.pt")
 
 
 class ReplayDataModule(RolloutDataModule):
-    """Collects transitions into a buffer and deals out minibatches of it, in the process of each rank by itself.
+    """Collects transitions into a replay buffer and samples minibatches from it.
 
-    A batch is `rollouts_per_iteration` rollouts, whose transitions are added, and `num_batches_per_iter` minibatches
-    drawn after that. Before the first one the buffer is filled by another policy, or with demonstrations. Rewards are
-    discounted between the acts of an actor by the algorithm's `gamma`.
+    Each rank has a separate buffer. A batch collects `rollouts_per_iteration` rollouts, adds their
+    transitions, and then draws `num_batches_per_iter` minibatches. Before the first batch the
+    buffer is filled by another policy or with demonstrations. Rewards between the acts of an actor
+    are discounted by the algorithm's `gamma`.
 
     Args:
-        env: Builds one environment; a bare gymnasium environment is adapted.
-        wrappers: Wrap it, the first one innermost.
-        num_actors: Environments of each rank that play at the same time; 0 means one for each core.
-        n_rollout_steps: Environment steps of each environment in a rollout.
+        env: Builds one environment; a plain gymnasium environment is adapted.
+        wrappers: Callables that wrap the environment, the first one innermost.
+        num_actors: Parallel environments of each rank; 0 means one per core.
+        n_rollout_steps: Env steps of each environment in a rollout.
         rollouts_per_iteration: Rollouts of all environments before each batch of updates.
-        num_batches_per_iter: Minibatches of a batch, each of which is an update.
+        num_batches_per_iter: Minibatches per batch, one for each update.
         batch_size: Acts of each sub-step in a minibatch, on each rank.
-        replay_buffer_size: Transitions of each sub-step that are kept, on each rank.
+        replay_buffer_size: Capacity in transitions of each sub-step, on each rank.
         initial_buffer_size: Transitions of all sub-steps, on each rank, before the first update.
-        initial_sampling_policy: What acts until then; made of the action spaces of all sub-steps. A `RandomPolicy`,
-            which it is if None, heeds masks.
-        split_rollouts_into_transitions: Whether acts are drawn one by one. If not, a minibatch is `batch_size` runs of
-            `n_rollout_steps` consecutive acts of an actor; one that ends before is continued by another one.
-        n_step: Acts whose rewards are summed up before the value of the next observation is added.
-        prioritized: Whether transitions are drawn by their last TD errors, as `ReplayStorage` describes.
-        priority_alpha: How much these count: 0 not at all, 1 in proportion.
-        priority_beta: How much weights in the loss make up for that: 0 not at all, 1 wholly.
-        demonstrations: Recorded episodes with which the buffer starts, in place of the other policy's transitions.
-        demonstration_share: The part of each minibatch that is drawn from demonstrations, which are kept apart for
-            ever then; if None, new transitions take their places.
-        memory_map: Whether the buffer is in files of the run directory that have no names, and not in memory.
-        save_buffer: Whether the buffer is written beside checkpoints, so that a resumed run goes on exactly. If not,
-            its buffer is filled as at the start.
-        epoch_length: Batches of an epoch, which is followed by evaluation.
-        options: Those of `RolloutDataModule`: evaluators, seed, n_shards, engine and others.
+        initial_sampling_policy: Makes the policy that acts until then from the action spaces of all
+            sub-steps. None means a `RandomPolicy`, which respects masks.
+        split_rollouts_into_transitions: Whether acts are drawn one by one. If not, a minibatch has
+            `batch_size` sequences of `n_rollout_steps` consecutive acts of an actor; a sequence
+            that ends early is continued by another one.
+        n_step: Acts whose rewards are summed before bootstrapping from the next observation's
+            value.
+        prioritized: Whether transitions are drawn by their last TD errors (prioritized replay), see
+            `ReplayStorage`. The algorithm must report them by `ReplayBatch.reprioritise`, as `SAC`
+            does; otherwise it is refused.
+        priority_alpha: Exponent of the priorities: 0 is uniform sampling, 1 is proportional.
+        priority_beta: Exponent of the importance weights in the loss: 0 is no correction, 1 is
+            full.
+        demonstrations: Recorded episodes that fill the buffer at the start, instead of another
+            policy.
+        demonstration_share: Share of each minibatch that is drawn from demonstrations, which are
+            then stored separately and never overwritten; None lets new transitions overwrite them.
+        memory_map: Whether the buffer is in unnamed files in the run directory instead of in
+            memory.
+        save_buffer: Whether the buffer is saved next to checkpoints, so that a resumed run
+            continues exactly. If not, a resumed run fills its buffer as at the start.
+        epoch_length: Batches per epoch; evaluation follows each epoch.
+        vectorization: `sequential` steps the environments in the process in which the policy acts,
+            `subprocess` in separate processes.
+        on_nondeterminism: Reaction, on resuming, to an episode that does not reach the same state
+            when it is replayed: `restart` it with a message, or `refuse`.
+        n_shards: Number of groups of environments that collect independently, each with its own
+            random numbers; 0 means one per environment. It affects the numbers that come out, and
+            limits how many workers of an engine are useful. One is the fastest if everything is in
+            this process.
+        evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
+        seed: Seed of the run; None takes the seed of `seed_everything`.
+        action_masks: Action head -> observation whose nonzero entries are allowed; adds to the
+            masks that the environment declares itself.
+        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        n_normalization_samples: Observations from which wrappers estimate their statistics.
+        engine: Steps the environments and runs the policy; None means in this process. The numbers
+            that come out do not depend on it.
+        check: Validation of environment returns in each step, `fast` or `full`; see
+            `SequentialVectorEnv`.
 
     Raises:
         ValueError: A number is out of range, or options contradict each other.
@@ -73,7 +107,7 @@ class ReplayDataModule(RolloutDataModule):
     def __init__(
         self,
         env: Callable[[], Env],
-        wrappers: list[Callable[[Env], Env]] | None = None,
+        wrappers: list[Callable[[Any], Env]] | None = None,
         num_actors: int = 1,
         n_rollout_steps: int = 1,
         rollouts_per_iteration: int = 1,
@@ -92,11 +126,36 @@ class ReplayDataModule(RolloutDataModule):
         memory_map: bool = False,
         save_buffer: bool = False,
         epoch_length: int = 100,
-        **options: Any,
+        vectorization: Literal["sequential", "subprocess"] = "sequential",
+        on_nondeterminism: Literal["restart", "refuse"] = "restart",
+        n_shards: int = 1,
+        evaluators: dict[str, RolloutEvaluator] | None = None,
+        seed: int | None = None,
+        action_masks: dict[str, str] | None = None,
+        max_agents: dict[StepKey, int] | None = None,
+        n_normalization_samples: int = 1000,
+        engine: Engine | None = None,
+        check: Literal["fast", "full"] = "fast",
     ) -> None:
         for name in ("num_actors", "rollouts_per_iteration", "num_batches_per_iter", "batch_size", "n_step"):
             require_count(name, locals()[name], int(name != "num_actors"))
-        super().__init__(env, wrappers, num_actors, n_rollout_steps, epoch_length=epoch_length, **options)
+        super().__init__(
+            env,
+            wrappers,
+            num_actors,
+            n_rollout_steps,
+            epoch_length=epoch_length,
+            vectorization=vectorization,
+            on_nondeterminism=on_nondeterminism,
+            n_shards=n_shards,
+            evaluators=evaluators,
+            seed=seed,
+            action_masks=action_masks,
+            max_agents=max_agents,
+            n_normalization_samples=n_normalization_samples,
+            engine=engine,
+            check=check,
+        )
         if not batch_size <= initial_buffer_size <= replay_buffer_size:
             raise ValueError(f"{initial_buffer_size=} must be at least {batch_size=} and at most {replay_buffer_size=}")
         if not (0 <= priority_alpha <= 1 and 0 <= priority_beta <= 1):
@@ -115,25 +174,31 @@ class ReplayDataModule(RolloutDataModule):
         kind: Any = {"n_step": n_step, "run_length": run_length, "alpha": priority_alpha if prioritized else None}
         self._kind = {**kind, "replay_buffer_size": replay_buffer_size, "demonstrated": n_shown}
         self._new_storage: Any = partial(ReplayStorage, **kind, beta=priority_beta, memory_map=memory_map)
-        self._generator, self._transitions = torch.Generator(), Transitions(0, 0)
-        self._storages: dict[StepKey, list[ReplayStorage]] = {}  # a ring, and demonstrations that are kept apart
-        self._file = ""  # name of the file with the buffer as it is now
+        self._generator, self._transitions = torch.Generator(), Transitions(0, 0, {})
+        self._storages: dict[StepKey, list[ReplayStorage]] = {}  # the ring, and the separate demonstrations, if any
+        self._file = ""  # name of the file with the current buffer; empty if not written
+        self._has_errors = False  # True once the algorithm has reported TD errors
 
     # ------------------------------------------------------------------------------------------------- hooks
 
     def setup(self, stage: str) -> None:
-        """Forget the checkpoint, and the buffer, of a former run; those of this one are restored after this hook."""
+        """Forget checkpoint and buffer of the previous run; this run's are restored later."""
         super().setup(stage)
+        checkpoint_io = self.trainer.strategy.checkpoint_io if self.save_buffer else None
+        if checkpoint_io is not None and not isinstance(checkpoint_io, _BuffersBesideCheckpoints):
+            name = type(self).__qualname__
+            self.trainer.strategy.checkpoint_io = _BuffersBesideCheckpoints(checkpoint_io, name)
         self._file, self._storages = "", {} if stage == "fit" else self._storages
+        self._has_errors = False
 
     def train_dataloader(self) -> Source[ReplayBatch]:
-        """Minibatches for some updates, after some steps, taken when asked for."""
+        """Batches of minibatches, for which steps are collected on demand."""
         return Source(self._next_batch, self.epoch_length)
 
     def teardown(self, stage: str) -> None:
-        """End the environments; their state, and the buffer, are kept for checkpoints that are written later."""
+        """Close the environments; their state and the buffer are kept for later checkpoints."""
         super().teardown(stage)
-        if stage == "fit":  # otherwise the run may go on elsewhere, and write a buffer now
+        if stage == "fit":  # else training may continue elsewhere, writing a buffer right now
             self._tidy()
 
     # ------------------------------------------------------------------------------------------------ training
@@ -143,6 +208,8 @@ class ReplayDataModule(RolloutDataModule):
         self._tidy()
         if not self._storages:
             self._fill(batch)
+        elif self.prioritized and not self._has_errors:
+            self._refuse_no_errors()
         for _ in range(self.rollouts_per_iteration):
             self._add(batch)
         drawn = {key: self._draw(storages) for key, storages in self._storages.items()}
@@ -153,14 +220,14 @@ class ReplayDataModule(RolloutDataModule):
         return batch
 
     def _add(self, batch: ReplayBatch, policy: Policy | None = None) -> None:
-        """Collect a rollout, with a policy other than that in training, and keep its transitions."""
+        """Collect a rollout and store its transitions; `policy` replaces the one in training."""
         rollout = self._collect(policy)
         batch.collected, batch.summaries = batch.collected + rollout.env_steps, batch.summaries + rollout.summaries
         for key, columns in self._transitions.of(rollout).items():
             self._storages[key][0].add(columns)
 
     def _draw(self, storages: list[ReplayStorage]) -> list[tuple[Acts, Array]]:
-        """Minibatches of a sub-step; all of each from one of the storages if there is nothing in the other."""
+        """Draw minibatches of a sub-step; an empty storage leaves its share to the other."""
         sizes = [self.batch_size - self.n_shown, self.n_shown]
         if not all(map(len, storages)):
             sizes = [self.batch_size * (len(one) > 0) for one in storages]
@@ -168,26 +235,43 @@ class ReplayDataModule(RolloutDataModule):
         return [one.sample(self.num_batches_per_iter, size, self._generator) for one, size in drawn]
 
     def _reprioritise(self, drawn: dict[StepKey, list[tuple[Acts, Array]]], errors: dict[StepKey, Tensor]) -> None:
-        """Tell storages what was found while learning from what was drawn from them."""
+        """Pass the TD errors of drawn acts on to their storages."""
+        for key, parts in drawn.items():
+            expected = parts[0][1].shape[0], sum(places.shape[1] for _, places in parts)
+            found = tuple(errors[key].shape) if key in errors else None
+            if found != expected and expected[1]:
+                came = "none" if found is None else f"a tensor of shape {list(found)}"
+                remedy = "give the TD errors [U, B] of all acts of the batch"
+                raise ValueError(f"reprioritise wants errors {list(expected)} of {key!r}, got {came}: {remedy}")
+        self._has_errors = True
         for key, error in errors.items():
             for storage, (_, places) in zip(self._storages[key], drawn[key], strict=True):
                 part, error = error.tensor_split([places.shape[1]], 1)
                 storage.reprioritise(places, part)
 
+    def _refuse_no_errors(self) -> None:
+        """Raise ValueError: the algorithm learned from a batch without reporting TD errors."""
+        algorithm = type(self.trainer.lightning_module).__name__
+        raise ValueError(
+            f"prioritized=True draws acts by their TD errors, but {algorithm} gave none back: call "
+            "batch.reprioritise({step_key: errors [U, B]}) in its training_step, or set prioritized=False"
+        )
+
     @property
     def _size(self) -> int:
-        """Transitions of all sub-steps."""
+        """Number of transitions of all sub-steps."""
         return sum(len(ring) for ring, *_ in self._storages.values())
 
     # ------------------------------------------------------------------------------------------ the first content
 
     def _fill(self, batch: ReplayBatch) -> None:
-        """Make the buffer, and read or collect what it starts with."""
+        """Make the buffer, and read or collect its initial content."""
         self._generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
         gamma = getattr(self.trainer.lightning_module, "gamma", None)
         if gamma is None:
             raise ValueError("a ReplayDataModule is for algorithms that have a gamma: use SAC")
-        self._transitions = Transitions(self.n_envs, gamma)
+        n_slots = {key: step.n_slots for key, step in self.spec.steps.items()}
+        self._transitions = Transitions(self.n_envs, gamma, n_slots)
         if self._restored is not None and "replay" in self._restored:
             self._load(self._restored["replay"])
             return
@@ -196,7 +280,7 @@ class ReplayDataModule(RolloutDataModule):
         if self._has_loaded:
             rank_zero_info("the checkpoint names no replay buffer (save_buffer was off): it is filled as at the start")
         if self.demonstrations is not None:
-            self._demonstrate(copy(self.demonstrations))  # without what was read before, by another processor
+            self._demonstrate(copy(self.demonstrations))  # without episodes that another processor has read
         if self.demonstrations is None or self.n_shown:
             try:
                 policy = (self.initial_sampling_policy or RandomPolicy)({key: step.action_space for key, step in steps})
@@ -211,10 +295,12 @@ class ReplayDataModule(RolloutDataModule):
             bar.close()
 
     def _demonstrate(self, dataset: InMemoryDataset) -> None:
-        """Read demonstrations into the rings, or into storages of their own."""
+        """Read demonstrations into the rings, or into separate storages."""
+        plain: tuple[type[processors.TrajectoryProcessor], ...]
         plain = processors.IdentityTrajectoryProcessor, processors.IdentityWithNextObservationTrajectoryProcessor
         if is_plain := type(dataset.processor) in plain:
-            dataset.processor = plain[1](self.trainer.lightning_module.gamma)
+            gamma = self.trainer.lightning_module.gamma
+            dataset.processor = processors.IdentityWithNextObservationTrajectoryProcessor(gamma)
         dataset.load(partial(make_frozen, self._factory_of(), self._learned()), self.spec)
         acts = dataset.batch(torch.arange(len(dataset))).acts
         for (key, columns), lengths in zip(acts.items(), dataset.lengths.T, strict=True):
@@ -227,7 +313,7 @@ class ReplayDataModule(RolloutDataModule):
             elif n > self.replay_buffer_size:
                 room = f"replay_buffer_size={self.replay_buffer_size}: raise it, or give a demonstration_share"
                 raise ValueError(f"{n} demonstrated acts of sub-step {key!r} are more than {room}")
-            # other processors may leave out acts, so that nobody knows which one follows
+            # other processors may leave out acts, so that successors are unknown
             episode = np.repeat(np.arange(len(lengths)), lengths) * (fields["agent_id"].max(initial=0) + 1)
             fields["stream"] = -1 - (episode + fields["agent_id"] if is_plain else np.arange(n))
             self._storages[key][-1].add({**fields, "is_first": np.zeros(n, np.bool_)})
@@ -235,70 +321,136 @@ class ReplayDataModule(RolloutDataModule):
     # -------------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """That of the environments and, if it is asked for, the names of the files with the buffers of all ranks."""
+        """State of the environments and, if saved, file names of all ranks' buffers."""
         state = super().state_dict()
         if not (self.save_buffer and self._storages):
             return state
-        folder = (*self._folders(), Path(self.trainer.default_root_dir, "checkpoints"))[0].absolute()
+        folder = self._folders()[0].absolute()
         return state | {"replay": {"folder": str(folder), "files": gather_objects(self._save(folder))}}
 
     def _described(self) -> dict[str, Any]:
-        """What a buffer must have in common with another one to take its place."""
+        """Return the properties that a saved buffer must share with this one to replace it."""
         gamma = self.trainer.lightning_module.gamma
         return {**self._kind, "spec": self.spec.to_dict(), "gamma": gamma, "ranks and actors": self._layout}
 
     def _save(self, folder: Path) -> str:
-        """Write the buffer, unless it was written since it changed; gives the name of the file."""
+        """Write the buffer if it has changed since it was last written; return the file name."""
         if not self._file:
-            part, storages = folder / f"replay-{self._rank}.part", self._storages.items()
+            part = folder / f".replay-{self._rank}.{os.getpid()}{PART_SUFFIX}"
+            storages = self._storages.items()
             state = {"described": self._described(), "open": self._transitions.state_dict()}
             state |= {"storages": {key: [one.state_dict() for one in kept] for key, kept in storages}}
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 torch.save(state | {"generator": self._generator.get_state()}, part)
-                self._file = part.replace(folder / f"replay-{_digest(part)}.pt").name
+                name = f"replay-{_digest(part)}.pt"
+                put_in_place(part, folder / name)
+                self._file = name
             except (OSError, RuntimeError) as error:
                 part.unlink(missing_ok=True)
                 raise OSError(f"the replay buffer cannot be written to {folder}: {error}") from error
         return self._file
 
     def _load(self, saved: dict[str, Any]) -> None:
-        """Go on with a buffer that was written.
+        """Restore a saved buffer.
 
         Raises:
-            ValueError: It is not there, it is not what was written, or it is another kind of buffer.
+            ValueError: It is missing, was altered, or is another kind of buffer.
         """
         name = (saved["files"] * self._world_size)[self._rank]
         paths = [Path(folder, name) for folder in (Path(self.trainer.ckpt_path).parent, saved["folder"])]
         path = next((path for path in paths if path.is_file() and _digest(path) in name), None)
         if path is None:
-            raise ValueError(f"the replay buffer {paths[0]}, which the checkpoint names, is missing or was altered")
+            remedy = "restore it from a copy, or begin a new run with the weights alone: --warm-start"
+            problem = f"the replay buffer {paths[0]}, which the checkpoint names, is missing or was altered"
+            raise ValueError(f"{problem}; {remedy}")
         state = torch.load(path, weights_only=True, mmap=True)
         then, now = state["described"], self._described()
         other = [f"{name} was {then[name]!r:.80} and is {now[name]!r:.80}" for name in now if now[name] != then[name]]
         if other:
             raise ValueError(f"the replay buffer {path} does not fit: {', '.join(other)}")
-        for key, kept in state["storages"].items():
-            made = [(one, self._new_storage(self.spec.steps[key], one["capacity"])) for one in kept]
-            self._storages[key] = [storage.load_state_dict(one) for one, storage in made]
+        try:
+            self._storages = {key: self._loaded(key, state["storages"][key]) for key in self.spec.steps}
+        except (KeyError, ValueError) as error:
+            self._storages = {}
+            raise ValueError(f"the replay buffer {path} is damaged: {error}") from error
         self._transitions.load_state_dict(state["open"])
         self._generator.set_state(state["generator"])
 
+    def _loaded(self, key: StepKey, kept: list[dict[str, Any]]) -> list[ReplayStorage]:
+        """Restore the storages of a sub-step; saved rows give the capacity for demonstrations."""
+        capacities = [self.replay_buffer_size]
+        if self.n_shown:
+            capacities.append(max(1, len(kept[-1]["columns"]["reward"])))
+        made = [self._new_storage(self.spec.steps[key], capacity) for capacity in capacities]
+        return [storage.load_state_dict(one) for storage, one in zip(made, kept, strict=True)]
+
     def _folders(self) -> list[Path]:
-        """Folders of checkpoints."""
-        paths = [vars(one).get("dirpath") for one in self.trainer.checkpoint_callbacks] if self.trainer else []
-        return [Path(path) for path in paths if path]
+        """Return the folders of checkpoints; buffers are written to the first one."""
+        paths = [vars(one).get("dirpath") for one in self.trainer.checkpoint_callbacks]
+        folders = [Path(path) for path in paths if path]
+        return folders or [Path(self.trainer.default_root_dir, "checkpoints")]
 
     def _tidy(self) -> None:
-        """Forget the buffer that was written, which changes now, and remove those that no checkpoint names any more."""
-        folders = self._folders() if self._file and self._rank == 0 else []
+        """Forget the written buffer, which will change; remove files that no checkpoint names."""
+        folders = self._folders() if self._file and self._rank == 0 and self.trainer else []
         named = b"".join(path.read_bytes() for folder in folders for path in folder.glob("*.ckpt"))
-        for buffer in [path for folder in folders for path in folder.glob("replay-*")]:
-            if buffer.name.encode() not in named:
+        for buffer in [path for folder in folders for path in folder.glob("replay-*.pt")]:
+            if _BUFFER_NAME.fullmatch(buffer.name) and buffer.name.encode() not in named:
                 buffer.unlink(missing_ok=True)
         self._file = ""
 
 
 def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file; a sparse one is refused, as reading it could take forever."""
+    written_size(path)
     content: Any = np.memmap(path, mode="r") if path.stat().st_size else b""
     return hashlib.sha256(content).hexdigest()
+
+
+class _BuffersBesideCheckpoints(CheckpointIO):
+    """Puts the replay buffers that a checkpoint names next to it, in any folder it is written to.
+
+    It makes a hard link to the buffer in the folder of checkpoints, or a copy if links are
+    impossible. So the buffer survives when training continues and the original is removed.
+
+    Args:
+        wrapped: Writes and reads checkpoints.
+        name: The data module's name in checkpoints.
+    """
+
+    def __init__(self, wrapped: CheckpointIO, name: str) -> None:
+        self._wrapped, self._name = wrapped, name
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """Write a checkpoint, after the buffers that it names."""
+        saved = checkpoint.get(self._name, {}).get("replay", {"folder": "", "files": []})
+        if saved["files"] and "://" in str(path):
+            raise ValueError(f"save_buffer=True needs checkpoints in local folders, not {path}")
+        for name in saved["files"]:
+            _put_beside(Path(saved["folder"], name), Path(path).with_name(name))
+        self._wrapped.save_checkpoint(checkpoint, path, storage_options)
+
+    def load_checkpoint(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """Read a checkpoint."""
+        return self._wrapped.load_checkpoint(*arguments, **options)
+
+    def remove_checkpoint(self, path: Any) -> None:
+        """Remove a checkpoint; `ReplayDataModule` removes its buffer once no other one names it."""
+        self._wrapped.remove_checkpoint(path)
+
+    def teardown(self) -> None:
+        """Finish what is still being written."""
+        self._wrapped.teardown()
+
+
+def _put_beside(source: Path, target: Path) -> None:
+    """Link a file to another path, or copy it; a missing source, on another machine, is skipped."""
+    if target.exists() or not source.is_file():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        with replaced(target) as part:
+            shutil.copyfile(source, part)

@@ -1,45 +1,55 @@
-"""The data module of on-policy algorithms: its batches are rollouts of the policy that is being trained."""
+"""Data module of on-policy algorithms: its batches are rollouts of the policy in training."""
 
 import itertools
+import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pytorch_lightning.utilities import rank_zero_info
+from torch import Tensor
 
+from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.environment_actor import EnvironmentActor
-from maze_pl.core.ranks import gather_objects
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.counts import require_room_for_environments
 from maze_pl.core.rollout import Rollout
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule, Source
-from maze_pl.datamodules.rollout_evaluator import require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.system.ranks import gather_objects
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class RolloutDataModule(EnvironmentDataModule):
     """Owns the environments: collects rollouts for training and plays episodes for evaluation.
 
     Args:
-        env: Builds one environment; a bare gymnasium environment is adapted.
-        wrappers: Wrap it, the first one innermost.
-        n_envs: Environments of each rank that play at the same time; 0 means one for each core.
-        n_rollout_steps: Environment steps of each environment in a rollout.
-        vectorization: Whether environments live in the process in which the policy acts (`sequential`), or in processes
-            of their own (`subprocess`).
-        epoch_length: Rollouts of an epoch, which is followed by evaluation.
-        evaluators: Evaluators by name; a single one named `eval` if None, and none at all if empty.
-        seed: Seed of the run; that of `seed_everything` if None.
-        action_masks: Action head -> observation whose nonzero entries are allowed, beyond what the environment
-            declares itself.
-        max_agents: For sub-steps whose number of agents changes, how many may be alive at once.
+        env: Builds one environment; a plain gymnasium environment is adapted.
+        wrappers: Callables that wrap the environment, the first one innermost.
+        n_envs: Parallel environments of each rank; 0 means one per core.
+        n_rollout_steps: Env steps of each environment in a rollout.
+        vectorization: `sequential` steps the environments in the process in which the policy acts,
+            `subprocess` in separate processes.
+        epoch_length: Rollouts per epoch; evaluation follows each epoch.
+        evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
+        seed: Seed of the run; None takes the seed of `seed_everything`.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
+            to the masks that the environment declares itself.
+        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
-        on_nondeterminism: What happens on resuming to an episode that does not come out where it was when it is
-            played again: `restart` it with a message, or `refuse`.
-        n_shards: Into how many groups the environments are dealt that collect independently of each other, each with
-            random numbers of its own; 0 means one for each environment. It decides which numbers come out, and how
-            many workers of an engine can be of use. One is the fastest where everything is in this process.
-        engine: Where environments are stepped and the policy acts: in this process if None. It decides nothing about
-            the numbers that come out.
+        on_nondeterminism: Reaction, on resuming, to an episode that does not reach the same state
+            when it is replayed: `restart` it with a message, or `refuse`.
+        check: Validation of environment returns in each step: `fast`, or `full`, which is slower
+            and also finds values outside of their spaces.
+        n_shards: Number of groups of environments that collect independently, each with its own
+            random numbers; 0 means one per environment. It affects the numbers that come out, and
+            limits how many workers of an engine are useful. One is the fastest if everything is in
+            this process.
+        engine: Steps the environments and runs the policy; None means in this process. The numbers
+            that come out do not depend on it.
 
     Raises:
         ValueError: A number is out of range, or options contradict each other.
@@ -48,16 +58,32 @@ class RolloutDataModule(EnvironmentDataModule):
     def __init__(
         self,
         env: Callable[[], Env],
-        wrappers: list[Callable[[Env], Env]] | None = None,
+        wrappers: list[Callable[[Any], Env]] | None = None,
         n_envs: int = 0,
         n_rollout_steps: int = 100,
         vectorization: Literal["sequential", "subprocess"] = "sequential",
         epoch_length: int = 25,
         on_nondeterminism: Literal["restart", "refuse"] = "restart",
         n_shards: int = 1,
-        **options: Any,
+        evaluators: dict[str, RolloutEvaluator] | None = None,
+        seed: int | None = None,
+        action_masks: dict[str, str] | None = None,
+        max_agents: dict[StepKey, int] | None = None,
+        n_normalization_samples: int = 1000,
+        engine: Engine | None = None,
+        check: Literal["fast", "full"] = "fast",
     ) -> None:
-        super().__init__(env, wrappers, **options)
+        super().__init__(
+            env,
+            wrappers,
+            evaluators=evaluators,
+            seed=seed,
+            action_masks=action_masks,
+            max_agents=max_agents,
+            n_normalization_samples=n_normalization_samples,
+            engine=engine,
+            check=check,
+        )
         for name, count, least in (("n_envs", n_envs, 0), ("n_shards", n_shards, 0), ("epoch_length", epoch_length, 1)):
             require_count(name, count, least)
         require_count("n_rollout_steps", n_rollout_steps, 1)
@@ -66,27 +92,29 @@ class RolloutDataModule(EnvironmentDataModule):
         if on_nondeterminism not in ("restart", "refuse"):
             raise ValueError(f"on_nondeterminism={on_nondeterminism!r} must be 'restart' or 'refuse'")
         self.n_envs = n_envs or len(os.sched_getaffinity(0))
+        require_room_for_environments("n_envs", self.n_envs)
         self.n_shards = n_shards or self.n_envs
         if self.n_shards > self.n_envs:
             raise ValueError(f"n_shards={n_shards} must be at most n_envs={self.n_envs}, as each has an environment")
         self.n_rollout_steps, self.vectorization, self.epoch_length = n_rollout_steps, vectorization, epoch_length
         self.on_nondeterminism = on_nondeterminism
+        self._has_told = False
         self._ended: list[Any] | None = None  # state of the environments when the last fit ended
         self._restored: dict[str, Any] | None = None
 
     # ------------------------------------------------------------------------------------------------- hooks
 
     def setup(self, stage: str) -> None:
-        """Forget the checkpoint of a former run; that of this one is restored after this hook."""
+        """Forget the checkpoint of the previous run; this run's is restored after this hook."""
         super().setup(stage)
         self._restored, self._ended = None, None if stage == "fit" else self._ended
 
     def train_dataloader(self) -> Source[Any]:
-        """Rollouts, collected when asked for."""
+        """Rollouts, collected on demand."""
         return Source(self._collect, self.epoch_length)
 
     def teardown(self, stage: str) -> None:
-        """End the environments; their state is kept for checkpoints that are written later."""
+        """Close the environments; their state is kept for checkpoints that are written later."""
         self._ended = self._states()
         super().teardown(stage)
 
@@ -97,17 +125,17 @@ class RolloutDataModule(EnvironmentDataModule):
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
         states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]
         begun = [episode for state in states for episode in state.get("episodes", [])]
-        options = {"training": training, "first_episode": max(begun, default=-1) + 1}  # none that was played before
+        options = {"training": training, "first_episode": max(begun, default=-1) + 1}  # not used before
         return partial(super()._make_actor(), n_rollout_steps=self.n_rollout_steps, **options)
 
     @property
     def _shards(self) -> list[range]:
-        """Numbers of the environments of each shard."""
+        """Environment indices of each shard."""
         bounds = [round(self.n_envs * shard / self.n_shards) for shard in range(self.n_shards + 1)]
         return [range(*pair) for pair in itertools.pairwise(bounds)]
 
     def _collect(self, policy: Any = None) -> Rollout:
-        """Collect a rollout with a policy, with that of the module in training if None."""
+        """Collect a rollout with a policy; None means the policy of the module in training."""
         began = time.perf_counter()
         shared, given = self._prepared()
         parts = self._ask(
@@ -116,7 +144,7 @@ class RolloutDataModule(EnvironmentDataModule):
         return self._joined(parts, began)
 
     def _prepared(self) -> tuple[dict[str, Any], Any]:
-        """What actors are told before they collect: what wrappers have learned, and the policy if they need it."""
+        """Return the wrapper statistics, and the policy if the actors need it, before a rollout."""
         self._refuse_foreign_checkpoint()
         shared, given = self._learned(), self._engage(self._policy())
         restored, self._restored, self._has_begun = self._restored, None, True
@@ -125,9 +153,9 @@ class RolloutDataModule(EnvironmentDataModule):
         return shared, given
 
     def _joined(self, parts: list[Any], began: float) -> Rollout:
-        """What actors have collected, of whose wrappers this data module learns."""
+        """Concatenate what actors have collected, and merge the statistics of their wrappers."""
         rollout, shared = Rollout.concatenated([part for part, _ in parts]), self._shared
-        if shared:  # bring together what the wrappers of all environments on all ranks have learned
+        if shared:  # merge the statistics of all environments on all ranks
             ranks, kinds = gather_objects([state for _, states in parts for state in states]), self._wrappers
             states = [state for rank in ranks for state in rank]
             self._shared = {name: kinds[name].merge_shared_states([one[name] for one in states]) for name in shared}
@@ -135,7 +163,7 @@ class RolloutDataModule(EnvironmentDataModule):
         return rollout
 
     def _restore(self, restored: dict[str, Any]) -> None:
-        """Bring the environments to where a checkpoint left them."""
+        """Restore the environments from a checkpoint."""
         if restored["layout"] != self._layout:
             then, now = "{} ranks with {} environments in {} shards each", "{} ranks with {} in {}"
             said = f"environments start new episodes: the checkpoint was written by {then}, this run has {now}"
@@ -160,10 +188,25 @@ class RolloutDataModule(EnvironmentDataModule):
         """State of each shard, now or when the last fit ended."""
         if not self._has_begun:
             return self._ended
-        return self._ask([(shard, "state_dict", ()) for shard in range(self.n_shards)])
+        states = self._ask([(shard, "state_dict", ()) for shard in range(self.n_shards)])
+        self._tell_of_long_episodes([one for state in states if state for one in state.get("histories", [])])
+        return states
+
+    def _tell_of_long_episodes(self, histories: list[dict[str, Any]]) -> None:
+        """Warn once that a checkpoint must hold all actions of long episodes."""
+        reasons = [(len(one["keys"]), one.pop("why")) for one in histories if "why" in one]
+        if not reasons or self._has_told:
+            return
+        self._has_told = True
+        n_acts, why = max(reasons)
+        n_bytes = sum(part.nbytes for one in histories for part in _tensors(one))
+        holds = f"the checkpoint holds all actions of {len(reasons)} episodes of up to {n_acts:,} acts"
+        cost = f"{holds} ({n_bytes / 2**20:.1f} MiB), which resuming plays again, and grows until they end"
+        remedy = "limit episodes (TimeLimitWrapper), or define episode_state and load_episode_state in the simulation"
+        _LOGGER.warning(f"{cost}; {why}; {remedy}")
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the environments of all ranks and of what wrappers have learned; every rank must call it."""
+        """State of all ranks' environments, and wrapper statistics; every rank must call it."""
         if not self._has_begun and self._restored is not None:
             return self._restored  # nothing has happened since
         own, states = super().state_dict(), self._states()
@@ -173,3 +216,12 @@ class RolloutDataModule(EnvironmentDataModule):
         """Continue with the next rollout where `state_dict` was taken."""
         super().load_state_dict(state_dict)
         self._restored = state_dict if "ranks" in state_dict else None
+
+
+def _tensors(state: Any) -> Iterator[Tensor]:
+    """Yield the tensors of a state."""
+    if isinstance(state, Tensor):
+        yield state
+    elif isinstance(state, dict | list):
+        for part in state.values() if isinstance(state, dict) else state:
+            yield from _tensors(part)

@@ -1,26 +1,30 @@
-"""How a policy is evaluated: how many episodes, and whether it takes its most likely actions."""
+"""Options of an evaluation: number of episodes, sampling of actions, rendering."""
 
 from dataclasses import dataclass
 
 from maze_pl.core.counts import require_count as require_count
+from maze_pl.core.counts import require_room_for_environments
+
+MOST_EPISODES = 1_000_000
 
 
 @dataclass(frozen=True)
 class RolloutEvaluator:
-    """Plays whole episodes in environments of their own, with the same seeds every time.
+    """Plays whole episodes in separate environments, with the same seeds every time.
 
-    Episodes are played to their end: put a `TimeLimitWrapper` around environments whose episodes may never end.
+    Episodes are played to their end: add a `TimeLimitWrapper` if episodes may never end.
 
     Args:
         n_episodes: Number of episodes, over all ranks.
         deterministic: Whether the policy takes its most likely action instead of sampling.
-        n_envs: Number of episodes that are played at the same time, as a group, by one worker of the data module's
-            engine; 0 means 8. Nothing else decides which numbers come out, so more workers change nothing; several of
-            them help if there are several groups.
-        render: Whether each episode becomes a gif in `renderings/<evaluator>/` of the run directory (of the current one
-            in `maze-pl validate`), which the next evaluation replaces: the seeds are the same. A gymnasium environment
-            must be made with render_mode='rgb_array' (`--data.env.dict_kwargs.render_mode rgb_array`), a simulation
-            needs a renderer. It takes much longer than playing.
+        n_envs: Number of episodes that one worker of the data module's engine plays in parallel, as
+            a group; 0 means 8. The numbers that come out depend on this, but not on the number of
+            workers; several workers are useful if there are several groups.
+        render: Whether to write each episode as a gif to `renderings/<evaluator>/` of the run
+            directory (of the current folder in `maze-pl validate`). The next evaluation replaces
+            it, as the seeds are the same. A gymnasium environment must be made with
+            render_mode='rgb_array' (`--data.env.dict_kwargs.render_mode rgb_array`), a simulation
+            needs a renderer. Rendering takes much longer than playing.
     """
 
     n_episodes: int = 8
@@ -29,8 +33,9 @@ class RolloutEvaluator:
     render: bool = False
 
     def __post_init__(self) -> None:
-        require_count("n_episodes", self.n_episodes, 1, " of an evaluator")
+        require_count("n_episodes", self.n_episodes, 1, " of an evaluator", MOST_EPISODES)
         require_count("n_envs", self.n_envs, 0, " of an evaluator")
+        require_room_for_environments("n_envs", min(self.n_envs, self.n_episodes), " of an evaluator")
 
     @property
     def groups(self) -> list[range]:

@@ -1,34 +1,47 @@
-"""The data module of algorithms that learn from demonstrations: its batches are acts of recorded episodes."""
+"""Data module of imitation learning: its batches are acts of recorded episodes."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
-from maze_pl.collect.in_memory_dataset import InMemoryDataset
+from maze_pl.collect.engines.engine import Engine
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import TrajectoryBatch
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule, make_frozen
-from maze_pl.datamodules.rollout_evaluator import require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 
 
 class TrajectoryDataModule(EnvironmentDataModule):
-    """Deals out the acts of recorded episodes in batches, in another order in each epoch.
+    """Serves the acts of recorded episodes in batches, in a different order in each epoch.
 
-    Some episodes are held out: their acts are a further dataloader of validation, after those of the evaluators. With
-    several ranks, each has other acts of the same order, and as many batches as the others.
+    Some episodes are held out: their acts form an additional validation dataloader, after the
+    dataloaders of the evaluators. Several ranks share one order: each gets different acts, and as
+    many batches as the others.
 
     Args:
         dataset: The episodes.
-        env: Builds one environment, whose spaces the episodes must have; None if there is none, so that nothing but
-            held-out episodes is evaluated.
-        wrappers: Wrap it, the first one innermost. Statistics that they need are estimated from the environment.
-        batch_size: Acts of a batch on each rank, over all sub-steps; there are fewer in the last one of an epoch.
-        validation_percentage: Of the episodes that are held out.
-        options: Those of `EnvironmentDataModule`: evaluators, seed and others.
+        env: Builds one environment, whose spaces the episodes must have. Without one (None) only
+            held-out episodes are evaluated.
+        wrappers: Callables that wrap the environment, the first one innermost. Their statistics are
+            estimated from the environment.
+        batch_size: Acts per batch on each rank, over all sub-steps; the last batch of an epoch may
+            have fewer.
+        validation_percentage: Percentage of episodes that are held out.
+        evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
+        seed: Seed of the run; None takes the seed of `seed_everything`.
+        action_masks: Action head -> observation whose nonzero entries are allowed; adds to the
+            masks that the environment declares itself.
+        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        n_normalization_samples: Observations from which wrappers estimate their statistics.
+        engine: Runs the environments; None means in this process.
+        check: Validation of environment returns in each step, `fast` or `full`; see
+            `SequentialVectorEnv`.
 
     Raises:
         ValueError: A number is out of range, or options contradict each other.
@@ -38,12 +51,28 @@ class TrajectoryDataModule(EnvironmentDataModule):
         self,
         dataset: InMemoryDataset,
         env: Callable[[], Env] | None = None,
-        wrappers: list[Callable[[Env], Env]] | None = None,
+        wrappers: list[Callable[[Any], Env]] | None = None,
         batch_size: int = 100,
         validation_percentage: float = 20,
-        **options: Any,
+        evaluators: dict[str, RolloutEvaluator] | None = None,
+        seed: int | None = None,
+        action_masks: dict[str, str] | None = None,
+        max_agents: dict[StepKey, int] | None = None,
+        n_normalization_samples: int = 1000,
+        engine: Engine | None = None,
+        check: Literal["fast", "full"] = "fast",
     ) -> None:
-        super().__init__(env, wrappers, **options)
+        super().__init__(
+            env,
+            wrappers,
+            evaluators=evaluators,
+            seed=seed,
+            action_masks=action_masks,
+            max_agents=max_agents,
+            n_normalization_samples=n_normalization_samples,
+            engine=engine,
+            check=check,
+        )
         require_count("batch_size", batch_size, 1)
         if not 0 <= validation_percentage < 100:
             raise ValueError(f"validation_percentage={validation_percentage} must be at least 0 and below 100")
@@ -53,9 +82,11 @@ class TrajectoryDataModule(EnvironmentDataModule):
 
     @property
     def spec(self) -> Spec:
-        """What agents see and do, in the environment or, without one, in the episodes."""
-        if self._factory is None:
-            self._spec = self.dataset.load().spec
+        """Spaces of the agents, from the environment or, without one, from the episodes."""
+        if self._factory is None and self._spec is None:
+            spec = cast(Spec, self.dataset.load().spec).with_masks(self._action_masks or {})
+            self.dataset.check_values(spec)
+            self._spec = spec
         return super().spec
 
     def _loader(self, *, held_out: bool) -> "ActLoader":
@@ -68,27 +99,27 @@ class TrajectoryDataModule(EnvironmentDataModule):
         return ActLoader(self, acts, self.batch_size * (10 if held_out else 1), is_ordered=held_out)
 
     def order_seed(self) -> int:
-        """Seed of the order in which acts come in this epoch."""
+        """Return the seed of this epoch's order of acts."""
         return derive_seed(self.seed, "acts", self.trainer.current_epoch if self.trainer is not None else 0)
 
     def train_dataloader(self) -> "ActLoader":
-        """Batches of all acts but the held-out ones."""
+        """Batches of all acts except the held-out ones."""
         return self._loader(held_out=False)
 
     def val_dataloader(self) -> list[Any]:
-        """For each evaluator, its episodes; then the acts of held-out episodes, in order."""
+        """One dataloader per evaluator; then one of the acts of held-out episodes, in order."""
         held_out = [self._loader(held_out=True)] if self.validation_percentage else []
         return super().val_dataloader() + [loader for loader in held_out if len(loader)]
 
 
 class ActLoader:
-    """A sized iterable of batches, which goes on where it was saved.
+    """A sized iterable of batches, which resumes where it was saved.
 
     Args:
-        data: Says what batches are drawn from, in which order, and which part of each is dealt out on this rank.
-        acts: [n] which acts these are.
-        batch_size: Acts of a batch on each rank.
-        is_ordered: Whether they come in the order of `acts`.
+        data: Provides the data set, the seed of the order, and this rank's share of each batch.
+        acts: [n] indices of the acts.
+        batch_size: Acts per batch on each rank.
+        is_ordered: Keep the order of `acts` instead of shuffling.
     """
 
     def __init__(self, data: TrajectoryDataModule, acts: Tensor, batch_size: int, is_ordered: bool) -> None:
@@ -110,9 +141,9 @@ class ActLoader:
             yield self._data.dataset.batch(joint[self._data._rank :: self._data._world_size])
 
     def state_dict(self) -> dict[str, Any]:
-        """How many batches of which epoch's order were dealt out."""
+        """Return the epoch's order and the number of batches that were served."""
         return self._at
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Leave out, in this epoch, what was dealt out before."""
+        """Skip the batches of this epoch that were served before."""
         self._at = self._resumed = state_dict

@@ -1,4 +1,4 @@
-"""Distributions over boxes: the normal one, and two that stay between finite bounds."""
+"""Distributions over Box spaces: a normal distribution, and two with bounded support."""
 
 import functools
 import math
@@ -13,13 +13,13 @@ from torch.nn import functional
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution, drawn
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-# Deviations and weights of normal distributions that mix to the logistic distribution with density sech(y)^2 / 2.
+# Mixture of normals for the logistic distribution with density sech(y)^2 / 2.
 _SCALES = (0.38375647725, 0.522913009794, 0.719706434235, 1.005737704013, 1.403178821064, 1.943589065356)
 _WEIGHTS = (0.007484715142, 0.131302829735, 0.397856723794, 0.357674817979, 0.100420870223, 0.005260043126)
 
 
 class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
-    """Independent normal components: logits [..., 2n] are the n means and then the n logarithms of the deviations.
+    """Independent normal components: logits [..., 2n] are n means, then n log standard deviations.
 
     Samples are not clipped to the bounds of the Box. Actions are [..., *shape], n = prod(shape). A temperature T
     multiplies the variance by T.
@@ -58,10 +58,10 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
 
 
 class BoundedProbabilityDistribution(ProbabilityDistribution):
-    """Independent components between `low` and `high` of a Box: logits [..., 2n], two numbers for each of the n.
+    """Independent components within a Box's bounds: logits [..., 2n], two per component.
 
-    Actions are [..., *shape], n = prod(shape), and never outside of the box. On its border, which only rounding
-    reaches, they have the density half a rounding step inside.
+    Actions are [..., *shape], n = prod(shape), and never outside the box. An action on the border,
+    which only rounding reaches, gets the density half a rounding step inside the box.
 
     Raises:
         ValueError: A mask was given.
@@ -71,7 +71,7 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
     def _prepare(self) -> None:
         low, high = self.action_space.low, self.action_space.high  # type: ignore[attr-defined]
         bounds = low.tobytes() + high.tobytes(), low.dtype.str, low.shape
-        # [*shape, 2] the borders, from each the distance to the other, and what fraction of it a border counts as
+        # [*shape, 2] borders, signed distance from each to the other, its fraction used on a border
         self._border, self._width, self._step = _borders(*bounds, self.logits.dtype, self.logits.device)
 
     @classmethod
@@ -89,12 +89,15 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         )
 
     def _action(self, fraction: Tensor) -> Tensor:
-        """[..., *shape] actions at these fractions [..., *shape, 2] of the width from low and high."""
+        """[..., *shape] actions at `fraction` [..., *shape, 2] of the width from low and from high."""
         seen_from = self._border + fraction * self._width
         return torch.where(fraction[..., 0] < fraction[..., 1], seen_from[..., 0], seen_from[..., 1])
 
     def _log_fraction(self, action: Tensor) -> Tensor:
-        """[..., *shape, 2] logarithms of the fractions that `action` [..., *shape] is away from low and from high."""
+        """Log-distances [..., *shape, 2] of `action` [..., *shape] from low and high.
+
+        Distances are fractions of the width.
+        """
         fraction = (action.to(self._border.dtype).unsqueeze(-1) - self._border) / self._width
         return torch.where(fraction > 0, fraction, self._step).log()
 
@@ -108,9 +111,10 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
 def _borders(
     bounds: bytes, stored: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> list[Tensor]:
-    """Borders of a box (the last numbers of this type inside), distances between them, and half rounding steps.
+    """Borders of a box (outermost numbers of this type), distances between them, half rounding steps.
 
-    At 0 numbers are closer to each other than those that were rounded at the size of the box: a step is at least that.
+    Floats near 0 are denser than the rounding error at the size of the box, which is the lower
+    limit of a step.
     """
     kind: Any = np.float64 if dtype == torch.float64 else np.float32
     exact = np.moveaxis(np.frombuffer(bounds, stored).reshape(2, *shape), 0, -1)
@@ -118,19 +122,19 @@ def _borders(
     border = np.where((exact - border) * np.sign(inward) > 0, np.nextafter(border, inward), border)
     width = border[..., ::-1] - border
     step = np.maximum((np.nextafter(border, inward) - border) / width, np.finfo(kind).eps / 4) / 2
-    with torch.inference_mode(False):  # kept, and used where gradients are computed too
+    with torch.inference_mode(False):  # cached, and also used where gradients are computed
         return [torch.from_numpy(array.astype(kind)).to(device) for array in (border, width, step)]
 
 
 class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
-    """Independent normal components x, of which low + (high - low) * (1 + tanh(x)) / 2 are the actions.
+    """Tanh-squashed normal components: actions low + (high - low) * (1 + tanh(x)) / 2 for normal x.
 
-    Logits [..., 2n] are the n means and then the n logarithms of the deviations of x; a temperature T multiplies the
-    variance of x by T. See `BoundedProbabilityDistribution` for actions and borders. Haarnoja et al. 2018,
-    arXiv:1801.01290, appendix C.
+    Logits [..., 2n] are n means, then n log standard deviations of x; a temperature T
+    multiplies the variance of x by T. See `BoundedProbabilityDistribution` for actions and borders.
+    Haarnoja et al. 2018, arXiv:1801.01290, appendix C.
 
-    What `sample` has just returned is known without rounding if gradients flow through it: `log_prob` of that very
-    tensor is right, and has the right gradient, even where the action is too close to a border for its type.
+    If gradients flow through the latest sample, its x is kept: `log_prob` of that very tensor and
+    its gradient are exact even if rounding has put the action on a border.
 
     Raises:
         ValueError: A mask was given.
@@ -142,7 +146,7 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         tensor([2.])
     """
 
-    _latest: tuple[Tensor, Tensor] | None = None  # an action, and the x that it was made of
+    _latest: tuple[Tensor, Tensor] | None = None  # an action and its x
 
     @functools.cached_property
     def _normal(self) -> DiagonalGaussianProbabilityDistribution:
@@ -156,11 +160,11 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         return action
 
     def deterministic_sample(self) -> Tensor:
-        """[..., *shape] the median, which is what the mean of x becomes."""
+        """[..., *shape] the median: the squashed mean of x."""
         return self._squashed(self._normal.deterministic_sample())
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """[...] log-density of `action` [..., *shape]: that of x, less log |d action / dx|, summed."""
+        """[...] log-density of `action` [..., *shape]: log p(x) minus the sum of log |d action / dx|."""
         if self._latest is not None and action is self._latest[0]:
             x = self._latest[1]
         else:
@@ -169,13 +173,14 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         return self._normal.log_prob(x) - self._total(log_slope)
 
     def entropy(self) -> Tensor:
-        """[...] differential entropy in nats, to 1e-5 for each component.
+        """[...] differential entropy in nats, accurate to 1e-5 per component.
 
             H = log(std) + log(2 pi e) / 2 + E[log(d action / dx)],   E[2 log sech(x)] = 2 log 2 - 2 E|x - y|
 
-        for y with the density sech(y)^2 / 2, as both sides have the same second derivative by the mean and the same
-        limits. This logistic distribution is a mixture of normal ones of all scales (Andrews and Mallows 1974), here of
-        the six of a Gauss quadrature, and the mean of |x - y| for normal x and y is known.
+        for y with density sech(y)^2 / 2: both sides have the same limits and the same second
+        derivative with respect to the mean. This logistic distribution is a scale mixture of
+        normals (Andrews and Mallows 1974), approximated here by the six nodes of a Gauss
+        quadrature. For normal x and y, E|x - y| has a closed form.
         """
         mean, variance = self._normal.mean.unsqueeze(-1), (2.0 * self._normal.log_std).exp().unsqueeze(-1)
         scales, weights = mean.new_tensor((_SCALES, _WEIGHTS)).unbind()
@@ -190,14 +195,14 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
 
 
 class BetaProbabilityDistribution(BoundedProbabilityDistribution):
-    """Independent beta components between the borders of the box, each with one mode.
+    """Independent unimodal beta components between the borders of the box.
 
         alpha = 1 + softplus(l_alpha) / T,   beta = 1 + softplus(l_beta) / T
 
-    Logits [..., 2n] are the n l_alpha and then the n l_beta; at temperature T the density is proportional to that at 1
-    to the power of 1 / T. See `BoundedProbabilityDistribution` for actions and borders. Chou et al. 2017,
-    http://proceedings.mlr.press/v70/chou17a.html. Computed in float64, since differences of large numbers of the gamma
-    function are taken.
+    Logits [..., 2n] are n l_alpha, then n l_beta. At temperature T the density is proportional to
+    the density at T = 1 to the power of 1 / T. See `BoundedProbabilityDistribution` for actions and
+    borders. Chou et al. 2017, http://proceedings.mlr.press/v70/chou17a.html. Computed in float64,
+    because large values of log-gamma functions cancel.
 
     Raises:
         ValueError: A mask was given.
@@ -219,20 +224,20 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """[..., *shape] actions; gradients flow through them (implicitly, Figurnov et al. 2018, arXiv:1805.08498).
 
-        Made from gamma distributed numbers that are drawn on the generator's device, by the private function of torch
-        that torch.distributions uses: no public one takes a generator.
+        Made from gamma variates drawn on the generator's device by the private torch function that
+        torch.distributions uses, because no public one takes a generator.
         """
         device = self.logits.device if generator is None else generator.device
         return self._between(torch._standard_gamma(self.concentration.to(device), generator=generator))
 
     def deterministic_sample(self) -> Tensor:
-        """[..., *shape] the mode; the middle where all is equally likely."""
+        """[..., *shape] the mode; the middle of the box for a uniform distribution."""
         return self._between(self.concentration - (1.0 - torch.finfo(torch.float64).eps))
 
     def log_prob(self, action: Tensor) -> Tensor:
         """[...] log-density of `action` [..., *shape], summed over the components.
 
-        With a = (action - low) / (high - low) it is
+        For a = (action - low) / (high - low), the log-density is
         (alpha - 1) log(a) + (beta - 1) log(1 - a) - log B(alpha, beta) - log(high - low).
         """
         powers = ((self.concentration - 1.0) * self._log_fraction(action)).sum(dim=-1)
@@ -251,5 +256,5 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
 
 
 def _log_beta(concentration: Tensor) -> Tensor:
-    """[...] logarithm of the beta function of pairs [..., 2]."""
+    """[...] logarithm of the beta function for pairs [..., 2]."""
     return torch.lgamma(concentration).sum(dim=-1) - torch.lgamma(concentration.sum(dim=-1))

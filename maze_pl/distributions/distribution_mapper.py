@@ -1,4 +1,4 @@
-"""Which distribution belongs to which action head: defaults by space, and the user's overrides."""
+"""Assignment of distributions to action heads: defaults by space, and the user's overrides."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,10 +35,11 @@ class DistributionMapper:
 
     Args:
         action_space: The heads of one sub-step.
-        distribution_mapper_config: Overrides, each `{action_space: <class path>, distribution: <class path>}` for all
-            heads with such a space, or `{action_head: <name>, distribution: <class path>}` for one head. Of several
-            that fit a head the last one counts, so go from the general to the particular. Classes may stand in
-            place of their paths.
+        distribution_mapper_config: Overrides, each
+            `{action_space: <class path>, distribution: <class path>}` for all heads with such a space,
+            or `{action_head: <name>, distribution: <class path>}` for one head. If several match a
+            head, the last one applies, so list general overrides before specific ones. Classes may be
+            given instead of their paths.
         masks: Head -> name of the observation that masks it; used to refuse heads that cannot be masked.
 
     Attributes:
@@ -48,7 +49,7 @@ class DistributionMapper:
     Raises:
         ValueError: An override is malformed or names an unknown head, space or distribution, or a mask belongs to a
             head that cannot be masked.
-        TypeError: No distribution fits the space of a head, or the one that was asked for does not.
+        TypeError: No default distribution fits the space of a head, or the configured one does not.
 
     Example:
         >>> mapper = DistributionMapper(spaces.Dict({"my_action": spaces.Discrete(2)}))
@@ -95,7 +96,7 @@ class DistributionMapper:
         Args:
             logits_dict: Head -> [..., L] outputs of the policy network.
             temperature: Above 1 flattens the distributions, below 1 sharpens them.
-            masks: Head -> [..., L], nonzero where an entry is allowed; heads may be left out.
+            masks: Head -> [..., L], nonzero where an entry is allowed; heads may be omitted.
         """
         heads, masks = self.heads.items(), masks or {}
         parts = {head: kind(logits_dict[head], space, temperature, masks.get(head)) for head, (kind, space) in heads}
@@ -105,14 +106,15 @@ class DistributionMapper:
 def distribution_mappers(
     spec: Spec, distribution_mapper_config: DistributionMapperConfig | None = None
 ) -> dict[StepKey, DistributionMapper]:
-    """One mapper for each sub-step from a single configuration, in which a head may exist in some sub-steps only.
+    """Make one mapper per sub-step from one configuration; heads may exist in some sub-steps only.
 
     Args:
-        spec: Has the heads of each sub-step, and their masks.
+        spec: Sub-steps with their action heads and masks.
         distribution_mapper_config: Overrides for all sub-steps, see `DistributionMapper`.
 
     Raises:
-        ValueError: An override names a head that no sub-step has; see `DistributionMapper` for the rest.
+        ValueError: An override names a head that no sub-step has; see `DistributionMapper` for
+            other errors.
     """
     every_head = {head: space for step in spec.steps.values() for head, space in step.action_space.spaces.items()}
     mappers, config = dict[StepKey, DistributionMapper](), list(distribution_mapper_config or ())

@@ -1,7 +1,8 @@
-"""What every distribution over an action head offers; those over finitely many options; several heads in one.
+"""Interface of distributions over action heads, discrete distributions, and joint distributions.
 
-Distributions are short-lived: one is made for each forward pass. They hold tensors only, make no `torch.distributions`
-objects and validate shapes, not values, because they sit in the innermost loop.
+Distributions are short-lived: a new one is made in each forward pass. They hold tensors only,
+create no `torch.distributions` objects, and validate shapes but not values, because they run in the
+innermost loop.
 """
 
 import itertools
@@ -34,7 +35,7 @@ class ProbabilityDistribution(ABC):
 
     Raises:
         ValueError: Shapes do not fit, the temperature is not positive, or the distribution cannot be masked.
-        TypeError: It does not fit the space.
+        TypeError: The distribution does not fit the space.
     """
 
     supports_mask: ClassVar[bool] = False
@@ -51,15 +52,15 @@ class ProbabilityDistribution(ABC):
         if mask is not None:
             if not self.supports_mask:
                 raise ValueError(f"{type(self).__name__} cannot be masked; only discrete and binary heads can")
-            if mask.shape[-1:] != logits.shape[-1:]:
+            if mask.shape != logits.shape:
                 raise ValueError(f"mask of shape {tuple(mask.shape)} does not fit logits of {given}")
         self.logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         self.action_space, self.temperature, self.mask = action_space, temperature, mask
         self._shape = tuple(action_space.shape or ())
         self._prepare()
 
-    def _prepare(self) -> None:  # noqa: B027  # most need nothing
-        """Compute from these attributes what all methods use; called at the end of the constructor."""
+    def _prepare(self) -> None:  # noqa: B027  # optional hook
+        """Precompute values that several methods use; called at the end of the constructor."""
 
     @classmethod
     @abstractmethod
@@ -94,12 +95,12 @@ class ProbabilityDistribution(ABC):
         """Entropy in nats, [...]."""
 
     def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """`log_prob(action)` and `entropy()`, sharing what both need."""
+        """`log_prob(action)` and `entropy()`, with shared computations."""
         return self.log_prob(action), self.entropy()
 
     @classmethod
     def _require(cls, space: spaces.Space[Any], kind: type[spaces.Space[Any]]) -> Any:
-        """The space, if it is of the kind that this distribution is for."""
+        """Return the space if it has the required type; raise TypeError otherwise."""
         if not isinstance(space, kind):
             raise TypeError(f"{cls.__name__} needs a {kind.__name__} space, got {space}")
         return space
@@ -127,9 +128,9 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
         """[..., L] log-probability of every option of all choices, in the order of `chosen_options`."""
 
     def probabilities(self) -> tuple[Tensor, Tensor]:
-        """[..., L] probability of every option of all choices, and its logarithm, which is 0 for what is masked.
+        """[..., L] probability of every option of all choices, and its logarithm, 0 if masked.
 
-        So sums of p * log p, and their gradients, are finite.
+        This keeps sums of p * log p and their gradients finite.
         """
         log_probs = self.log_probs_of_options()
         probability = log_probs.exp()
@@ -146,7 +147,10 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
 
 
 def masked_logits(logits: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
-    """`logits` / `temperature` [..., L]; where `mask` [..., L] is 0 the lowest finite number: nothing becomes NaN."""
+    """`logits` / `temperature` [..., L], with the lowest finite number where a mask is 0.
+
+    `mask` is [..., L]. A finite number avoids NaN.
+    """
     logits = logits if temperature == 1.0 else logits / temperature
     if mask is None:
         return logits
@@ -154,7 +158,10 @@ def masked_logits(logits: Tensor, mask: Tensor | None, temperature: float = 1.0)
 
 
 def drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """What `torch.rand` or `torch.randn` draws on the generator's device, with shape, type and device of `like`."""
+    """Draw by `torch.rand` or `torch.randn` on the generator's device.
+
+    The result has shape, type and device of `like`.
+    """
     device = like.device if generator is None else generator.device
     return draw(like.shape, generator=generator, dtype=like.dtype, device=device).to(like.device)
 
@@ -165,8 +172,9 @@ def drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator 
 def sample_index(logits: Tensor, generator: torch.Generator | None) -> Tensor:
     """[...] indices drawn from softmax(logits) [..., n].
 
-    An exponential race: i wins with the largest p_i / E_i, E_i standard exponential, which happens with probability
-    p_i. Entries of probability 0 never win, because the uniform numbers are kept away from 0.
+    Sampled by an exponential race: the largest p_i / E_i wins, E_i standard exponential; i wins
+    with probability p_i. Entries of probability 0 never win, because the uniform numbers are kept
+    away from 0.
     """
     probability = functional.softmax(logits, dim=-1)
     minus_exponential = drawn(torch.rand, probability, generator).clamp_min_(torch.finfo(probability.dtype).tiny).log_()
@@ -174,7 +182,7 @@ def sample_index(logits: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def choice_sizes(space: spaces.Space[Any] | None) -> list[int]:
-    """How many options each choice of an action has: two for a bit, none at all where a space is continuous.
+    """Number of options of each choice of an action: 2 for a bit; none for continuous spaces.
 
     Example:
         >>> choice_sizes(spaces.Discrete(3)), choice_sizes(spaces.MultiBinary(2)), choice_sizes(spaces.Box(0, 1))
@@ -187,7 +195,9 @@ def choice_sizes(space: spaces.Space[Any] | None) -> list[int]:
 
 
 def chosen_options(space: spaces.Space[Any], action: Tensor) -> Tensor:
-    """[..., number of choices] int64: which options an action [..., *space.shape] consists of, all choices in one row.
+    """[..., number of choices] int64 options of an action [..., *space.shape].
+
+    They are indices into the concatenated options of all choices.
 
     Example:
         >>> chosen_options(spaces.MultiDiscrete([3, 2]), torch.tensor([1, 0]))
@@ -204,12 +214,12 @@ class _LogProbAndEntropy(torch.autograd.Function):
 
         d log p_i / d l_j = [i = j] - p_j,   dH / d l_j = -p_j * (log p_j + H)
 
-    Going back through the definitions takes three times as many operations.
+    Automatic differentiation of the definitions takes three times as many operations.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-        """[...] both, for `index` [..., 1]."""
+        """[...] log p_i and H, for `index` [..., 1]."""
         log_probs = functional.log_softmax(logits, dim=-1)
         probability = log_probs.exp()
         terms = probability * log_probs  # 0 where an option is masked
@@ -220,7 +230,7 @@ class _LogProbAndEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_log_prob: Tensor, by_entropy: Tensor) -> tuple[Tensor, None]:
-        """[..., n] the gradient by the logits."""
+        """[..., n] gradient with respect to the logits."""
         index, probability, terms, entropy = ctx.saved_tensors
         by_log_prob = by_log_prob.unsqueeze(-1)
         weighted = by_entropy.unsqueeze(-1) * torch.addcmul(terms, probability, entropy.unsqueeze(-1))
@@ -229,7 +239,7 @@ class _LogProbAndEntropy(torch.autograd.Function):
 
 
 def log_prob_and_entropy_of(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """[...] log-probability of `index` [...] under softmax(logits) [..., n], and the entropy of that in nats."""
+    """[...] log-probability of `index` [...] under softmax(logits) [..., n], and entropy in nats."""
     both: tuple[Tensor, Tensor] = _LogProbAndEntropy.apply(logits, index.long().unsqueeze(-1))  # type: ignore[no-untyped-call]
     return both
 
@@ -237,7 +247,7 @@ def log_prob_and_entropy_of(logits: Tensor, index: Tensor) -> tuple[Tensor, Tens
 class CategoricalProbabilityDistribution(MaskableProbabilityDistribution):
     """One of n options: logits are unnormalised log-probabilities [..., n]. Actions are int64 from the space's start.
 
-    Where a mask allows nothing at all, every option is equally likely.
+    If a mask allows no option, all options are equally likely.
     """
 
     def _prepare(self) -> None:
@@ -321,7 +331,7 @@ class BernoulliProbabilityDistribution(MaskableProbabilityDistribution):
         return (math.prod(cls._require(action_space, spaces.MultiBinary).shape),)
 
     def log_probs_of_options(self) -> Tensor:
-        """[..., 2n] log-probability that a bit is not set and that it is, for one bit after the other."""
+        """[..., 2n] log-probabilities bit by bit: first that the bit is 0, then that it is 1."""
         return functional.logsigmoid(torch.stack((-self._masked, self._masked), dim=-1)).flatten(-2)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
@@ -330,7 +340,7 @@ class BernoulliProbabilityDistribution(MaskableProbabilityDistribution):
         return self._shaped((drawn(torch.rand, probability, generator) < probability).to(torch.int8))
 
     def deterministic_sample(self) -> Tensor:
-        """[..., *shape] int8: 1 where that is more likely than 0."""
+        """[..., *shape] int8 bits: 1 where 1 is more likely than 0."""
         return self._shaped((self._masked > 0).to(torch.int8))
 
 
@@ -344,7 +354,7 @@ class DictProbabilityDistribution:
         distributions: Head -> distribution, at least one, all with the same leading dimensions.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no distribution.
     """
 
     def __init__(self, distributions: Mapping[str, ProbabilityDistribution]) -> None:
@@ -369,6 +379,6 @@ class DictProbabilityDistribution:
         return reduce(add, [distribution.entropy() for distribution in self.distributions.values()])
 
     def log_prob_and_entropy(self, action: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """`log_prob(action)` and `entropy()`, sharing what both need."""
+        """`log_prob(action)` and `entropy()`, with shared computations."""
         terms = [item.log_prob_and_entropy(action[head]) for head, item in self.distributions.items()]
         return reduce(add, [log_prob for log_prob, _ in terms]), reduce(add, [entropy for _, entropy in terms])

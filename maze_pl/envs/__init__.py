@@ -1,5 +1,7 @@
 """Environments: simulations, their conversions, and wrappers around them."""
 
+from maze_pl.core.object_state import SavesEpisode as SavesEpisode
+
 from .checker import CheckReport as CheckReport, check_env as check_env
 from .core_env import ActionConversionInterface as ActionConversionInterface, CoreEnv as CoreEnv, take_over as take_over
 from .core_env import ObservationConversionInterface as ObservationConversionInterface

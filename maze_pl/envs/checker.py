@@ -1,4 +1,4 @@
-"""The environment doctor: finds what training would fail on, or would learn nothing from without saying so."""
+"""The environment doctor: finds faults that make training fail, or silently learn nothing."""
 
 import copy
 import os
@@ -17,34 +17,36 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.seeding import derive_seed
-from maze_pl.core.spec import Spec
+from maze_pl.core.spaces import MaskError, allowed_entries
+from maze_pl.core.spec import Spec, fitting_masks
 from maze_pl.envs.contract import EnvContractError, check_observation, check_reset, check_step, name_of
 from maze_pl.envs.structured_env import Action, Array, Observation, StructuredEnv
 from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.envs.wrappers.action_masks_wrapper import require_used
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.normalization import sample_episodes
 from maze_pl.events.topics import BUILT_IN_TOPICS, declarations
 
 OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
 _LIBRARIES = ("maze_pl", "gymnasium", "numpy", "torch", "copy", "cloudpickle")
-_N_CONVERTED, _N_REPLAYED = 200, 500  # acts in which conversions are looked at, acts that are played again
-_MOST_ENTRIES = 1000  # of an observation whose size is judged
-_LARGE, _TINY = 100.0, 1e-3  # sizes that networks have trouble with
+_N_CONVERTED, _N_REPLAYED = 200, 500  # acts whose conversions are checked, acts that are replayed
+_MOST_ENTRIES = 1000  # entries of an observation whose magnitudes are judged
+_LARGE, _TINY = 100.0, 1e-3  # magnitudes that networks have trouble with
 _DRIFT = 3.0  # standard deviations; a value that grows all the time drifts by 3.5
-_EXCHANGE = 1e-4  # seconds that a step costs if the environment lives in another process
+_EXCHANGE = 1e-4  # seconds that it costs to send a step to another process
 
 Finding = tuple[str, str]
 """Verdict and explanation."""
 
 
 class CheckLine(NamedTuple):
-    """One thing that was looked at.
+    """One result of a check.
 
     Attributes:
-        name: What.
-        verdict: `ok`, `warning`, `error`, or `skipped` where there is nothing to look at.
-        explanation: What was found, and what to do.
+        name: Name of the check.
+        verdict: `ok`, `warning`, `error`, or `skipped` if there is nothing to check.
+        explanation: The finding and its remedy.
     """
 
     name: str
@@ -54,11 +56,11 @@ class CheckLine(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What the doctor found; as text, a table of at most 100 columns.
+    """Findings of the doctor; as text, a table of at most 100 columns.
 
     Attributes:
-        title: What was looked at.
-        lines: One or several for each check.
+        title: Name of the environment, with the number of acts and episodes.
+        lines: One or more for each check.
     """
 
     title: str
@@ -66,7 +68,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong; warnings are not."""
+        """True if there are no errors; there may be warnings."""
         return all(line.verdict != ERROR for line in self.lines)
 
     def __str__(self) -> str:
@@ -84,22 +86,24 @@ class CheckReport:
 def check_env(
     env: Any, *, n_steps: int = 1000, seed: int = 0, action_masks: Mapping[str, str] | None = None
 ) -> CheckReport:
-    """Look at an environment closely, by playing it at random.
+    """Check an environment by playing it with random actions.
 
-    An environment that is given itself, and not what makes it, is reset and stepped by this.
+    An environment that is passed as an instance, not as a factory, is itself reset and stepped.
 
     Args:
-        env: A `MazeEnv` or a stack of wrappers around one, a bare gymnasium environment, or what makes one of these
-            when it is called without arguments, so that two of them can be compared.
-        n_steps: Acts to play.
+        env: A `MazeEnv` or a stack of wrappers around one, a bare gymnasium environment, or a
+            factory of one of these (called without arguments), so that two instances can be
+            compared.
+        n_steps: Number of acts to play.
         seed: Determines episodes and actions.
-        action_masks: Masks beyond those that the environment declares; see `RolloutDataModule`.
+        action_masks: Masks in addition to the ones that the environment declares; see
+            `RolloutDataModule`.
 
     Returns:
         The report. Exceptions in the environment are part of it.
 
     Raises:
-        ValueError: So few acts show nothing.
+        ValueError: `n_steps` is below 10, too few acts to find anything.
 
     Example:
         >>> check_env(GymMazeEnv("CartPole-v1")).ok
@@ -112,29 +116,29 @@ def check_env(
         what_holds = str(look.__doc__)
         try:
             found = list(look(examination)) or [(OK, what_holds[0].lower() + what_holds[1:-1])]
-        except Exception as error:  # of the environment, whatever it is
+        except Exception as error:  # whatever the environment raises
             found, is_over = [(ERROR, _told(error))], look in Examination.CHECKS[:2]
         lines += [CheckLine(look.__name__, *finding) for finding in found]
         if is_over:
-            break  # there is nothing that others could look at
+            break  # the other checks would have nothing to look at
     examination.close()
     return CheckReport(examination.title, tuple(lines))
 
 
 class Act(NamedTuple):
-    """What an environment showed after a reset or a step.
+    """Outcome of a reset or a step.
 
     Attributes:
-        actor: Who acts next.
-        reward: What came of the action.
+        actor: Actor that acts next.
+        reward: Reward of the action.
         terminated: Whether the episode terminated.
-        truncated: Whether it was cut off.
-        env_time: Environment steps since it began.
-        returned: The observation itself.
-        kept: Its arrays as they were when it was returned.
-        action: What led here, None after a reset.
-        seed: What the environment was reset with.
-        seconds: How long the step took.
+        truncated: Whether the episode was truncated.
+        env_time: Environment steps since the episode began.
+        returned: The observation object itself.
+        kept: Copies of its arrays, made when it was returned.
+        action: Action that led here, None after a reset.
+        seed: Seed that the environment was reset with.
+        seconds: Duration of the step.
     """
 
     actor: ActorID
@@ -150,27 +154,32 @@ class Act(NamedTuple):
 
 
 class Recorder(Wrapper):
-    """Keeps all that an environment shows, and refuses what nobody can act on.
+    """Records all resets and steps of an environment; refuses what cannot be acted on.
 
     Args:
         env: The environment.
-        masks: Action head -> observation, beyond the masks that the environment declares.
+        masks: Action head -> observation, in addition to the masks that the environment declares;
+            masks that do not fit it belong to another layer.
 
     Attributes:
-        before: Told each action before it is taken, if anything is to be told.
+        before: Called with each action before it is taken, unless None.
         acts: All resets and steps.
-        fired: Topic and event of all that happened.
-        sub_steps: What is seen and done in each sub-step.
+        fired: Topic and event of everything that happened.
+        unbegun: For each sub-step that did not begin a new environment step although the previous
+            one was complete, the events fired in it.
+        sub_steps: Step key -> spaces and masks of the sub-step.
     """
 
     def __init__(self, env: StructuredEnv, masks: Mapping[str, str]) -> None:
         super().__init__(env)
-        spec = Spec.of(env, {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}, masks)
-        spec.to_dict()  # refuses what checkpoints cannot hold
+        fitting = {head: name for found in fitting_masks(env, masks).values() for head, name in found.items()}
+        spec = Spec.of(env, {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}, fitting)
+        spec.to_dict()  # raises if a checkpoint could not hold it
         self.sub_steps = spec.steps
         self.before: Callable[[Action], None] | None = None
         self.acts: list[Act] = []
         self.fired: set[tuple[type, Any]] = set()
+        self.unbegun: dict[StepKey, set[str]] = {}
 
     @property
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
@@ -188,10 +197,14 @@ class Recorder(Wrapper):
         """Perform an act."""
         if self.before is not None:
             self.before(action)
+        key, env_time, n_known = self.env.actor_id().step_key, self.env.get_env_time(), len(self.env.get_step_events())
         began = time.perf_counter()
         result = self.env.step(action)
         seconds = time.perf_counter() - began
         check_step(result, self.env)
+        if self.env.context.env_step_incremented and self.env.get_env_time() == env_time:
+            late = self.env.get_step_events()[n_known:]
+            self.unbegun.setdefault(key, set()).update(f"{one.topic.__name__}.{one.event.__name__}" for one in late)
         self._keep(result, action, seconds=seconds)
         return result
 
@@ -206,7 +219,13 @@ class Recorder(Wrapper):
         for head, name in step.masks.items():
             space = step.action_space.spaces[head]
             ends = np.cumsum(space.nvec)[:-1].tolist() if isinstance(space, spaces.MultiDiscrete) else []
-            is_free = isinstance(space, spaces.MultiBinary) or terminated or truncated
+            if terminated or truncated:
+                continue  # nobody acts on it
+            try:
+                allowed_entries(observation[name], (spaces.flatdim(space),), name, head)
+            except MaskError as error:
+                raise EnvContractError(f"{what} (act {len(self.acts)}): {error}") from error
+            is_free = isinstance(space, spaces.MultiBinary)
             if not is_free and not all(part.any() for part in np.split(observation[name], ends)):
                 raise EnvContractError(f"mask {name!r} in {what} allows nothing for {head!r} (act {len(self.acts)})")
         kept = {name: np.array(value) for name, value in observation.items()}
@@ -215,17 +234,17 @@ class Recorder(Wrapper):
         self.fired |= {(record.topic, record.event) for record in self.env.get_step_events()}
 
     def makers(self, key: StepKey) -> str:
-        """Who makes the observations of a sub-step: its conversion, and wrappers."""
+        """Classes that make the observations of a sub-step: its conversion and the wrappers."""
         inner: Any = self.unwrapped
         makers = [inner.observation_conversion_dict.get(key), *list(wrappers_of(self.env))[:0:-1]]
         return ", ".join(type(maker).__name__ for maker in makers if maker is not None)
 
     def seconds(self) -> float:
-        """How long a step took on average."""
+        """Mean duration of a step in seconds."""
         return float(np.mean([act.seconds for act in self.acts if act.action is not None]))
 
     def repeat(self, acts: Sequence[Act]) -> str | None:
-        """Do again what was done, without keeping it, and say what is not as it was."""
+        """Replay acts without recording them, and describe the first difference, if any."""
         for act in acts:
             if act.action is None:
                 self.reset(seed=act.seed)
@@ -241,13 +260,16 @@ class Recorder(Wrapper):
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two arrays or numbers are equal, NaN being equal to itself."""
+    """True if two arrays or numbers are equal, with NaN equal to itself."""
     one, other = np.asarray(one), np.asarray(other)
     return np.array_equal(one, other, equal_nan=one.dtype.kind == "f" == other.dtype.kind)
 
 
 class _Shown(NamedTuple):
-    """An observation: whose it is, what it may be, whether it is a mask, and what it was, when returned and now."""
+    """One observation in all acts of a sub-step: its description, space and use as a mask.
+
+    `kept` holds its values when they were returned, `returned` the same arrays as they are now.
+    """
 
     what: str
     space: spaces.Space[Any]
@@ -257,49 +279,49 @@ class _Shown(NamedTuple):
 
 
 class Examination:
-    """An environment, and what it showed when it was played at random.
+    """Checks of one environment, on acts recorded while it was played at random.
 
-    Each check yields verdicts and explanations; its docstring says what holds where it yields none.
+    Each check yields verdicts and explanations; if it yields none, the report shows its docstring.
 
     Args:
-        env: The environment, or what makes it.
-        n_steps: Acts to play.
+        env: The environment, or a factory of it.
+        n_steps: Number of acts to play.
         seed: Determines episodes and actions.
-        masks: Action head -> observation, beyond the masks that the environment declares.
+        masks: Action head -> observation, in addition to the masks that the environment declares.
     """
 
     def __init__(self, env: Any, n_steps: int, seed: int, masks: Mapping[str, str]) -> None:
         self._given, self._n_steps, self._seed, self._masks = env, n_steps, seed, masks
         self._made: list[LogStatsWrapper] = []
-        self._learned: list[dict[str, Any]] = []  # by each wrapper, which observations and rewards may depend on
+        self._learned: list[dict[str, Any]] = []  # wrapper states, which outputs may depend on
         self._acts: list[Act] = []
         self._shown: list[_Shown] = []
         self._is_deterministic = True
 
     @property
     def title(self) -> str:
-        """What was looked at, and for how long."""
+        """Name of the environment, with the number of acts and episodes."""
         name = name_of(self._made[0]) if self._made else "the environment"
         n_episodes = sum(act.action is None for act in self._acts)
         return f"{name}: {len(self._acts) - n_episodes:,} acts in {n_episodes} episodes"
 
     def close(self) -> None:
-        """Leave what wrappers had learned as it was, and end the environments that were made."""
+        """Restore the states of the wrappers, and close the environments that were made here."""
         for env in self._made:
             self._rewind(env)
             if callable(self._given):
                 env.close()
 
     def _make(self) -> Recorder:
-        """Another environment if there can be one, otherwise the same."""
+        """Record a new environment if a factory was given, otherwise the same one again."""
         if callable(self._given) or not self._made:
             made: Any = make_wrapped(self._given if callable(self._given) else lambda: self._given)
-            made.unwrapped._unchecked = []  # `steps` looks at all observations
+            made.unwrapped._unchecked = []  # `steps` checks all observations
             self._made.append(made)
         return Recorder(self._made[-1], self._masks)
 
     def _rewind(self, env: Any) -> None:
-        for wrapper, state in zip(wrappers_of(env), self._learned, strict=False):  # none if it was not played
+        for wrapper, state in zip(wrappers_of(env), self._learned, strict=False):  # none if unplayed
             wrapper.load_state_dict(state)
 
     def _play_again(self, env: Recorder, end: int = _N_REPLAYED) -> str | None:
@@ -309,6 +331,7 @@ class Examination:
     def spaces(self) -> Iterator[Finding]:
         """There are networks and distributions for all observations and actions."""
         self._env = self._make()
+        require_used(self._env, self._masks)
         self._acts = self._env.acts
         yield from ()
 
@@ -332,7 +355,6 @@ class Examination:
     def conversions(self) -> Iterator[Finding]:
         """States stay as they are."""
         inner: Any = self._env.unwrapped
-        names = {name for space in inner.observation_spaces_dict.values() for name in space}
         found: set[str] = set()
 
         def convert(action: Action) -> None:
@@ -347,7 +369,7 @@ class Examination:
             if cloudpickle.dumps(state) != seen:
                 found.add(f"{type(acts).__name__}.space_to_maze {what}: the simulation does")
 
-        alone = Recorder(inner, {head: name for head, name in self._masks.items() if name in names})
+        alone = Recorder(inner, self._masks)
         alone.before = convert
         sample_episodes(alone, min(self._n_steps, _N_CONVERTED), self._seed, None)  # inside all wrappers
         self._seconds_alone = alone.seconds()
@@ -367,6 +389,13 @@ class Examination:
             remedy = "let reset(seed=...) begin anew, and take all chance from that seed"
             yield ERROR, f"with the same seeds and actions there was {found}: {remedy}"
 
+    def env_time(self) -> Iterator[Finding]:
+        """Environment time advances."""
+        acts = [(before, act) for before, act in pairwise(self._acts) if act.action is not None]
+        if all(act.env_time == before.env_time for before, act in acts):
+            remedy = "call self.context.increment_env_step() in the act that completes an environment step"
+            yield ERROR, f"it did not advance in {len(acts)} acts: {remedy}"
+
     def episodes(self) -> Iterator[Finding]:
         """Episodes end, and say why."""
         ends = [act for act in self._acts if act.terminated or act.truncated]
@@ -385,10 +414,7 @@ class Examination:
         """There is always an action that is allowed."""
         masks = [shown for shown in self._shown if shown.is_mask]
         for shown in masks:
-            if not np.isin(shown.kept, (0, 1)).all():
-                verdict = WARNING if np.isfinite(shown.kept).all() else ERROR
-                yield verdict, f"{shown.what} holds more than 0 (forbidden) and 1 (allowed)"
-            elif np.all(shown.kept):
+            if np.all(shown.kept):
                 yield WARNING, f"{shown.what} never forbids anything"
         if not masks:
             yield SKIPPED, "none is declared"
@@ -411,7 +437,14 @@ class Examination:
         topics = [topic for topic in self._env.pubsub.topics if topic not in BUILT_IN_TOPICS]
         known = [(topic, one) for topic in topics for one in declarations(topic).values()]
         never = [f"{topic.__name__}.{one.name}" for topic, one in known if (topic, one.event) not in self._env.fired]
-        if never or not known:
+        unbegun, remedy = self._env.unbegun, "let the wrapper call begin_env_step() first in it"
+        for key, late in unbegun.items():
+            if late:
+                lost = "count in the environment step before it, and no reward aggregator hears of them"
+                yield ERROR, f"{', '.join(sorted(late))} of sub-step {key!r} {lost}: {remedy}"
+            else:
+                yield WARNING, f"sub-step {key!r} leaves the environment step before it open: {remedy}"
+        if never or not (known or unbegun):
             yield (WARNING, f"never fired: {', '.join(never)}") if never else (SKIPPED, "none is declared")
 
     def saving(self) -> Iterator[Finding]:
@@ -427,7 +460,7 @@ class Examination:
             try:
                 other = self._make() if callable(self._given) else self._copied()
                 other.env.clone_from(self._env.env)
-            except Exception:  # whatever their own classes make of it
+            except Exception:  # classes of the user may raise anything
                 verdict = WARNING
                 other = self._copied()
             found = self._env.repeat(self._acts[middle:end]) or other.repeat(self._acts[middle:end])
@@ -443,29 +476,29 @@ class Examination:
         """It can be sent to other processes."""
         try:
             cloudpickle.loads(cloudpickle.dumps(self._given))
-        except Exception as error:  # whatever their own classes make of it
+        except Exception as error:  # classes of the user may raise anything
             yield WARNING, f"it cannot be sent to other processes, only vectorization=sequential is possible: {error}"
 
     def speed(self) -> Iterator[Finding]:
-        """Acts a second."""
+        """Acts per second."""
         names = ", ".join(type(wrapper).__name__ for wrapper in wrappers_of(self._made[0]))
         yield OK, f"{1 / self._seconds_alone:,.0f} acts a second alone, {1 / self._env.seconds():,.0f} within {names}"
 
     def vectorization(self) -> Iterator[Finding]:
-        """Where several environments are best stepped."""
+        """Recommended way to step several environments."""
         seconds, n_cores = self._env.seconds(), len(os.sched_getaffinity(0))
         where = "subprocess" if seconds > 2 * _EXCHANGE and n_cores > 1 else "sequential"
         needs = f"an act takes {1e6 * seconds:,.0f} us, sending it to another process about {1e6 * _EXCHANGE:.0f} us"
         yield OK, f"{where}: {needs}, and there are {n_cores} cores"
 
     CHECKS = (
-        *(spaces, steps, conversions, memory, determinism, episodes, masks, observations, rewards, events),
+        *(spaces, steps, conversions, memory, determinism, env_time, episodes, masks, observations, rewards, events),
         *(saving, pickling, speed, vectorization),
     )
 
 
 def _judge(what: str, values: Sequence[Any], remedy: str, least: float = 0.0) -> Iterator[Finding]:
-    """What is wrong with the sizes of numbers, in the order in which they came."""
+    """Yield what is wrong with the magnitudes of numbers, given in the order of time."""
     flat = np.array(values, np.float64).reshape(len(values), -1)
     flat = flat[:, :: max(1, flat.shape[1] // _MOST_ENTRIES)]
     largest = float(np.abs(flat).max(initial=0.0))
@@ -484,7 +517,7 @@ def _judge(what: str, values: Sequence[Any], remedy: str, least: float = 0.0) ->
 
 
 def _told(error: Exception) -> str:
-    """What went wrong, and where in the user's code."""
+    """Describe an exception, with its place in the user's code."""
     if isinstance(error, EnvContractError):
         return str(error)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]

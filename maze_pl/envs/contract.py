@@ -1,7 +1,8 @@
-"""What an environment must return, told in full once something did not fit.
+"""Checks of what environments return, with messages that name the environment and the fault.
 
-Nothing here runs in a step that went well: whoever steps environments comes here with the exception that a malformed
-result caused, or with the first results of an environment, which are looked at closely.
+Nothing here runs in a step that went well. The code that steps environments calls it with the
+exception that a malformed result caused, or with the first results of an environment, which are
+checked in full.
 """
 
 import linecache
@@ -11,20 +12,30 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.system.lost_process import LostProcessError
+
 _STEP = "(observation, reward, terminated, truncated, info)"
 _OLD_STEP = "; four values are gym's old interface, whose `done` is now terminated and truncated"
 
 
+NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.float16, np.int64, np.int32, np.bool_})
+"""Usual types of rewards; other types are checked."""
+FLAGS = frozenset({bool, np.bool_})
+"""Usual types of `terminated` and `truncated`; other types are checked."""
+
+
 class EnvContractError(ValueError):
-    """An environment returned what no environment may; says which one, what came and what was expected."""
+    """An environment broke its contract; names the environment, the value and the expectation."""
 
 
-def portable_error(error: BaseException) -> EnvContractError | str:
-    """What another process is told of an exception.
+def portable_error(error: BaseException) -> EnvContractError | LostProcessError | str:
+    """Convert an exception to a form that can be sent to another process.
 
-    What maze_pl has refused on purpose, by a `raise` of its own, says all that there is to say; all else comes with its
-    trace.
+    An error that maze_pl raised on purpose keeps its message only, as that says everything; any
+    other exception becomes text with its traceback.
     """
+    if isinstance(error, LostProcessError):
+        return error
     frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
     is_ours = str(frame.f_globals.get("__name__")).startswith("maze_pl.")
     is_raised = linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise ")
@@ -34,7 +45,7 @@ def portable_error(error: BaseException) -> EnvContractError | str:
 
 
 def name_of(env: Any) -> str:
-    """How an environment is called in messages: by its id, or by the name of its class, or of its simulation's."""
+    """Return an environment's name for messages: its id, or the class name of its simulation."""
     inner = getattr(env, "unwrapped", env)
     simulation = getattr(inner, "core_env", inner)
     inner = getattr(getattr(simulation, "env", simulation), "unwrapped", simulation)
@@ -43,7 +54,7 @@ def name_of(env: Any) -> str:
 
 
 def describe(value: Any) -> str:
-    """A value in few words: its type, and as much of it as helps."""
+    """Describe a value briefly, by its type and some of its content."""
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and type {value.dtype}"
     if isinstance(value, tuple | list):
@@ -54,7 +65,7 @@ def describe(value: Any) -> str:
 
 
 def check_reset(result: Any, env: Any) -> None:
-    """Refuse what `reset` may not return."""
+    """Refuse a malformed result of `reset`; its observation is not checked."""
     is_pair = isinstance(result, tuple) and len(result) == 2
     if not is_pair or not isinstance(result[1], dict):
         came = f"{describe(result)} with {describe(result[1])} in the place of info" if is_pair else describe(result)
@@ -63,7 +74,7 @@ def check_reset(result: Any, env: Any) -> None:
 
 
 def check_step(result: Any, env: Any) -> None:
-    """Refuse what `step` may not return, apart from its observation."""
+    """Refuse a malformed result of `step`; its observation is not checked."""
     came, expected = describe(result), f"{_STEP}{_OLD_STEP if isinstance(result, tuple) and len(result) == 4 else ''}"
     if isinstance(result, tuple | list) and len(result) == 5:
         _, reward, terminated, truncated, info = result
@@ -81,13 +92,13 @@ def check_step(result: Any, env: Any) -> None:
 
 
 def _is_number(value: Any, kinds: str) -> bool:
-    """Whether a value is one number of Python or NumPy, of some kinds of types as NumPy names them."""
+    """True if a value is a single Python or NumPy number of one of NumPy's dtype `kinds`."""
     is_one = isinstance(value, bool | int | float | np.generic | np.ndarray) and np.ndim(value) == 0
     return is_one and np.asarray(value).dtype.kind in kinds
 
 
 def check_spaces(env: Any) -> None:
-    """Refuse a gymnasium environment that does not say what it shows and takes."""
+    """Refuse a gymnasium environment that does not declare both its spaces."""
     for what in ("observation_space", "action_space"):
         space = getattr(env, what, None)
         if not isinstance(space, spaces.Space):
@@ -95,13 +106,14 @@ def check_spaces(env: Any) -> None:
 
 
 def check_observation(observation: Any, space: spaces.Space[Any], what: str, exactly: bool = False) -> None:
-    """Refuse an observation that does not fit its space: its keys, its shape, and whether its values are numbers.
+    """Refuse an observation that is not numeric, or whose keys or shape do not match its space.
 
     Args:
-        observation: What the environment returned.
-        space: The space that it declared.
-        what: What this is and whose, for the message.
-        exactly: Refuse values outside their bounds and fractions for integers, too; gymnasium's environments have both.
+        observation: Observation that the environment returned.
+        space: Space that the environment declared.
+        what: Description of the observation and its origin, for the message.
+        exactly: Also refuse values out of bounds and fractions for integers; gymnasium's
+            environments return both.
     """
     if isinstance(space, spaces.Dict):
         if not isinstance(observation, dict) or set(observation) != set(space.spaces):
@@ -125,7 +137,7 @@ def _check_values(array: np.ndarray, space: spaces.Space[Any], what: str) -> Non
     if not np.can_cast(array.dtype, np.dtype(space.dtype), "same_kind"):
         raise EnvContractError(f"{what} has type {array.dtype}; its space has {space.dtype}")
     low, high = bounds(space)
-    array = array.astype(space.dtype)  # as it is kept, so that rounding makes no difference
+    array = array.astype(space.dtype)  # as stored, so that rounding makes no difference
     outside = (array < low) | (array > high)
     if outside.any():
         at = tuple(np.argwhere(outside)[0])
@@ -134,7 +146,7 @@ def _check_values(array: np.ndarray, space: spaces.Space[Any], what: str) -> Non
 
 
 def bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
-    """Lowest and highest values of a Box, Discrete, MultiDiscrete or MultiBinary."""
+    """Return the lowest and highest values of a Box, Discrete, MultiDiscrete or MultiBinary."""
     if isinstance(space, spaces.Box):
         return space.low, space.high
     if isinstance(space, spaces.Discrete):
@@ -145,11 +157,12 @@ def bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
 
 
 def explain_step(error: Exception, result: Any, env: Any) -> None:
-    """Raise the contract's message if an exception was caused by what `step` returned, and not inside of it.
+    """Raise `EnvContractError` if the result of `step` caused an exception, and not `step` itself.
 
     Args:
         error: The exception, caught in the frame that called `step`.
-        result: What it returned, or what another environment did before; `...` if nothing was returned yet.
+        result: Result of that call, or of an earlier call of another environment; `...` if there is
+            none.
         env: The environment, for the message.
     """
     frame = list(traceback.walk_tb(error.__traceback__))[-1][0]

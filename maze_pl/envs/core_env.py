@@ -1,6 +1,7 @@
-"""The simulation, free of all that learning needs, conversions between its objects and arrays, and its rewards.
+"""Simulations, which know nothing of learning, with their conversions and reward aggregators.
 
-Rewards are computed from events, apart from the simulation, so that they can be exchanged without touching it.
+Conversions map between the simulation's objects and arrays. Rewards are computed from events,
+outside the simulation, so that they can be replaced without changing it.
 """
 
 import copy
@@ -12,7 +13,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.actor_id import ActorID
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Action, Array, Observation, StructuredEnv
 from maze_pl.events import EnvironmentContext, KpiCalculator, Pubsub, RewardShareEvents, Subscriber
@@ -21,14 +22,16 @@ _ONLY_ACTOR = ActorID(step_key=0, agent_id=0)
 
 
 class CoreEnv(ABC):
-    """The mechanics of an environment, in terms of its own state and action objects.
+    """Simulation of an environment, with its own state and action objects.
 
-    A flat simulation implements the abstract methods only; its time is kept by the `MazeEnv` around it. One with
-    several sub-steps or agents also says who acts next (`actor_id`) and how many agents there are
-    (`agent_counts_dict`), and calls `self.context.increment_env_step()` in the act that completes an environment step.
+    A flat simulation implements the abstract methods only; the `MazeEnv` around it keeps its time.
+    A simulation with several sub-steps or agents also defines the next actor (`actor_id`) and the
+    number of agents (`agent_counts_dict`), and calls `self.context.increment_env_step()` in the act
+    that completes an environment step.
 
     Args:
-        context: Episode and time, for simulations that share them with other components; made here if None.
+        context: Episode and time, for simulations that share them with other components; created if
+            None.
 
     Attributes:
         context: The episode's identifier and the environment time.
@@ -49,77 +52,90 @@ class CoreEnv(ABC):
 
     @abstractmethod
     def reset(self) -> Any:
-        """Start an episode and return its first state; events fired here count in the first step."""
+        """Start an episode and return its first state.
+
+        Events fired here belong to the first step.
+        """
 
     @abstractmethod
     def seed(self, seed: int) -> None:
-        """Set the state of all random generators; the next `reset` and all that follows depend on it alone."""
+        """Seed all random generators.
+
+        The next `reset` and everything after it must depend on the seed alone.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the simulation holds; safe to call twice."""
+        """Release the simulation's resources; safe to call twice."""
 
     @abstractmethod
     def get_maze_state(self) -> Any:
-        """The current state."""
+        """Return the current state."""
 
     def get_renderer(self) -> Any:
-        """What draws states, None if nothing does."""
+        """Return the renderer of states; None (default) if there is none."""
         return None
 
     def get_serializable_components(self) -> dict[str, Any]:
-        """Components whose state is recorded together with the state; none by default."""
+        """Return the components that are recorded with the simulation's state; none by default."""
         return {}
 
     def get_kpi_calculator(self) -> KpiCalculator | None:
-        """What computes performance indicators at the end of an episode; nothing by default."""
+        """Return the calculator of an episode's performance indicators; none by default."""
         return None
 
     def actor_id(self) -> ActorID:
-        """The actor that acts next; by default always the same."""
+        """Return the actor that acts next; by default always the same one."""
         return _ONLY_ACTOR
 
     def is_actor_done(self) -> bool:
-        """Whether the actor that just acted is done; by default it never is."""
+        """True if the actor that just acted is done; always False by default."""
         return False
 
     @property
-    def agent_counts_dict(self) -> Mapping[StepKey, int]:
+    def agent_counts_dict(self) -> Mapping[Any, int]:
         """Number of agents of each sub-step, -1 where it changes; by default one sub-step with one agent."""
         return {0: 1}
 
     def get_actor_rewards(self) -> Array | None:
-        """Rewards of the acts of the finished environment step in order; None (default) if they are the team's."""
+        """Return the rewards of the finished environment step's acts in order.
+
+        None (default) stands for a team reward.
+        """
         return None
 
     def get_env_time(self) -> int:
-        """Number of environment steps since the episode started."""
+        """Return the number of environment steps since the episode started."""
         return self.context.env_time
 
     def clone_from(self, env: Any) -> None:
-        """Take over the state of another simulation that was made in the same way, so that both go on equally.
+        """Copy the state of another simulation, so that both continue equally.
 
-        One whose attributes are all of its state, and can be copied, calls `maze_pl.envs.take_over(self, env)`.
+        The other simulation was made in the same way. A simulation whose attributes can be copied
+        and hold its whole state calls `maze_pl.envs.take_over(self, env)`.
 
         Raises:
-            TypeError: This simulation cannot (the default).
+            TypeError: This simulation does not support it (the default).
         """
         raise TypeError(f"{type(self).__name__} cannot take over the state of another one; define its clone_from")
 
 
 class ObservationConversionInterface(ABC):
-    """Turns the states of a simulation into observations, for one sub-step."""
+    """Converts the states of a simulation to observations, for one sub-step."""
 
     @abstractmethod
     def space(self) -> spaces.Dict:
-        """Space of the observations: a Dict of Box, Discrete, MultiDiscrete and MultiBinary."""
+        """Return the observation space: a Dict of Box, Discrete, MultiDiscrete and MultiBinary."""
 
     @abstractmethod
     def maze_to_space(self, maze_state: Any) -> Observation:
-        """Observation of a state; made of arrays that nobody changes later, and without changing the state."""
+        """Convert a state to an observation.
+
+        It must not modify the state, and nothing may modify the returned arrays later.
+        """
 
     def space_to_maze(self, observation: Observation) -> Any:
-        """State that an observation shows, where observations show all of it.
+        """Convert an observation back to a state, if observations show the whole state.
 
         Raises:
             TypeError: This conversion has no inverse.
@@ -128,23 +144,23 @@ class ObservationConversionInterface(ABC):
 
 
 class ActionConversionInterface(ABC):
-    """Turns the actions of an agent into those of a simulation, for one sub-step."""
+    """Converts the actions of an agent to actions of a simulation, for one sub-step."""
 
     @abstractmethod
     def space(self) -> spaces.Dict:
-        """Space of the actions: a Dict whose entries are called heads."""
+        """Return the action space: a Dict whose entries are called heads."""
 
     @abstractmethod
     def space_to_maze(self, action: Action, maze_state: Any) -> Any:
-        """The simulation's form of an action.
+        """Convert an action to the simulation's action.
 
         Args:
             action: Head -> an int for `Discrete`, an array otherwise.
-            maze_state: The state in which it is taken.
+            maze_state: The state in which the action is taken.
         """
 
     def maze_to_space(self, maze_action: Any) -> Action:
-        """Agent's form of a simulation's action, needed to learn from recorded simulations.
+        """Convert the simulation's action back; needed to learn from recorded simulations.
 
         Raises:
             TypeError: This conversion has no inverse.
@@ -152,29 +168,33 @@ class ActionConversionInterface(ABC):
         raise TypeError(f"{type(self).__name__} cannot turn simulation actions back; define its maze_to_space")
 
     def noop_action(self) -> Action:
-        """The action that does nothing, where there is one.
+        """Return the action that does nothing.
 
         Raises:
-            TypeError: There is none.
+            TypeError: There is no such action.
         """
         raise TypeError(f"{type(self).__name__} knows no action that does nothing; define its noop_action")
 
     @property
     def action_masks(self) -> Mapping[str, str]:
-        """Head -> name of the observation whose nonzero entries are allowed; no masks by default."""
+        """Head -> name of its mask, an observation; no masks by default.
+
+        A mask is 1 where the action is allowed and 0 elsewhere.
+        """
         return {}
 
 
 def take_over(own: Any, other: Any, *counterparts: tuple[Any, Any]) -> None:
-    """Replace all attributes of an object by copies of another one's.
+    """Replace all attributes of an object by copies of another object's attributes.
 
-    Where the other one refers to its environment (a wrapper, the simulation, the context, the pubsub or one of its
-    subscribers), the copies refer to the counterpart in the own one.
+    References to the other environment (a wrapper, the simulation, the context, the pubsub or one
+    of its subscribers) become references to the counterpart in this environment.
 
     Args:
-        own: A part of an environment: one of its wrappers, its simulation, or what belongs to these.
+        own: A part of this environment: a wrapper, the simulation, or an object that belongs to
+            them.
         other: The same part of another environment that was made in the same way.
-        counterparts: Further pairs that stand for each other, such as the two environments.
+        counterparts: Further pairs of corresponding objects, such as the two environments.
 
     Raises:
         TypeError: An attribute cannot be copied.
@@ -182,14 +202,14 @@ def take_over(own: Any, other: Any, *counterparts: tuple[Any, Any]) -> None:
     pairs = [pair for given in ((own, other), *counterparts) for pair in _parts(*given)]
     try:
         state = copy.deepcopy(vars(other), {id(theirs): ours for ours, theirs in pairs})
-    except Exception as error:  # whatever the attributes' own classes make of it
+    except Exception as error:  # depends on the classes of the attributes
         raise TypeError(f"{type(own).__name__} cannot be copied ({error}); define its clone_from") from error
     vars(own).clear()
     vars(own).update(state)
 
 
 def _parts(own: Any, other: Any) -> Iterator[tuple[Any, Any]]:
-    """Two objects and, if they are environments, their parts in pairs."""
+    """Yield two objects as a pair and, if they are environments, their parts in pairs."""
     yield own, other
     if isinstance(own, StructuredEnv | CoreEnv):
         for name in ("env", "core_env", "context", "pubsub"):
@@ -200,15 +220,16 @@ def _parts(own: Any, other: Any) -> Iterator[tuple[Any, Any]]:
 
 
 class RewardAggregatorInterface(Subscriber):
-    """Turns the events of an environment step, and the state after it, into its reward.
+    """Computes the reward of an environment step from its events and the state after it.
 
-    The simulation registers it with its pubsub and asks for the reward once at the end of a step. With one aggregator
-    for each agent, it returns what they say from `get_actor_rewards`.
+    The simulation registers the aggregator with its pubsub and asks for the reward once at the end
+    of a step. With one aggregator per agent, the simulation returns their rewards from
+    `get_actor_rewards`.
     """
 
     @abstractmethod
     def summarize_reward(self, maze_state: Any = None) -> float:
-        """The reward of the current environment step.
+        """Return the reward of the current environment step.
 
         Args:
             maze_state: State after the step, for rewards that depend on it.
@@ -216,10 +237,10 @@ class RewardAggregatorInterface(Subscriber):
 
 
 class WeightedRewardAggregator(RewardAggregatorInterface):
-    """The weighted sum of what several aggregators say.
+    """Weighted sum of the rewards of several aggregators.
 
-    Each one's share, its reward times its weight, is logged as `RewardShareEvents/share/<statistic>/<name>`, so that
-    the shares of an episode add up to its reward.
+    The share of each aggregator, its reward times its weight, is logged as
+    `RewardShareEvents/share/<statistic>/<name>`; the shares of an episode add up to its reward.
 
         reward_aggregator:
           class_path: maze_pl.envs.WeightedRewardAggregator
@@ -231,10 +252,10 @@ class WeightedRewardAggregator(RewardAggregatorInterface):
 
     Args:
         aggregators: Name -> aggregator.
-        weights: Name -> weight; 1 for those that are not named.
+        weights: Name -> weight; 1 for aggregators that are not named.
 
     Raises:
-        ValueError: There is no aggregator, a weight is for an unknown one, or is not finite.
+        ValueError: There are no aggregators, or a weight is not finite or names an unknown one.
     """
 
     def __init__(
@@ -249,21 +270,21 @@ class WeightedRewardAggregator(RewardAggregatorInterface):
         self._events: Any = None
 
     def get_interfaces(self) -> list[type]:
-        """None: the parts receive their events themselves."""
+        """Event topics to receive: none, as the parts receive their events themselves."""
         return []
 
     def join(self, pubsub: Pubsub) -> None:
-        """Register the parts, too."""
+        """Register the parts as well."""
         super().join(pubsub)
         self._events = pubsub.create_event_topic(RewardShareEvents)
         for aggregator in self.aggregators.values():
             pubsub.register_subscriber(aggregator)
 
     def summarize_reward(self, maze_state: Any = None) -> float:
-        """The weighted sum.
+        """Return the weighted sum.
 
         Raises:
-            EnvContractError: An aggregator says something else than a finite number.
+            EnvContractError: The reward of an aggregator is not a finite number.
         """
         if self._events is None:
             raise RuntimeError("this aggregator receives no events: call pubsub.register_subscriber with it first")

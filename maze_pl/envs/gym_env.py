@@ -1,4 +1,4 @@
-"""Gymnasium environments as simulations, with conversions that only give their spaces names."""
+"""Gymnasium environments as simulations, with conversions that only name the parts of spaces."""
 
 import copy
 import warnings
@@ -19,21 +19,21 @@ from maze_pl.core.spaces import LEAF_SPACES
 from maze_pl.envs.contract import check_observation, check_reset, check_spaces, explain_step, name_of
 from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
 from maze_pl.envs.maze_env import MazeEnv
-from maze_pl.envs.structured_env import Action, Observation, ResetResult
+from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult
 
 SEPARATOR = "/"
 _HEURISTICS = {"CartPole": "DummyCartPolePolicy", "LunarLander": "LunarLanderHeuristicPolicy"}
 
 
 class GymCoreEnv(CoreEnv):
-    """A gymnasium environment as a simulation: its observations are the states, its actions the actions.
+    """A gymnasium environment as a simulation: states are its observations, actions its actions.
 
     Args:
-        env: The environment, with any of gymnasium's own wrappers.
+        env: The environment, possibly with gymnasium's wrappers.
 
     Attributes:
-        reset_options: What the gymnasium environment is given at the next `reset`.
-        reset_info: What it returned beside the observation at the last one.
+        reset_options: Options for the gymnasium environment at the next `reset`.
+        reset_info: Info that the gymnasium environment returned at the last `reset`.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -43,13 +43,13 @@ class GymCoreEnv(CoreEnv):
         self.reset_info: dict[str, Any] = {}
         self._maze_state: Any = None
         self._seed: int | None = None
-        self._is_known = False  # whether a first observation has been looked at
+        self._is_known = False  # True once a first observation was checked
 
     def step(self, maze_action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step the gymnasium environment.
 
         Raises:
-            EnvContractError: It returned something else than five values.
+            EnvContractError: The environment did not return five values.
         """
         result: Any = ...
         try:
@@ -61,14 +61,14 @@ class GymCoreEnv(CoreEnv):
         return result  # type: ignore[no-any-return]
 
     def reset(self) -> Any:
-        """Reset the gymnasium environment, with the seed that was set since the last time, if any.
+        """Reset the gymnasium environment, with the seed set since the last reset, if any.
 
         Raises:
-            EnvContractError: It returned something else than an observation of its space and a dict.
+            EnvContractError: The environment did not return an observation of its space and a dict.
         """
         seed, self._seed = self._seed, None
         if seed is not None:
-            self.env.action_space.seed(seed)  # some environments act at random themselves
+            self.env.action_space.seed(seed)  # some environments sample actions themselves
         result = self.env.reset(seed=seed, options=self.reset_options)
         check_reset(result, self.env)
         self._maze_state, self.reset_info = result
@@ -87,29 +87,32 @@ class GymCoreEnv(CoreEnv):
         self.env.close()
 
     def clone_from(self, env: CoreEnv) -> None:
-        """Take over a copy of another gymnasium environment.
+        """Copy the state of another gymnasium environment.
 
         Raises:
-            TypeError: It cannot be copied: it holds something that is not made of Python objects, such as a window or
-                Box2D's world.
+            TypeError: The environment cannot be copied, because it holds something other than
+                Python objects, such as a window or Box2D's world.
         """
         inner = vars(env)["env"]
         if isinstance(inner.unwrapped, EzPickle):
             raise TypeError(f"{name_of(inner)} cannot be copied: its copies start anew (gymnasium.utils.EzPickle)")
-        take_over(self.env, inner, (self, env))  # in place, since others may hold on to it
+        take_over(self.env, inner, (self, env))  # in place, since other objects may refer to it
         take_over(self, env, (self.env, inner))
 
     def get_maze_state(self) -> Any:
-        """The last observation, as the gymnasium environment returned it."""
+        """Return the last observation, as the gymnasium environment returned it."""
         return self._maze_state
 
 
 class _NamedParts:
-    """The leaves of a gymnasium space by name: one of a given name, or those of a Dict, nested ones joined by a slash.
+    """Leaves of a gymnasium space by name.
+
+    The names are the keys of a Dict, joined by slashes if nested; a space that is not a Dict is a
+    single leaf with a given name.
 
     Args:
         space: The space.
-        name: What its only leaf is called.
+        name: Name of the only leaf of a space that is not a Dict.
 
     Raises:
         TypeError: A leaf is not a Box, Discrete, MultiDiscrete or MultiBinary.
@@ -120,38 +123,39 @@ class _NamedParts:
         leaves = _leaves(space, ())
         for path, leaf in leaves.items():
             if not isinstance(leaf, LEAF_SPACES):
-                where = f"has at {SEPARATOR.join(path)!r}" if path else "is"
+                where = f"has at {_joined_name(path)!r}" if path else "is"
                 remedy = "turn it into Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these by a wrapper of"
                 remedy += " gymnasium, such as gymnasium.wrappers.FlattenObservation or TransformAction"
                 raise TypeError(f"the {name} space {where} {leaf}, which is not supported; {remedy}")
-        self._paths = {SEPARATOR.join(path) or name: path for path in leaves}
+        self._paths = {_joined_name(path) or name: path for path in leaves}
         if len(self._paths) != len(leaves):
-            raise ValueError(f"the {name} space has parts with the same name: {sorted(map(SEPARATOR.join, leaves))}")
+            raise ValueError(f"the {name} space has parts with the same name: {sorted(map(_joined_name, leaves))}")
         self._space = spaces.Dict(dict(zip(self._paths, copy.deepcopy(list(leaves.values())), strict=True)))
 
     def space(self) -> spaces.Dict:
-        """A Dict of the environment's space, or of its parts."""
+        """Return the flat Dict of the leaves."""
         return self._space
 
     def divided(self, whole: Any) -> dict[str, Any]:
-        """The parts of a value of the environment's space, by name."""
+        """Return the parts of a value of the environment's space, by name."""
         return {name: reduce(getitem, path, whole) for name, path in self._paths.items()}
 
     def joined(self, parts: Mapping[str, Any]) -> Any:
-        """The value of the environment's space that has these parts."""
+        """Join parts to a value of the environment's space."""
         return _tree(self._original, (), parts) if self._is_dict else parts[next(iter(self._paths))]
 
 
 class GymObservationConversion(_NamedParts, ObservationConversionInterface):
-    """Gives observations names: `observation`, or the names of a Dict space, nested ones joined by a slash.
+    """Names observations: `observation`, or the keys of a Dict space, joined by slashes if nested.
 
-    Observations are copied, in the type that their space declares: many environments use the same array again.
+    Observations are copied, in the dtype that their space declares: many environments reuse the
+    same array.
 
     Args:
         space: The gymnasium environment's observation space.
 
     Raises:
-        TypeError: The space, or a part of it, is of an unsupported type.
+        TypeError: The space or a part of it is of an unsupported type.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
@@ -160,31 +164,44 @@ class GymObservationConversion(_NamedParts, ObservationConversionInterface):
         self._dtype = None if self._is_dict else self._dtypes["observation"]
 
     def maze_to_space(self, maze_state: Any) -> Observation:
-        """The observation under its name, or its parts under theirs."""
+        """Return the observation, or its parts, by name."""
         try:
             if self._dtype is not None:
-                return {"observation": np.array(maze_state, self._dtype)}
-            return {name: np.array(part, self._dtypes[name]) for name, part in self.divided(maze_state).items()}
+                array = np.array(maze_state)
+                return {"observation": array if array.dtype is self._dtype else _real(array, self._dtype)}
+            parts = self.divided(maze_state).items()
+            return {name: _real(np.array(part), self._dtypes[name]) for name, part in parts}
         except (IndexError, KeyError, TypeError, ValueError):
             check_observation(maze_state, self._original, "the observation that the environment returned")
             raise
 
     def space_to_maze(self, observation: Observation) -> Any:
-        """What the gymnasium environment returned."""
+        """Return the observation in the gymnasium environment's format."""
         return self.joined(observation)
 
 
-class GymActionConversion(_NamedParts, ActionConversionInterface):
-    """Gives actions names: `action`, or the names of a Dict space, nested ones joined by a slash.
+def _real(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Convert numbers to another dtype.
 
-    Values are passed on unchanged: a `Discrete` that starts at 3 has actions from 3 on. Integers reach the environment
-    as Python's own, which also work as keys of dictionaries.
+    Raises:
+        TypeError: The values are not real numbers, although NumPy could convert them.
+    """
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{array.dtype} is no type of real numbers")
+    return array.astype(dtype, copy=False)
+
+
+class GymActionConversion(_NamedParts, ActionConversionInterface):
+    """Names actions: `action`, or the keys of a Dict space, joined by slashes if nested.
+
+    Values are passed on unchanged: a `Discrete` that starts at 3 has actions from 3 on. `Discrete`
+    actions reach the environment as Python's `int`, which also works as a dictionary key.
 
     Args:
         space: The gymnasium environment's action space.
 
     Raises:
-        TypeError: The space, or a part of it, is of an unsupported type.
+        TypeError: The space or a part of it is of an unsupported type.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
@@ -192,29 +209,29 @@ class GymActionConversion(_NamedParts, ActionConversionInterface):
         self._choices = {name for name, part in self._space.items() if isinstance(part, spaces.Discrete)}
 
     def space_to_maze(self, action: Action, maze_state: Any) -> Any:
-        """The action as the gymnasium environment expects it."""
+        """Return the action in the gymnasium environment's format."""
         if not self._is_dict:
             return int(action["action"]) if self._choices else action["action"]
         return self.joined({name: int(one) if name in self._choices else one for name, one in action.items()})
 
     def maze_to_space(self, maze_action: Any) -> Action:
-        """The gymnasium environment's action under its name, or its parts under theirs."""
+        """Return the gymnasium environment's action, or its parts, by name."""
         return self.divided(maze_action)
 
 
 class GymMazeEnv(MazeEnv):
-    """A gymnasium environment, by name or as an instance, as a `MazeEnv`.
+    """A gymnasium environment as a `MazeEnv`, from its name or an instance.
 
     Args:
-        env: Its name, such as `CartPole-v1`, or the environment. A version that is gone is replaced by the newest one,
-            with a warning.
+        env: The environment, or its name, such as `CartPole-v1`. A version that was removed is
+            replaced by the newest one, with a warning.
         kwargs: Passed to `gymnasium.make`, if a name was given.
 
     Raises:
         TypeError: An instance was given together with keyword arguments, or a space is not supported.
-        ValueError: Gymnasium knows no environment of this name.
+        ValueError: Gymnasium does not know an environment of this name.
         ImportError: A package that the environment needs is not installed.
-        EnvContractError: The environment declares no spaces.
+        EnvContractError: The environment does not declare its spaces.
 
     Example:
         >>> env = GymMazeEnv("CartPole-v1")
@@ -233,19 +250,19 @@ class GymMazeEnv(MazeEnv):
         check_spaces(env)
         acts, sees = GymActionConversion(env.action_space), GymObservationConversion(env.observation_space)
         super().__init__(GymCoreEnv(env), {0: acts}, {0: sees})
-        self._unchecked = []  # GymCoreEnv has looked, and lets pass what many of gymnasium's environments do
+        self._unchecked = []  # GymCoreEnv checks less strictly, as many gymnasium environments need
         self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
         heuristic = _HEURISTICS.get(env.spec.name.removesuffix("Continuous")) if env.spec is not None else None
         self.heuristic_policy = heuristic and f"maze_pl.agents.{heuristic}"
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
-        """Start an episode; the gymnasium environment gets the options, and its information is returned."""
+        """Start an episode; the options go to the gymnasium environment, whose info is returned."""
         self.core_env.reset_options = options
         observation, _ = super().reset(seed=seed)
         return observation, self.core_env.reset_info
 
     def render(self) -> Any:
-        """What the gymnasium environment draws in the `render_mode` that it was made with."""
+        """Render the gymnasium environment in the `render_mode` that it was made with."""
         return self.core_env.env.render()
 
 
@@ -259,22 +276,30 @@ def make_gym_maze_env(name: str, **kwargs: Any) -> GymMazeEnv:
     return GymMazeEnv(name, **kwargs)
 
 
-def _leaves(space: spaces.Space[Any], path: tuple[str, ...]) -> dict[tuple[str, ...], spaces.Space[Any]]:
-    """What a space consists of, with the keys that lead there."""
+def _leaves(space: spaces.Space[Any], path: tuple[Any, ...]) -> dict[tuple[Any, ...], spaces.Space[Any]]:
+    """Return the leaves of a space by their path of keys, which need not be strings."""
     if not isinstance(space, spaces.Dict):
         return {path: space}
-    return dict(item for key, child in space.spaces.items() for item in _leaves(child, (*path, str(key))).items())
+    leaves: dict[tuple[Any, ...], spaces.Space[Any]] = {}
+    for key, child in space.spaces.items():
+        leaves |= _leaves(child, (*path, key))
+    return leaves
 
 
-def _tree(space: spaces.Space[Any], path: tuple[str, ...], parts: Mapping[str, Any]) -> Any:
-    """The value of a space, which these keys lead to, made of its leaves."""
+def _joined_name(path: tuple[Any, ...]) -> str:
+    """Return the name of the leaf at a path of keys."""
+    return SEPARATOR.join(map(str, path))
+
+
+def _tree(space: spaces.Space[Any], path: tuple[Any, ...], parts: Mapping[str, Any]) -> Any:
+    """Build a value of the space at a path of keys from its leaves."""
     if not isinstance(space, spaces.Dict):
-        return parts[SEPARATOR.join(path)]
-    return {key: _tree(child, (*path, str(key)), parts) for key, child in space.spaces.items()}
+        return parts[_joined_name(path)]
+    return {key: _tree(child, (*path, key), parts) for key, child in space.spaces.items()}
 
 
 def _make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
-    """Have gymnasium make an environment, without its layer that refuses steps before a reset, as `MazeEnv` does."""
+    """Make a gymnasium environment without `OrderEnforcing`, as `MazeEnv` does its job."""
     spec = gymnasium.registry.get(name)
     try:
         return gymnasium.make(name if spec is None else replace(spec, order_enforce=False), **kwargs)
@@ -288,7 +313,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def _current_id(name: str) -> str:
-    """The name itself if it is registered; otherwise the newest version of that environment, if there is one."""
+    """Return the name if it is registered, otherwise the environment's newest version, if any."""
     if name in gymnasium.registry or ":" in name:
         return name
     namespace, base, version = parse_env_id(name)

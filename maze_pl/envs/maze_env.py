@@ -1,10 +1,10 @@
-"""A simulation as a gymnasium environment: conversions between its objects and arrays, time, and its reward event."""
+"""Gymnasium environment around a simulation, with array conversions, time and reward events."""
 
 import copy
 from collections.abc import Mapping
 from functools import cached_property
 from math import isfinite
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -24,17 +24,18 @@ _T = TypeVar("_T")
 
 
 class _OfSubSteps(dict[StepKey, _T]):
-    """What there is for each sub-step; whoever names another one is told which there are."""
+    """Dict by sub-step; raises an error that lists the sub-steps if one is not declared."""
 
     def __missing__(self, key: StepKey) -> _T:
         raise EnvContractError(f"actor_id() names sub-step {key!r}; declared are {list(self)}")
 
 
-class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignore[misc]
+class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
     """Wraps a simulation, with one pair of conversions for each sub-step.
 
-    It fires `BaseEnvEvents.reward` with the simulation's own reward, and keeps the time of flat simulations. Events
-    are those of an environment step, not of a sub-step; those fired by `reset` belong to the first step.
+    It fires `BaseEnvEvents.reward` with the simulation's reward, and keeps the time of flat
+    simulations. Events are collected per environment step, not per sub-step; events fired by
+    `reset` belong to the first step.
 
     Args:
         core_env: The simulation.
@@ -43,14 +44,18 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
 
     Raises:
         TypeError: A conversion's space is not a Dict of Box, Discrete, MultiDiscrete and MultiBinary.
-        ValueError: The conversions and `core_env.agent_counts_dict` are not for the same sub-steps.
+        ValueError: The conversions and `core_env.agent_counts_dict` have different sub-steps.
     """
+
+    if TYPE_CHECKING:  # gymnasium declares spaces of any kind
+        observation_space: spaces.Dict  # type: ignore[assignment]
+        action_space: spaces.Dict
 
     def __init__(
         self,
         core_env: CoreEnv,
-        action_conversion_dict: Mapping[StepKey, ActionConversionInterface],
-        observation_conversion_dict: Mapping[StepKey, ObservationConversionInterface],
+        action_conversion_dict: Mapping[Any, ActionConversionInterface],
+        observation_conversion_dict: Mapping[Any, ObservationConversionInterface],
     ) -> None:
         keys, sees, acts = list(core_env.agent_counts_dict), observation_conversion_dict, action_conversion_dict
         if not set(keys) == set(acts) == set(sees):
@@ -66,9 +71,10 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
             self._action_spaces[key] = conversion_space(acts[key].space(), f"the action {where}")
         self._base_events = self.pubsub.create_event_topic(BaseEnvEvents)
         self._is_flat = len(keys) == 1 and core_env.agent_counts_dict[keys[0]] == 1
-        self._unchecked = [*keys, *keys]  # sub-steps whose next observation is still to be looked at closely
-        self._step_key: StepKey | None = None  # of the actor that acts next
-        self._space_seed: int | None = None  # which the action spaces are yet to be seeded with
+        self._unchecked = [*keys, *keys]  # sub-steps whose next observation must still be checked
+        self._first_env_time = 0
+        self._step_key: StepKey | None = None  # the actor that acts next
+        self._space_seed: int | None = None  # pending seed of the action spaces
         self._maze_state: Any = None
         self._maze_action: Any = None
 
@@ -79,24 +85,24 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
 
         Raises:
             ResetNeeded: No episode was started.
-            EnvContractError: The simulation returned something else than a state, a reward, two flags and a dict, or
-                a reward that is not finite.
+            EnvContractError: The simulation did not return a state, a reward, two flags and a dict,
+                or the reward is not finite.
         """
         core_env, context, key = self.core_env, self.context, self._step_key
         if key is None:
             raise ResetNeeded(f"step of {name_of(self)} was called before reset; start an episode first")
-        if context.env_step_incremented:  # the last act completed an environment step: another one begins
+        if context.env_step_incremented:  # the last act completed an environment step
             self.pubsub.clear()
-            context.env_step_incremented = False
         maze_action = self._maze_action = self.action_conversion_dict[key].space_to_maze(action, self._maze_state)
         result: Any = core_env.step(maze_action)
         try:
             maze_state, reward, terminated, truncated, info = result
+            is_finite = isfinite(reward)  # accepts numbers only; `float` would also accept text
             reward = float(reward)
         except (TypeError, ValueError):
             check_step(result, self)
             raise
-        if not isfinite(reward):
+        if not is_finite:
             raise EnvContractError(f"step of {name_of(self)} returned the reward {reward}, which is not finite")
         self._base_events.reward(value=reward)
         if not self._is_flat:
@@ -113,12 +119,13 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         """Start an episode; see `StructuredEnv.reset`.
 
         Raises:
-            ValueError: Options were given; override this method in environments that have some.
+            ValueError: Options were given; override this method in environments that accept
+                options.
         """
         if options:
             raise ValueError(f"{type(self).__name__} takes no options at reset, but {sorted(options)} were given")
         self.context.reset_episode(seed)
-        self.pubsub.clear()
+        self.pubsub.begin_episode()
         if seed is not None:
             vars(self).pop("_np_random", None)
             self._np_random_seed = seed
@@ -126,6 +133,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
             self._space_seed = seed
         self._maze_action = None
         self._maze_state = self.core_env.reset()
+        self._first_env_time = self.context.first_env_time = self.core_env.get_env_time()
         self._step_key = key = self.core_env.actor_id().step_key
         observation = self.observation_conversion_dict[key].maze_to_space(self._maze_state)
         if self._unchecked:
@@ -133,7 +141,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         return observation, {}
 
     def _check(self, key: StepKey, observation: Any) -> None:
-        """Look closely at the first observations of a sub-step."""
+        """Check the first observations of a sub-step in full."""
         if key in self._unchecked:
             self._unchecked.remove(key)
             what = f"the observation of sub-step {key!r} by {type(self.observation_conversion_dict[key]).__name__}"
@@ -141,14 +149,14 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
 
     @cached_property
     def _np_random(self) -> np.random.Generator | None:  # type: ignore[override]
-        """Gymnasium's generator of this object, which few ever use: made when somebody asks for it."""
+        """Gymnasium's generator of this object; rarely used, so created on first access."""
         return None if self._np_random_seed is None else seeding.np_random(self._np_random_seed)[0]
 
     def render(self) -> Any:
-        """The state and the events that led to it, drawn by the simulation's renderer: `[height, width, 3]` bytes.
+        """Draw the state and the events that led to it: `[height, width, 3]` bytes.
 
         Raises:
-            NotImplementedError: It has none.
+            NotImplementedError: The simulation has no renderer.
         """
         renderer = self.get_renderer()
         if renderer is None:
@@ -166,8 +174,8 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
 
     @property
     def action_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
-        """Action space of each sub-step; what they sample is determined by the seed of the last seeded `reset`."""
-        if self._space_seed is not None:  # only now: seeding takes as long as two steps, and few ever sample
+        """Action space of each sub-step, seeded by the last `reset` that was given a seed."""
+        if self._space_seed is not None:  # late, as it costs two steps and few callers sample
             for space in self._action_spaces.values():
                 space.seed(self._space_seed)
             self._space_seed = None
@@ -175,27 +183,36 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
 
     @property
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
-        """For each sub-step, action head -> observation that masks it."""
+        """Step key -> action head -> name of the observation that masks it."""
         return self._action_masks
 
     @property
     def observation_conversion(self) -> ObservationConversionInterface:
         """Conversion of states for the actor that acts next."""
-        return self.observation_conversion_dict[self.core_env.actor_id().step_key]
+        conversion: ObservationConversionInterface = self.observation_conversion_dict[self.core_env.actor_id().step_key]
+        return conversion
 
     @property
     def action_conversion(self) -> ActionConversionInterface:
         """Conversion of actions for the actor that acts next."""
-        return self.action_conversion_dict[self.core_env.actor_id().step_key]
+        conversion: ActionConversionInterface = self.action_conversion_dict[self.core_env.actor_id().step_key]
+        return conversion
 
     # --------------------------------------------------------------------------------------- states and events
 
+    def get_env_time(self) -> int:
+        """Return the number of environment steps since the episode started.
+
+        The simulation's clock may start at any value.
+        """
+        return self.core_env.get_env_time() - self._first_env_time
+
     def get_maze_action(self) -> Any:
-        """The simulation's form of the last action, None before the first one."""
+        """Return the last action as the simulation received it, None before the first one."""
         return self._maze_action
 
     def clone_from(self, env: Any) -> None:
-        """Take over the state of another environment; see `StructuredEnv.clone_from`."""
+        """Copy the state of another environment; see `StructuredEnv.clone_from`."""
         if type(env) is not type(self):
             raise TypeError(f"{type(self).__name__} cannot take over the state of a {type(env).__name__}")
         self.core_env.clone_from(env.core_env)
@@ -204,7 +221,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         for own, other in zip(self.pubsub.subscribers, env.pubsub.subscribers, strict=True):
             take_over(own, other, (self, env))
         self._step_key, self._maze_state = env._step_key, self.core_env.get_maze_state()
-        self._maze_action = copy.deepcopy(env._maze_action)
+        self._maze_action, self._first_env_time = copy.deepcopy(env._maze_action), env._first_env_time
         self._space_seed, self._np_random_seed = env._space_seed, env._np_random_seed
         self._np_random = copy.deepcopy(env._np_random)
 
@@ -212,7 +229,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         """Convert a recorded state and action; see `StructuredEnv.get_observation_and_action_dicts`.
 
         Raises:
-            ValueError: There are several sub-steps, so that the state does not say which of them it belongs to.
+            ValueError: There are several sub-steps; the state does not say which one it belongs to.
         """
         key, *others = self._observation_spaces
         if others:

@@ -1,6 +1,6 @@
-"""Records of episodes in the simulation's own terms, for viewers, files and data sets; and what draws them.
+"""Records of episodes as simulation states, for viewers, files and data sets, and their rendering.
 
-Matplotlib, and Pillow which comes with it, are optional, and imported when something is drawn.
+Matplotlib and Pillow, which comes with it, are optional and imported when something is drawn.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.output_folder import output_folder, write_file
-from maze_pl.core.records import SpacesTrajectoryRecord, append_record, read_records, write_record
 from maze_pl.envs.structured_env import Array
 from maze_pl.events import EpisodeEventLog, EventRecord
 from maze_pl.events.display import require_matplotlib
-from maze_pl.events.pubsub import Event
-from maze_pl.events.topics import declarations
+from maze_pl.events.pubsub import Event, select_events
+from maze_pl.events.topics import BaseEnvEvents, declarations
+from maze_pl.records.record_files import SpacesTrajectoryRecord, append_record, read_records, write_record
+from maze_pl.system.atomic_files import output_folder, write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,9 +36,9 @@ class OptionsArrayArg:
     """An argument of a renderer that is one of several options.
 
     Args:
-        name: Its name.
-        title: What it is called where it is chosen.
-        options: What may be chosen; the first is the default.
+        name: Name of the argument.
+        title: Label in a viewer.
+        options: Allowed values; the first is the default.
     """
 
     name: str
@@ -47,13 +47,13 @@ class OptionsArrayArg:
 
 
 class IntRangeArg(OptionsArrayArg):
-    """An argument of a renderer that is a whole number.
+    """An argument of a renderer that is an integer in a range.
 
     Args:
-        name: Its name.
-        title: What it is called where it is chosen.
-        min_val: The smallest one, which is the default.
-        max_val: The largest one.
+        name: Name of the argument.
+        title: Label in a viewer.
+        min_val: Smallest value, which is the default.
+        max_val: Largest value.
     """
 
     def __init__(self, name: str, title: str, min_val: int, max_val: int) -> None:
@@ -67,25 +67,27 @@ class Renderer(ABC):
     def render(
         self, maze_state: Any, maze_action: Any = None, events: Sequence[EventRecord] = (), **arguments: Any
     ) -> Figure:
-        """Draw one step; it depends on its arguments alone, so that recorded steps are drawn like live ones.
+        """Draw one step.
+
+        The figure must depend on the arguments alone, so that recorded steps look like live ones.
 
         Args:
             maze_state: State before the action.
-            maze_action: Action that is taken in it, if any.
+            maze_action: Action taken in that state, if any.
             events: Events of the step.
-            arguments: What the viewer has chosen for the renderer's own arguments.
+            arguments: Values of the renderer's arguments, as chosen in the viewer.
 
         Returns:
-            A figure of its own, not of pyplot's global state; whoever asked for it owns it.
+            A new figure outside pyplot's global state; the caller owns it.
         """
 
     def arguments(self) -> Sequence[OptionsArrayArg]:
-        """What a viewer may choose beside the step; nothing by default."""
+        """Return the arguments that a viewer may choose besides the step; none by default."""
         return ()
 
 
 def figure_to_array(figure: Figure) -> Array:
-    """The pixels of a figure, `[height, width, 3]` bytes."""
+    """Return the pixels of a figure, `[height, width, 3]` bytes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas: Any = FigureCanvasAgg(figure)
@@ -94,14 +96,15 @@ def figure_to_array(figure: Figure) -> Array:
 
 
 def save_gif(path: str | Path, frames: Iterable[Any], frames_per_second: float = 20.0) -> None:
-    """Write an animated picture; nothing if there are no frames. Equal frames in a row become one that lasts longer.
+    """Write an animated GIF; do nothing if there are no frames.
 
-    Meanwhile, memory holds a byte for each pixel of all frames.
+    Consecutive equal frames are merged into one that lasts longer. While writing, memory holds one
+    byte for each pixel of all frames.
 
     Args:
-        path: The file, which is replaced once all is written.
-        frames: Arrays `[height, width, 3]` of bytes, or Pillow's images, of the same size.
-        frames_per_second: How fast they follow each other, at most 50.
+        path: The file, which is replaced once everything is written.
+        frames: Arrays `[height, width, 3]` of bytes, or Pillow images, all of the same size.
+        frames_per_second: Frame rate, at most 50.
 
     Raises:
         ImportError: Pillow, which comes with matplotlib, is missing.
@@ -118,12 +121,12 @@ def save_gif(path: str | Path, frames: Iterable[Any], frames_per_second: float =
 
 
 def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event], cumulative: bool = False) -> Figure:
-    """Draw how the step statistics of events develop over an episode, one event below the other.
+    """Plot the step statistics of events over an episode, one event below the other.
 
     Args:
-        log: Events of the episode, as from `StateTrajectoryRecord.event_log`.
-        events: Which ones, such as `BaseEnvEvents.reward`; those of all groups together.
-        cumulative: Whether values are added up over time.
+        log: Events of the episode, for example from `StateTrajectoryRecord.event_log`.
+        events: Events to plot, such as `BaseEnvEvents.reward`; all groups of an event together.
+        cumulative: Whether to accumulate the values over time.
     """
     require_matplotlib("a picture of events")
     from matplotlib.figure import Figure
@@ -134,7 +137,7 @@ def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event],
         steps = [step.query_events(event) for step in log.step_event_logs]
         topics = {record.topic: None for step in steps for record in step}
         for one in (one for topic in topics for one in declarations(topic)[event.__name__].step):
-            reduce: Callable[[Any], Any] = one.reduce or np.mean  # mostly one value in a step
+            reduce: Callable[[Any], Any] = one.reduce or np.mean  # usually one value per step
             columns = [[record.attributes.get(str(one.input_name)) for record in step] for step in steps]
             values = [reduce(column) if column else 0.0 for column in columns]
             axes.plot(np.cumsum(values) if cumulative else values, label=one.output_name or reduce.__name__)
@@ -144,16 +147,18 @@ def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event],
 
 
 def browse(record: StateTrajectoryRecord, renderer: Renderer) -> Figure:
-    """Step through a recorded episode by the arrow keys or a slider.
+    """Step through a recorded episode with the arrow keys or a slider.
 
-    It works in a window, and in a notebook after `%matplotlib widget`, which needs the package ipympl.
+    This works in a window, and in a notebook after `%matplotlib widget`, which needs the package
+    ipympl.
 
     Args:
         record: The episode.
-        renderer: Draws it; each of its arguments gets a slider, too.
+        renderer: Draws the steps; each of its arguments also gets a slider.
 
     Returns:
-        The figure; `matplotlib.pyplot.show()` opens its window. Keep it: its widgets live as long as it does.
+        The figure; `matplotlib.pyplot.show()` opens its window. Keep a reference to it, as its
+        widgets live no longer than the figure.
     """
     require_matplotlib("looking through an episode")
     from matplotlib import pyplot
@@ -188,19 +193,23 @@ def browse(record: StateTrajectoryRecord, renderer: Renderer) -> Figure:
 
 @dataclass(slots=True)
 class StateRecord:
-    """One step of a simulation: an environment step of a flat one, an act of one with several actors.
+    """One decision in a simulation: an environment step, or an act if there are several actors.
+
+    If wrappers make several environment steps with one decision, the record holds the reward and
+    the events of all of them.
 
     Attributes:
-        env_time: Environment steps completed before.
+        env_time: Number of environment steps completed before the decision.
         actor_id: The simulation's actor.
         maze_state: State before the action.
-        maze_action: Action that was taken in it.
-        reward: What came of it, as seen by whoever recorded it.
-        terminated: Whether it ended the episode.
-        truncated: Whether the episode was cut off after it.
+        maze_action: Action chosen in that state.
+        reward: Reward of the action, as seen by the recorder.
+        terminated: Whether the action terminated the episode.
+        truncated: Whether the episode was truncated after the action.
         info: Further information that the step returned.
-        events: What happened; in the first step also during the reset.
-        serializable_components: State of the components that are recorded together with the simulation's, before.
+        events: Events of the step; in the first step also events of the reset.
+        serializable_components: State, before the action, of the components that are recorded with
+            the simulation's state.
     """
 
     env_time: int
@@ -217,16 +226,16 @@ class StateRecord:
 
 @dataclass(slots=True)
 class StateTrajectoryRecord:
-    """An episode, or the part of it that was played.
+    """An episode, or the part of it that was played, as simulation states and actions.
 
-    A state and the action taken in it become what agents saw and did by `env.get_observation_and_action_dicts`, with
-    any wrappers around a simulation of the same kind.
+    `env.get_observation_and_action_dicts` converts a state and the action taken in it to
+    observations and actions of the agents, with any wrappers around a simulation of the same kind.
 
     Attributes:
         episode_id: UUID of the episode.
-        steps: What happened, in order.
+        steps: Decisions, in order.
         last_maze_state: State after the last step.
-        frames: Pictures (PNG) of the states, if somebody asked for them while the episode was played.
+        frames: Pictures (PNG) of the states, if they were requested while the episode was played.
     """
 
     kind: ClassVar[str] = "states"
@@ -236,22 +245,26 @@ class StateTrajectoryRecord:
     frames: list[bytes] = field(default_factory=list)
 
     def event_log(self) -> EpisodeEventLog:
-        """The events by environment step."""
+        """Return the events by environment step, even if a decision took several steps."""
         log = EpisodeEventLog()
+        rewards = select_events(self.steps[0].events if self.steps else [], BaseEnvEvents.reward)
+        first = rewards[0].env_time if rewards else 0  # on the simulation's clock
         for place, step in enumerate(self.steps):
+            log.advance(step.env_time if place else 0)
             for event in step.events:
+                log.advance(event.env_time - first)
                 log.receive(event)
-            if place + 1 == len(self.steps) or self.steps[place + 1].env_time != step.env_time:
-                log.end_step()
+        if self.steps:
+            log.end_step()
         return log
 
     def draw(self, renderer: Renderer, step: int, **arguments: Any) -> Array:
-        """A picture of a step, or of the state after the last one.
+        """Draw a step, or the state after the last step.
 
         Args:
             renderer: Draws it.
-            step: Place of the step, up to `len(steps)`.
-            arguments: Arguments of the renderer's own.
+            step: Index of the step; `len(steps)` for the state after the last step.
+            arguments: Values of the renderer's arguments.
 
         Returns:
             `[height, width, 3]` bytes.
@@ -262,11 +275,11 @@ class StateTrajectoryRecord:
         return figure_to_array(renderer.render(one.maze_state, one.maze_action, one.events, **arguments))
 
     def to_bytes(self) -> bytes:
-        """The episode as it is in a file: as a pickle."""
+        """Return the episode as a pickle, as stored in a file."""
         return cast(bytes, cloudpickle.dumps(self))
 
     def save(self, path: str | Path) -> None:
-        """Write a file, which replaces a former one once it is complete."""
+        """Write a file, which replaces an existing one once it is complete."""
         write_record(path, self.kind, self.to_bytes())
 
     @staticmethod
@@ -275,10 +288,10 @@ class StateTrajectoryRecord:
 
         Args:
             path: The file.
-            trust: Say True if you know who wrote it: reading a pickle runs whatever code it holds.
+            trust: Set True only if you know who wrote it: reading a pickle runs any code it holds.
 
         Raises:
-            ValueError: You do not trust it, or it is damaged, or holds something else.
+            ValueError: The file is not trusted, is damaged, or holds something else.
         """
         return next(read_records(path, {"states": partial(_unpickled, trust)}))
 
@@ -289,15 +302,18 @@ Trajectory = StateTrajectoryRecord | SpacesTrajectoryRecord
 def read_trajectories(
     path: str | Path, *, trust: bool = False, damaged: list[str] | None = None
 ) -> Iterator[Trajectory]:
-    """The episodes of a file of either kind, one after the other.
+    """Iterate over the episodes of a file of space or state records.
 
     Args:
         path: The file.
-        trust: Whether pickles are read, as states are; say True if you know who wrote them.
-        damaged: Where messages about what cannot be read go; the first of them is an exception if None.
+        trust: Whether to read pickles, which state records are; set True only if you know who wrote
+            them.
+        damaged: List to which messages about unreadable parts are added; if None, the first of them
+            raises an exception.
 
     Raises:
-        ValueError: You do not trust it, or it is damaged, or holds something else; the message names it.
+        ValueError: The file is not trusted, is damaged, or holds something else; the message names
+            it.
 
     Example:
         >>> import tempfile
@@ -320,50 +336,50 @@ def _unpickled(trust: bool, body: bytearray) -> StateTrajectoryRecord:
 
 
 class TrajectoryWriter(ABC):
-    """Takes recorded episodes; configurations name it by its class path.
+    """Receives recorded episodes; configurations name it by its class path.
 
     Attributes:
-        needs_frames: Whether episodes are to have pictures of each state.
+        needs_frames: Whether episodes must include a picture of each state.
     """
 
     needs_frames: ClassVar[bool] = False
 
     @abstractmethod
     def write(self, record: Trajectory) -> None:
-        """Take an episode that has ended, or was given up after at least one step."""
+        """Receive an episode that has ended, or was abandoned after at least one step."""
 
 
 class TrajectoryFiles(TrajectoryWriter):
-    """Writes episodes to files, of the kind that they are recorded in; see `read_trajectories`.
+    """Writes episodes to files of their kind of record; see `read_trajectories`.
 
-    Space records go to `<episode id>.spaces`, state records to `<episode id>.states`. With a name, all episodes go to
-    `<name>.spaces` and `<name>.states`, to which each is added as it ends: what was written stays readable whenever
-    the process is killed or the disk is full.
+    Space records go to `<episode id>.spaces`, state records to `<episode id>.states`. With a name,
+    all episodes are appended, as they end, to `<name>.spaces` and `<name>.states`; what was written
+    stays readable if the process is killed or the disk is full.
 
     Args:
-        folder: Where they lie; relative to the run directory in `maze-pl fit`.
-        name: Name of one file for all episodes; None for a file each.
+        folder: Folder of the files; relative to the run directory in `maze-pl fit`.
+        name: Name of one file for all episodes; None for one file per episode.
     """
 
     def __init__(self, folder: str = "trajectories", name: str | None = None) -> None:
         self.folder, self.name = output_folder(folder), name
 
     def write(self, record: Trajectory) -> None:
-        """Write the file, or add to it."""
+        """Write the file or append to it."""
         name = self.name or re.sub(r"[^\w.-]", "_", record.episode_id)
         write = append_record if self.name else write_record
         write(self.folder / f"{name}.{record.kind}", record.kind, record.to_bytes())
 
 
 class GifFiles(TrajectoryWriter):
-    """Writes an animated picture of each episode, `<episode id>.gif`.
+    """Writes an animated GIF of each episode, `<episode id>.gif`.
 
     Args:
-        folder: Where they lie; relative to the run directory in `maze-pl fit`.
-        frames_per_second: How many states are shown in a second.
+        folder: Folder of the files; relative to the run directory in `maze-pl fit`.
+        frames_per_second: Number of states shown per second, above 0 and at most 50.
 
     Raises:
-        ValueError: That is more than a gif can show, or nothing at all.
+        ValueError: `frames_per_second` is out of range.
     """
 
     needs_frames = True
@@ -374,7 +390,7 @@ class GifFiles(TrajectoryWriter):
         self.folder, self.frames_per_second = output_folder(folder), frames_per_second
 
     def write(self, record: Any) -> None:
-        """Write the picture."""
+        """Write the GIF."""
         from PIL import Image
 
         frames = (Image.open(io.BytesIO(frame)) for frame in record.frames)

@@ -1,12 +1,14 @@
-"""Wrappers: environments around environments, which change what goes in and what comes out."""
+"""Wrappers: environments around environments that change actions, observations and rewards."""
 
 from __future__ import annotations
 
+import copyreg
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import getattr_static
 from math import inf
 from operator import attrgetter
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, cast
 
 import gymnasium
 import numpy as np
@@ -16,36 +18,55 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.core_env import take_over
-from maze_pl.envs.structured_env import Action, Array, Dicts, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.core_env import CoreEnv, take_over
+from maze_pl.envs.structured_env import (
+    Action,
+    Array,
+    Dicts,
+    Observation,
+    ResetResult,
+    StepResult,
+    StructuredEnv,
+    joined_class,
+)
+
+Options = ParamSpec("Options")
+Wrapped = TypeVar("Wrapped")
 
 
 def passed_on(name: str) -> property:
-    """A member of wrappers that is the one of what they wrap, found without a call for each layer on the way."""
+    """Return a property that forwards to the wrapped environment without a call per layer."""
     doc = getattr(getattr(StructuredEnv, name, None), "__doc__", None)
     return property(attrgetter(f"env.{name}"), lambda self, value: setattr(self.env, name, value), doc=doc)
 
 
-class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignore[misc]
+class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
     """Wraps an environment and passes everything on; subclasses override what they change.
 
-    What a subclass overrides is what everything outside sees: one that splits a flat environment into sub-steps
-    overrides `actor_id`, `agent_counts_dict`, the spaces, `step` and `reset`. New spaces can also be made in the
-    constructor and set as `_observation_spaces` and `_action_spaces`. Attributes that are not part of the interface are
-    looked up in the wrapped environment, and `isinstance` sees through wrappers (`EnvMeta`).
+    Everything outside sees what a subclass overrides. A wrapper that splits a flat environment into
+    sub-steps overrides `actor_id`, `agent_counts_dict`, the spaces, `step` and `reset`, and calls
+    `begin_env_step` first in each act that does not reach the simulation. New spaces can also be
+    made in the constructor and set as `_observation_spaces` and `_action_spaces`. Attributes that
+    are not part of the interface are looked up in the wrapped environment, and `isinstance` sees
+    through wrappers (`EnvMeta`).
 
-    A wrapper that learns from what it sees (running statistics) keeps two kinds of state: `state_dict` is all that
-    this copy needs to go on, `shared_state` what copies around other environments can be given, too.
+    A wrapper that keeps running statistics has two kinds of state: `state_dict` is everything that
+    this copy needs to continue, `shared_state` is what can also be given to copies around other
+    environments.
 
     Args:
         env: The environment to wrap.
 
     Raises:
-        TypeError: This is no environment of ours, or its spaces are no Dicts.
+        TypeError: The argument is not a `StructuredEnv`, or its spaces are not Dicts.
 
     Attributes:
-        accepts_plain_spaces: Whether what it wraps may have spaces that are no Dicts.
+        accepts_plain_spaces: Whether the wrapped environment may have spaces that are not Dicts.
     """
+
+    if TYPE_CHECKING:  # gymnasium declares spaces of any kind
+        observation_space: spaces.Dict  # type: ignore[assignment]
+        action_space: spaces.Dict
 
     accepts_plain_spaces: ClassVar[bool] = False
     _observation_spaces: Mapping[StepKey, spaces.Dict] | None = None
@@ -61,18 +82,32 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
             dict_space(env.action_spaces_dict[key], f"the action space {where}")
         self.env = env
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[Self]:
+        """Class for `isinstance`, besides the `type`; derived from all classes in the stack."""
+        kinds, part = list[type](), cast(Any, self)
+        while part is not None:
+            kinds.append(type(part))
+            part = vars(part).get("env") if issubclass(type(part), Wrapper) else None
+        return joined_class(tuple(kinds))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Return the state for pickles and copies, which are instances of the `type`."""
+        make, arguments, *state = cast(Any, object.__reduce_ex__(self, max(protocol, 2)))
+        return (_made_without_init if make is copyreg.__newobj__ else make, arguments, *state)  # type: ignore[attr-defined]
+
     @classmethod
-    def wrap(cls, env: StructuredEnv, **kwargs: Any) -> Self:
+    def wrap(cls: Callable[Options, Wrapped], *args: Options.args, **kwargs: Options.kwargs) -> Wrapped:
         """Wrap an environment.
 
         Args:
-            env: The environment to wrap.
+            args: The environment, as for the wrapper's constructor.
             kwargs: Further arguments of the wrapper's constructor.
         """
-        return cls(env, **kwargs)
+        return cls(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Attribute of the wrapped environment; only called for what the wrapper itself does not have."""
+        """Look up an attribute that the wrapper lacks in the wrapped environment."""
         if name.startswith("_") or name == "env":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.env, name)
@@ -90,14 +125,14 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
     # -------------------------------------------------------------------------------------------------- spaces
 
     @property
-    def observation_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
+    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
         """Observation space of each sub-step."""
         return self._observation_spaces or self.env.observation_spaces_dict
 
     @property
-    def action_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
+    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
         """Action space of each sub-step."""
-        inner = self.env.action_spaces_dict  # asked for in any case: this seeds parts that both have in common
+        inner = self.env.action_spaces_dict  # always read: this seeds the parts that both share
         return self._action_spaces or inner
 
     # --------------------------------------------------------------------------------------- states and events
@@ -107,32 +142,32 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
     get_observation_and_action_dicts = cast(Any, passed_on("get_observation_and_action_dicts"))
 
     def clone_from(self, env: Any) -> None:
-        """Take over the state of another stack; see `StructuredEnv.clone_from`."""
+        """Copy the state of another stack; see `StructuredEnv.clone_from`."""
         if type(env) is not type(self):
             raise TypeError(f"{type(self).__name__} cannot take over the state of a {type(env).__name__}")
         self.env.clone_from(env.env)
         take_over(self, env)
 
     def end_episode(self) -> Mapping[StatKey, float | Array]:
-        """Be told, by the `LogStatsWrapper` around the stack, that the episode has ended or is given up.
+        """Handle the end of an episode that has ended or is abandoned; called by `LogStatsWrapper`.
 
         Returns:
-            What this wrapper adds to the episode's statistics: numbers, and arrays of values that were picked at
-            random, `[n, ...]`; nothing by default.
+            Statistics that this wrapper adds to the episode's: numbers, and arrays `[n, ...]` of
+            randomly sampled values; nothing by default.
         """
         return {}
 
-    # ------------------------------------------------------------------------------------------ gymnasium's own
+    # ------------------------------------------------------------------------------------------------ gymnasium
 
     @property
     def unwrapped(self) -> gymnasium.Env[Any, Any]:
-        """The environment inside all wrappers."""
+        """The innermost environment, without wrappers."""
         return cast(gymnasium.Env[Any, Any], self.env).unwrapped
 
     # ------------------------------------------------------------------------------------------- learned state
 
     def estimate(self, n_samples: int, seed: int) -> None:
-        """Let this wrapper and those inside it estimate the statistics that they need before they can work.
+        """Let this wrapper and those inside it estimate the statistics that they need in advance.
 
         Args:
             n_samples: Number of observations to estimate from.
@@ -142,22 +177,25 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
             wrapper.estimate_within(self, n_samples, seed)
 
     def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
-        """Estimate what this wrapper needs by stepping `env`, the whole stack; by default nothing is needed."""
+        """Estimate this wrapper's statistics by stepping `env`, the whole stack, if it has any."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All that this copy has learned and remembers: arrays and primitives, nothing by default."""
+        """Return the full state of this copy as arrays and primitives; empty by default."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the result of `state_dict`."""
+        """Restore the result of `state_dict`."""
 
     def shared_state(self) -> dict[str, Any]:
-        """What other copies can be given, or what this copy contributes to it; empty if it learns nothing."""
+        """Return the statistics to share with other copies, or this copy's contribution to them.
+
+        Empty if there are no statistics.
+        """
         return {}
 
     @classmethod
     def merge_shared_states(cls, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """What several copies have learned together.
+        """Merge the statistics of several copies.
 
         Args:
             states: Result of `shared_state` of each copy, in the order of ranks and environments.
@@ -165,10 +203,18 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):  # type: ignor
         return dict(states[0])
 
     def load_shared_state(self, state: dict[str, Any]) -> None:
-        """Take over the result of `merge_shared_states`, or the `shared_state` of a single copy."""
+        """Load the result of `merge_shared_states`, or the `shared_state` of a single copy."""
 
     def freeze(self) -> None:
-        """Stop learning, as evaluation copies do; there is no way back."""
+        """Stop updating the statistics for good, as in evaluation."""
+
+
+def _made_without_init(kind: type, *arguments: Any) -> Any:
+    """Make an object without its state, as `copyreg.__newobj__` does.
+
+    `copyreg.__newobj__` itself only works for objects whose `type` is their `__class__`.
+    """
+    return kind.__new__(kind, *arguments)
 
 
 _PASSED_ON = """
@@ -181,37 +227,37 @@ for _name in _PASSED_ON.split():
 
 
 class ObservationWrapper(Wrapper):
-    """Changes observations."""
+    """Wrapper that changes observations."""
 
     @abstractmethod
     def observation(self, observation: Observation) -> Observation:
-        """What the agent sees instead; a new dict, and the arrays that it got are left as they are."""
+        """Return the changed observation as a new dict, without modifying the given arrays."""
 
     def step(self, action: Action) -> StepResult:
-        """Step, and change the observation."""
+        """Step and change the observation."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self.observation(observation), reward, terminated, truncated, info
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
-        """Reset, and change the observation."""
+        """Reset and change the observation."""
         observation, info = self.env.reset(seed=seed, options=options)
         return self.observation(observation), info
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
-        """Convert a recorded state and action, and change the observations."""
+        """Convert a recorded state and action, then change the observations."""
         seen, done = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
         return seen and {key: self.observation(observation) for key, observation in seen.items()}, done
 
 
 class ActionWrapper(Wrapper):
-    """Changes actions."""
+    """Wrapper that changes actions."""
 
     @abstractmethod
     def action(self, action: Action) -> Action:
-        """What the wrapped environment gets instead."""
+        """Return the action to pass to the wrapped environment."""
 
     def reverse_action(self, action: Action) -> Action:
-        """The agent's action that becomes this one, needed to learn from recorded simulations.
+        """Invert `action`; needed to learn from recorded simulations.
 
         Raises:
             TypeError: This wrapper has no inverse.
@@ -219,50 +265,60 @@ class ActionWrapper(Wrapper):
         raise TypeError(f"{type(self).__name__} cannot turn actions back; define its reverse_action")
 
     def step(self, action: Action) -> StepResult:
-        """Change the action, and step."""
+        """Change the action and step."""
         return self.env.step(self.action(action))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
-        """Start an episode; the seed also determines what new spaces sample."""
+        """Start an episode; the seed also seeds the wrapper's new action spaces."""
         for space in () if seed is None else (self._action_spaces or {}).values():
             space.seed(seed)
         return self.env.reset(seed=seed, options=options)
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
-        """Convert a recorded state and action, and turn the actions back."""
+        """Convert a recorded state and action, then invert the change of the actions."""
         seen, done = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
         return seen, done and {key: self.reverse_action(action) for key, action in done.items()}
 
 
 class RewardWrapper(Wrapper):
-    """Changes the reward that the agent learns from; what is logged stays the environment's own."""
+    """Wrapper that changes the agent's reward; the environment's reward is logged unchanged."""
 
     @abstractmethod
     def reward(self, reward: float) -> float:
-        """What the agent gets instead; a pure function, since it is also applied to the rewards of single actors."""
+        """Return the changed reward.
+
+        Must be a pure function, since it is also applied to the rewards of single actors.
+        """
 
     def step(self, action: Action) -> StepResult:
-        """Step, and change the reward.
+        """Step and change the reward.
 
         Raises:
-            EnvContractError: What it was changed to is not finite.
+            EnvContractError: The changed reward is not finite.
         """
         observation, reward, terminated, truncated, info = self.env.step(action)
         changed = self.reward(reward)
-        if changed in (inf, -inf) or changed != changed:  # what is no number at all is told by whoever steps
+        if changed in (inf, -inf) or changed != changed:  # callers report non-numbers
             kind = type(self).__name__
             raise EnvContractError(f"{kind} made {changed} of the reward {reward}; rewards are finite numbers")
         return observation, changed, terminated, truncated, info
 
     def get_actor_rewards(self) -> Array | None:
-        """Changed rewards of the acts of the finished environment step, if they are attributed."""
+        """Return the changed rewards of the finished step's acts; None for a team reward."""
         rewards = self.env.get_actor_rewards()
         return None if rewards is None else np.array([self.reward(float(reward)) for reward in rewards])
 
 
+def attributes_rewards(env: StructuredEnv) -> bool:
+    """True if any part of a stack attributes rewards to actors; if not, there is no need to ask."""
+    layers = (*wrappers_of(env), env.unwrapped, env.core_env)  # type: ignore[attr-defined]
+    passing_on = [vars(kind)["get_actor_rewards"] for kind in (Wrapper, RewardWrapper, StructuredEnv, CoreEnv)]
+    return any(getattr_static(layer, "get_actor_rewards") not in passing_on for layer in layers)
+
+
 def wrappers_of(env: StructuredEnv) -> Iterator[Wrapper]:
-    """The wrappers around an environment, from the outermost inwards."""
-    while issubclass(type(env), Wrapper):  # isinstance would see through to those further in
+    """Yield the wrappers around an environment, from the outermost inwards."""
+    while issubclass(type(env), Wrapper):  # isinstance would see through to inner wrappers
         wrapper = cast(Wrapper, env)
         yield wrapper
         env = wrapper.env

@@ -1,6 +1,6 @@
-"""How statistics are shown: distributions as histograms, an epoch as a table for the console, actions as pictures.
+"""Display of statistics: distributions as histograms, epochs as console tables, actions as figures.
 
-Matplotlib is optional, and imported when something is drawn.
+Matplotlib is optional and imported only for drawing.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ class Histogram:
 
     Attributes:
         values: [V] the distinct values, ascending.
-        counts: [V] int64, how often each of them was observed.
+        counts: [V] int64, number of observations of each value.
     """
 
     values: np.ndarray
@@ -41,12 +41,12 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many numbers were observed."""
+        """Number of observed numbers."""
         return int(self.counts.sum())
 
     @property
     def mean(self) -> float:
-        """Mean of what was observed; 0 if nothing was."""
+        """Mean of the observed numbers; 0 if there are none."""
         if not self.count:
             return 0.0
         with np.errstate(invalid="ignore"):  # infinities of both signs have no mean: nan, quietly
@@ -63,7 +63,7 @@ class Histogram:
 
 
 histogram = Histogram.of
-"""Reduction that keeps the whole distribution; on the step and the episode level it passes the values on."""
+"""Reduction that keeps the whole distribution; steps and episodes only pass their values on."""
 
 
 def number_array(values: Any) -> np.ndarray:
@@ -85,8 +85,8 @@ def render(title: str, step: int, statistics: Mapping[str, Mapping[str, Any]]) -
     """Statistics as a table `step|path|value`, at most 100 columns wide; names that are too long are shortened.
 
     Args:
-        title: What they are of.
-        step: Epoch that they are of.
+        title: Title of the table.
+        step: Epoch of the statistics.
         statistics: Stage, such as `train` or `eval` -> `<Topic>/<event>/<statistic>` -> value.
     """
     rows = []
@@ -108,7 +108,7 @@ def render(title: str, step: int, statistics: Mapping[str, Mapping[str, Any]]) -
 
 
 def _fit(rows: list[list[str]], width: int) -> list[str]:
-    """Rows of three names as aligned lines of at most a width."""
+    """Align rows of three names to lines of at most `width` characters."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while sum(widths) + 2 * (len(widths) - 1) > width:
         widths[widths.index(max(widths))] -= 1
@@ -117,12 +117,12 @@ def _fit(rows: list[list[str]], width: int) -> list[str]:
 
 
 def shortened(name: str, width: int) -> str:
-    """A name in at most so many characters: its beginning and its end, with `..` for what is left out."""
+    """Shorten a name to `width` characters: its beginning and end, with `..` in between."""
     return name if len(name) <= width else f"{name[: width - width // 2 - 2]}..{name[-(width // 2) :]}"
 
 
 def format_value(value: Any) -> str:
-    """A value for reading: integers in groups of three digits, small numbers with enough digits not to be zero."""
+    """Format a value: integers in groups of three digits, small numbers never rounded to zero."""
     if isinstance(value, bool | int):
         return f"{value:,}"
     try:
@@ -135,10 +135,10 @@ def format_value(value: Any) -> str:
 
 
 def require_matplotlib(whose: str) -> None:
-    """Refuse to go on without matplotlib.
+    """Raise ImportError if matplotlib is missing.
 
     Args:
-        whose: What needs it.
+        whose: Name of the feature that needs it.
 
     Raises:
         ImportError: It is not installed.
@@ -148,12 +148,12 @@ def require_matplotlib(whose: str) -> None:
 
 
 def create_bar_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
-    """Draw how often each choice was made, as a figure of matplotlib.
+    """Draw the frequency of each choice as a matplotlib figure.
 
     Args:
-        values: [V] what was chosen; or [V, n] choices between yes and no, of which the share of yes is drawn.
-        groups: Title; of single choices the last part is their range, such as "0_to_3". More than 256
-            choices are drawn in 256 ranges.
+        values: [V] choices; or [V, n] yes/no choices, of which the share of yes is drawn.
+        groups: Title; for single choices, its last part is their range, such as "0_to_3". More than
+            256 choices are drawn in 256 ranges.
     """
     array = np.asarray(values)
     if array.ndim == 1:
@@ -175,7 +175,7 @@ def create_bar_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
 
 
 def create_violin_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
-    """Draw how the components of continuous values spread, the first 32 of them, as a figure of matplotlib.
+    """Draw the first 32 components of continuous values as violins, in a matplotlib figure.
 
     Args:
         values: [V, ...] the values.
@@ -191,18 +191,19 @@ def create_violin_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
 
 
 def create_own_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
-    """Draw observations by a function of the user's own.
+    """Draw observations by a function of the user.
 
     Args:
         values: [V, ...] the observations.
-        groups: Path of the function, and what it gets as its own groups: step key and name of the observation.
+        groups: Path of the function, then the groups that it receives: step key and name of the
+            observation.
     """
     return import_object(groups[0])(list(values), groups[1:])
 
 
 def _axes(n_places: int, groups: tuple[str, ...], label: str) -> tuple[Any, Any]:
     """A figure and its only axes."""
-    from matplotlib.figure import Figure  # not of pyplot, which would keep it
+    from matplotlib.figure import Figure  # not pyplot's, which would keep a reference to it
 
     figure = Figure(figsize=(min(4 + 0.3 * n_places, 14), 4), layout="constrained")
     axes = figure.add_subplot(title=" / ".join(groups), xlabel="index of the action", ylabel=label)

@@ -1,6 +1,7 @@
-"""Raw event logs: each event with all its attributes in a file of its kind, for analyses that nobody has thought of.
+"""Raw event logs: every event with all its attributes, in one file per kind of event.
 
-Actions are no part of them: recorded trajectories hold those. Rewards are, as `BaseEnvEvents.reward`.
+Actions are not included; recorded trajectories hold them. Rewards are included as
+`BaseEnvEvents.reward`, and the KPIs of episodes that were summed up as `BaseEnvEvents.kpi`.
 """
 
 import csv
@@ -19,9 +20,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from maze_pl.core.output_folder import output_folder
 from maze_pl.events.pubsub import EventRecord, Subscriber
 from maze_pl.events.topics import declarations
+from maze_pl.system.atomic_files import output_folder, replaced
 
 _COLUMNS: Final = {"episode_id": "str", "episode_started": "float", "env_time": "int"}
 _PAGE: Final = mmap.PAGESIZE
@@ -29,14 +30,19 @@ _ARROW_TYPES: Final = {"bool": "bool", "int": "int64", "float": "float64"}
 
 
 class EventLogWriter(Subscriber):
-    """Writes the events of one environment somewhere; configurations name it by its class path.
+    """Writer for the events of one environment; configurations name it by its class path.
 
-    `EventLogsWrapper` registers it with the environment's pubsub and tells it where episodes end.
+    `EventLogsWrapper` registers it with the environment's pubsub and tells it when episodes end.
+
+    Attributes:
+        has_news: Whether an event was written since the last end of an episode.
     """
+
+    has_news = False
 
     @abstractmethod
     def write(self, episode_id: str, record: EventRecord) -> None:
-        """Take an event, in the order in which they happen.
+        """Receive an event; events come in the order in which they happen.
 
         Args:
             episode_id: UUID of the episode.
@@ -44,44 +50,50 @@ class EventLogWriter(Subscriber):
         """
 
     def end_episode(self) -> None:
-        """Be told that an episode has ended; nothing happens by default."""
+        """Handle the end of an episode; does nothing by default.
+
+        If KPIs are computed, their events follow, and this is called once more after them.
+        """
 
     def close(self) -> None:
-        """Write what is left; events may follow all the same. Nothing happens by default."""
+        """Write pending events; more events may follow. Does nothing by default."""
 
     def get_interfaces(self) -> list[type]:
         """All topics."""
         return [object]
 
     def notify_event(self, record: EventRecord) -> None:
-        """Write the event if it belongs into logs."""
+        """Write the event if it belongs in the logs."""
         if self.pubsub.context.is_logged:
+            self.has_news = True
             self.write(self.pubsub.context.episode_id, record)
 
 
 class EventLogFiles(EventLogWriter):
     """Writes a file for each kind of event, with a row for each event that happened.
 
-    The columns are `episode_id`, `episode_started` (Unix time: evaluations play episodes of the same seeds, and so of
-    the same ids, again and again), `env_time` (environment steps completed before its own), and the event's
-    attributes; what is neither a number nor text is written as Python shows it, `(4, 3)`. Any number of environments
-    and processes may write to one folder, at the same time or one after the other. Files can be read at any time, also
-    after a writer was killed, which takes with it only the rows that it had not yet written.
+    The columns are `episode_id`, `episode_started` (Unix time, as evaluations repeat episodes with
+    the same seeds and thus the same ids), `env_time` (environment steps completed before the step
+    of the event), and the event's attributes. Values that are neither numbers nor text are written
+    as Python prints them, such as `(4, 3)`. Any number of environments and processes may write to
+    one folder, concurrently or in turn. Files can be read at any time, even after a writer was
+    killed: only the rows that it had not yet written are lost.
 
     - `csv`: `<Topic>.<event>.csv`, for `pandas.read_csv`. Written at the end of each episode at the latest.
     - `parquet`: a folder `<Topic>.<event>.parquet` of parts, for `pandas.read_parquet`. Attributes that are declared as
-      `bool`, `int` or `float` are columns of that type, all others are text. It needs pyarrow.
+      `bool`, `int` or `float` are columns of that type; all others are text. This needs pyarrow.
 
     Args:
-        folder: Where they lie; relative to the run directory in `maze-pl fit`.
+        folder: Folder of the files; relative to the run directory in `maze-pl fit`.
         format: `csv` or `parquet`.
-        n_rows: How many rows of one kind are collected before they are written; 100 or 10,000 if None.
+        n_rows: Number of rows of one kind that are collected before they are written; if None, 100
+            for `csv` and 10,000 for `parquet`.
 
     Raises:
         ImportError: pyarrow is missing.
     """
 
-    __slots__ = ("_rows",)  # apart from what copies and `clone_from` take over, and must not write once more
+    __slots__ = ("_rows",)  # excluded from copies and `clone_from`, which must not write rows twice
 
     def __init__(
         self, folder: str = "event_logs", format: Literal["csv", "parquet"] = "csv", n_rows: int | None = None
@@ -103,7 +115,7 @@ class EventLogFiles(EventLogWriter):
         self._rows = {}
 
     def write(self, episode_id: str, record: EventRecord) -> None:
-        """Take an event; see `EventLogWriter.write`."""
+        """Receive an event; see `EventLogWriter.write`."""
         topic, event = record.topic, record.event.__name__
         rows = self._rows.setdefault((topic, event), [])
         cells = [_cell(record.attributes[name]) for name in declarations(topic)[event].signature.parameters]
@@ -112,12 +124,12 @@ class EventLogFiles(EventLogWriter):
             self._save(topic, event)
 
     def end_episode(self) -> None:
-        """Write what there is, unless that would make a file of its own."""
+        """Write pending rows as CSV; Parquet waits for more, as each write adds a file."""
         if self.is_csv:
             self.close()
 
     def close(self) -> None:
-        """Write what there is."""
+        """Write pending rows."""
         for topic, event in list(self._rows):
             self._save(topic, event)
 
@@ -128,11 +140,11 @@ class EventLogFiles(EventLogWriter):
         self.append(f"{topic.__name__}.{event}", _COLUMNS | columns, self._rows.pop((topic, event)))
 
     def append(self, name: str, columns: dict[str, str], rows: list[tuple[Any, ...]]) -> None:
-        """Write rows.
+        """Write rows of one kind of event.
 
         Args:
             name: `<Topic>.<event>`.
-            columns: Names of the columns with the types that are declared.
+            columns: Names of the columns with their declared types.
             rows: Their cells.
         """
         path = self.folder / f"{name}.{'csv' if self.is_csv else 'parquet'}"
@@ -144,7 +156,7 @@ class EventLogFiles(EventLogWriter):
 
 
 def _cell(value: Any) -> bool | int | float | str | None:
-    """A number or a text that nobody can change any more."""
+    """Immutable number or text that stands for a value in a row."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
@@ -153,12 +165,12 @@ def _cell(value: Any) -> bool | int | float | str | None:
 def _append(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) -> None:
     """Append rows to a CSV file, with its header if it is new.
 
-    Files grow by pages, and a process may be killed between two of them. Blank lines, which readers pass over, keep
-    rows from crossing the border, so that what others see is whole at every moment.
+    Files grow by pages, and a process may be killed between two of them. Blank lines, which readers
+    skip, keep rows from crossing page boundaries, so that others only ever see whole rows.
     """
     header = _line(columns)
     with path.open("a+b", buffering=0) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # closing the file gives it back
+        fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
         file.seek(0)
         if file.read(len(header)) not in (b"", header):
             raise ValueError(f"{path} has other columns than {list(columns)}: name another folder, or remove the file")
@@ -178,7 +190,7 @@ def _line(row: Iterable[Any]) -> bytes:
 
 
 def _add_part(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) -> None:
-    """Add a file with rows to a folder of Parquet files; readers pass over hidden files."""
+    """Add a file with rows to a folder of Parquet files; readers skip hidden files."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -191,5 +203,5 @@ def _add_part(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) 
         except (TypeError, ValueError, OverflowError) as error:
             raise TypeError(f"{path.stem}: the attribute {name!r} is declared as {declared}: {error}") from error
     part = f"{time.time_ns():020}-{uuid.uuid4().hex}.parquet"  # sorted by time
-    parquet.write_table(pa.table(arrays), path / f".{part}")
-    os.replace(path / f".{part}", path / part)
+    with replaced(path / part, durable=False) as unfinished:
+        parquet.write_table(pa.table(arrays), unfinished)

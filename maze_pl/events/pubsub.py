@@ -1,4 +1,4 @@
-"""Events of one environment: its time, the pubsub that fires them, who receives them, and the KPIs that they give."""
+"""Events of one environment: time, message broker, subscribers and KPIs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ Event = Callable[..., Any]
 
 
 class EnvironmentContext:
-    """Where in its life an environment is.
+    """Time and episode of one environment.
 
     Environment time counts environment steps, not the acts (sub-steps) that they consist of.
 
     Attributes:
-        env_time: Environment steps completed in the running episode.
-        env_step_incremented: Whether the latest act completed an environment step. Whoever steps the environment sets
-            it to False before each act.
-        episode_started: When the running episode began, in seconds of Unix time; evaluations play the same episodes
-            again and again, and this tells them apart.
-        is_logged: Whether what happens belongs into raw logs; not so while it only serves to estimate statistics, or
-            to get back to where a run was.
+        env_time: Environment steps completed in the running episode. A simulation whose clock does
+            not begin at 0 sets it in its `reset`.
+        first_env_time: Environment time at which the running episode began; `get_env_time` of
+            environments counts from it.
+        env_step_incremented: Whether the latest environment step is complete and the next one has
+            not begun.
+        episode_started: Unix time in seconds at which the running episode began; it tells apart the
+            repetitions of an episode, as in evaluations.
+        is_logged: Whether events belong in raw logs; False while the environment is stepped only to
+            estimate statistics, or to restore the state of a resumed run.
     """
 
     def __init__(self) -> None:
@@ -43,19 +46,19 @@ class EnvironmentContext:
         """
         self._episode_id: str | None = None
         self._seed, self.episode_started = seed, time.time()
-        self.env_time = 0
+        self.env_time = self.first_env_time = 0
         self.env_step_incremented = False
 
     @property
     def episode_id(self) -> str:
-        """UUID of the running episode; the same seed gives the same id. Made when it is first asked for."""
+        """UUID of the running episode; the same seed gives the same id. Made on first access."""
         if self._episode_id is None:
             seed = self._seed
             self._episode_id = str(uuid.uuid4() if seed is None else uuid.uuid5(uuid.NAMESPACE_OID, f"maze_pl/{seed}"))
         return self._episode_id
 
     def increment_env_step(self) -> None:
-        """Complete an environment step: called in the act that finishes it."""
+        """Complete an environment step; call this in the act that finishes it."""
         self.env_time += 1
         self.env_step_incremented = True
 
@@ -66,8 +69,9 @@ class EventRecord(NamedTuple):
     Attributes:
         topic: The topic class.
         event: The topic's function, for example `CuttingEvents.valid_cut`.
-        attributes: What the event was fired with, by name.
-        env_time: Environment steps completed in the episode before the one that it belongs to.
+        attributes: Arguments that the event was fired with, by name.
+        env_time: Environment steps completed in the episode before the step of the event, by the
+            clock of the context.
     """
 
     topic: type
@@ -77,11 +81,11 @@ class EventRecord(NamedTuple):
 
 
 class Subscriber(ABC):
-    """Receives the events of the topics that it names, and holds those of the current environment step.
+    """Receives the events of its topics, and holds them until the environment step ends.
 
     Attributes:
         events: Events received since the environment step began.
-        pubsub: Whose events these are, once it is registered there.
+        pubsub: Pubsub that the subscriber is registered with; set on registration.
     """
 
     def __init__(self) -> None:
@@ -92,7 +96,7 @@ class Subscriber(ABC):
         """Topics whose events this subscriber wants; `object` stands for all of them."""
 
     def join(self, pubsub: Pubsub) -> None:
-        """Be told, once, which pubsub this is registered with."""
+        """Remember the pubsub that this is registered with; called once."""
         self.pubsub = pubsub
 
     def notify_event(self, record: EventRecord) -> None:
@@ -104,14 +108,15 @@ class Subscriber(ABC):
         return select_events(self.events, events)
 
     def clear_events(self) -> None:
-        """Forget the events of the last environment step."""
+        """Forget the events of the previous environment step."""
         self.events.clear()
 
 
 class EventTopic:
-    """What `Pubsub.create_event_topic` returns: an object with the topic's methods, each of which fires its event.
+    """Object with the methods of a topic, each of which fires its event.
 
-    Copies and pickles belong to the copied pubsub: the recording functions are made anew, on first use.
+    `Pubsub.create_event_topic` returns it. Copies and pickles belong to the copied pubsub: their
+    recording functions are made again, on first use.
     """
 
     def __init__(self, pubsub: Pubsub, topic: type) -> None:
@@ -123,7 +128,7 @@ class EventTopic:
         if name not in self._events:
             raise AttributeError(f"{self._topic.__name__} has no event {name!r}; its events are {list(self._events)}")
         record = self._pubsub.recorder(self._events[name])
-        self.__dict__[name] = record  # found there without this detour from now on
+        self.__dict__[name] = record  # later look-ups find it there directly
         return record
 
     def __getstate__(self) -> dict[str, Any]:
@@ -134,7 +139,7 @@ class Pubsub:
     """Message broker of one environment.
 
     Args:
-        context: The environment's context, which tells the time.
+        context: The environment's context, which keeps the time.
 
     Attributes:
         context: The same.
@@ -144,23 +149,25 @@ class Pubsub:
 
     def __init__(self, context: EnvironmentContext) -> None:
         self.context = context
-        self._records: list[EventRecord] = []  # recorders hold on to this very list
+        self._records: list[EventRecord] = []  # recorders keep a reference to this list
         self._step_start = 0  # records from here on belong to the current environment step
         self._drained = 0  # records up to here have been drained
         self._keep_undrained = False
+        self._backlogs: list[list[EventRecord]] = []  # for each reader, records that others drained before it
+        self._is_shared = False  # whether the backlogs may hold records
         self.topics: dict[type, EventTopic] = {}
         self.subscribers: tuple[Subscriber, ...] = ()
         self._routes: dict[type, list[Subscriber]] = {}
 
     def create_event_topic(self, topic: type[Topic]) -> Topic:
-        """Make the object through which events of a topic are fired; the same one each time.
+        """Create the object that fires the events of a topic; repeated calls return the same one.
 
         Args:
             topic: Class whose public methods are the events.
 
         Returns:
             An object with the topic's methods. Calling one takes about a microsecond and records an `EventRecord`;
-            wrong arguments raise TypeError. The method's own body is not run.
+            wrong arguments raise TypeError. The body of the method is not run.
 
         Raises:
             ValueError: Another topic has the same name, under which both would be logged.
@@ -176,7 +183,10 @@ class Pubsub:
         return cast(Topic, self.topics[topic])
 
     def register_subscriber(self, subscriber: Subscriber) -> None:
-        """Send events of the subscriber's topics, created before or afterwards, to it. Twice is the same as once."""
+        """Send the events of its topics to a subscriber, whether created before or afterwards.
+
+        Registering a subscriber twice has no further effect.
+        """
         if any(known is subscriber for known in self.subscribers):
             return
         self.subscribers += (subscriber,)
@@ -194,36 +204,71 @@ class Pubsub:
         return select_events(self.get_step_events(), events)
 
     def clear(self) -> None:
-        """Begin an environment step: forget the last one's events, and let subscribers forget theirs.
+        """Begin an environment step: forget the events of the previous one, also in subscribers.
 
-        Once somebody drains, events that were not drained yet are kept for the next `drain`.
+        After the first `drain`, events that were not drained yet are kept for the next one.
+        Wrappers that split a step begin it by `begin_env_step` of the environment.
         """
         del self._records[: self._drained if self._keep_undrained else None]
         self._drained = 0
         self._step_start = len(self._records)
         for subscriber in self.subscribers:
             subscriber.clear_events()
+        self.context.env_step_incremented = False
 
-    def drain(self) -> list[EventRecord]:
+    def add_reader(self) -> int:
+        """Register a reader that drains all events of an episode, whatever other readers drain.
+
+        Returns:
+            Number to pass to `drain`.
+        """
+        self._backlogs.append([])
+        self._is_shared = len(self._backlogs) > 1
+        return len(self._backlogs) - 1
+
+    def drain(self, reader: int | None = None) -> list[EventRecord]:
         """Events fired since the last `drain`, each exactly once, also across several environment steps.
 
-        For whoever steps the outermost environment. Events of the current step can still be queried afterwards.
+        Meant for the code that steps the outermost environment. Events of the current step can
+        still be queried afterwards.
+
+        Args:
+            reader: Number from `add_reader`; each reader receives each event of an episode exactly
+                once, whatever others drain. None is for a single consumer: it returns the events
+                that nobody has drained.
         """
         self._keep_undrained = True
         records = self._records[self._drained :]
         self._drained = len(self._records)
+        return self._shared(records, reader) if self._is_shared or reader is None else records
+
+    def _shared(self, records: list[EventRecord], reader: int | None) -> list[EventRecord]:
+        """Keep new events for all readers; return those for `reader`, or the new ones if None."""
+        self._is_shared = bool(self._backlogs)
+        for backlog in self._backlogs:
+            backlog += records
+        if reader is None:
+            return records
+        records, self._backlogs[reader] = self._backlogs[reader], []
         return records
 
+    def begin_episode(self) -> None:
+        """Begin the first step of an episode; readers lose undrained events of the previous one."""
+        for backlog in self._backlogs:
+            backlog.clear()
+        self.clear()
+
     def discard(self) -> None:
-        """Forget the events that were not drained: what they were fired in has not happened for anybody outside."""
+        """Forget undrained events: to the outside, the steps that fired them never happened."""
         del self._records[self._drained :]
         self._step_start = self._drained
 
     def take_records(self, other: Pubsub) -> None:
-        """Take over the events of another pubsub, those that are not drained yet included; its subscribers' own not."""
+        """Take over all events of another pubsub, drained or not, but not those of its subscribers."""
         self._records[:] = other._records
         self._step_start, self._drained = other._step_start, other._drained
-        self._keep_undrained = other._keep_undrained
+        self._keep_undrained, self._is_shared = other._keep_undrained, other._is_shared
+        self._backlogs = [list(backlog) for backlog in other._backlogs]
 
     def recorder(self, declaration: EventDeclaration) -> Callable[..., None]:
         """Make the function that fires one event."""
@@ -246,7 +291,7 @@ class Pubsub:
 
 
 def _binding(declaration: EventDeclaration) -> Callable[..., dict[str, Any]]:
-    """What takes the arguments of an event and returns them by name: compiled, so that Python itself checks them."""
+    """Compile a function that returns its arguments by name, so that Python checks them."""
     bare = [p.replace(annotation=p.empty, default=p.empty) for p in declaration.signature.parameters.values()]
     bind: Any = eval(f"lambda {str(inspect.Signature(bare))[1:-1]}: locals()")
     bind.__defaults__, bind.__kwdefaults__ = declaration.event.__defaults__, declaration.event.__kwdefaults__
@@ -292,21 +337,26 @@ class EpisodeEventLog:
         self.step_event_logs: list[StepEventLog] = []
         self._step_is_open = False
 
-    def receive(self, record: EventRecord) -> None:
-        """Add an event to the current environment step."""
-        self._open_step().events.append(record)
+    def receive(self, *records: EventRecord) -> None:
+        """Add events to the current environment step."""
+        self._open_step().events.extend(records)
 
     def end_step(self) -> None:
         """Complete the current environment step."""
         self._open_step()
         self._step_is_open = False
 
+    def advance(self, n_steps: int) -> None:
+        """Complete environment steps until at least `n_steps` are complete."""
+        while len(self.step_event_logs) - self._step_is_open < n_steps:
+            self.end_step()
+
     def query_events(self, events: Event | Iterable[Event]) -> list[EventRecord]:
         """Events of one or several kinds in the whole episode, in the order in which they were fired."""
         return select_events((record for step in self.step_event_logs for record in step.events), events)
 
     def _open_step(self) -> StepEventLog:
-        """The log of the current environment step, begun if it has none."""
+        """Log of the current environment step; begin one if there is none."""
         if not self._step_is_open:
             self.step_event_logs.append(StepEventLog(env_time=len(self.step_event_logs)))
             self._step_is_open = True
@@ -314,7 +364,7 @@ class EpisodeEventLog:
 
 
 class KpiCalculator(ABC):
-    """Computes what one would want an episode to be judged by, apart from its reward."""
+    """Computes measures of success of an episode other than its reward."""
 
     @abstractmethod
     def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""From events to what is logged: the statistics of episodes, and those of an epoch, from any process or rank."""
+"""Aggregation of events to statistics of episodes and epochs, from any process or rank."""
 
 import math
 import pkgutil
@@ -19,7 +19,7 @@ from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.topics import BUILT_IN_TOPICS, EventDeclaration, Reducer, Statistic, StatisticsError, declarations
 
 ZERO_OF_NOTHING: frozenset[Reducer] = frozenset({len, sum, np.sum, math.fsum})
-"""Reductions that give 0 where nothing happened; all others have no value there."""
+"""Reductions that give 0 without any events; all others have no value then."""
 
 _REWARD = (topics.BaseEnvEvents.__name__, topics.BaseEnvEvents.reward.__name__)
 _KPI = (topics.BaseEnvEvents.__name__, topics.BaseEnvEvents.kpi.__name__)
@@ -41,7 +41,7 @@ class _Values:
         self.ungrouped = None if self.declaration.grouping else self.group({})
 
     def group(self, attributes: Mapping[str, Any]) -> tuple[list[int], _Columns]:
-        """Steps and inputs of the events that have the same attributes as far as they are grouped by these."""
+        """Steps and inputs of the events with the same values of the grouping attributes."""
         values = tuple([attributes[name] for name in self.declaration.grouping])
         if values not in self._by_value:
             labels = tuple(map(group_label, self.declaration.grouping, values))
@@ -53,7 +53,7 @@ class EpisodeStatistics:
     """Aggregates the events of one environment, first by environment step, then by episode.
 
     Receiving an event only appends its raw values and the number of the step; both reductions are done at the end of
-    the episode. Arrays are copied: later changes in place do no harm.
+    the episode. Arrays are copied, so later changes in place do no harm.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class EpisodeStatistics:
         self._n_steps = 0
 
     def declare(self, *topics: type) -> None:
-        """Make known topics whose counts are wanted even if none of their events ever happens: they are then 0."""
+        """Declare topics; their counts are 0, not missing, if none of their events happens."""
         for topic in topics:
             for declaration in declarations(topic).values():
                 if (topic, declaration.event) not in self._values:
@@ -85,13 +85,18 @@ class EpisodeStatistics:
         """Complete an environment step (not a sub-step)."""
         self._n_steps += 1
 
+    def advance(self, n_steps: int) -> None:
+        """Complete environment steps until at least `n_steps` are complete."""
+        self._n_steps = max(self._n_steps, n_steps)
+
     def end_episode(self, kpis: Mapping[str, float] | None = None, env_steps: int | None = None) -> EpisodeSummary:
         """Complete the episode and begin another one.
 
         Args:
             kpis: Key performance indicators by name.
-            env_steps: Environment time that the episode took; by default the number of completed steps. Events received
-                after the last completed step count as a step of their own in the statistics.
+            env_steps: Environment time that the episode took; by default the number of completed
+                steps. Events received after the last completed step count as a separate step in the
+                statistics.
         """
         groups = [group for values in self._values.values() for group in values.groups.values()]
         n_steps = max([self._n_steps, *(steps[-1] + 1 for steps, _ in groups if steps)])
@@ -121,7 +126,7 @@ class EpisodeStatistics:
 
 
 def action_keys(step_key: StepKey, space: spaces.Dict) -> dict[str, StatKey]:
-    """Head -> the statistic that the values of its actions are, in the order in which they were taken."""
+    """Head -> key of the statistic that holds the values of its actions, in temporal order."""
     group, keys = group_label("step_key", step_key), dict[str, StatKey]()
     for head, part in space.spaces.items():
         topic = topics.ContinuousActionEvents if isinstance(part, spaces.Box) else topics.DiscreteActionEvents
@@ -135,18 +140,19 @@ def episode_values(
     """Episode statistics of one event, or of one group of it, by output name.
 
     Args:
-        declaration: What to compute.
+        declaration: Declaration of the statistics to compute.
         steps: [E] step of each event, ascending.
-        columns: For each input of the step statistics, [E] its values.
+        columns: Input of the step statistics -> its values, [E].
         n_steps: Number of steps of the episode.
 
     Returns:
-        A number, or an array of the values that are passed on, [V, ...]. A statistic that has no value is left out.
+        Numbers, or arrays [V, ...] of values that are passed on. A statistic without a value is
+        left out.
     """
     by_step: dict[str | None, Sequence[Any]] = {}
     for statistic in declaration.step:
         with declaration.reducing("step", statistic):
-            column = columns.get(statistic.input_name, steps)  # of which there is nothing to do but to count them
+            column = columns.get(statistic.input_name, steps)  # if None, they need only be counted
             by_step[statistic.output_name] = _step_values(statistic.reduce, steps, column, n_steps)
     result: dict[str | None, Any] = {}
     for statistic in declaration.episode:
@@ -159,7 +165,7 @@ def episode_values(
 
 
 def _step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n_steps: int) -> Sequence[Any]:
-    """Step statistics in the order of steps, for all steps if a step without events has a value, too."""
+    """Step statistics in the order of steps; of all steps if those without events have a value."""
     if reduce is None:
         return column
     if reduce is len:
@@ -179,12 +185,12 @@ def _step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n
 
 
 def as_number(value: Any) -> float | np.ndarray:
-    """What a reduction returned, as a float; arrays stay."""
+    """Convert the result of a reduction to a float; arrays stay arrays."""
     return number_array(value) if isinstance(value, np.ndarray) and value.ndim else float(value)
 
 
 def detached(value: Any) -> Any:
-    """A value that nobody can change any more, and numbers as Python has them (float32 sums lose digits)."""
+    """Copy arrays, and convert NumPy scalars to Python numbers (float32 sums lose digits)."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -198,11 +204,11 @@ class EpochStatistics:
     Results do not depend on the order in which episodes are added: they are sorted by environment and episode first.
 
     Args:
-        topics: Topics that cannot be imported by name, such as those defined inside a function; others are found.
+        topics: Topics that cannot be imported by name, such as classes defined inside a function.
 
     Attributes:
         total_step_count: Environment steps of all episodes that were ever added.
-        total_episode_count: How many episodes were ever added.
+        total_episode_count: Number of all episodes that were ever added.
     """
 
     def __init__(self, topics: Iterable[type] = ()) -> None:
@@ -246,17 +252,17 @@ class EpochStatistics:
         return dict(sorted(figures.items()))
 
     def state_dict(self) -> dict[str, int]:
-        """The totals."""
+        """Total counts of steps and episodes."""
         return {"total_step_count": self.total_step_count, "total_episode_count": self.total_episode_count}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continue where `state_dict` was taken."""
+        """Continue from the result of `state_dict`."""
         self.total_step_count, self.total_episode_count = state["total_step_count"], state["total_episode_count"]
 
     def _inputs(self, level: str) -> Iterator[tuple[StatKey, EventDeclaration, Statistic, list[float] | np.ndarray]]:
-        """What there is to reduce to the statistics, or the plots, that are declared: each with its values.
+        """Yield the declared statistics, or plots, of a level with the values to reduce.
 
-        An episode without the event has a value, too, if the statistic is one that counts or sums.
+        An episode without the event also has a value if the statistic is a count or a sum.
         """
         self._episodes.sort(key=lambda e: (e.env_index, e.episode_index, e.env_steps, e.reward))
         columns = defaultdict[StatKey, dict[int, Any]](dict)
@@ -301,7 +307,7 @@ def _value(reduced: Any) -> float | Histogram:
 
 
 def group_label(attribute: str, value: Any) -> str:
-    """How the value of a grouping attribute reads in a name: step key 0 is `substep_0`."""
+    """Text of a grouping attribute's value in a name: step key 0 is `substep_0`."""
     return f"substep_{value}" if attribute == "step_key" else str(value)
 
 
@@ -317,7 +323,7 @@ def event_path(topic: str, event: str, statistic: str | None = None, groups: Ite
 
 
 def topic_name(topic: type) -> str:
-    """Name by which a topic is found again in another process: its own for built-in ones, else `module:name`."""
+    """Name by which any process finds a topic: the class name if built in, else `module:name`."""
     if topic in BUILT_IN_TOPICS:
         return topic.__name__
     module = "__main__" if topic.__module__ == "__mp_main__" else topic.__module__  # the script, in a spawned process
@@ -325,11 +331,11 @@ def topic_name(topic: type) -> str:
 
 
 def find_topic(name: str, known: Iterable[type]) -> type:
-    """The topic class of a name that `topic_name` gave.
+    """Find the topic class for a name from `topic_name`.
 
     Args:
         name: Name of the topic.
-        known: Topics that need not be imported, such as those defined inside a function.
+        known: Topics that need not be imported, such as classes defined inside a function.
 
     Raises:
         ValueError: There is no such topic.

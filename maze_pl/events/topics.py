@@ -1,8 +1,9 @@
-"""Topics of events: decorators that say which statistics are computed of them, and the topics that are built in.
+"""Event topics: decorators that declare statistics of events, and the built-in topics.
 
-Statistics are computed in three levels: the events of one environment step give step statistics, those of all steps of
-an episode give episode statistics, and those of all episodes of an epoch give epoch statistics. Decorators only note
-what is asked for; `declarations` check and complete that when a topic is used, and find it by name in any process.
+Statistics have three levels. The events of one environment step give step statistics, the step
+statistics of an episode give episode statistics, and the episode statistics of an epoch give epoch
+statistics. Decorators only note the declarations; `declarations` checks and completes them when a
+topic is used, and finds them by name in any process.
 
     >>> class ParcelEvents:
     ...     @define_epoch_stats(max, output_name="worst_episode")
@@ -37,10 +38,11 @@ class Statistic:
     """One statistic of one level.
 
     Attributes:
-        reduce: Turns the list of inputs into one number; None passes each of them on to the next level. That of a plot
-            draws a figure of them, and gets the names of the groups, too.
-        input_name: Which statistic of the level below, or which attribute of the event, is the input.
-        output_name: What the result is called; None: it has no name of its own.
+        reduce: Reduces the list of inputs to one number; None passes each input on to the next
+            level. For a plot, it draws a figure of the inputs, and also receives the names of the
+            groups.
+        input_name: Statistic of the level below, or attribute of the event, that is the input.
+        output_name: Name of the result; None if it has no name.
     """
 
     reduce: Reducer
@@ -54,9 +56,10 @@ def define_step_stats(
     """Compute a statistic of the events of each environment step.
 
     Args:
-        reduce_function: Gets the list of inputs that the step's events carry; `len` counts the events. None passes each
-            input on as it is.
-        input_name: Attribute of the event that is the input; by default `value`, or the only one there is.
+        reduce_function: Receives the list of inputs that the step's events carry; `len` counts the
+            events. None passes each input on unchanged.
+        input_name: Attribute of the event that is the input; by default the only attribute, or
+            `value`.
         output_name: Name under which episode statistics ask for the result.
     """
     return _marker("step", Statistic(reduce_function, input_name, output_name))
@@ -67,10 +70,12 @@ def define_episode_stats(
 ) -> Callable[[EventT], EventT]:
     """Compute a statistic of the step statistics of an episode.
 
-    A step without such an event counts as 0 where the step statistic is a count or a sum, and not at all otherwise.
+    A step without such an event counts as 0 if the step statistic is a count or a sum, and is left
+    out otherwise.
 
     Args:
-        reduce_function: Gets the list of the episode's step statistics. None keeps them all, for a histogram.
+        reduce_function: Receives the list of the episode's step statistics. None keeps them all,
+            for a histogram.
         input_name: Output name of the step statistic that is the input.
         output_name: Name under which epoch statistics ask for the result.
     """
@@ -80,23 +85,25 @@ def define_episode_stats(
 def define_epoch_stats(
     reduce_function: Reducer, input_name: Name = None, output_name: Name = None
 ) -> Callable[[EventT], EventT]:
-    """Compute a statistic of the episode statistics of an epoch: this is what is logged.
+    """Compute a statistic of the episode statistics of an epoch; the result is logged.
 
-    An episode without such an event counts as 0 where its statistic is a count or a sum, and not at all otherwise.
+    An episode without such an event counts as 0 if its statistic is a count or a sum, and is left
+    out otherwise.
 
     Args:
-        reduce_function: Gets all episodes' statistics. None makes a `Histogram` of them.
+        reduce_function: Receives the statistics of all episodes. None makes a `Histogram` of them.
         input_name: Output name of the episode statistic that is the input.
-        output_name: Last part of the name that is logged, before the groups.
+        output_name: Last part of the logged name, before the groups.
     """
     return _marker("epoch", Statistic(reduce_function, input_name, output_name))
 
 
 def define_stats_grouping(*attributes: str) -> Callable[[EventT], EventT]:
-    """Compute all statistics of the event for each combination of values of some attributes by itself.
+    """Compute all statistics of the event separately for each combination of attribute values.
 
     Args:
-        attributes: Names of attributes of the event; their values end the name that is logged (`substep_0/action`).
+        attributes: Attributes of the event to group by; their values end the logged name, such as
+            `substep_0/action`.
     """
     return _marker("grouping", *attributes)
 
@@ -105,15 +112,16 @@ def define_plot(create_figure_function: Callable[..., Any], input_name: Name = N
     """Draw a figure once per epoch.
 
     Args:
-        create_figure_function: Called as `create_figure_function(values, groups)` with the list of all episodes' values
-            and the tuple of group names; it may return None, to draw nothing.
+        create_figure_function: Called as `create_figure_function(values, groups)` with the list of
+            the values of all episodes and the tuple of group names; it may return None to draw
+            nothing.
         input_name: Output name of the episode statistic that is drawn.
     """
     return _marker("plots", Statistic(create_figure_function, input_name, None))
 
 
 def _marker(level: str, *entries: Any) -> Callable[[EventT], EventT]:
-    """A decorator that adds to what an event is marked with."""
+    """Make a decorator that adds entries to the marks of an event."""
 
     def mark(event: EventT) -> EventT:
         event.__dict__.setdefault(_MARKS, defaultdict(list))[level][:0] = entries  # they apply from the bottom up
@@ -123,12 +131,12 @@ def _marker(level: str, *entries: Any) -> Callable[[EventT], EventT]:
 
 
 class StatisticsError(ValueError):
-    """A statistic that was declared does not fit what the event carries; says which one."""
+    """A declared statistic cannot be computed from the event's values; the message names it."""
 
 
 @dataclass
 class EventDeclaration:
-    """One event of a topic and its statistics, complete: each level's inputs exist in the level below.
+    """One event of a topic with its complete statistics: all inputs exist in the level below.
 
     Attributes:
         topic: The topic class.
@@ -136,7 +144,7 @@ class EventDeclaration:
         event: The topic's function, which also names the event in queries.
         signature: Signature of the event without `self`.
         step: Step statistics; their inputs are attribute names, None for all attributes as a dict.
-        episode: Episode statistics, only those that something asks for.
+        episode: Episode statistics that epoch statistics or plots use; no others.
         epoch: Epoch statistics.
         plots: Figures to draw once per epoch.
         grouping: Attributes that the statistics are grouped by.
@@ -154,10 +162,10 @@ class EventDeclaration:
 
     @contextmanager
     def reducing(self, level: str, statistic: Statistic) -> Iterator[None]:
-        """While a statistic is reduced: says whose it was if that fails.
+        """Context manager for reducing a statistic, which is named if that fails.
 
         Raises:
-            StatisticsError: In place of whatever the reduction raised.
+            StatisticsError: In place of any exception that the reduction raised.
         """
         try:
             yield
@@ -176,7 +184,8 @@ def declarations(topic: type) -> dict[str, EventDeclaration]:
     """All events of a topic by name, inherited ones included.
 
     Raises:
-        ValueError: A statistic asks for an input that the level below does not give, or two have the same name.
+        ValueError: The level below does not provide the input of a statistic, or two statistics
+            have the same name.
         TypeError: `topic` is not a class, or an event takes `*args` or `**kwargs`.
     """
     if not isinstance(topic, type):
@@ -222,9 +231,9 @@ def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclarat
 
 
 def _complete(label: str, level: str, declared: list[Statistic], users: list[Statistic]) -> list[Statistic]:
-    """Statistics of a level: those declared, or else whatever the level above asks for, passed on."""
+    """Statistics of a level: the declared ones, or else inputs of the next level, passed on."""
     passed_on = [Statistic(None, name, name) for name in dict.fromkeys(user.input_name for user in users)]
-    # A histogram is made of the values themselves, in the end.
+    # A histogram is made of the values themselves, at the level of epochs.
     statistics = [replace(s, reduce=None) if s.reduce is histogram else s for s in declared] or passed_on
     names = [statistic.output_name for statistic in statistics]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -246,12 +255,12 @@ def _spread_over_episodes(event: EventT) -> EventT:
 
 
 def _distribution(event: EventT) -> EventT:
-    """All values, for each sub-step and each name."""
+    """Histogram of all values, for each sub-step and each name."""
     return define_epoch_stats(histogram)(define_stats_grouping("step_key", "name")(event))
 
 
 def _total_and_steps(event: EventT) -> EventT:
-    """The total of an episode, and the values of all its steps."""
+    """Mean total of an episode, and a histogram of the values of all steps."""
     event = define_step_stats(sum)(define_step_stats(None, output_name="each")(event))
     event = define_episode_stats(sum)(define_episode_stats(None, input_name="each", output_name="steps")(event))
     event = define_epoch_stats(histogram, input_name="steps", output_name="step")(event)
@@ -259,7 +268,7 @@ def _total_and_steps(event: EventT) -> EventT:
 
 
 class BaseEnvEvents:
-    """What is known of every environment: its reward, how long episodes take, and its KPIs.
+    """Events of every environment: its reward, with the lengths of episodes, and its KPIs.
 
     `EpochStatistics` adds `total_step_count` and `total_episode_count`, which count over the whole run.
     """
@@ -272,7 +281,7 @@ class BaseEnvEvents:
     @define_episode_stats(len, output_name="step_count")
     @define_step_stats(sum)
     def reward(self, value: float) -> None:
-        """The environment's own reward, before any wrapper changed it."""
+        """The environment's reward, before any wrapper changes it."""
 
     @_spread_over_episodes
     @define_episode_stats(np.mean)
@@ -298,7 +307,7 @@ class ContinuousActionEvents:
 
 
 class ActionEvents:
-    """Pictures of a sample of the actions; numbers about all of them are those of the two topics above."""
+    """Figures of a sample of the actions; the two topics above cover all actions in numbers."""
 
     @define_plot(create_bar_plot)
     @define_stats_grouping("step_key", "name", "choices")
@@ -321,20 +330,20 @@ class ObservationEvents:
 
     @_distribution
     def observation_original(self, step_key: StepKey, name: str, value: Any) -> None:
-        """What the environment returned."""
+        """An observation as the environment returned it."""
 
     @_distribution
     def observation_processed(self, step_key: StepKey, name: str, value: Any) -> None:
-        """What the policy gets to see."""
+        """An observation as the policy sees it."""
 
 
 class ObservationVisualizationEvents:
-    """Pictures of observations by functions of the user's own."""
+    """Figures of observations, drawn by functions of the user."""
 
     @define_plot(create_own_plot)
     @define_stats_grouping("plot_function", "step_key", "name")
     def observation(self, plot_function: str, step_key: StepKey, name: str, value: Any) -> None:
-        """What the policy got to see; `plot_function` is the path of the function that draws it."""
+        """An observation as the policy saw it; the function at `plot_function` draws it."""
 
 
 class RewardEvents:
@@ -342,15 +351,15 @@ class RewardEvents:
 
     @_total_and_steps
     def reward_original(self, value: float) -> None:
-        """What the environment returned."""
+        """The reward that the environment returned."""
 
     @_total_and_steps
     def reward_processed(self, value: float) -> None:
-        """What the algorithm learns from."""
+        """The reward that the algorithm learns from."""
 
 
 class RewardShareEvents:
-    """What the parts of a combined reward contribute to it."""
+    """Contributions of the parts of a combined reward."""
 
     @define_epoch_stats(np.mean, output_name="mean_episode_total")
     @define_episode_stats(sum)
@@ -361,4 +370,4 @@ class RewardShareEvents:
 
 
 BUILT_IN_TOPICS: tuple[type, ...] = tuple(one for name, one in vars().items() if name.endswith("Events"))
-"""Topics that go by their own name in `EpisodeSummary.statistics`."""
+"""Topics that `EpisodeSummary.statistics` identifies by the bare class name."""

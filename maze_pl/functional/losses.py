@@ -1,4 +1,4 @@
-"""Losses of policies and critics, one number for each act: weighting and averaging are the caller's."""
+"""Losses of policies and critics, one number for each act; the caller weights and averages."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from maze_pl.functional.shapes import check_same_shape
 
 
 def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
-    """The clipped surrogate objective of PPO as a loss, to be minimised.
+    """Compute the clipped surrogate objective of PPO as a loss, to be minimised.
 
         L_t = -min(rho_t * A_t, clip(rho_t, 1 - c, 1 + c) * A_t),   rho_t = pi(a_t | s_t) / pi_old(a_t | s_t)
 
@@ -18,7 +18,8 @@ def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, cli
         log_prob: [T, B] log-probability of the action under the policy that learns.
         old_log_prob: [T, B] log-probability under the policy that acted.
         advantage: [T, B] advantage of the action.
-        clip_range: How far the ratio may move from 1 before its gradient vanishes; not negative.
+        clip_range: Maximum deviation of the ratio from 1, not negative; beyond it the gradient
+            vanishes.
 
     Returns:
         [T, B] losses.
@@ -35,9 +36,9 @@ def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, cli
     if clip_range < 0.0:
         raise ValueError(f"clip_range={clip_range} must not be negative")
     ratio = torch.exp(log_prob - old_log_prob)
-    disadvantage = -advantage  # so that nothing has to be negated on the way back
+    disadvantage = -advantage  # negated here, which saves a negation in the backward pass
     surrogate = ratio * disadvantage
-    # Where the clipped branch counts its gradient is 0, and `where` is cheaper to go back through than `max`.
+    # The clipped branch has gradient 0 where selected; `where` has a cheaper backward than `max`.
     clipped = ratio.detach().clamp(1.0 - clip_range, 1.0 + clip_range) * disadvantage
     return torch.where(surrogate >= clipped, surrogate, clipped)
 
@@ -45,17 +46,18 @@ def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, cli
 def value_loss(
     value: Tensor, target: Tensor, old_value: Tensor | None = None, clip_range: float | None = None
 ) -> Tensor:
-    """Squared error of values, optionally pessimistic about moves of more than `clip_range`.
+    """Compute the squared error of values, optionally the larger of unclipped and clipped errors.
 
         L_t = (V_t - R_t)^2,   or   max((V_t - R_t)^2, (V_old,t + clip(V_t - V_old,t, -c, c) - R_t)^2)
 
-    The clipped form is that of OpenAI baselines, https://github.com/openai/baselines (ppo2), without its factor 1/2.
+    The clipped form follows OpenAI baselines, https://github.com/openai/baselines (ppo2), without
+    its factor 1/2.
 
     Args:
         value: [T, B] values of the critic that learns.
         target: [T, B] returns.
         old_value: [T, B] values before learning; needed to clip.
-        clip_range: How far a value may move; None does not clip.
+        clip_range: Maximum change of a value; None for no clipping.
 
     Returns:
         [T, B] losses.
@@ -80,7 +82,7 @@ def value_loss(
 
 
 def approx_kl(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
-    """Estimates of the divergence KL(pi_old || pi) from actions that pi_old chose.
+    """Estimate the divergence KL(pi_old || pi) from actions of pi_old.
 
         k3_t = rho_t - 1 - log(rho_t),   rho_t = pi(a_t | s_t) / pi_old(a_t | s_t)
 

@@ -1,9 +1,9 @@
 """Returns and advantages over trajectories with terminal states and time limits anywhere in them.
 
-All three functions solve recursions of the form A_t = x_t + c_t * A_{t+1}. Instead of one step after the other, spans
-are doubled: after k rounds every step has summed 2**k of its successors (Hillis and Steele 1986,
-https://doi.org/10.1145/7902.7903). That is log2(T) operations on whole tensors, equally fast on every device, and
-differentiable.
+All three functions solve recursions of the form A_t = x_t + c_t * A_{t+1}, not sequentially but by
+a parallel scan that doubles its span: after k rounds every step has summed 2**k terms (Hillis and
+Steele 1986, https://doi.org/10.1145/7902.7903). This takes log2(T) operations on whole tensors, is
+equally fast on every device, and differentiable.
 """
 
 import torch
@@ -21,14 +21,14 @@ def gae(
     gamma: float | Tensor,
     gae_lambda: float,
 ) -> Tensor:
-    """Generalised advantage estimates for a batch of trajectories.
+    """Compute generalised advantage estimates for a batch of trajectories.
 
         A_t = d_t + gamma_t * lambda * (1 - done_t) * A_{t+1}
         d_t = r_t + gamma_t * (1 - terminated_t) * V(s_{t+1}) - V(s_t)
 
-    Schulman et al. 2016, arXiv:1506.02438, where episodes do not end within a batch. Here a terminal state and a time
-    limit (`truncated`) both cut the sum, and only a terminal state forgoes the bootstrap; it wins where both are set.
-    A_T, beyond the last step, is 0.
+    Schulman et al. 2016, arXiv:1506.02438, where episodes do not end within a batch. Here a
+    terminal state and a time limit (`truncated`) both cut the sum. Only a terminal state omits the
+    bootstrap, and it takes precedence if both are set. A_T, beyond the last step, is 0.
 
     Args:
         reward: [T, B] reward of step t.
@@ -36,8 +36,8 @@ def gae(
         next_value: [T, B] value of the true successor of step t, before any reset; ignored where terminated.
         terminated: [T, B] bool, step t reached a terminal state.
         truncated: [T, B] bool, the episode was cut off after step t.
-        gamma: Discount factor, or [T, B] of them.
-        gae_lambda: 0 for one-step advantages, 1 for those of whole returns.
+        gamma: Discount factor, or [T, B] discount factors.
+        gae_lambda: 0 for one-step advantages, 1 for advantages of full returns.
 
     Returns:
         [T, B] advantages.
@@ -63,7 +63,7 @@ def gae(
 def lambda_return(
     reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float | Tensor, lambda_: float
 ) -> Tensor:
-    """Exponentially weighted averages of n-step returns.
+    """Compute lambda-returns: exponentially weighted averages of n-step returns.
 
         G_t = r_t + gamma_t * ((1 - lambda) * V(s_{t+1}) + lambda * G_{t+1})
 
@@ -75,8 +75,8 @@ def lambda_return(
         next_value: [T, B] value of the true successor of step t, before any reset; ignored where terminated.
         terminated: [T, B] bool, step t reached a terminal state.
         truncated: [T, B] bool, the episode was cut off after step t.
-        gamma: Discount factor, or [T, B] of them.
-        lambda_: 0 for one-step returns, 1 for whole ones.
+        gamma: Discount factor, or [T, B] discount factors.
+        lambda_: 0 for one-step returns, 1 for full returns.
 
     Returns:
         [T, B] returns.
@@ -102,7 +102,7 @@ def lambda_return(
 def n_step_return(
     reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float | Tensor, n: int
 ) -> Tensor:
-    """Returns that bootstrap after n steps.
+    """Compute returns that bootstrap after n steps.
 
         G_t = r_t + gamma_t * r_{t+1} + ... + gamma_t * ... * gamma_{t+n-1} * V(s_{t+n})
 
@@ -114,8 +114,8 @@ def n_step_return(
         next_value: [T, B] value of the true successor of step t, before any reset; ignored where terminated.
         terminated: [T, B] bool, step t reached a terminal state.
         truncated: [T, B] bool, the episode was cut off after step t.
-        gamma: Discount factor, or [T, B] of them.
-        n: Number of rewards that are summed at most, at least 1.
+        gamma: Discount factor, or [T, B] discount factors.
+        n: Maximum number of rewards in a sum, at least 1.
 
     Returns:
         [T, B] returns.
@@ -136,7 +136,7 @@ def n_step_return(
     bootstrap, cut = _ends(next_value, terminated, truncated)
     result = reward + gamma * bootstrap
     for _ in range(min(n, len(reward)) - 1):
-        # What is rolled in at the last row does not matter: that row is cut.
+        # The value rolled into the last row does not matter: that row is cut.
         result = reward + gamma * torch.where(cut, bootstrap, result.roll(-1, 0))
     return result
 
@@ -145,8 +145,8 @@ def discounted_sum(x: Tensor, decay: Tensor) -> Tensor:
     """Solve A_t = x_t + c_t * A_{t+1} with A_T = 0.
 
     Args:
-        x: [T, B] what each step adds.
-        decay: [T, B] weight c_t of the following sum.
+        x: [T, B] term of each step.
+        decay: [T, B] weight c_t of the sum that follows.
 
     Returns:
         [T, B] sums.
@@ -157,8 +157,8 @@ def discounted_sum(x: Tensor, decay: Tensor) -> Tensor:
     """
     n_steps, span = x.shape[0], 1
     while span < n_steps:
-        # x_t holds the first `span` terms from t on and decay_t the weight of what comes after them; the weights
-        # of the last `span` steps have been dropped, nothing comes after those.
+        # x_t holds the sum of the first `span` terms from t on, and decay_t the weight of the rest.
+        # The weights of the last `span` steps have been dropped, as no terms follow these steps.
         head = torch.addcmul(x[:-span], decay[: n_steps - span], x[span:])
         x = torch.cat([head, x[-span:]])
         if 2 * span < n_steps:
@@ -168,7 +168,10 @@ def discounted_sum(x: Tensor, decay: Tensor) -> Tensor:
 
 
 def _ends(next_value: Tensor, terminated: Tensor, truncated: Tensor) -> tuple[Tensor, Tensor]:
-    """Values of what follows each step, 0 after a terminal state, and where a sum ends, as it does at the last step."""
+    """Return bootstrap values, 0 after a terminal state, and the mask of steps that end a sum.
+
+    The last step always ends a sum.
+    """
     cut = terminated.bool() | truncated.bool()
     cut[-1] = True
     return next_value.masked_fill(terminated.bool(), 0.0), cut

@@ -1,4 +1,4 @@
-"""Shape and range checks that the functions of this package make on entry."""
+"""Shape and range checks of the arguments of this package's functions."""
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ def check_same_shape(**tensors: Tensor) -> None:
 
 
 def check_time_major(reward: Tensor, gamma: float | Tensor, **tensors: Tensor) -> None:
-    """Raise unless all tensors are `[T, B]` like `reward` and `gamma` is a discount or `[T, B]` of them.
+    """Raise unless all tensors are `[T, B]` like `reward` and `gamma` is one discount or `[T, B]`.
 
     Raises:
         TypeError: An argument is not a tensor.
@@ -40,7 +40,7 @@ def check_fraction(**values: float) -> None:
     """Raise unless every value lies in [0, 1].
 
     Raises:
-        ValueError: One does not.
+        ValueError: A value lies outside.
     """
     for name, value in values.items():
         if not 0.0 <= value <= 1.0:

@@ -1,6 +1,6 @@
-"""Other scales of values: one on which large returns differ less, and distributions over whole numbers.
+"""Transformations of values: a compressed scale for large returns, and distributions over integers.
 
-A critic may learn on them where returns are of very different sizes.
+A critic may learn transformed values if returns differ greatly in magnitude.
 """
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def reduce_scale(value: Tensor, epsilon: float = 1e-3) -> Tensor:
-    """Values on a scale that grows as their square root.
+    """Compress values to a scale that grows as their square root.
 
         h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x
 
@@ -19,7 +19,7 @@ def reduce_scale(value: Tensor, epsilon: float = 1e-3) -> Tensor:
         epsilon: Keeps the scale from flattening; not negative.
 
     Returns:
-        h(x), of the shape of `value`; `restore_scale` takes it back.
+        h(x), of the shape of `value`; `restore_scale` inverts it.
 
     Example:
         >>> reduce_scale(torch.tensor([-8.0, 0.0, 99.0]), epsilon=0.0)
@@ -29,15 +29,15 @@ def reduce_scale(value: Tensor, epsilon: float = 1e-3) -> Tensor:
 
 
 def restore_scale(value: Tensor, epsilon: float = 1e-3) -> Tensor:
-    """The values of which `reduce_scale` makes these.
+    """Invert `reduce_scale`.
 
         x = sign(y) (r^2 - 1),   r = (sqrt(1 + 4 epsilon (|y| + 1 + epsilon)) - 1) / (2 epsilon)
 
-    Computed in a form that loses no digits, and allows for an epsilon of 0.
+    The computation uses a form without loss of precision, which also allows an epsilon of 0.
 
     Args:
         value: y, of any shape.
-        epsilon: The one of `reduce_scale`.
+        epsilon: The value passed to `reduce_scale`.
 
     Returns:
         x, of the shape of `value`.
@@ -52,16 +52,17 @@ def restore_scale(value: Tensor, epsilon: float = 1e-3) -> Tensor:
 
 
 def scalar_to_support(scalar: Tensor, low: int, high: int) -> Tensor:
-    """Distributions over the whole numbers from `low` to `high` whose means are these scalars.
+    """Encode scalars as distributions over the integers from `low` to `high` with these means.
 
         p_i = max(0, 1 - |x - i|),   x between low and high
 
-    So at most two neighbours have a probability. Schrittwieser et al. 2020, arXiv:1911.08265, appendix F.
+    At most two adjacent integers have a nonzero probability. Schrittwieser et al. 2020,
+    arXiv:1911.08265, appendix F.
 
     Args:
-        scalar: x [...]; beyond the ends it counts as the end.
-        low: The smallest number.
-        high: The greatest number.
+        scalar: x [...], clipped to [low, high].
+        low: Smallest integer.
+        high: Largest integer.
 
     Returns:
         [..., high - low + 1] probabilities.
@@ -76,18 +77,18 @@ def scalar_to_support(scalar: Tensor, low: int, high: int) -> Tensor:
 
 
 def support_to_scalar(probability: Tensor, low: int, high: int) -> Tensor:
-    """Means of distributions over the whole numbers from `low` to `high`: sum_i p_i i.
+    """Compute the means of distributions over the integers from `low` to `high`: sum_i p_i i.
 
     Args:
         probability: [..., high - low + 1] probabilities, such as the softmax of a critic's outputs.
-        low: The smallest number.
-        high: The greatest number.
+        low: Smallest integer.
+        high: Largest integer.
 
     Returns:
         [...] means.
 
     Raises:
-        ValueError: There is not one probability for each number.
+        ValueError: The number of probabilities differs from the number of integers.
 
     Example:
         >>> support_to_scalar(torch.tensor([[0.0, 0.75, 0.25, 0.0]]), -1, 2)

@@ -1,4 +1,4 @@
-"""V-trace: value targets and advantages from what an older policy has done."""
+"""V-trace: value targets and advantages from acts of an older policy."""
 
 import torch
 from torch import Tensor
@@ -16,26 +16,28 @@ def vtrace(
     clip_rho_threshold: float | None = 1.0,
     clip_pg_rho_threshold: float | None = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """V-trace targets of values, and the advantages of the policy gradient that go with them.
+    """Compute V-trace value targets and the corresponding policy-gradient advantages.
 
         vs_t = V(s_t) + sum_{k>=t} (prod_{t<=i<k} g_i * min(1, rho_i)) * min(rho_bar, rho_k) * d_k
         d_k = r_k + g_k * V(s_{k+1}) - V(s_k)
         A_t = min(pg_rho_bar, rho_t) * (r_t + g_t * vs_{t+1} - V(s_t))
 
-    where `rho` is the probability of an action under the policy that learns over that under the policy that acted.
-    Espeholt et al. 2018, arXiv:1802.01561, section 4.1 with c_bar = 1; there the discount g is a constant. Nothing
-    follows a step whose discount is 0. At a time limit the caller adds the discounted value of the final observation to
-    the reward and sets the discount to 0. The results carry no gradients.
+    where rho is the probability of an action under the policy that learns divided by its
+    probability under the policy that acted. Espeholt et al. 2018, arXiv:1802.01561, section 4.1
+    with c_bar = 1; there the discount g is constant. A step with a discount of 0 ends the sum. At a
+    time limit the caller adds the discounted value of the final observation to the reward and sets
+    the discount to 0. The results carry no gradients.
 
     Args:
-        log_rho: [T, B] log-probability of the action of step t under the policy that learns, less that under the
-            policy that acted.
+        log_rho: [T, B] log-probability of the action of step t under the policy that learns, minus
+            its log-probability under the policy that acted.
         discount: [T, B] discount from step t to step t + 1, 0 where an episode ended.
         reward: [T, B] reward of step t.
         value: [T, B] value of the state in which step t was made.
         bootstrap_value: [B] value of the state after the last step.
-        clip_rho_threshold: rho_bar, which decides whose values the targets are: those of the policy that learns if None
-            (no limit), closer to those of the policy that acted the smaller it is.
+        clip_rho_threshold: rho_bar, which sets the policy whose values are the targets: with None
+            (no limit) the policy that learns; the smaller it is, the closer to the policy that
+            acted.
         clip_pg_rho_threshold: pg_rho_bar; None for no limit.
 
     Returns:

@@ -1,14 +1,16 @@
 """Advantage actor-critic: one gradient step for each rollout."""
 
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
+from maze_pl.agents import TorchActorCritic
 from maze_pl.core.rollout import Rollout
+from maze_pl.core.spec import Spec
 from maze_pl.functional.shapes import check_fraction
-from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.minibatches import Minibatch
-from maze_pl.modules.on_policy import actor_critic_loss, experience
+from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
+from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, experience
+from maze_pl.modules.on_policy.minibatches import Minibatch
 from maze_pl.modules.options import check_at_least
 
 
@@ -17,8 +19,8 @@ class A2C(AlgorithmModule):
 
         L = mean(-log pi(a_t | s_t) * A_t) + c_v * mean((V(s_t) - R_t)^2) - c_e * mean(H(pi(s_t)))
 
-    Mnih et al. 2016, arXiv:1602.01783, without asynchrony and with generalised advantage estimates. Adam takes the
-    place of RMSProp. Subclasses may override `loss`.
+    Mnih et al. 2016, arXiv:1602.01783, without asynchrony, with generalised advantage estimates,
+    and with Adam instead of RMSProp. Subclasses may override `loss`.
 
     Args:
         lr: Learning rate of Adam.
@@ -26,11 +28,20 @@ class A2C(AlgorithmModule):
         gae_lambda: Trade-off between bias (0) and variance (1) of the advantages.
         policy_loss_coef: Weight of the policy's loss.
         value_loss_coef: Weight of the critic's loss.
-        entropy_coef: Weight of the policy's entropy, which is maximised.
-        normalize_advantage: Bring the advantages of a rollout to mean 0 and standard deviation 1.
-        sequence_length: Over how many acts of an actor gradients flow back, where the policy carries a state from act
-            to act; minibatches then consist of sequences of so many acts, fewer at the ends of episodes and rollouts.
-        kwargs: Further options, see `AlgorithmModule`.
+        entropy_coef: Weight of the entropy bonus of the policy.
+        normalize_advantage: Normalise advantages to mean 0 and standard deviation 1 per rollout.
+        sequence_length: Length of truncated back-propagation through time, in acts of one actor,
+            for recurrent policies. Minibatches then consist of sequences of this many acts, or
+            fewer at the ends of episodes and rollouts.
+        networks: Composer that builds policy and critic.
+        spec: Observations and actions of the agent; the command line takes it from the data module.
+        actor_critic: Ready-made networks, instead of `networks`.
+        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
+        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
+            that it shares with the policy are not updated either.
+        capture: `auto` records the operations of an update once and replays them, where that is
+            possible and yields the same numbers; `off` runs every update eagerly.
     """
 
     def __init__(
@@ -44,9 +55,24 @@ class A2C(AlgorithmModule):
         entropy_coef: float = 2.5e-4,
         normalize_advantage: bool = False,
         sequence_length: int = 16,
-        **kwargs: Any,
+        networks: ModelComposer | None = None,
+        spec: Spec | dict[str, Any] | None = None,
+        actor_critic: TorchActorCritic | None = None,
+        max_grad_norm: float = 0.0,
+        lr_schedule: Literal["constant", "linear"] = "constant",
+        critic_burn_in_epochs: int = 0,
+        capture: Literal["auto", "off"] = "auto",
     ) -> None:
-        super().__init__(lr=lr, **kwargs)
+        super().__init__(
+            networks=networks,
+            spec=spec,
+            actor_critic=actor_critic,
+            lr=lr,
+            max_grad_norm=max_grad_norm,
+            lr_schedule=lr_schedule,
+            critic_burn_in_epochs=critic_burn_in_epochs,
+            capture=capture,
+        )
         check_fraction(gamma=gamma, gae_lambda=gae_lambda)
         check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
         check_at_least(1, sequence_length=sequence_length)
@@ -62,12 +88,12 @@ class A2C(AlgorithmModule):
         self.descend(whole, even=batch.even, record_norms=True)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
-        """Loss of a set of acts.
+        """Compute the loss of a set of acts.
 
         Args:
-            minibatch: The acts by step key; `weight.dot(x)` is the mean of x over them.
+            minibatch: Acts by step key; `weight.dot(x)` is the mean of x over the acts.
 
         Returns:
-            A scalar whose mean over ranks is minimised.
+            A scalar; its mean over ranks is minimised.
         """
         return actor_critic_loss(self, minibatch, lambda _, acts, log_prob: -log_prob * acts.advantage)

@@ -1,9 +1,9 @@
-"""The base of all algorithms: networks, one optimisation step, statistics, and what a checkpoint must hold."""
+"""Base class of all algorithms: networks, optimisation step, statistics and checkpoint contents."""
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, overload
 
 import pytorch_lightning as pl
 import torch
@@ -15,57 +15,61 @@ from torch.optim import Optimizer
 from maze_pl import __version__
 from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
 from maze_pl.core.rollout import Evaluation, Experience
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.modules.optimizer import FlatAdam
+from maze_pl.modules.optimization.flat_optimizer import FlatAdam
+from maze_pl.modules.optimization.gradient_step import Updates
 from maze_pl.modules.options import check_at_least, check_positive, is_plain
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state, seed_global_generators
+from maze_pl.modules.schedulers import Schedulers
 from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
-from maze_pl.modules.update import Updates
+from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
 
 CHECKPOINT_KEY = "maze_pl"
 CHECKPOINT_FORMAT = 3
 
 
 class ModelComposer(Protocol):
-    """Builds networks from what an agent sees and does."""
+    """Builder of networks from a specification."""
 
     def compose(self, spec: Spec) -> TorchActorCritic:
         """Build the networks.
 
         Args:
-            spec: What the agent sees and does.
+            spec: Observations and actions of the agent.
         """
         ...
 
 
 class AlgorithmModule(pl.LightningModule):
-    """A learning algorithm. Subclasses write `training_step`, which calls `optimize` as often as they like.
+    """A learning algorithm. Subclasses write `training_step`, which may call `optimize` repeatedly.
 
-    Networks come ready as `actor_critic`, or are built by `networks` from the specification: at once where `spec` is
-    given, else from the data module's when training or evaluation starts.
+    Networks are passed ready-made as `actor_critic`, or are built by `networks` from the
+    specification: at once if `spec` is given, otherwise from the specification of the data module
+    when training or evaluation starts.
 
-    Hooks that a subclass overrides must call those of this class.
+    A subclass that overrides a hook must call `super()`.
 
     Args:
-        networks: Builds policy and critic.
-        spec: What the agent sees and does; the command line takes it from the data module.
-        actor_critic: The networks themselves, in place of `networks`.
+        networks: Composer that builds policy and critic.
+        spec: Observations and actions of the agent; the command line takes it from the data module.
+        actor_critic: Ready-made networks, instead of `networks`.
         lr: Learning rate of Adam.
-        max_grad_norm: Largest L2 norm of the gradient; 0 means without limit.
-        lr_schedule: `linear` lowers the learning rate to 0 over all batches of the run.
-        critic_burn_in_epochs: For so many epochs only the critic learns. Parameters that it shares with the policy are
-            left alone too.
-        capture: `auto` records the operations of an update once and replays them, where that is possible and gives the
-            same numbers; `off` computes every update step by step.
+        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
+        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
+            that it shares with the policy are not updated either.
+        capture: `auto` records the operations of an update once and replays them, where that is
+            possible and yields the same numbers, as long as nothing that the loss reads changes;
+            `off` runs every update eagerly.
 
     Attributes:
-        generator: This rank's source of randomness, restored with checkpoints.
-        env_steps: Environment steps that were learned from, over all ranks and the whole run.
-        epoch_statistics: By source ("train" or an evaluator's name) the latest table of "<Topic>/<event>/<statistic>".
-        epoch_plots: By source, the figures of events that declare plots, by the same names.
+        generator: Random generator of this rank, restored with checkpoints.
+        env_steps: Environment steps learned from so far, over all ranks and the whole run.
+        epoch_statistics: Source ("train" or an evaluator's name) -> the latest table of
+            "<Topic>/<event>/<statistic>".
+        epoch_plots: Source -> figures of events that declare plots, under the same names.
     """
 
     topic = "ActorCriticEvents"
@@ -100,6 +104,7 @@ class AlgorithmModule(pl.LightningModule):
         self.epoch_plots: dict[str, dict[str, Any]] = {}
         self._statistics = RunStatistics()
         self._updates = Updates(self)
+        self._schedulers = Schedulers(self)
         self._unfinished_batches = 0
         self._restored: dict[str, Any] | None = None
         self._epoch_began = self._batch_began = time.perf_counter()
@@ -118,7 +123,7 @@ class AlgorithmModule(pl.LightningModule):
         """Policy and critic.
 
         Raises:
-            RuntimeError: They are not built yet.
+            RuntimeError: The networks are not built yet.
         """
         if self.actor_critic is None:
             raise RuntimeError("the networks are not built yet: give a spec, or call Trainer.fit with a data module")
@@ -126,26 +131,97 @@ class AlgorithmModule(pl.LightningModule):
 
     @property
     def policy(self) -> TorchPolicy:
-        """What acts."""
+        """The policy."""
         return self.networks.policy
 
     @property
     def critic(self) -> Critic | None:
-        """What estimates values, where there is one."""
+        """The critic, None if the networks have no critic."""
         return self.networks.critic
 
     @property
     def spec(self) -> Spec:
-        """What the agent sees and does."""
+        """Observations and actions of the agent."""
         return self.policy.spec
 
-    def act(self, observation: Mapping[str, Any], step_key: StepKey | None = None, **options: Any) -> dict[str, Any]:
-        """Action for one observation, as an environment's `step` takes it; see `TorchPolicy.act_on`."""
-        return self.policy.act_on(observation, step_key, **options)
+    @overload
+    def act(
+        self,
+        observation: Mapping[str, Any],
+        step_key: StepKey | None = None,
+        agent_id: int | Sequence[int] = 0,
+        *,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        memory: dict[Any, Any] | None = None,
+        with_probabilities: Literal[False] = False,
+    ) -> dict[str, Any]: ...
+
+    @overload
+    def act(
+        self,
+        observation: Mapping[str, Any],
+        step_key: StepKey | None = None,
+        agent_id: int | Sequence[int] = 0,
+        *,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        memory: dict[Any, Any] | None = None,
+        with_probabilities: Literal[True],
+    ) -> tuple[dict[str, Any], dict[str, Any]]: ...
+
+    def act(
+        self,
+        observation: Mapping[str, Any],
+        step_key: StepKey | None = None,
+        agent_id: int | Sequence[int] = 0,
+        *,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        memory: dict[Any, Any] | None = None,
+        with_probabilities: bool = False,
+    ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
+        """Compute the action for one observation, as `env.step` takes it, or actions for a batch.
+
+        Args:
+            observation: Name -> array [*shape], as returned by the wrapped environment, or
+                [B, *shape] for a batch.
+            step_key: Sub-step of the actor; optional if there is only one.
+            agent_id: Index of the acting agent; for a batch one index for all, or B indices.
+            deterministic: Take the most likely action instead of sampling.
+            temperature: Values above 1 flatten the distributions, values below 1 sharpen them.
+            generator: Random generator for sampling.
+            memory: State of recurrent networks: a dict that is empty at the start of an episode.
+            with_probabilities: Also return head -> probabilities of the options of discrete heads.
+
+        Returns:
+            Head -> action, and the probabilities if requested; see `TorchPolicy.act_on`, which this
+            calls.
+        """
+        # a wrapped policy need not be a TorchPolicy, but can act like one
+        act_on: Any = type(self.policy).act_on if isinstance(self.policy, TorchPolicy) else TorchPolicy.act_on
+        chosen: dict[str, Any] | tuple[dict[str, Any], dict[str, Any]] = act_on(
+            self.policy,
+            observation,
+            step_key,
+            agent_id,
+            deterministic=deterministic,
+            temperature=temperature,
+            generator=generator,
+            memory=memory,
+            with_probabilities=with_probabilities,
+        )
+        return chosen
 
     def configure_model(self) -> None:
-        """Build the networks from the data module's specification, unless they exist."""
-        if self.actor_critic is not None or self._trainer is None:
+        """Build the networks from the data module's specification, unless they exist already."""
+        if self._trainer is None:
+            return
+        self._schedulers.intercept()
+        if self.actor_critic is not None:
             return
         spec = getattr(getattr(self.trainer, "datamodule", None), "spec", None)
         if isinstance(self.trainer.strategy.launcher, _MultiProcessingLauncher):
@@ -165,23 +241,23 @@ class AlgorithmModule(pl.LightningModule):
             raise ValueError("critic_burn_in_epochs needs a critic with parameters of its own, but there is none")
 
     def _save_plain_hyperparameters(self) -> None:
-        """Keep the arguments that are numbers, texts, lists and dicts of them: checkpoints may hold nothing else."""
+        """Keep numbers, strings, and lists and dicts of them: checkpoints may hold nothing else."""
         ignored = ["spec", "actor_critic"]
         self.save_hyperparameters(ignore=ignored)
         ignored += [name for name, value in self.hparams.items() if not is_plain(value)]
         if self.hparams.get("networks") is None:
-            ignored.append("networks")  # they were given by the caller, who must give them again
+            ignored.append("networks")  # ready-made networks must be passed again
         self.save_hyperparameters(ignore=ignored)
 
     # -------------------------------------------------------------------------------------------- optimisation
 
     @property
     def in_critic_burn_in(self) -> bool:
-        """Whether only the critic learns in this epoch."""
+        """True if only the critic learns in this epoch."""
         return self.current_epoch < self.critic_burn_in_epochs
 
     def _parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Trainable parameters of the policy, those that only the critic has, and those of neither."""
+        """Trainable parameters: of the policy, of the critic alone, and of neither."""
         critic = self.critic
         groups: dict[str, list[nn.Parameter]] = {}
         seen: set[int] = set()
@@ -192,37 +268,43 @@ class AlgorithmModule(pl.LightningModule):
         return {name: parameters for name, parameters in groups.items() if parameters}
 
     def configure_optimizers(self) -> Optimizer:
-        """Adam for all parameters, in groups named policy, critic and, for parameters of neither, other."""
+        """Create Adam for all parameters, in groups named policy, critic and (all others) other.
+
+        Subclasses may return anything that Lightning accepts, including learning-rate schedulers.
+        These replace `lr_schedule`, and are stepped automatically as `Schedulers` describes.
+        """
         groups = self._parameter_groups()
         return FlatAdam([{"params": parameters, "name": name} for name, parameters in groups.items()], lr=self.lr)
 
     def optimize(self, loss: Tensor, *, optimizer: int = 0, record_norms: bool = False) -> None:
-        """One step down the gradient of a loss, averaged over all ranks; every rank must call it equally often.
+        """Take one gradient step, averaged over all ranks; all ranks must call it equally often.
 
-        The loss may depend on any of the parameters, or on none of them on some ranks. Optimisers other than
-        `FlatAdam` keep the learning rates that they were made with.
+        The loss may depend on any of the parameters, or on some ranks on none of them. Optimisers
+        other than `FlatAdam` keep the learning rates that they were created with.
 
         Args:
             loss: A scalar.
-            optimizer: Which one of `configure_optimizers`.
-            record_norms: Also record the norms of the gradients of policies and critics.
+            optimizer: Index of the optimiser in `configure_optimizers`.
+            record_norms: Also record the gradient norms of policies and critics.
         """
         self._updates.optimize(loss, optimizer, record_norms)
 
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
-        """The learning rate of a group of parameters of a `FlatAdam`; with 0 they are left alone.
+        """Return the learning rate of a `FlatAdam` parameter group; 0 leaves the group unchanged.
 
         Args:
-            group: Its name.
-            learning_rate: What the schedule gives.
+            group: Name of the group.
+            learning_rate: Learning rate according to the schedule.
         """
         return 0.0 if group == "policy" and self.in_critic_burn_in else learning_rate
 
     def loss(self, minibatch: Any) -> Tensor:
-        """Loss of a set of acts, for algorithms that call `descend`; they override this.
+        """Compute the loss of a set of acts; algorithms that call `descend` override this.
 
-        It may call `record`. Beside the minibatch it may depend on plain public attributes of this module, but not on
-        anything else that changes while training.
+        A loss may call `record` and read any state: attributes, helper objects, the trainer. While
+        it is replayed from a record, the state that it reads is watched, and a change makes it
+        recorded again. If changes are frequent or cannot be detected, the loss is computed eagerly,
+        and a message gives the reason.
         """
         raise TypeError(f"{type(self).__name__} calls descend, but defines no loss")
 
@@ -235,30 +317,34 @@ class AlgorithmModule(pl.LightningModule):
         even: bool = True,
         record_norms: bool = False,
     ) -> None:
-        """One step down the gradient of a loss, replayed from a record where that is possible; see `optimize`.
+        """Take one gradient step on a loss, replayed from a record where possible; see `optimize`.
 
         Args:
-            minibatch: What the loss is computed from: by step key, what has `tensors`, `with_tensors` and `structure`.
-            loss: A method of this module, for which the same holds as for `loss`; that one if None.
-            optimizer: Which one of `configure_optimizers`. Parameters of others are constants of the loss.
-            even: Whether all minibatches have the same shapes, so that recording pays.
-            record_norms: Also record the norms of the gradients of policies and critics.
+            minibatch: Input of the loss: step key -> an object with `tensors`, `with_tensors` and
+                `structure`.
+            loss: A method of this module with the contract of `loss`; None for `loss` itself.
+            optimizer: Index of the optimiser in `configure_optimizers`. Parameters of the other
+                optimisers are constants of the loss.
+            even: All minibatches have the same shapes, so that recording pays off.
+            record_norms: Also record the gradient norms of policies and critics.
         """
         self._updates.descend(minibatch, loss or self.loss, optimizer, even, record_norms)
 
     def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
-        """By step key, what the loss recorded under a name when `descend` was last called."""
+        """Return, by step key, what the loss recorded under a name in the last `descend`."""
         return self._updates.last_recorded(name)
 
     def setup(self, stage: str) -> None:
-        """Leave the other ranks in good order at the end."""
+        """Arrange that this rank leaves the others in an orderly way at the end."""
         leave_at_exit()
 
     def on_fit_start(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse combinations of options that cannot work."""
         trainer = self.trainer
         if self.lr_schedule == "linear" and trainer.max_epochs in (None, -1):
             raise ValueError("lr_schedule=linear needs the length of the run: set trainer.max_epochs")
+        if self.lr_schedule != "constant" and self._schedulers.is_active:
+            raise ValueError("lr_schedule=linear and a scheduler of configure_optimizers contradict: use one of them")
         if getattr(trainer.precision_plugin, "scaler", None) is not None:
             raise ValueError(f"precision={trainer.precision!r} scales losses, which is not supported; use bf16-mixed")
 
@@ -272,13 +358,15 @@ class AlgorithmModule(pl.LightningModule):
     # ---------------------------------------------------------------------------------------------- statistics
 
     def record(self, name: str, value: Tensor | float, step_key: StepKey | None = None, *, count: float = 1.0) -> None:
-        """Add to a statistic that is logged once per epoch, as the mean over all calls and ranks.
+        """Add a value to a statistic, logged once per epoch as the mean over all calls and ranks.
 
         Args:
-            name: The statistic, logged as "train_<topic>/<name>" or "train_<topic>/<name>/substep_<key>".
-            value: A number, or the sum of `count` numbers. Tensors are not moved to the CPU before the epoch ends.
-            step_key: The step key that it belongs to.
-            count: How many numbers were summed; need not be whole.
+            name: The statistic, logged as "train_<topic>/<name>" or
+                "train_<topic>/<name>/substep_<key>".
+            value: A number, or the sum of `count` numbers. Tensors are not moved to the CPU before
+                the epoch ends.
+            step_key: Step key that the value belongs to.
+            count: Number of summands; need not be an integer.
         """
         records = self._updates.records
         if records is None:
@@ -296,30 +384,45 @@ class AlgorithmModule(pl.LightningModule):
         self._batch_began = time.perf_counter()
         self._unfinished_batches += 1
         learning_rate = self._learning_rate()
-        self._updates.start_batch(learning_rate)
-        self.record("learning_rate", learning_rate)
+        self._schedulers.start_batch(learning_rate)
+        self._updates.start_batch(self._schedulers.rates)
+        self._record_learning_rates(learning_rate)
         if isinstance(batch, Experience):
             self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))
             self._statistics.add_episodes("train", batch.summaries)
             for name, value in {"time_rollout": batch.seconds, **batch.measures}.items():
                 self.record(name, value)
 
+    def _record_learning_rates(self, learning_rate: float) -> None:
+        """Record the learning rate; with schedulers, that of each optimiser's first group."""
+        optimizers = self.trainer.optimizers if self._schedulers.is_active else []
+        for index, optimizer in enumerate(optimizers):
+            group = optimizer.param_groups[0]
+            name, rate = group.get("name", ""), group["lr"]
+            if isinstance(optimizer, FlatAdam):
+                rate = self.learning_rate_of(name, rate)
+            self.record(f"learning_rate_{name or index}" if index else "learning_rate", rate)
+        if not optimizers:
+            self.record("learning_rate", learning_rate)
+
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Finish the epoch's statistics after its last batch, before evaluation and before any callback needs them."""
+        """Finish the epoch's statistics after its last batch, before evaluation and callbacks."""
         self._finish_updates()
+        self._schedulers.finish_batch()
         self.record("time_update", time.perf_counter() - self._batch_began)
         if self.trainer.is_last_batch:
             self._finish_training(on_step=True)
 
     def _finish_updates(self, *, alone: bool = False) -> None:
-        """Take over what the losses recorded, and raise ValueError if they were not finite."""
+        """Collect the values that losses recorded, and raise ValueError if any was not finite."""
         for name, step_key, total, count in self._updates.finish(alone=alone):
             self.record(name, total, step_key, count=count)
 
     def on_train_epoch_end(self) -> None:
-        """Finish the statistics of an epoch that was ended early."""
+        """Finish the statistics of an epoch that ended early, and step monitoring schedulers."""
         if self._unfinished_batches:
             self._finish_training(on_step=False)
+        self._schedulers.finish_epoch()
 
     def _finish_training(self, *, on_step: bool) -> None:
         self._unfinished_batches = 0
@@ -328,15 +431,15 @@ class AlgorithmModule(pl.LightningModule):
         self._publish("train", table)
         metrics = {f"train/{name}": value for name, value in table.metrics.items()}
         self.log_dict(metrics, logger=False, on_step=on_step, on_epoch=not on_step, batch_size=1, sync_dist=True)
-        _ = self.trainer.callback_metrics  # what was logged is only kept, for callbacks of the evaluation, when asked
+        _ = self.trainer.callback_metrics  # Lightning keeps logged values once they are read
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Take in the episodes of an evaluator."""
+        """Add the episodes of an evaluator to the statistics."""
         if isinstance(batch, Evaluation):
             self._statistics.add_episodes(batch.name, batch.summaries)
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """As in validation."""
+        """Do the same as in validation."""
         self.validation_step(batch, batch_idx, dataloader_idx)
 
     def on_validation_epoch_end(self) -> None:
@@ -350,7 +453,7 @@ class AlgorithmModule(pl.LightningModule):
             self.log_dict(metrics, logger=False, batch_size=1, sync_dist=True)
 
     def on_test_epoch_end(self) -> None:
-        """As in validation."""
+        """Do the same as in validation."""
         self.on_validation_epoch_end()
 
     def _publish(self, source: str, table: EpochTable) -> None:
@@ -363,7 +466,11 @@ class AlgorithmModule(pl.LightningModule):
     # --------------------------------------------------------------------------------------------- checkpoints
 
     def on_train_start(self) -> None:
-        """Continue or start this rank's random generators; later than restoring, or they would be overwritten."""
+        """Restore or seed the random generators of this rank.
+
+        This hook runs after Lightning has restored its state, which would overwrite them.
+        """
+        self._schedulers.start()
         restored, self._restored = self._restored, None
         if restored is not None and self.trainer.ckpt_path is not None:
             ranks = restored["ranks"]
@@ -381,20 +488,20 @@ class AlgorithmModule(pl.LightningModule):
             seed_global_generators(derive_seed(seed, "rank", self.env_steps, self.global_rank))
 
     def get_extra_state(self) -> Tensor:
-        """Count of environment steps; what Lightning returns from processes that were spawned is the module's state."""
+        """Return the count of environment steps: spawned processes return only module state."""
         return torch.tensor(self.env_steps)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take over what `get_extra_state` gave."""
+        """Restore the count of environment steps from `get_extra_state`."""
         self.env_steps = int(state)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the state of all ranks; Lightning calls it on each of them.
+        """Add the state of all ranks; Lightning calls this on each rank.
 
         Raises:
             ValueError: The last losses or gradients were not finite.
         """
-        # After an exception the other ranks may not be there to answer.
+        # After an exception the other ranks may no longer be there to answer.
         alone = self._trainer is not None and self.trainer.interrupted
         self._finish_updates(alone=alone)
         own = {
@@ -410,11 +517,12 @@ class AlgorithmModule(pl.LightningModule):
             "spec": self.spec.to_dict(),
             "env_steps": self.env_steps,
             "statistics": self._statistics.state_dict(),
+            "monitored": self._schedulers.save(checkpoint),
             "ranks": [own] if alone else gather_objects(own),
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take in what `on_save_checkpoint` added, and build networks that were not built yet."""
+        """Restore the state added by `on_save_checkpoint`; build the networks if necessary."""
         state = checkpoint.get(CHECKPOINT_KEY)
         if state is None:
             return
@@ -425,4 +533,5 @@ class AlgorithmModule(pl.LightningModule):
             self._compose(Spec.from_dict(state["spec"]))
         self.env_steps = state["env_steps"]
         self._statistics.load_state_dict(state["statistics"])
+        self._schedulers.load(state.get("monitored", {}))  # added later than the format
         self._restored = state

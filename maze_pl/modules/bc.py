@@ -1,6 +1,6 @@
-"""Behavioural cloning: what somebody did in recorded episodes, learned like any other labels."""
+"""Behavioural cloning: supervised learning of the actions of recorded episodes."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from gymnasium import spaces
@@ -11,47 +11,81 @@ from torch.optim import Optimizer
 from maze_pl.agents import TorchActorCritic
 from maze_pl.agents.network_io import refuse_memory
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.ranks import sum_over_ranks, world_size
 from maze_pl.core.rollout import Acts, TrajectoryBatch
-from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.optimizer import FlatAdam, gradient_norm
+from maze_pl.core.spec import Spec
+from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
+from maze_pl.modules.optimization.flat_optimizer import FlatAdam, gradient_norm
 from maze_pl.modules.options import check_at_least
+from maze_pl.system.ranks import sum_over_ranks, world_size
 
-_LARGEST = 1e30  # of losses and gradients; -log of what a mask forbids is larger
+_LARGEST = 1e30  # limit of losses and gradients; -log of a masked action is larger
 
 
 class BC(AlgorithmModule):
-    """Behavioural cloning: makes the actions of demonstrations likely.
+    """Behavioural cloning: maximises the likelihood of demonstrated actions.
 
         L = sum_k mean_i(-log pi_k(a_i | s_i) - c_e * H(pi_k(. | s_i)))
 
-    with a mean over the acts i of a batch, on all ranks, for each sub-step k. The log-probability of an action is the
-    sum over its heads: a discrete one gives its cross-entropy, a multi-discrete or multi-binary one the sum of those of
-    its choices or bits, a box its negative log-density. This is the squared error if deviations are fixed; here they
-    are learned too, so that it serves all distributions, also those with bounds, and whoever fine-tunes the policy
-    explores as widely as the demonstrations are scattered. Bain and Sammut 1995, "A framework for behavioural cloning".
+    with a mean over the acts i of a batch, on all ranks, for each sub-step k. The loss of an action
+    is a sum over its heads: the cross-entropy of a discrete head, the sum of cross-entropies over
+    the choices or bits of a multi-discrete or multi-binary head, and the negative log-density of a
+    box. With fixed standard deviations the latter is the squared error. Here they are learned too,
+    so that the loss suits all distributions, including bounded ones, and fine-tuning of the policy
+    explores as widely as the demonstrations vary. Bain and Sammut 1995, "A framework for
+    behavioural cloning".
 
-    The batches are those of a `TrajectoryDataModule`, which has the batch size and the share of held-out episodes.
-    Lightning optimises by itself: `Trainer(accumulate_grad_batches=...)` works, and `Trainer(gradient_clip_val=...)`
-    beside `max_grad_norm`. A critic of the networks is left out, and there is nothing to capture.
+    Batches come from a `TrajectoryDataModule`, which has the batch size and the share of held-out
+    episodes. Optimisation is automatic: `Trainer(accumulate_grad_batches=...)` works, and so does
+    `Trainer(gradient_clip_val=...)` besides `max_grad_norm`. A critic of the networks is dropped,
+    and there is nothing to capture.
 
-    Training is logged under `train_ImitationEvents/...`, what is measured on held-out episodes under
-    `eval_ImitationEvents/...`. Callbacks may monitor `eval/loss`, the mean negative log-likelihood of held-out acts,
-    beside `eval/return` where episodes are played. Acts take the place of env steps on all axes.
+    Training is logged under `train_ImitationEvents/...`, measurements on held-out episodes under
+    `eval_ImitationEvents/...`. Callbacks may monitor `eval/loss`, the mean negative log-likelihood
+    of held-out acts, and `eval/return` if episodes are played. All x axes count acts instead of env
+    steps.
 
     Args:
         lr: Learning rate of Adam.
-        entropy_coef: Weight of the policy's entropy, which is maximised.
-        kwargs: Further options, see `AlgorithmModule`.
+        entropy_coef: Weight of the entropy bonus of the policy.
+        networks: Composer that builds policy and critic.
+        spec: Observations and actions of the agent; the command line takes it from the data module.
+        actor_critic: Ready-made networks, instead of `networks`.
+        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
+        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
+            that it shares with the policy are not updated either.
+        capture: `auto` records the operations of an update once and replays them, where that is
+            possible and yields the same numbers; `off` runs every update eagerly.
 
     Raises:
-        ValueError: A network carries a state from act to act: acts are drawn one by one, without those before them.
+        ValueError: A network is recurrent, but acts are sampled individually, without earlier acts.
     """
 
     topic = "ImitationEvents"
 
-    def __init__(self, *, lr: float = 1e-3, entropy_coef: float = 0.0, **kwargs: Any) -> None:
-        super().__init__(lr=lr, **kwargs)
+    def __init__(
+        self,
+        *,
+        lr: float = 1e-3,
+        entropy_coef: float = 0.0,
+        networks: ModelComposer | None = None,
+        spec: Spec | dict[str, Any] | None = None,
+        actor_critic: TorchActorCritic | None = None,
+        max_grad_norm: float = 0.0,
+        lr_schedule: Literal["constant", "linear"] = "constant",
+        critic_burn_in_epochs: int = 0,
+        capture: Literal["auto", "off"] = "auto",
+    ) -> None:
+        super().__init__(
+            networks=networks,
+            spec=spec,
+            actor_critic=actor_critic,
+            lr=lr,
+            max_grad_norm=max_grad_norm,
+            lr_schedule=lr_schedule,
+            critic_burn_in_epochs=critic_burn_in_epochs,
+            capture=capture,
+        )
         check_at_least(0, entropy_coef=entropy_coef)
         self.automatic_optimization = True
         self.entropy_coef = entropy_coef
@@ -62,7 +96,7 @@ class BC(AlgorithmModule):
         super()._set_networks(TorchActorCritic(actor_critic.policy))
 
     def training_step(self, batch: TrajectoryBatch, batch_idx: int) -> STEP_OUTPUT:
-        """The loss of a batch of acts, whose mean over ranks is minimised."""
+        """Compute the loss of a batch of acts; its mean over ranks is minimised."""
         if not isinstance(batch, TrajectoryBatch):
             raise TypeError(f"BC learns from recorded acts, not a {type(batch).__name__}: use a TrajectoryDataModule")
         totals = sum_over_ranks(torch.tensor([len(acts) for acts in batch.acts.values()], device=self.device)).tolist()
@@ -72,13 +106,13 @@ class BC(AlgorithmModule):
             if len(acts):
                 surprise, entropy = self._measure(step_key, acts, "train")
                 loss = loss + (surprise - self.entropy_coef * entropy) * (world_size() / total)
-            else:  # its parameters stay in the graph, as other ranks may have acts
+            else:  # keeps the parameters in the graph, as other ranks may have acts
                 loss = loss + 0.0 * torch.stack([parameter.sum() for parameter in nets.parameters()]).sum()
         self._require_finite("loss", loss.item())
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Take in held-out acts, or the episodes of an evaluator."""
+        """Add held-out acts, or the episodes of an evaluator, to the statistics."""
         if not isinstance(batch, TrajectoryBatch):
             return super().validation_step(batch, batch_idx, dataloader_idx)
         for step_key, acts in batch.acts.items():
@@ -87,7 +121,7 @@ class BC(AlgorithmModule):
                 self._statistics.record("loss", surprise, None, len(acts), "eval")
 
     def _measure(self, step_key: StepKey, acts: Acts, source: str) -> tuple[Tensor, Tensor]:
-        """Sums over acts of -log pi and of entropies; records these, and how near the policy's own actions come."""
+        """Return sums over acts of -log pi and of entropies; record both, and the accuracy."""
         joint = self.policy.distribution(step_key, acts.observation, acts.agent_id)
         log_prob, entropies = joint.log_prob_and_entropy(acts.action)
         surprise, entropy, record = -log_prob.sum(), entropies.sum(), self._statistics.record
@@ -104,15 +138,16 @@ class BC(AlgorithmModule):
         return surprise, entropy
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Set the learning rate, and limit the gradient and record its norm, before Lightning clips it."""
+        """Set the learning rate, record the gradient norm and limit it, before Lightning clips."""
         for step_key, nets in zip(self.spec.step_keys, self.policy.networks, strict=True):
             norm = float(gradient_norm(list(nets.parameters())))
             self._require_finite("norm of the gradient", norm)
             self.record("policy_grad_norm", norm, step_key)
         if self.max_grad_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters(), self.max_grad_norm)
-        for group in optimizer.param_groups if isinstance(optimizer, FlatAdam) else ():
-            group["lr"] = self._learning_rate()
+        if isinstance(optimizer, FlatAdam) and not self._schedulers.is_active:
+            for group in optimizer.param_groups:
+                group["lr"] = self._learning_rate()
 
     def _require_finite(self, what: str, number: float) -> None:
         if not abs(number) < _LARGEST:

@@ -1,6 +1,5 @@
-"""Evolution strategies: the policy moves to where perturbed copies of it did well, without any gradient of its own."""
+"""Evolution strategies: gradient-free learning from returns of perturbed copies of the policy."""
 
-from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 import torch
@@ -8,69 +7,80 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy
-from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Policy
 from maze_pl.core.population import PopulationBatch, perturbed_parameters
 from maze_pl.core.spec import Spec
-from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
 from maze_pl.modules.options import check_at_least, check_positive
 
 
 class PolicyWrapper(Protocol):
-    """A class, with all its arguments but one, as `class_path` and `init_args` in YAML."""
+    """A class with all arguments bound but `torch_policy`: `class_path` and `init_args` in YAML."""
 
     def __call__(self, *, torch_policy: TorchPolicy) -> nn.Module:
-        """Make what acts in place of the policy: a module with `act`, as policies have it, and `spec`."""
+        """Make the replacement of the policy: a module with `spec`, and `act` as in policies."""
 
 
 def centred_ranks(returns: Tensor) -> Tensor:
-    """Ranks in [-0.5, 0.5] in place of returns, so that their scale and outliers do not matter.
+    """Convert returns to ranks in [-0.5, 0.5], so that their scale and outliers do not matter.
 
-    The lowest of n returns gets -0.5, the highest 0.5, the others lie between them in equal steps; equal ones get the
-    mean of their ranks, so that nothing is learned from a difference that there is not. Their sum is 0.
-    Salimans et al. 2017, arXiv:1703.03864, section 2.1; the treatment of equal returns is ours.
+    The lowest of n returns gets -0.5, the highest 0.5, and the others lie between them in equal
+    steps. Equal returns get the mean of their ranks, so that ties have no effect. The sum of all
+    ranks is 0. Salimans et al. 2017, arXiv:1703.03864, section 2.1; the treatment of ties is ours.
 
     Args:
-        returns: [...] at least two.
+        returns: [...] at least two returns.
 
     Returns:
-        [...] float64.
+        [...] float64 ranks.
 
     Example:
         >>> centred_ranks(torch.tensor([[10.0, 500.0], [30.0, 30.0]])).tolist()
         [[-0.5, 0.5], [0.0, 0.0]]
     """
     _, places, counts = torch.unique(returns, return_inverse=True, return_counts=True)
-    mean_ranks: Tensor = counts.cumsum(0) - (counts + 1) / 2.0  # from 0 on
+    mean_ranks: Tensor = counts.cumsum(0) - (counts + 1) / 2.0  # zero-based
     return mean_ranks.double()[places] / (returns.numel() - 1) - 0.5
 
 
 class ES(AlgorithmModule):
-    """Evolution strategies with antithetic noise, ranks in place of returns, and a penalty on large parameters.
+    """Evolution strategies with antithetic noise, rank-transformed returns, and an L2 penalty.
 
-    Let theta be the policy's parameters, e_1 ... e_P vectors of standard normal noise, and f+_i and f-_i the centred
-    ranks, among all 2P, of the returns of theta + s * e_i and theta - s * e_i. Then
+    Let theta be the policy's parameters, e_1 ... e_P vectors of standard normal noise, and f+_i and
+    f-_i the centred ranks, among all 2P, of the returns of theta + s * e_i and theta - s * e_i.
+    Then
 
         g = -1 / (2P) * sum_i (f+_i - f-_i) * e_i + l2_penalty * theta
 
-    takes the place of the gradient of a loss. The sum is an estimate of s times the gradient of the expected rank, not
-    divided by s, as in the code that its authors published, so that what `l2_penalty` means does not depend on s.
-    Salimans et al. 2017, arXiv:1703.03864.
+    serves as the gradient of a loss. The sum estimates s times the gradient of the expected rank.
+    As in the authors' published code it is not divided by s, so that the meaning of `l2_penalty`
+    does not depend on s. Salimans et al. 2017, arXiv:1703.03864.
 
-    The batches are those of a `PopulationDataModule`, which says how many episodes are played. Returns are not
-    discounted, and a critic of the networks is left out. Logged as `train_ESEvents/...`.
+    Batches come from a `PopulationDataModule`, which sets the number of episodes. Returns are not
+    discounted, and a critic of the networks is dropped. Statistics are logged as
+    `train_ESEvents/...`.
 
     Args:
         lr: Learning rate.
         optimizer: `adam`, or `sgd` with a momentum of 0.9.
         l2_penalty: Weight of half the squared norm of the parameters.
         noise_stddev: Standard deviation of the noise, s above.
-        policy_wrapper: A class that is called with `torch_policy`, the policy made of the networks, and gives what acts
-            in its place, everywhere: a module with `act` and `spec`, whose parameters are what is trained.
-        kwargs: Further options, see `AlgorithmModule`.
+        policy_wrapper: Class that is called with `torch_policy`, the policy made of the networks,
+            and returns its replacement everywhere: a module with `act` and `spec`, whose parameters
+            are trained.
+        networks: Composer that builds policy and critic.
+        spec: Observations and actions of the agent; the command line takes it from the data module.
+        actor_critic: Ready-made networks, instead of `networks`.
+        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
+        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
+            that it shares with the policy are not updated either.
+        capture: `auto` records the operations of an update once and replays them, where that is
+            possible and yields the same numbers; `off` runs every update eagerly.
 
     Raises:
-        ValueError: A number is out of range, the policy has no parameters, or what wraps it is no policy.
+        ValueError: A number is out of range, the policy has no parameters, or the result of
+            `policy_wrapper` is not a policy.
     """
 
     topic = "ESEvents"
@@ -83,10 +93,25 @@ class ES(AlgorithmModule):
         l2_penalty: float = 0.005,
         noise_stddev: float = 0.02,
         policy_wrapper: PolicyWrapper | None = None,
-        **kwargs: Any,
+        networks: ModelComposer | None = None,
+        spec: Spec | dict[str, Any] | None = None,
+        actor_critic: TorchActorCritic | None = None,
+        max_grad_norm: float = 0.0,
+        lr_schedule: Literal["constant", "linear"] = "constant",
+        critic_burn_in_epochs: int = 0,
+        capture: Literal["auto", "off"] = "auto",
     ) -> None:
         self._policy_wrapper = policy_wrapper
-        super().__init__(lr=lr, **kwargs)
+        super().__init__(
+            networks=networks,
+            spec=spec,
+            actor_critic=actor_critic,
+            lr=lr,
+            max_grad_norm=max_grad_norm,
+            lr_schedule=lr_schedule,
+            critic_burn_in_epochs=critic_burn_in_epochs,
+            capture=capture,
+        )
         check_at_least(0, l2_penalty=l2_penalty)
         check_positive(noise_stddev=noise_stddev)
         if optimizer not in ("adam", "sgd"):
@@ -106,18 +131,14 @@ class ES(AlgorithmModule):
         self._policy_wrapper = None  # it may be a lambda, which cannot be sent to a spawned process
         super()._set_networks(TorchActorCritic(policy))
 
-    def act(self, observation: Mapping[str, Any], step_key: StepKey | None = None, **options: Any) -> dict[str, Any]:
-        """Action for one observation, also of what wraps the policy; see `TorchPolicy.act_on`."""
-        return TorchPolicy.act_on(self.policy, observation, step_key, **options)
-
     def configure_optimizers(self) -> Optimizer:
-        """The optimiser that was asked for, with `adam` in groups as in `AlgorithmModule`."""
+        """Create the chosen optimiser; `adam` has parameter groups as in `AlgorithmModule`."""
         if self.optimizer == "adam":
             return super().configure_optimizers()
         return SGD(perturbed_parameters(self.policy), lr=self.lr, momentum=0.9)
 
     def training_step(self, batch: PopulationBatch, batch_idx: int) -> None:
-        """Learn from what a population returned."""
+        """Learn from the returns of a population."""
         if not isinstance(batch, PopulationBatch):
             came = f"ES learns from populations, not from a {type(batch).__name__}"
             raise TypeError(f"{came}: use a PopulationDataModule")
@@ -129,8 +150,9 @@ class ES(AlgorithmModule):
         weights = centred_ranks(batch.returns).diff().flatten() / (2 * len(batch.offsets))  # of -noise
         for offset, weight in zip(batch.offsets, weights.tolist(), strict=True):
             gradient.add_(batch.noise.piece(offset, len(theta)).to(theta), alpha=weight)
-        for group in self.trainer.optimizers[0].param_groups:
-            group["lr"] = self._learning_rate()
+        if not self._schedulers.is_active:
+            for group in self.trainer.optimizers[0].param_groups:
+                group["lr"] = self._learning_rate()
         self.optimize(theta.dot(gradient))  # a loss with this gradient
         after = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self.record("policy_grad_norm", torch.linalg.vector_norm(gradient))

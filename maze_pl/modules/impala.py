@@ -1,4 +1,4 @@
-"""IMPALA: learns from rollouts of actors that need not wait for it, corrected for what it has learned meanwhile."""
+"""IMPALA: learning from rollouts of asynchronous actors, with corrections for the policy lag."""
 
 from dataclasses import replace
 from typing import Any, Literal
@@ -6,13 +6,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from maze_pl.agents import TorchActorCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.rollout import Rollout
+from maze_pl.core.spec import Spec
 from maze_pl.functional.shapes import check_fraction
-from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.credit import VTrace
-from maze_pl.modules.minibatches import Acts, Minibatch
-from maze_pl.modules.on_policy import actor_critic_loss, experience
+from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
+from maze_pl.modules.on_policy.credit import VTrace
+from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, experience
+from maze_pl.modules.on_policy.minibatches import Acts, Minibatch
 from maze_pl.modules.options import check_at_least, check_positive
 
 REWARD_CLIPPINGS = ("none", "abs_one", "soft_asymmetric")
@@ -23,27 +25,37 @@ class IMPALA(AlgorithmModule):
 
         L = mean(-log pi(a_t | s_t) * A_t) + c_v * mean((V(s_t) - vs_t)^2) - c_e * mean(H(pi(s_t)))
 
-    with targets vs and advantages A of V-trace, see `maze_pl.functional.vtrace`: rho is the probability of an act, or
-    with a shared critic of all acts of a row, under the present policy over that under the policy that acted.
-    Espeholt et al. 2018, arXiv:1802.01561. Departures: Adam takes the place of RMSProp, means that of sums.
+    with targets vs and advantages A of V-trace, see `maze_pl.functional.vtrace`. The ratio rho
+    divides the probability of an act (with a shared critic, of all acts of a row) under the current
+    policy by its probability under the policy that acted. Espeholt et al. 2018, arXiv:1802.01561.
+    Departures: Adam instead of RMSProp, means instead of sums.
 
-    The batches are those of an `ActorDataModule`. Rollouts without log-probabilities, as those of a
-    `RolloutDataModule`, are taken for the present policy's. Subclasses may override `loss`.
+    Batches come from an `ActorDataModule`. Rollouts without log-probabilities, such as those of a
+    `RolloutDataModule`, are assumed to come from the current policy. Subclasses may override
+    `loss`.
 
     Args:
         lr: Learning rate of Adam.
         gamma: Discount of one environment step.
         policy_loss_coef: Weight of the policy's loss.
         value_loss_coef: Weight of the critic's loss.
-        entropy_coef: Weight of the policy's entropy, which is maximised.
-        vtrace_clip_rho_threshold: Largest rho in the targets of values; None for no limit.
-        vtrace_clip_pg_rho_threshold: Largest rho in the policy's advantages; None for no limit.
-        reward_clipping: What is learned from in place of a reward r that `env.step` returned: `none` leaves it as it
-            is, `abs_one` limits it to [-1, 1], and `soft_asymmetric` is 5 * tanh(r / 5), times 0.3 where that is
-            negative. What is logged stays the environment's own.
-        sequence_length: Over how many acts of an actor gradients flow back, where the policy carries a state from act
-            to act; sequences begin with the state that the actor had.
-        kwargs: Further options, see `AlgorithmModule`.
+        entropy_coef: Weight of the entropy bonus of the policy.
+        vtrace_clip_rho_threshold: Maximum rho in the value targets; None for no limit.
+        vtrace_clip_pg_rho_threshold: Maximum rho in the policy's advantages; None for no limit.
+        reward_clipping: Transformation of the rewards r of `env.step` for learning: `none` keeps
+            them, `abs_one` clips them to [-1, 1], and `soft_asymmetric` is 5 * tanh(r / 5), times
+            0.3 where negative. The logged rewards are the original ones.
+        sequence_length: Length of truncated back-propagation through time, in acts of one actor,
+            for recurrent policies. Sequences begin with the state that the actor had.
+        networks: Composer that builds policy and critic.
+        spec: Observations and actions of the agent; the command line takes it from the data module.
+        actor_critic: Ready-made networks, instead of `networks`.
+        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
+        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
+            that it shares with the policy are not updated either.
+        capture: `auto` records the operations of an update once and replays them, where that is
+            possible and yields the same numbers; `off` runs every update eagerly.
     """
 
     topic = "ImpalaEvents"
@@ -60,9 +72,24 @@ class IMPALA(AlgorithmModule):
         vtrace_clip_pg_rho_threshold: float | None = 1.0,
         reward_clipping: Literal["none", "abs_one", "soft_asymmetric"] = "none",
         sequence_length: int = 16,
-        **kwargs: Any,
+        networks: ModelComposer | None = None,
+        spec: Spec | dict[str, Any] | None = None,
+        actor_critic: TorchActorCritic | None = None,
+        max_grad_norm: float = 0.0,
+        lr_schedule: Literal["constant", "linear"] = "constant",
+        critic_burn_in_epochs: int = 0,
+        capture: Literal["auto", "off"] = "auto",
     ) -> None:
-        super().__init__(lr=lr, **kwargs)
+        super().__init__(
+            networks=networks,
+            spec=spec,
+            actor_critic=actor_critic,
+            lr=lr,
+            max_grad_norm=max_grad_norm,
+            lr_schedule=lr_schedule,
+            critic_burn_in_epochs=critic_burn_in_epochs,
+            capture=capture,
+        )
         check_fraction(gamma=gamma)
         check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
         check_positive(vtrace_clip_rho_threshold=vtrace_clip_rho_threshold)
@@ -85,13 +112,13 @@ class IMPALA(AlgorithmModule):
         self.descend(whole, even=batch.even, record_norms=True)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
-        """Loss of a set of acts.
+        """Compute the loss of a set of acts.
 
         Args:
-            minibatch: The acts by step key; `weight.dot(x)` is the mean of x over them.
+            minibatch: Acts by step key; `weight.dot(x)` is the mean of x over the acts.
 
         Returns:
-            A scalar whose mean over ranks is minimised.
+            A scalar; its mean over ranks is minimised.
         """
         return actor_critic_loss(self, minibatch, self._policy_losses)
 
@@ -101,7 +128,7 @@ class IMPALA(AlgorithmModule):
         return -log_prob * acts.advantage
 
     def _with_clipped_rewards(self, rollout: Rollout) -> Rollout:
-        """A rollout with other rewards."""
+        """Return the rollout with clipped rewards."""
 
         def clip(reward: Any) -> Any:
             if self.reward_clipping == "abs_one":

@@ -1,14 +1,14 @@
-"""Checks of what algorithms are configured with."""
+"""Checks of the options of algorithms."""
 
 import math
 from typing import Any
 
 
 def check_at_least(least: float, **values: float | None) -> None:
-    """Raise unless every value that is given is at least `least`.
+    """Raise unless every value that is not None is finite and at least `least`.
 
     Raises:
-        ValueError: One is smaller.
+        ValueError: A value is smaller or not finite.
     """
     for name, value in values.items():
         if value is not None and not least <= value < math.inf:
@@ -16,10 +16,10 @@ def check_at_least(least: float, **values: float | None) -> None:
 
 
 def check_positive(**values: float | None) -> None:
-    """Raise unless every value that is given is greater than 0.
+    """Raise unless every value that is not None is finite and greater than 0.
 
     Raises:
-        ValueError: One is not.
+        ValueError: A value is not positive or not finite.
     """
     for name, value in values.items():
         if value is not None and not 0 < value < math.inf:
@@ -27,7 +27,7 @@ def check_positive(**values: float | None) -> None:
 
 
 def count_minibatches(batch_size: int, n_envs: int, n_rollout_steps: int) -> int:
-    """Number of minibatches of a rollout, from configuration alone, so that all ranks step equally often.
+    """Number of minibatches of a rollout, from options alone, so that all ranks step equally often.
 
     Raises:
         ValueError: The batch size does not divide the size of a rollout.
@@ -42,7 +42,7 @@ def count_minibatches(batch_size: int, n_envs: int, n_rollout_steps: int) -> int
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value consists of numbers, texts, lists and dicts only, as checkpoints must."""
+    """True if a value consists only of numbers, strings, lists and dicts, as checkpoints must."""
     if isinstance(value, dict):
         return all(is_plain(key) and is_plain(item) for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -1,19 +1,21 @@
-"""Proximal policy optimisation: several passes over each rollout, held close to the policy that collected it."""
+"""Proximal policy optimisation: several passes over each rollout with a clipped objective."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from maze_pl.agents import TorchActorCritic
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.ranks import mean_over_ranks
 from maze_pl.core.rollout import Rollout
+from maze_pl.core.spec import Spec
 from maze_pl.functional import approx_kl, ppo_clip_loss
 from maze_pl.functional.shapes import check_fraction
-from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.minibatches import Acts, Minibatch
-from maze_pl.modules.on_policy import actor_critic_loss, experience
+from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
+from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, experience
+from maze_pl.modules.on_policy.minibatches import Acts, Minibatch
 from maze_pl.modules.options import check_at_least, check_positive, count_minibatches
+from maze_pl.system.ranks import mean_over_ranks
 
 
 class PPO(AlgorithmModule):
@@ -30,17 +32,27 @@ class PPO(AlgorithmModule):
         gae_lambda: Trade-off between bias (0) and variance (1) of the advantages.
         policy_loss_coef: Weight of the policy's loss.
         value_loss_coef: Weight of the critic's loss.
-        entropy_coef: Weight of the policy's entropy, which is maximised.
-        batch_size: Environment steps of a minibatch on each rank; divides those of a rollout.
+        entropy_coef: Weight of the entropy bonus of the policy.
+        batch_size: Environment steps of a minibatch on each rank; must divide those of a rollout.
         n_optimization_epochs: Passes over each rollout.
-        clip_range: How far the ratio of probabilities may move from 1 before its gradient vanishes.
-        value_clip_range: How far values may move from those before learning; None does not clip.
-        target_kl: No further pass once the mean divergence of a policy from the one that acted exceeded this in a pass;
-            None never stops early.
-        normalize_advantage: Bring the advantages of a rollout to mean 0 and standard deviation 1.
-        sequence_length: Over how many acts of an actor gradients flow back, where the policy carries a state from act
-            to act; minibatches then consist of sequences of so many acts, fewer at the ends of episodes and rollouts.
-        kwargs: Further options, see `AlgorithmModule`.
+        clip_range: Maximum deviation of the probability ratio from 1; beyond it the gradient
+            vanishes.
+        value_clip_range: Maximum change of a value from before learning; None for no clipping.
+        target_kl: Threshold of early stopping: no further pass follows one in which the mean KL
+            divergence from the policy that acted exceeds it; None never stops early.
+        normalize_advantage: Normalise advantages to mean 0 and standard deviation 1 per rollout.
+        sequence_length: Length of truncated back-propagation through time, in acts of one actor,
+            for recurrent policies. Minibatches then consist of sequences of this many acts, or
+            fewer at the ends of episodes and rollouts.
+        networks: Composer that builds policy and critic.
+        spec: Observations and actions of the agent; the command line takes it from the data module.
+        actor_critic: Ready-made networks, instead of `networks`.
+        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
+        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
+            that it shares with the policy are not updated either.
+        capture: `auto` records the operations of an update once and replays them, where that is
+            possible and yields the same numbers; `off` runs every update eagerly.
     """
 
     def __init__(
@@ -59,9 +71,24 @@ class PPO(AlgorithmModule):
         target_kl: float | None = None,
         normalize_advantage: bool = True,
         sequence_length: int = 16,
-        **kwargs: Any,
+        networks: ModelComposer | None = None,
+        spec: Spec | dict[str, Any] | None = None,
+        actor_critic: TorchActorCritic | None = None,
+        max_grad_norm: float = 0.0,
+        lr_schedule: Literal["constant", "linear"] = "constant",
+        critic_burn_in_epochs: int = 0,
+        capture: Literal["auto", "off"] = "auto",
     ) -> None:
-        super().__init__(lr=lr, **kwargs)
+        super().__init__(
+            networks=networks,
+            spec=spec,
+            actor_critic=actor_critic,
+            lr=lr,
+            max_grad_norm=max_grad_norm,
+            lr_schedule=lr_schedule,
+            critic_burn_in_epochs=critic_burn_in_epochs,
+            capture=capture,
+        )
         check_fraction(gamma=gamma, gae_lambda=gae_lambda)
         check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
         counts = {"batch_size": batch_size, "n_optimization_epochs": n_optimization_epochs}
@@ -87,20 +114,20 @@ class PPO(AlgorithmModule):
                 if self.target_kl is not None:
                     for step_key, divergence in self.last_recorded("policy_kl").items():
                         divergences[step_key] += divergence
-            del minibatch  # with it goes the shuffled copy of all observations, before there is another one
+            del minibatch  # frees its shuffled copy of all observations before the next is made
             if self.target_kl is not None:
                 mean = mean_over_ranks(torch.stack(list(divergences.values())) / n_minibatches)
                 if float(mean.max()) > self.target_kl:
                     break
 
     def loss(self, minibatch: Minibatch) -> Tensor:
-        """Loss of a set of acts.
+        """Compute the loss of a set of acts.
 
         Args:
-            minibatch: The acts by step key; `weight.dot(x)` is the mean of x over them.
+            minibatch: Acts by step key; `weight.dot(x)` is the mean of x over the acts.
 
         Returns:
-            A scalar whose mean over ranks is minimised.
+            A scalar; its mean over ranks is minimised.
         """
         return actor_critic_loss(self, minibatch, self._policy_losses, self.value_clip_range)
 

@@ -1,4 +1,4 @@
-"""Random generators that travel: to other processes, and, those of a process itself, into checkpoints."""
+"""Random generators that can be sent to processes, and global random state for checkpoints."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import torch
 
 
 class Generator(torch.Generator):
-    """A generator on the CPU that can be sent to a process that is being spawned.
+    """A CPU generator that can be sent to a process that is being spawned.
 
-    torch sends the state of its own as a tensor in shared memory, which is gone before the new process asks for it.
+    torch sends the state of its generators as a tensor in shared memory, which is gone before the
+    new process asks for it.
     """
 
     def __reduce__(self) -> tuple[Callable[[bytes], Generator], tuple[bytes]]:  # type: ignore[override]
@@ -27,7 +28,7 @@ def _generator(state: bytes) -> Generator:
 
 
 def global_random_state(device: torch.device) -> dict[str, Any]:
-    """State of the generators of torch, of torch on `device`, of numpy and of Python."""
+    """Return the state of the global generators of torch (also on `device`), NumPy and Python."""
     name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     version, internal, gauss_next = random.getstate()
     state: dict[str, Any] = {
@@ -41,7 +42,7 @@ def global_random_state(device: torch.device) -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
-    """Continue the generators where `global_random_state` found them."""
+    """Restore the state returned by `global_random_state`."""
     torch.set_rng_state(state["torch"].cpu())
     name, keys, position, has_gauss, gauss = state["numpy"]
     np.random.set_state((name, keys.cpu().numpy().astype(np.uint32), position, has_gauss, gauss))
@@ -52,7 +53,7 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
 
 
 def seed_global_generators(seed: int) -> None:
-    """Start the generators of torch on all devices, of numpy and of Python anew."""
+    """Seed the global generators of torch on all devices, of NumPy and of Python."""
     torch.manual_seed(seed)
     np.random.seed(seed)
     random.seed(seed)

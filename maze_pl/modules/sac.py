@@ -1,6 +1,6 @@
-"""Soft actor-critic: off-policy learning of a policy that stays as random as it can afford to."""
+"""Soft actor-critic: off-policy learning with an entropy bonus."""
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -12,19 +12,20 @@ from maze_pl.agents.network_io import refuse_memory, torch_dtype
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.rollout import Acts, ReplayBatch, Tree
+from maze_pl.core.spec import Spec
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
 from maze_pl.functional.shapes import check_fraction
-from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.optimizer import FlatAdam
+from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
+from maze_pl.modules.optimization.flat_optimizer import FlatAdam
 from maze_pl.modules.options import check_at_least, check_positive
 
 POLICY, CRITIC, ENTROPY = range(3)
-"""Positions of the optimisers."""
+"""Indices of the optimisers."""
 
 Value = tuple[Tensor, dict[str, Tensor], dict[str, ProbabilityDistribution]]
-"""[B] values of states, and for each head the policy's entropies [B] and distributions there."""
+"""[B] values of states, and the policy's entropies [B] and distributions there for each head."""
 
 
 class SAC(AlgorithmModule):
@@ -36,31 +37,41 @@ class SAC(AlgorithmModule):
         L_policy = mean(-V(s))
         L_alpha  = log(alpha) * mean(H(pi(.|s)) - target entropy)
 
-    Haarnoja et al. 2018, arXiv:1801.01290, with learned entropy coefficients, arXiv:1812.05905; for discrete actions
-    Christodoulou 2019, arXiv:1910.07207. V' is V by the critics' slow copies. Actions of continuous heads are sampled
-    with gradients, means over discrete ones are exact: a Q is the sum of those of its heads, each given the continuous
-    ones. R and D are rewards and discount up to the same actor's next act; where an episode was cut off D is not 0.
-    Each head of each sub-step has an alpha of its own. Sub-steps add their losses.
+    Haarnoja et al. 2018, arXiv:1801.01290, with learned entropy coefficients, arXiv:1812.05905; for
+    discrete actions Christodoulou 2019, arXiv:1910.07207. V' is V computed with the target critics.
+    Actions of continuous heads are sampled with gradients (reparameterised); means over actions of
+    discrete heads are exact: Q is a sum over heads, where each term depends on its head and on the
+    continuous actions. R and D are the rewards and the discount up to the next act of the same
+    actor; where an episode was truncated, D is not 0. Each head of each sub-step has its own alpha.
+    Losses are summed over sub-steps.
 
-    Batches are those of a `ReplayDataModule`, which has what belongs to collecting and sampling. Critics are those of
-    `SharedStateActionCriticComposer` or `StepStateActionCriticComposer`.
+    Batches come from a `ReplayDataModule`, which has the options of collecting and sampling.
+    Critics come from `SharedStateActionCriticComposer` or `StepStateActionCriticComposer`.
 
     Args:
         lr: Learning rate of Adam, for policy and critic.
-        gamma: Discount of one environment step; the data module takes it from here.
-        tau: Share by which the slow copies move towards the critics.
-        target_update_interval: They do so after so many updates.
-        entropy_coef: Alpha, at the start where it is tuned.
-        entropy_tuning: Whether alpha is learned, such that entropies become those that are aimed at.
-        target_entropy_multiplier: Multiplies what entropies are aimed at: minus the number of components of a
-            continuous head, whose box counts as [-1, 1] in each of them, and 0.98 of the largest entropy that the
-            allowed options of a discrete head can have.
+        gamma: Discount of one environment step; the data module reads it from here.
+        tau: Soft-update coefficient: fraction by which target critics move towards the critics.
+        target_update_interval: Updates between two updates of the target critics.
+        entropy_coef: Alpha; its initial value if alpha is tuned.
+        entropy_tuning: Learn alpha such that the entropies approach their targets.
+        target_entropy_multiplier: Multiplier of the target entropies. These are minus the number of
+            components for a continuous head, whose box counts as [-1, 1] in each component, and
+            0.98 times the maximum entropy over the allowed options for a discrete head.
         entropy_coef_lr: Learning rate of log(alpha).
-        kwargs: Further options, see `AlgorithmModule`.
+        networks: Composer that builds policy and critic.
+        spec: Observations and actions of the agent; the command line takes it from the data module.
+        actor_critic: Ready-made networks, instead of `networks`.
+        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
+        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
+            that it shares with the policy are not updated either.
+        capture: `auto` records the operations of an update once and replays them, where that is
+            possible and yields the same numbers; `off` runs every update eagerly.
 
     Raises:
-        ValueError: The critic is no state-action critic, a network carries a state from act to act, or a head has a
-            distribution that cannot serve.
+        ValueError: The critic is not a state-action critic, a network is recurrent, or the
+            distribution of a head is unsuitable.
     """
 
     topic = "SACEvents"
@@ -76,23 +87,38 @@ class SAC(AlgorithmModule):
         entropy_tuning: bool = True,
         target_entropy_multiplier: float = 1.0,
         entropy_coef_lr: float = 7e-4,
-        **kwargs: Any,
+        networks: ModelComposer | None = None,
+        spec: Spec | dict[str, Any] | None = None,
+        actor_critic: TorchActorCritic | None = None,
+        max_grad_norm: float = 0.0,
+        lr_schedule: Literal["constant", "linear"] = "constant",
+        critic_burn_in_epochs: int = 0,
+        capture: Literal["auto", "off"] = "auto",
     ) -> None:
         check_fraction(gamma=gamma, tau=tau)
         check_at_least(1, target_update_interval=target_update_interval)
         check_at_least(0, entropy_coef=entropy_coef, target_entropy_multiplier=target_entropy_multiplier)
         check_positive(entropy_coef_lr=entropy_coef_lr, **({"entropy_coef": entropy_coef} if entropy_tuning else {}))
-        # Before the networks may be made, with which come the coefficients.
+        # Set first: the networks may be made in super().__init__, and the coefficients with them.
         self.entropy_coef, self.entropy_tuning = entropy_coef, entropy_tuning
-        super().__init__(lr=lr, **kwargs)
+        super().__init__(
+            networks=networks,
+            spec=spec,
+            actor_critic=actor_critic,
+            lr=lr,
+            max_grad_norm=max_grad_norm,
+            lr_schedule=lr_schedule,
+            critic_burn_in_epochs=critic_burn_in_epochs,
+            capture=capture,
+        )
         self.gamma, self.tau, self.target_update_interval = gamma, tau, target_update_interval
         self.target_entropy_multiplier, self.entropy_coef_lr = target_entropy_multiplier, entropy_coef_lr
         self.register_buffer("_n_updates", torch.zeros((), dtype=torch.int64))
-        self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch, where they are asked for
+        self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch
 
     @property
     def critic(self) -> TorchStateActionCritic:
-        """What estimates values."""
+        """The state-action critic."""
         return cast(TorchStateActionCritic, self.networks.critic)
 
     def _set_networks(self, actor_critic: TorchActorCritic) -> None:
@@ -101,7 +127,7 @@ class SAC(AlgorithmModule):
             found = "none" if critic is None else type(critic).__name__
             composers = "SharedStateActionCriticComposer or a StepStateActionCriticComposer"
             raise ValueError(f"SAC needs a critic of actions, not {found}: use a {composers}")
-        self._heads: dict[str, int] = {}  # "<step key>/<head>" -> position among the entropy coefficients
+        self._heads: dict[str, int] = {}  # "<step key>/<head>" -> index of its entropy coefficient
         for key, nets in zip(policy.spec.step_keys, policy.networks, strict=True):
             refuse_memory(nets, f"the policy's network of sub-step {key!r}")
             seen = policy.spec.steps[key].observation_space.spaces.items()
@@ -116,20 +142,20 @@ class SAC(AlgorithmModule):
         super()._set_networks(actor_critic)
 
     def configure_optimizers(self) -> list[Optimizer]:  # type: ignore[override]
-        """Adam for policy, critic and, where they are tuned, entropy coefficients (which are in the group `other`)."""
+        """Create Adam for policy, critic and (group `other`) tuned entropy coefficients."""
         groups = self._parameter_groups()
         if [*groups][:2] != ["policy", "critic"]:
             raise ValueError("SAC trains policy and critic: each must have parameters that require a gradient")
         return [FlatAdam([{"params": parameters, "name": name}], lr=self.lr) for name, parameters in groups.items()]
 
     def on_train_start(self) -> None:
-        """Where it is not tuned, the entropy coefficient is that of the options, also when a run is resumed."""
+        """Set the coefficients to `entropy_coef` if they are not tuned, also in a resumed run."""
         super().on_train_start()
         if not self.entropy_tuning:
             self.log_entropy_coef.detach().fill_(self.entropy_coef).log_()
 
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
-        """Entropy coefficients have their own, under the same schedule."""
+        """Return a group's learning rate; that of `other` starts at `entropy_coef_lr`."""
         factor = self.entropy_coef_lr / self.lr if group == "other" else 1.0
         return factor * super().learning_rate_of(group, learning_rate)
 
@@ -139,11 +165,11 @@ class SAC(AlgorithmModule):
             raise TypeError(f"SAC learns from replayed acts, not a {type(batch).__name__}: use a ReplayDataModule")
         self._errors = None if batch.reprioritise is None else {}
         for acts in batch.updates():
-            # not even: what a record replays keeps no errors
+            # not even if errors are kept: a record that is replayed keeps none
             self.descend(acts, loss=self.critic_loss, optimizer=CRITIC, even=self._errors is None, record_norms=True)
             if not self.in_critic_burn_in:
                 self.descend(acts, loss=self.policy_loss, optimizer=POLICY, record_norms=True)
-                if self.entropy_tuning:  # by what the policy's loss recorded, where anybody has acted
+                if self.entropy_tuning:  # from records of the policy's loss, for heads that acted
                     surplus, none = self.last_recorded("entropy_surplus"), torch.zeros((), device=self.device)
                     by_head = torch.stack([surplus.get(name, none) for name in self._heads])
                     self.optimize(self.log_entropy_coef.dot(by_head), optimizer=ENTROPY)
@@ -153,7 +179,7 @@ class SAC(AlgorithmModule):
             batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
 
     def critic_loss(self, minibatch: dict[StepKey, Acts]) -> Tensor:
-        """Squared TD errors of both critics, see the class."""
+        """Compute the squared TD errors of both critics, see the class."""
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
             assert acts.next_observation is not None and acts.reward is not None and acts.discount is not None
@@ -170,7 +196,7 @@ class SAC(AlgorithmModule):
         return total
 
     def policy_loss(self, minibatch: dict[StepKey, Acts]) -> Tensor:
-        """Minus the value of the policy, see the class."""
+        """Compute minus the value of the policy, see the class."""
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
             value, entropies, joint = self._soft_value(key, acts.observation, acts.agent_id)
@@ -189,7 +215,7 @@ class SAC(AlgorithmModule):
         return total
 
     def _soft_value(self, key: StepKey, observation: Tree, agent_id: Tensor, target: bool = False) -> Value:
-        """V(s), or, with the critics' slow copies, V'(s)."""
+        """Compute V(s), or V'(s) with the target critics."""
         joint, terms = self.policy.distribution(key, observation, agent_id).distributions, list[Tensor]()
         drawn = {head: one.sample() for head, one in joint.items() if not isinstance(one, Maskable)}
         entropies = {head: -joint[head].log_prob(action) for head, action in drawn.items()}
@@ -205,7 +231,7 @@ class SAC(AlgorithmModule):
         return sum(terms[1:], terms[0]), entropies, joint
 
     def _q_value(self, step_key: StepKey, acts: Acts) -> Tensor:
-        """[2, B] Q(s, a) of both critics for what was done."""
+        """[2, B] Q(s, a) of both critics for the actions taken."""
         heads, terms = self.spec.steps[step_key].action_space, []
         for name, q in self.critic.q_values(step_key, acts.observation, acts.action).items():
             if choice_sizes(heads.spaces.get(name)):
@@ -215,7 +241,7 @@ class SAC(AlgorithmModule):
         return torch.cat(terms, dim=-1).sum(dim=-1)
 
     def _target_entropy(self, one: ProbabilityDistribution) -> Tensor:
-        """What the mean of a head's entropies should be."""
+        """Target of the mean entropy of a head."""
         if isinstance(one, Maskable):
             even = type(one)(torch.zeros_like(one.logits), one.action_space, mask=one.mask)
             return even.entropy().mean() * (0.98 * self.target_entropy_multiplier)
@@ -226,7 +252,10 @@ class SAC(AlgorithmModule):
 
 
 def _check_head(one: ProbabilityDistribution, where: str) -> None:
-    """Refuse what has neither probabilities nor samples with gradients, and what knows nothing of bounds."""
+    """Refuse distributions that SAC cannot use.
+
+    It needs the probabilities of options, or differentiable samples that respect bounds.
+    """
     space, remedy = one.action_space, "SquashedGaussianProbabilityDistribution or BetaProbabilityDistribution"
     if isinstance(one, Maskable):
         return

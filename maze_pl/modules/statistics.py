@@ -1,4 +1,4 @@
-"""What an epoch adds up to: numbers that algorithms record and episodes that were played, over all ranks."""
+"""Statistics of an epoch: numbers recorded by algorithms, and episodes played, over all ranks."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -12,13 +12,13 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, thin_out
-from maze_pl.core.ranks import gather_objects
 from maze_pl.events import EpochStatistics, Histogram
+from maze_pl.system.ranks import gather_objects
 
 Value = float | Histogram
 
 _Recorded = list[tuple[Tensor | float, float]]
-"""Values recorded under one name, and of how many things each is the sum: the mean is sum by sum."""
+"""Sums recorded under one name with their counts; the mean is total sum by total count."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class EpochTable:
     Attributes:
         values: "<Topic>/<event>/<statistic>" -> value.
         metrics: Short names for callbacks, such as "return" and "kpi/<name>".
-        plots: Figures that events declare, by names as those of the values.
+        plots: Figures declared by events, under the same kind of names as the values.
     """
 
     values: dict[str, Value]
@@ -36,7 +36,7 @@ class EpochTable:
     plots: dict[str, Any] = field(default_factory=dict)
 
     def scalars(self, prefix: str) -> dict[str, float]:
-        """The values for loggers, under "<prefix>_<Topic>/..."; of distributions their mean."""
+        """Return the values for loggers, as "<prefix>_<Topic>/..."; the mean for distributions."""
         return {
             f"{prefix}_{name}": value.mean if isinstance(value, Histogram) else float(value)
             for name, value in self.values.items()
@@ -44,7 +44,7 @@ class EpochTable:
 
 
 def episode_means(summaries: Iterable[EpisodeSummary]) -> dict[str, float]:
-    """Means over episodes: "return", and "kpi/<name>" over those that have it."""
+    """Return means over episodes: "return", and "kpi/<name>" over episodes that have the KPI."""
     found: dict[str, list[float]] = {}
     for summary in summaries:
         for name, value in {"return": summary.reward, **{f"kpi/{kpi}": v for kpi, v in summary.kpis.items()}}.items():
@@ -53,19 +53,20 @@ def episode_means(summaries: Iterable[EpisodeSummary]) -> dict[str, float]:
 
 
 class RunStatistics:
-    """Collects on each rank what is recorded and played, and brings the ranks together once per epoch."""
+    """Recorded numbers and played episodes of each rank, combined over ranks once per epoch."""
 
     def __init__(self) -> None:
-        self._recorded: dict[str, dict[str, _Recorded]] = {}  # by source and name, what was given
+        self._recorded: dict[str, dict[str, _Recorded]] = {}  # by source and name
         self._pending: dict[str, list[EpisodeSummary]] = {}
         self._epochs: dict[str, EpochStatistics] = {}
 
     def record(
         self, name: str, value: Tensor | float, step_key: StepKey | None, count: float, source: str = "train"
     ) -> None:
-        """Add a number, or a sum over `count` things; tensors stay on their device until the epoch ends.
+        """Add a number, or a sum of `count` numbers.
 
-        The `source` is "train" or a name under which evaluations are logged; a name without topic is for callbacks.
+        Tensors stay on their device until the epoch ends. The `source` is "train" or the name that
+        an evaluation is logged under. A `name` without a topic is for callbacks.
         """
         key = name if step_key is None else f"{name}/substep_{step_key}"
         number = value.detach() if isinstance(value, Tensor) else float(value)
@@ -79,11 +80,11 @@ class RunStatistics:
             thin_out(pending)
 
     def finish_training(self) -> EpochTable:
-        """Statistics of all that was recorded and of the training episodes since the last call; a collective call."""
+        """Return the training statistics since the last call; a collective call."""
         return self._finish(["train"])["train"]
 
     def finish_evaluation(self) -> dict[str, EpochTable]:
-        """Statistics by evaluator of the evaluation episodes since the last call; a collective call."""
+        """Return the statistics of each evaluator since the last call; a collective call."""
         return self._finish([name for name in dict.fromkeys([*self._pending, *self._recorded]) if name != "train"])
 
     def _finish(self, sources: list[str]) -> dict[str, EpochTable]:
@@ -103,23 +104,23 @@ class RunStatistics:
         return tables
 
     def discard_evaluation(self) -> None:
-        """Forget evaluation episodes that do not count."""
+        """Discard the episodes and numbers of an evaluation that does not count."""
         self._pending = {name: summaries for name, summaries in self._pending.items() if name == "train"}
         self._recorded = {name: entries for name, entries in self._recorded.items() if name == "train"}
 
     def state_dict(self) -> dict[str, Any]:
-        """What the whole run has counted; equal on all ranks."""
+        """Return the statistics of the whole run; equal on all ranks."""
         return {name: epoch.state_dict() for name, epoch in self._epochs.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue what `state_dict` described."""
+        """Restore the state returned by `state_dict`."""
         self._epochs = {}
         for name, epoch_state in state.items():
             self._epochs[name] = EpochStatistics()
             self._epochs[name].load_state_dict(epoch_state)
 
     def rank_state_dict(self) -> dict[str, Any]:
-        """What this rank has not handed in yet."""
+        """Return the data of this rank that is not yet part of an epoch's statistics."""
         own = self._recorded.get("train", {}).items()
         pending = {name: [asdict(summary) for summary in summaries] for name, summaries in self._pending.items()}
         return {
@@ -128,7 +129,7 @@ class RunStatistics:
         }
 
     def load_rank_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue what `rank_state_dict` described."""
+        """Restore the state returned by `rank_state_dict`."""
         recorded = state["recorded"].items()
         self._recorded = {"train": {name: list(zip(*lists, strict=True)) for name, lists in recorded}}
         pending = apply_to_collection(state["pending"], Tensor, Tensor.numpy)
@@ -139,12 +140,12 @@ class RunStatistics:
         for summary in summaries:
             epoch.add(summary)
         plots = epoch.compute_plots()
-        values = dict(epoch.compute()) if epoch.total_episode_count else {}  # none where nothing is ever played
+        values = dict(epoch.compute()) if epoch.total_episode_count else {}  # never played
         return EpochTable(values, episode_means(summaries), plots)
 
 
 def _numbers(recorded: _Recorded) -> tuple[list[float], list[float]]:
-    """The values, in any order, and the counts; tensors are fetched with one transfer for all of them."""
+    """Return the values, in any order, and the counts; one transfer fetches all tensors."""
     values = [value for value, _ in recorded if not isinstance(value, Tensor)]
     if tensors := [value for value, _ in recorded if isinstance(value, Tensor)]:
         values += torch.stack(tensors).double().tolist()

@@ -1,7 +1,8 @@
-"""Networks as people look at them: a graph of blocks and tensors; a table; a picture.
+"""Views of networks: a graph of blocks and tensors, a table, and a picture.
 
-The layout is our own, so that no system package is needed: boxes in layers below what they read, edges only between
-layers, or straight through a layer in a column of their own. Matplotlib is imported when something is drawn.
+The layout is computed here, so that no system package is needed: each box is in a layer below its
+inputs, and edges run between layers, or straight through a layer in a separate column. Matplotlib
+is imported on drawing.
 """
 
 import copy
@@ -27,10 +28,10 @@ from maze_pl.perception.blocks.composed import InferenceBlock
 from maze_pl.perception.blocks.perception_block import PerceptionBlock
 from maze_pl.perception.builders import on_zeros
 
-_SIZE, _LETTER, _LETTERS = 10.0, 0.0837, 48  # of the font, in points; width in inches; most of a name in one line
+_SIZE, _LETTER, _LETTERS = 10.0, 0.0837, 48  # font size in points; letter width in inches; letters per line
 _LINE, _PADDING, _GAP, _LAYER_GAP, _STEM = 0.2, 0.12, 0.3, 0.5, 0.14  # inches
 _PIXELS_PER_INCH, _MOST_PIXELS = 160, 8_000
-_SWEEPS, _COLUMN = 10, 33  # up and down the layers; most letters in a column of a table, so that it fits into 120
+_SWEEPS, _COLUMN = 10, 33  # sweeps through the layers; maximum letters in a table column, for lines within 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +39,10 @@ class Box:
     """A block or a tensor.
 
     Attributes:
-        layer: One more than the greatest of those that it depends on.
+        layer: One more than the greatest layer among its inputs; 0 without inputs.
         name: Path of a block in its network; key of a tensor.
         block: Class of the block; empty for a tensor.
-        shape: Of the tensor, without batch dimension.
+        shape: Shape of the tensor, without batch dimension.
         parameters: Identity of each of the block's parameters -> its number of elements.
     """
 
@@ -54,13 +55,13 @@ class Box:
 
 @dataclass(frozen=True)
 class NetworkGraph:
-    """Which block of a network reads and writes what.
+    """Graph of a network's blocks and the tensors that they read and write.
 
     Attributes:
         network: Class of the network.
         parameters: Identity of each of the network's parameters -> its number of elements.
         boxes: Blocks and tensors, in the order of execution.
-        edges: From box to box.
+        edges: Pairs (source, target) of boxes.
     """
 
     network: str
@@ -69,7 +70,7 @@ class NetworkGraph:
     edges: list[tuple[Box, Box]] = field(default_factory=list)
 
     def share(self, box: Box) -> float:
-        """Share of a block's parameters in those of the network."""
+        """Fraction of the network's parameters that belong to a block."""
         return sum(box.parameters.values()) / max(1, sum(self.parameters.values()))
 
     def add(self, sources: Sequence[Box], *description: Any) -> Box:
@@ -80,12 +81,12 @@ class NetworkGraph:
         return box
 
     def add_blocks(self, module: nn.Module, path: str, tensors: dict[str, Box]) -> None:
-        """Add the blocks in a module, and what they read and write; those of an `InferenceBlock` one by one.
+        """Add a module's blocks, inputs and outputs; an `InferenceBlock` is added block by block.
 
         Args:
-            module: A block or anything else.
-            path: Where it is in the network: names, with a point after each.
-            tensors: By key, what blocks may read; gets what they write.
+            module: A block or any other module.
+            path: Path of the module in the network: names, each followed by a dot.
+            tensors: Key -> box of each tensor that blocks may read; their outputs are added to it.
         """
         if isinstance(module, InferenceBlock):
             inner = dict(tensors)
@@ -96,7 +97,7 @@ class NetworkGraph:
             state = getattr(module, "state_shapes", {})
             read = dict(zip(module.in_keys, module.in_shapes, strict=True)) | state
             written = dict(zip(module.out_keys, module.out_shapes(), strict=True)) | state
-            for key in [key for key in read if key not in tensors]:  # made by what is around the blocks
+            for key in [key for key in read if key not in tensors]:  # computed outside of the blocks
                 tensors[key] = self.add((), key, "", read[key])
             box = self.add(
                 [tensors[key] for key in read], path[:-1] or "network", type(module).__name__, (), _sizes(module)
@@ -111,15 +112,16 @@ class NetworkGraph:
 
 
 def actor_critic_graphs(networks: TorchActorCritic) -> dict[str, NetworkGraph]:
-    """The graphs of an agent's networks.
+    """Return the graphs of an agent's networks.
 
     Returns:
-        `policy` and `critic`, followed by `_<step key>` where there are several sub-steps and by `_<agent>` where each
-        agent has a network of its own. Of the twins that judge actions, which differ in weights only, it is the first.
+        Name -> graph. Names are `policy` and `critic`, followed by `_<step key>` if there are
+        several sub-steps and by `_<agent>` if agents have separate networks. For twin Q-networks,
+        which differ only in weights, the graph shows the first.
     """
     critic, spec, graphs = networks.critic, networks.policy.spec, dict[str, NetworkGraph]()
     inner = next((part for part in networks.policy.modules() if isinstance(part, TorchPolicy)), None)
-    for index, (key, step) in enumerate(spec.steps.items() if inner is not None else ()):  # which something may wrap
+    for index, (key, step) in enumerate(spec.steps.items() if inner is not None else ()):  # policy may be wrapped
         name, own = "policy" + f"_{key}" * (len(spec.steps) > 1), cast(Any, inner).networks[index]
         for agent, network in enumerate(own):
             graphs[name + f"_{agent}" * (len(own) > 1)] = network_graph(network, step.observation_space)
@@ -142,13 +144,13 @@ def _first_twin(both: nn.Module) -> nn.Module:
 
 
 def network_graph(network: nn.Module, observation_space: spaces.Dict) -> NetworkGraph:
-    """The blocks of a network, with what they read and write; all that is not in a block is one box.
+    """Return the graph of a network's blocks; everything outside of blocks is one box.
 
-    The network runs on zeros once, in evaluation mode and without touching random generators.
+    The network runs once on zeros, in evaluation mode, without changing random generators.
 
     Args:
-        network: Takes a dict of observations and gives a dict of tensors.
-        observation_space: What it sees.
+        network: Takes a dict of observations and returns a dict of tensors.
+        observation_space: Its observations.
 
     Example:
         >>> from maze_pl.perception import FlattenConcatStateValueNet
@@ -183,10 +185,10 @@ def _sizes(module: nn.Module) -> dict[int, int]:
 
 
 def table(graphs: Mapping[str, NetworkGraph]) -> str:
-    """Networks as tables `block|in|out|parameters|share`; what several networks share is counted once in all.
+    """Return tables `block|in|out|parameters|share`; the total counts shared parameters once.
 
     Args:
-        graphs: By name, as from `actor_critic_graphs`.
+        graphs: Name -> graph, as from `actor_critic_graphs`.
     """
     lines = list[str]()
     for name, graph in graphs.items():
@@ -207,7 +209,7 @@ def table(graphs: Mapping[str, NetworkGraph]) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most a width, which end at spaces and underscores where they can."""
+    """Break text into lines of at most `width`, at spaces and underscores if possible."""
     return [line.replace("_ ", "_") for line in textwrap.wrap(text.replace("_", "_ "), width)]
 
 
@@ -219,14 +221,15 @@ def _count(parameters: Mapping[int, int]) -> str:
 
 
 def draw(graph: NetworkGraph, title: str) -> Any:
-    """Draw a network: blocks in blue, the deeper the greater their share of the parameters, and tensors in red.
+    """Draw a network: blocks in blue, darker for a greater share of parameters, and tensors in red.
 
     Args:
         graph: The network.
-        title: Stands above, with the class of the network and its number of parameters.
+        title: Shown at the top, with the class of the network and its number of parameters.
 
     Returns:
-        A matplotlib figure of its own, not of pyplot's global state; `render` gives the content of a file.
+        A matplotlib figure that is not in pyplot's global state; `render` returns the content of a
+        file.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
@@ -262,14 +265,14 @@ def draw(graph: NetworkGraph, title: str) -> Any:
 
 
 def render(figure: Any, form: str) -> bytes:
-    """The content of a file of a figure: `svg`, or `png`."""
+    """Return a figure as the content of an `svg` or `png` file."""
     content = io.BytesIO()
     figure.savefig(content, format=form, dpi="figure")
     return content.getvalue()
 
 
 def _lines(graph: NetworkGraph, box: Box) -> list[str]:
-    """What stands in a box."""
+    """Lines of text in a box."""
     name, share = _wrapped(box.name, _LETTERS), f" ({graph.share(box):.1%})" if box.parameters else ""
     return [box.block, *name, _count(box.parameters) + share] if box.block else [*name, str(box.shape)]
 
@@ -279,7 +282,7 @@ def _width(lines: Sequence[str]) -> float:
 
 
 def _layout(edges: Sequence[tuple[Box, Box]], texts: Mapping[Box, Sequence[str]]) -> tuple[dict[Box, Any], list[Any]]:
-    """Centre, width and height of each box, also of stretches of edges through layers; points of each edge."""
+    """Centre, width and height of each box and of edges' segments in layers; points of each edge."""
     last, read = max(box.layer for box in texts), {source for source, _ in edges}
     layers = {box: box.layer if box in read or not box.layer else last for box in texts}  # outputs at the bottom
     widths, chains = {box: _width(lines) for box, lines in texts.items()}, []
@@ -301,9 +304,10 @@ def _layout(edges: Sequence[tuple[Box, Box]], texts: Mapping[Box, Sequence[str]]
 
 
 def _columns(rows: list[list[Box]], pairs: Sequence[tuple[Box, Box]], widths: Mapping[Box, float]) -> dict[Box, float]:
-    """Where each box is from left to right: side by side, with the middle of each row at 0.
+    """Horizontal centre of each box: boxes side by side, with the middle of each row at 0.
 
-    Each row is brought into the order of the means of its neighbours, going up and down, so that few edges cross.
+    Sweeps down and up sort each row by the mean position of each box's neighbours, so that few
+    edges cross.
     """
     near = {box: [box] for box in widths}
     for above, below in pairs:

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from maze_pl.agents import LunarLanderHeuristicPolicy, lunar_lander_heuristic_policy
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.envs import GymMazeEnv
-from maze_pl.rollouts import rollout
+from maze_pl.runs.rollout import rollout
 
 DISCRETE = {0: spaces.Dict(action=spaces.Discrete(4))}
 CONTINUOUS = {0: spaces.Dict(action=spaces.Box(-1, 1, (2,)))}

@@ -21,7 +21,7 @@ from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions.distribution_mapper import DistributionMapper
-from maze_pl.modules.optimizer import FlatAdam
+from maze_pl.modules.optimization.flat_optimizer import FlatAdam
 from maze_pl.perception import FlattenConcatPolicyNet
 
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU, nn.Sigmoid, nn.SiLU, nn.LeakyReLU, nn.Identity]
@@ -76,7 +76,7 @@ def test_actions_are_those_of_the_distributions_for_the_same_random_numbers(case
     policy, observation, temperature, seed = case
     assert NumpyNetwork(policy.networks[0][0]).logits(observation) is not None
     own, reference = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed)
-    batch = PolicyBatch(0, observation, np.zeros(1))
+    batch = PolicyBatch(0, observation, np.zeros(len(next(iter(observation.values())))))
     with torch.no_grad():
         distribution = policy.distribution(0, tensors(observation), temperature=temperature)
         for _ in range(2):
@@ -97,8 +97,8 @@ def sample(logits: np.ndarray, space: spaces.Space[Any], mask: np.ndarray | None
     sampler = NumpySampler(
         DistributionMapper(spaces.Dict({"a": space}), masks={"a": "m"} if mask is not None else None)
     )
-    observation = {} if mask is None else {"m": mask}
-    action = sampler.choose({"a": logits}, observation, (False, temperature, torch.Generator().manual_seed(0)))
+    allowed = {} if mask is None else {"a": mask == 1}
+    action = sampler.choose({"a": logits}, allowed, (False, temperature, torch.Generator().manual_seed(0)))
     assert action is not None
     return action["a"]
 

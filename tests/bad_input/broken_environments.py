@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import gymnasium
@@ -45,6 +46,28 @@ class Sound(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         self.steps += 1
         return self.observe(), 1.0, self.steps == 5, False, {}
+
+
+class Exits(Sound):
+    def step(self, action: Any) -> Any:
+        sys.exit()
+
+
+class ExitsWithStatus(Sound):
+    def step(self, action: Any) -> Any:
+        sys.exit(7)
+
+
+class CallsItself(Sound):
+    def step(self, action: Any) -> Any:
+        return self.step(action)
+
+
+class KeysOfNumbers(Sound):
+    observation_space = spaces.Dict({1: BOX, 2: BOX})
+
+    def observe(self) -> Any:
+        return {1: np.zeros(3, np.float32), 2: np.zeros(3, np.float32)}
 
 
 class OldReset(Sound):

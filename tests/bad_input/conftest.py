@@ -8,6 +8,7 @@ import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,27 @@ def tree(folder: Path) -> dict[str, bytes | None]:
     }
 
 
+def require_only_evidence(before: dict[str, bytes | None], folder: Path) -> None:
+    """Check that a run which failed has changed nothing but its own logs, and has written no checkpoint.
+
+    Args:
+        before: What `tree` gave before.
+        folder: The same folder.
+    """
+    after = tree(folder)
+    logs = [name for name in after if name.endswith("/run.log") and after[name] != before.get(name)]
+    runs = [name.removesuffix("run.log") for name in logs]
+    for name, content in before.items():
+        if not name.startswith(tuple(runs)):
+            assert after[name] == content, name
+        elif content is not None and not name.endswith((".lock", "metrics.csv")):
+            assert (after[name] or b"").startswith(content), name  # logs are appended to
+    for name in after.keys() - before.keys():
+        assert any(name.startswith(run) or run.startswith(f"{name}/") for run in runs), name
+        assert not name.endswith((".ckpt", ".part", "checkpoints")), name
+    assert all(after[log] and after[f"{run}config.yaml"] for log, run in zip(logs, runs, strict=True))
+
+
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder that each test gets a copy of."""
@@ -79,6 +101,8 @@ TEXTS = {
     "list.yaml": "- 1\n- 2\n",
     "empty.yaml": "",
     "itself.yaml": "a: &a [*a]\n",
+    "aliases.yaml": "a: &a [1, 1]\n"
+    + "".join(f"{name}: &{name} [{', '.join([f'*{former}'] * 9)}]\n" for former, name in pairwise("abcdefgh")),
     "deep.yaml": "{a: " * 1500 + "1" + "}" * 1500,
     "number.yaml": "model: 3\n",
     "section.yaml": "modle: {init_args: {lr: 1}}\n",
@@ -96,6 +120,11 @@ def write_checkpoints(folder: Path, whole: dict[str, Any]) -> None:
     """Checkpoints that are none, or none that can be gone on from."""
     content = (folder / "run" / "checkpoints" / "last.ckpt").read_bytes()
     (folder / "truncated.ckpt").write_bytes(content[: len(content) // 2])
+    shutil.copytree(folder / "run", folder / "flipped")
+    for path in (folder / "flipped" / "checkpoints").glob("*.ckpt"):
+        flipped = bytearray(path.read_bytes())
+        flipped[len(flipped) // 2] ^= 1
+        path.write_bytes(flipped)
     (folder / "pickle.ckpt").write_bytes(pickle.dumps({"state_dict": Code()}))
     torch.save({"state_dict": Code()}, folder / "code.ckpt")
     torch.save([1, 2], folder / "list.ckpt")

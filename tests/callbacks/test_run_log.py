@@ -10,8 +10,9 @@ import pytest
 from tqdm import tqdm
 
 from maze_pl.__main__ import main
-from maze_pl.callbacks.console import ConsoleLog
-from maze_pl.search_path import ConfigurationError
+from maze_pl.callbacks.console_log import ConsoleLog
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.system.signals import StoppedBySignal
 
 
 def read(path: Path) -> str:
@@ -68,7 +69,7 @@ def test_a_later_run_adds_to_the_file(tmp_path: Path) -> None:
     [
         (ValueError("a bug"), "ValueError: a bug"),
         (ConfigurationError("no such file"), "maze-pl: error: no such file"),
-        (SystemExit(130), "stopped"),
+        (StoppedBySignal(2), "stopped"),
     ],
 )
 def test_how_a_run_failed_is_kept_though_it_is_shown_later(tmp_path: Path, error: BaseException, last: str) -> None:
@@ -103,8 +104,11 @@ def test_a_run_keeps_what_it_says_from_its_configuration_to_its_last_word(
     monkeypatch.chdir(tmp_path)
     assert main([*FIT, *SMALL, *THRESHOLD]) == 1
     text, shown = read(tmp_path / "run" / "run.log"), capsys.readouterr()
+    assert "class_path: maze_pl.modules.PPO" in text
+    assert "class_path: maze_pl.modules.PPO" not in shown.out
     for said in (
-        "class_path: maze_pl.modules.PPO",
+        "configuration: ppo_cartpole, with\n  model.batch_size: 32 (instead of 100)",
+        "all options: run/config.yaml",
         "command: maze-pl fit",
         "epoch 1 | 64 env steps",
         "next:",

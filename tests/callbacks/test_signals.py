@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,25 @@ import torch
 
 from maze_pl.callbacks import LastCheckpoint, StopOnSignal
 from maze_pl.datamodules import RolloutDataModule
+from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.modules import A2C
-from maze_pl.signals import StoppedBySignal, StopSignals
+from maze_pl.system.signals import StoppedBySignal, StopSignals
 from tests.distributed.test_data_module_class import make
 from tests.faults.moments import FailAt, SignalAt
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
 
 
-def fit(folder: Path, *callbacks: pl.Callback, ckpt_path: Path | None = None, every_n_epochs: int = 1) -> A2C:
-    module, data = make(RolloutDataModule)
-    data.epoch_length = 3
-    with StopSignals() as signals:
+def fit(
+    folder: Path,
+    *callbacks: pl.Callback,
+    ckpt_path: Path | None = None,
+    every_n_epochs: int = 1,
+    patience: float = 10.0,
+    **options: Any,
+) -> A2C:
+    module, data = make(RolloutDataModule, epoch_length=3, **options)
+    with StopSignals(patience=patience) as signals:
         trainer = pl.Trainer(
             max_epochs=2,
             accelerator="cpu",
@@ -64,6 +72,62 @@ def test_a_script_that_rarely_writes_checkpoints_writes_one_when_it_is_stopped(
         fit(tmp_path, SignalAt(hook), every_n_epochs=5)
     assert torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]["env_steps"] == env_steps
     assert fit(tmp_path, ckpt_path=tmp_path / "last.ckpt", every_n_epochs=5).env_steps == 2 * 3 * 5
+
+
+class EndlessAt(TimeLimitWrapper):
+    """CartPole that sends a signal to its process in a step, and never returns from it."""
+
+    def __init__(self, env: Any, at: int) -> None:
+        super().__init__(env, max_episode_steps=1000)
+        self.left = at
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGTERM)
+            while True:
+                signal.pause()
+        return super().step(action)
+
+
+@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+@pytest.mark.parametrize(("at", "is_kept"), [(3, False), (17, True)], ids=["first epoch", "second epoch"])
+def test_a_rollout_that_does_not_end_after_a_signal_is_given_up(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], at: int, is_kept: bool
+) -> None:
+    before = [signal.getsignal(one) for one in [*NUMBERS, signal.SIGALRM]]
+    with pytest.raises(StoppedBySignal) as stopped:
+        fit(tmp_path, patience=0.01, evaluators={}, wrappers=[partial(EndlessAt, at=at)])
+    assert stopped.value.code == 128 + signal.SIGTERM
+    said = "what came after the last checkpoint is lost" if is_kept else "there is no checkpoint yet"
+    assert f"stopped by SIGTERM in a rollout or an evaluation that took more than 0 s longer: {said}" in (
+        capfd.readouterr().err
+    )
+    assert [signal.getsignal(one) for one in [*NUMBERS, signal.SIGALRM]] == before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+    if is_kept:
+        assert torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]["env_steps"] == 15
+        assert fit(tmp_path, ckpt_path=tmp_path / "last.ckpt", evaluators={}, wrappers=[]).env_steps == 2 * 3 * 5
+
+
+class Slow(pl.Callback):
+    """Takes longer than there is patience for while something is learned, and while it is written."""
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    def on_before_optimizer_step(self, *_: Any) -> None:
+        signal.raise_signal(signal.SIGALRM)
+
+    def on_save_checkpoint(self, *_: Any) -> None:
+        signal.raise_signal(signal.SIGALRM)
+
+
+def test_learning_and_writing_are_never_given_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(StoppedBySignal):
+        fit(tmp_path, Slow(), patience=100.0)
+    assert "stopped by SIGTERM after 5 env steps" in capfd.readouterr().err
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]["env_steps"] == 5
 
 
 class HandlerOfTerm(pl.Callback):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
-from maze_pl.callbacks import BestCheckpoint, EarlyStopping, EpochTable, LastCheckpoint, StopAtReturn
+from maze_pl.callbacks import BestCheckpoint, EarlyStopping, EpochTable, EvaluationCheck, LastCheckpoint, StopAtReturn
 
 
 class Scripted(pl.LightningModule):
@@ -79,6 +81,64 @@ def test_a_resumed_run_still_knows_what_was_best(tmp_path: Path) -> None:
     assert (epoch_of(tmp_path, "best"), epoch_of(tmp_path, "last")) == (2, 4)
     fit(tmp_path, returns, [BestCheckpoint(), LastCheckpoint()], max_epochs=5, ckpt_path=last)
     assert epoch_of(tmp_path, "best") == 5
+
+
+def test_a_run_that_is_resumed_by_a_relative_path_still_knows_what_was_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    returns = [5.0, 3.0, 4.0, 6.0]
+    fit(tmp_path / "run", returns, [BestCheckpoint(), LastCheckpoint()], max_epochs=2)
+    monkeypatch.chdir(tmp_path)
+    for max_epochs, best in ((3, 1), (4, 4)):
+        kept = BestCheckpoint()
+        last = "run/checkpoints/last.ckpt"
+        fit(Path("run"), returns, [kept, LastCheckpoint()], max_epochs=max_epochs, ckpt_path=last)
+        assert epoch_of(tmp_path / "run", "best") == best
+        assert kept.best_model_score == returns[best - 1]
+
+
+def test_a_copied_run_keeps_its_best_and_leaves_that_of_the_original_alone(tmp_path: Path) -> None:
+    returns = [5.0, 3.0, 4.0, 6.0]
+    fit(tmp_path / "run", returns, [BestCheckpoint(), LastCheckpoint()], max_epochs=2)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    original = (tmp_path / "run" / "checkpoints" / "best.ckpt").read_bytes()
+    last = str(tmp_path / "copy" / "checkpoints" / "last.ckpt")
+    for max_epochs, best in ((3, 1), (4, 4)):
+        kept = BestCheckpoint()
+        fit(tmp_path / "copy", returns, [kept, LastCheckpoint()], max_epochs=max_epochs, ckpt_path=last)
+        assert epoch_of(tmp_path / "copy", "best") == best
+        assert Path(kept.best_model_path) == tmp_path / "copy" / "checkpoints" / "best.ckpt"
+    assert (tmp_path / "run" / "checkpoints" / "best.ckpt").read_bytes() == original
+
+
+def test_a_best_checkpoint_that_is_newer_than_the_last_one_is_not_overwritten_by_a_worse_one(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    fit(tmp_path, [1.0], [BestCheckpoint(), LastCheckpoint()])
+    former = (folder / "last.ckpt").read_bytes()
+    fit(tmp_path, [1.0, 5.0], [BestCheckpoint(), LastCheckpoint()], ckpt_path=str(folder / "last.ckpt"))
+    (folder / "last.ckpt").write_bytes(former)  # as if the process was killed between the two
+    fit(tmp_path, [1.0, 3.0, 4.0], [BestCheckpoint(), LastCheckpoint()], ckpt_path=str(folder / "last.ckpt"))
+    assert (epoch_of(tmp_path, "best"), epoch_of(tmp_path, "last")) == (2, 3)
+
+
+def test_without_its_file_the_best_is_chosen_again(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    fit(tmp_path, [5.0], [BestCheckpoint(), LastCheckpoint()])
+    (folder / "best.ckpt").unlink()
+    fit(tmp_path, [5.0, 3.0], [BestCheckpoint(), LastCheckpoint()], ckpt_path=str(folder / "last.ckpt"))
+    assert epoch_of(tmp_path, "best") == 2
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
+def test_what_was_best_by_another_value_is_replaced_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(tmp_path, [5.0], [BestCheckpoint(), LastCheckpoint()])
+    last = str(tmp_path / "checkpoints" / "last.ckpt")
+    callbacks = [EpochTable(), BestCheckpoint("eval_count"), LastCheckpoint()]
+    fit(tmp_path, [5.0, 3.0], callbacks, ckpt_path=last)
+    assert "best.ckpt was not chosen by eval_count: the next evaluation replaces it" in capsys.readouterr().out
+    assert epoch_of(tmp_path, "best") == 2
 
 
 def test_best_waits_for_evaluations_that_are_rarer_than_epochs(tmp_path: Path) -> None:
@@ -154,6 +214,69 @@ def test_without_a_threshold_nothing_is_missed(tmp_path: Path) -> None:
 def test_a_threshold_on_something_unknown_names_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'eval/kpi/x'.*it has eval/return"):
         fit(tmp_path, [1.0], [StopAtReturn(1.0, monitor="eval/kpi/x")])
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
+@pytest.mark.parametrize("every_n_epochs", [1, 2])
+@pytest.mark.parametrize(
+    "callback",
+    [StopAtReturn(1.0, monitor="eval/kpi/x"), EarlyStopping(monitor="eval/kpi/x"), BestCheckpoint("eval/kpi/x")],
+    ids=lambda callback: type(callback).__name__,
+)
+def test_what_was_learned_is_kept_when_a_callback_waits_for_something_unknown(
+    tmp_path: Path, callback: Callback, every_n_epochs: int
+) -> None:
+    callbacks = [copy.deepcopy(callback), LastCheckpoint(every_n_epochs=7)]
+    with pytest.raises(ValueError, match=r"'eval/kpi/x'.*it has eval/return"):
+        fit(tmp_path, [1.0, 2.0, 3.0, 4.0], callbacks, check_val_every_n_epoch=every_n_epochs)
+    assert epoch_of(tmp_path, "last") == every_n_epochs
+    last = str(tmp_path / "checkpoints" / "last.ckpt")
+    assert fit(tmp_path, [1.0] * 4, [LastCheckpoint()], ckpt_path=last).current_epoch == 4
+
+
+@pytest.mark.parametrize(("mode", "returns"), [("min", [1.0, 2.0, 3.0, 0.0]), ("max", [3.0, 2.0, 1.0, 4.0])])
+def test_early_stopping_follows_the_best_checkpoint(tmp_path: Path, mode: str, returns: list[float]) -> None:
+    follower = EarlyStopping(patience=2)
+    trainer = fit(tmp_path, returns, [follower, BestCheckpoint("eval/return", mode), LastCheckpoint()])
+    assert (trainer.current_epoch, follower.mode) == (3, mode)
+    counting = EarlyStopping(patience=9)
+    fit(tmp_path / "count", [1.0], [counting, BestCheckpoint("eval_count"), LastCheckpoint()])
+    assert counting.monitor == "eval_count"
+    state = torch.load(tmp_path / "count" / "checkpoints" / "last.ckpt", weights_only=True)["callbacks"]
+    assert "EarlyStopping{'monitor': 'eval_count', 'mode': 'max'}" in state
+
+
+def test_early_stopping_watches_what_it_is_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = EarlyStopping(monitor="eval/return")
+    fit(tmp_path, [1.0], [EpochTable(), told, BestCheckpoint("eval_count"), EvaluationCheck()])
+    assert told.monitor == "eval/return"
+    said = capsys.readouterr().out
+    assert "best.ckpt is chosen by eval_count, but early stopping waits for eval/return" in said
+    with pytest.raises(ValueError, match="mode='min' says how values of monitor are compared: give monitor, too"):
+        EarlyStopping(mode="min")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"check_val_every_n_epoch": 4}, "trainer.check_val_every_n_epoch=4, and max_epochs=3"),
+        ({"check_val_every_n_epoch": 3}, None),
+        ({"limit_val_batches": 0}, "trainer.limit_val_batches=0"),
+        (
+            {"check_val_every_n_epoch": None, "val_check_interval": 4},
+            "trainer.val_check_interval=4, and max_epochs=3 of 1 batches",
+        ),
+        ({"check_val_every_n_epoch": None, "val_check_interval": 3}, None),
+    ],
+)
+def test_a_run_that_will_never_be_evaluated_says_so_at_its_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any], reason: str | None
+) -> None:
+    fit(tmp_path, [1.0] * 3, [EpochTable(), BestCheckpoint(), EvaluationCheck()], **options)
+    said = [line for line in capsys.readouterr().out.splitlines() if "never evaluates" in line]
+    wanted = [f"this run never evaluates its policy: {reason}; so it writes no best.ckpt"] if reason else []
+    assert said == wanted
+    assert (tmp_path / "checkpoints" / "best.ckpt").exists() == (reason is None)
 
 
 @pytest.mark.parametrize(("patience", "epochs"), [(1, 3), (2, 4), (0, 6)])

@@ -3,8 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import wandb
 
-from maze_pl.callbacks.loggers import is_logged_in
+from maze_pl.loggers.wandb_log import WandbLog, is_logged_in
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +39,15 @@ def test_a_login_counts_for_its_own_server(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("WANDB_BASE_URL")
     netrc.write_text("machine api.wandb.ai\n  login user\n  password secret\n", encoding="utf-8")
     assert is_logged_in()
+
+
+def test_a_run_does_not_join_another_one_of_the_same_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    other = wandb.init(dir=str(tmp_path), project="other", mode="offline", settings=wandb.Settings(silent=True))
+    log = WandbLog(str(tmp_path / "run"))
+    log.log_metrics({"loss": 1.0}, 10)
+    own = log.experiment.id
+    log.finalize("success")
+    assert own != other.id
+    assert wandb.run is other
+    other.finish()

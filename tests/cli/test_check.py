@@ -117,6 +117,6 @@ def test_help_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command_starts_without_torch_and_lightning() -> None:
-    code = "import sys, maze_pl.check_command; print([m for m in ('torch', 'pytorch_lightning') if m in sys.modules])"
+    code = "import sys, maze_pl.cli.check; print([m for m in ('torch', 'pytorch_lightning') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -57,7 +57,7 @@ def test_a_run_leaves_everything_in_the_directory_that_it_was_given(capsys: pyte
     } <= (files)
     assert not [name for name in files if name.endswith(".part")]
     assert any(Path("here", "tensorboard").glob("events.*"))
-    assert "class_path: maze_pl.modules.PPO" in output
+    assert "all options: here/config.yaml" in output
     assert "maze-pl fit --config ppo_cartpole" in Path("here", "command.txt").read_text(encoding="utf-8")
     for text in (output, Path("here", "run.log").read_text(encoding="utf-8")):
         assert "epoch 1 | 200 env steps" in text
@@ -76,6 +76,7 @@ def test_a_run_without_a_directory_is_put_under_outputs_by_its_experiment() -> N
     assert (run_dir / "config.yaml").is_file()
 
 
+@pytest.mark.slow
 def test_tensorboard_has_env_steps_on_its_axis_and_the_configuration_as_text() -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -93,6 +94,7 @@ def test_a_directory_that_holds_something_is_refused(capsys: pytest.CaptureFixtu
     assert "the run directory here already holds something" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_in_place_and_what_is_asked_for_now_wins() -> None:
     fit("--run_dir", "here")
     assert main(["fit", "--resume", "here", "--trainer.max_epochs", "2", "--model.lr", "1e-3"]) == 0
@@ -103,6 +105,7 @@ def test_a_resumed_run_goes_on_in_place_and_what_is_asked_for_now_wins() -> None
     assert len(Path("here", "command.txt").read_text(encoding="utf-8").splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_validate_needs_nothing_but_the_run_directory_and_leaves_it_as_it_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -115,10 +118,13 @@ def test_validate_needs_nothing_but_the_run_directory_and_leaves_it_as_it_is(
     assert before == {path: path.read_bytes() for path in Path("here").rglob("*") if path.is_file()}
 
 
-def test_a_warm_start_takes_weights_and_statistics_into_another_algorithm() -> None:
+@pytest.mark.slow
+def test_a_warm_start_takes_weights_and_statistics_into_another_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
     fit("--data.wrappers", "wrappers/vector_obs", "--run_dir", "ppo")
     lines = ["--warm-start", "ppo", "--model", "algorithm/a2c", "--run_dir", "a2c", "--model.lr", "1e-30"]
     assert main(["fit", *lines]) == 0
+    taken = "so is the configuration, except for --model, --run_dir, --model.lr: name another one by --config\n"
+    assert taken in "".join(capsys.readouterr())
     before, after = checkpoint("ppo", "best"), checkpoint("a2c")
     assert config("a2c")["model"]["class_path"] == "maze_pl.modules.A2C"
     assert "clip_range" not in config("a2c")["model"]["init_args"]

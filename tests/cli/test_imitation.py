@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.envs.trajectory_record import TrajectoryFiles
-from maze_pl.rollouts import rollout
+from maze_pl.runs.rollout import rollout
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:Be aware that when using `ckpt_path`")
 
@@ -36,21 +37,29 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_best_clone_is_that_of_the_highest_return_and_ppo_goes_on_with_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main([*CLONE, *PLAYED, "--run_dir", "clone"]) == 0
+    rare = ["--trainer.check_val_every_n_epoch", "2", "--early_stopping.patience", "7", "--experiment", "cloning"]
+    assert main([*CLONE, *PLAYED, *rare, "--run_dir", "clone"]) == 0
     said = capsys.readouterr().out
     assert "new best eval/return" in said
     assert "best: eval return" in said
     clone = torch.load("clone/checkpoints/best.ckpt", weights_only=True)
-    assert main(["fit", *PPO, "--warm-start", "clone", "--model.critic_burn_in_epochs", "1", "--run_dir", "tuned"]) == 0
-    tuned = torch.load("tuned/checkpoints/last.ckpt", weights_only=True)
+    shutil.move("clone", "moved")
+    assert main(["fit", *PPO, "--warm-start", "moved", "--model.critic_burn_in_epochs", "1", "--run_dir", "tuned"]) == 0
+    said = "".join(capsys.readouterr())
+    log = Path("tuned", "run.log").read_text(encoding="utf-8")
+    taken = "what wrappers had learned, are those of moved/checkpoints/best.ckpt; the configuration is the given one\n"
+    assert taken in said and taken in log
+    tuned = torch.load("tuned/checkpoints/best.ckpt", weights_only=True)
     for name, value in clone["state_dict"].items():
         assert name == "_extra_state" or torch.equal(value, tuned["state_dict"][name]), name
     config = yaml.safe_load(Path("tuned", "config.yaml").read_text(encoding="utf-8"))
     assert config["data"]["class_path"] == "maze_pl.datamodules.RolloutDataModule"
-    assert (
-        main(["fit", *PPO, "--warm-start", "clone", "--model.networks", "model/flatten_concat", "--run_dir", "b"]) == 2
-    )
-    assert "the networks of clone do not fit" in capsys.readouterr().err
+    assert main(["fit", *PPO, "--run_dir", "alone", "--model.critic_burn_in_epochs", "1"]) == 0
+    alone = yaml.safe_load(Path("alone", "config.yaml").read_text(encoding="utf-8"))
+    assert config == alone, "nothing of the configuration is that of the clone"
+    networks = ["--model.networks", "model/flatten_concat"]
+    assert main(["fit", *PPO, "--warm-start", "moved", *networks, "--run_dir", "b"]) == 2
+    assert "the networks of moved do not fit" in capsys.readouterr().err
 
 
 def test_from_data_alone_the_best_clone_is_that_of_the_least_loss(capsys: pytest.CaptureFixture[str]) -> None:

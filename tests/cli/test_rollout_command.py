@@ -6,6 +6,7 @@ import csv
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from maze_pl.agents import DummyCartPolePolicy
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.envs.trajectory_record import read_trajectories
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper
-from maze_pl.rollouts import rollout
+from maze_pl.runs.rollout import rollout
 from tests.bad_input.conftest import SMALL, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
@@ -219,6 +220,24 @@ def test_wrappers_of_which_nothing_is_known_learn_before_they_are_used(folder: P
         lambda: maze_pl.envs.GymMazeEnv("CartPole-v1"), wrappers=[ObservationNormalizationWrapper], learned={}
     )
     assert played[0].spaces is not None
+
+
+def test_a_run_without_a_best_checkpoint_says_which_one_is_played(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained, "run")
+    played = ["--runner", "sequential", "--n_episodes", "1", "--trajectories", "none", "--event_logs", "false"]
+    commands = (["rollout", "run", *played], ["validate", "run"])
+    for command in commands:
+        assert main(command) == 0
+        assert "has no best.ckpt" not in capsys.readouterr().err
+    Path("run", "checkpoints", "best.ckpt").unlink()
+    for command in commands:
+        assert main(command) == 0
+        said = "maze-pl: run has no best.ckpt, as no evaluation chose one: this is run/checkpoints/last.ckpt\n"
+        assert said in capsys.readouterr().err
+    assert main(["rollout", "run", *played, "--checkpoint", "last"]) == 0
+    assert "has no best.ckpt" not in capsys.readouterr().err
 
 
 def test_a_run_whose_environment_is_replaced_by_one_with_other_spaces_is_refused(

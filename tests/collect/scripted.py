@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID
+from maze_pl.core.spec import Spec
 from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface
 from maze_pl.envs.maze_env import MazeEnv
 
@@ -36,11 +38,25 @@ class Episode:
 
 @dataclass(frozen=True)
 class Script:
-    """What the environments of a test do, whatever the policy says."""
+    """What the environments of a test do, whatever the policy says.
+
+    Where a number of agents is -1, they come and go, and at most `max_agents` of them are alive at once.
+    """
 
     n_agents: tuple[int, ...]
     attributed: bool
     episodes: tuple[tuple[Episode, ...], ...] = field(default=())  # of each environment, repeated for ever
+    max_agents: tuple[int, ...] = ()
+
+    @property
+    def limits(self) -> dict[int, int]:
+        """For sub-steps whose number of agents changes, how many of them may be alive at once."""
+        return {key: self.max_agents[key] for key, count in enumerate(self.n_agents) if count < 0}
+
+    @property
+    def n_slots(self) -> dict[int, int]:
+        """For each sub-step, how many of its agents may be alive at once."""
+        return dict(enumerate(self.n_agents)) | self.limits
 
 
 def observation_id(env: int, episode: int, act: int) -> float:
@@ -129,6 +145,10 @@ def make_env(script: Script, index: int) -> MazeEnv:
     return MazeEnv(ScriptedCoreEnv(script, index), {k: Choose() for k in keys}, {k: Observe() for k in keys})
 
 
+def spec_of(script: Script) -> Spec:
+    return Spec.of(make_env(script, 0), script.limits)
+
+
 # ------------------------------------------------------------------------------------------------------ reference
 
 
@@ -140,6 +160,7 @@ class PlayedAct:
     env: int
     row: int
     position: int
+    slot: int
     obs: float
     is_first: bool
     step_end: bool  # completes the environment step
@@ -148,6 +169,7 @@ class PlayedAct:
     truncated: bool
     advance: int
     follower: tuple[int, int] | None = None  # who acts after it, None after an end that is terminal
+    follower_slot: int = -1  # -1 for an agent that comes when the episode is cut off: it never gets one
     follower_obs: float = 0.0
 
 
@@ -158,14 +180,38 @@ class Reference:
         self.script, self.n = script, n_rollout_steps
         self.where = [(0, 0)] * len(script.episodes)
         self.acted: list[set[tuple[int, int]]] = [set() for _ in script.episodes]  # in the episode
+        self.slots: list[dict[tuple[int, int], int]] = [{} for _ in script.episodes]  # of agents that come and go
 
     def collect(self) -> list[list[PlayedAct]]:
         return [self._collect(env) for env in range(len(self.script.episodes))]
 
+    def episodes(self) -> list[list[list[PlayedAct]]]:
+        """For each environment, its episodes; needs rollouts of one environment step."""
+        played: list[list[list[PlayedAct]]] = []
+        for env, episodes in enumerate(self.script.episodes):
+            played.append([[] for _ in episodes])
+            while self.where[env][0] < len(episodes):
+                number = self.where[env][0]
+                played[-1][number] += self._collect(env)
+        return played
+
     def _collect(self, env: int) -> list[PlayedAct]:
         episodes = self.script.episodes[env]
         played: list[PlayedAct] = []
-        completed, row, in_row = 0, 0, []
+        completed, row, in_row, used = 0, 0, list[tuple[int, int]](), set[tuple[int, int]]()
+        slots = self.slots[env]
+
+        def slot_of(actor: tuple[int, int], used: set[tuple[int, int]]) -> int:
+            """The first slot that nobody has, and in which nobody has acted in the row."""
+            key, agent = actor
+            if self.script.n_agents[key] > 0:
+                return agent
+            if actor not in slots:
+                taken = {slot for (other, _), slot in slots.items() if other == key}
+                taken |= {slot for other, slot in used if other == key}
+                slots[actor] = next(slot for slot in itertools.count() if slot not in taken)
+            return slots[actor]
+
         while completed < self.n:
             number, at = self.where[env]
             episode = episodes[number % len(episodes)]
@@ -175,14 +221,22 @@ class Reference:
             follower = episode.follower if over else (episode.acts[at + 1].key, episode.acts[at + 1].agent)
             first = actor not in self.acted[env]
             self.acted[env].add(actor)
+            slot = slot_of(actor, used)
+            used.add((act.key, slot))
             ends_row = over or act.advance > 0 or follower in [*in_row, actor]
             terminated, truncated = over and not episode.truncated, over and episode.truncated
+            if act.actor_done and self.script.n_agents[act.key] < 0 and not over:
+                del slots[actor]
+            follower_slot = follower[1] if self.script.n_agents[follower[0]] > 0 else slots.get(follower, -1)
+            if not over:
+                follower_slot = slot_of(follower, set() if ends_row else used)
             played.append(
                 PlayedAct(
                     act,
                     env,
                     row,
                     len(in_row),
+                    slot,
                     observation_id(env, number, at),
                     first,
                     over or act.advance > 0,
@@ -191,17 +245,19 @@ class Reference:
                     truncated,
                     act.advance,
                     None if terminated else follower,
+                    follower_slot,
                     observation_id(env, number, at + 1),
                 )
             )
             in_row.append(actor)
             if ends_row:
-                row, in_row = row + 1, []
+                row, in_row, used = row + 1, [], set()
             if over or act.advance > 0:
                 completed += 1
             self.where[env] = (number + 1, 0) if over else (number, at + 1)
             if over:
                 self.acted[env].clear()
+                slots.clear()
         return played
 
 

@@ -132,6 +132,35 @@ def test_the_slot_of_a_finished_agent_is_used_again() -> None:
     assert segment.is_first.tolist() == [[True, True], [False, False], [True, False], [False, False]]
 
 
+def test_agents_that_follow_each_other_in_a_slot_act_in_one_row() -> None:
+    acts = [Act(0, agent, 1.0, 0.0, int(agent % 3 == 2), actor_done=agent != 1) for agent in range(6)]
+    collector = dynamic(acts, 1)
+    with pytest.raises(ValueError, match="agent 2 of sub-step 0 would be number 2 alive at once; max_agents allows 1"):
+        collector.collect(random_policy(collector))
+    acts = [Act(0, agent, 1.0, 0.0, int(agent % 3 == 2), actor_done=True) for agent in range(6)]
+    collector = dynamic(acts, 1)
+    rollout = collector.collect(random_policy(collector))
+    assert not rollout.flat
+    segment = rollout.segments[0]
+    n_slots = rollout.n_slots(0)
+    assert n_slots >= 3
+    assert segment.agent_id[:, :3].tolist() == [[0, 1, 2], [3, 4, 5]] * 2
+    assert segment.position[:, :3].tolist() == [[0, 1, 2]] * 4
+    assert segment.active.sum(1).tolist() == [3] * 4
+    assert rollout.rows.env_steps.flatten().tolist() == [1] * 4
+    assert rollout.rows.reward.flatten().tolist() == [3.0] * 4
+
+
+def test_a_restored_collector_knows_the_slots_that_were_added() -> None:
+    acts = [Act(0, 2 * time + place, 1.0, 0.0, place, actor_done=True) for time in range(4) for place in range(2)]
+    one, other = dynamic(acts, 1), dynamic(acts, 1)
+    one.collect(ConstantPolicy())
+    other.load_state_dict(one.state_dict())
+    expected, found = one.collect(ConstantPolicy()), other.collect(ConstantPolicy())
+    assert_equal(expected.rows, found.rows)
+    assert_equal(expected.segments, found.segments)
+
+
 def test_too_many_agents_and_returning_agents_are_refused() -> None:
     collector = dynamic([Act(0, agent, 0.0, 0.0, 0) for agent in range(3)], 2)
     with pytest.raises(ValueError, match="agent 2 of sub-step 0 would be number 3 alive at once; max_agents allows 2"):

@@ -20,7 +20,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.vector import SequentialVectorEnv
-from tests.collect.scripted import Act, Choose, Episode, Observe, Script, make_env
+from tests.collect.scripted import Act, Choose, Episode, Observe, Script, make_env, spec_of
 from tests.collect.test_collector import DynamicCoreEnv, collector_of, dynamic
 from tests.collect.test_row_model import scripts
 from tests.structured import agreement, hierarchy, team
@@ -67,29 +67,30 @@ class Expected:
             for n in range(rollout.n_envs):
                 for key, segment in rollout.segments.items():
                     n_slots = rollout.n_slots(key)
-                    for b in range(n * n_slots, (n + 1) * n_slots):
+                    for slot in range(n_slots):
+                        b, actor = n * n_slots + slot, (key, n, slot)
                         if not segment.active[t, b]:
                             assert not any(tensor[t, b].any() for tensor in segment.state.values())
                             continue
                         if segment.is_first[t, b]:
-                            self.count[key, b] = self.sum[key, b] = 0.0
-                        assert segment.state["count"][t, b].item() == self.count[key, b]
+                            self.count[actor] = self.sum[actor] = 0.0
+                        assert segment.state["count"][t, b].item() == self.count[actor]
                         carried = segment.state["sum"][t, b].flatten().tolist()
-                        assert carried == pytest.approx([self.sum[key, b]] * 2, rel=1e-5, abs=1e-4)
-                        self.count[key, b] += 1
-                        self.sum[key, b] += sum(float(tensor[t, b].sum()) for tensor in segment.observation.values())
+                        assert carried == pytest.approx([self.sum[actor]] * 2, rel=1e-5, abs=1e-4)
+                        self.count[actor] += 1
+                        self.sum[actor] += sum(float(tensor[t, b].sum()) for tensor in segment.observation.values())
                         n_checked += 1
+                        if segment.actor_done[t, b]:  # who takes its place begins with nothing
+                            self.count[actor] = self.sum[actor] = 0.0
                 for key in rollout.segments:
                     if (key, t, n) in finals:
                         slot, final, i = finals.pop((key, t, n))
-                        column = (key, n * rollout.n_slots(key) + slot)
-                        count = self.count[column] if slot >= 0 else 0.0
+                        count = self.count[key, n, slot] if slot >= 0 else 0.0
                         assert (final.state["count"][i].item() if final.state else 0.0) == count
                 if rows.filled[t, n] and ends[t, n]:
                     for key in rollout.segments:
                         for slot in range(rollout.n_slots(key)):
-                            self.count[key, n * rollout.n_slots(key) + slot] = 0.0
-                            self.sum[key, n * rollout.n_slots(key) + slot] = 0.0
+                            self.count[key, n, slot] = self.sum[key, n, slot] = 0.0
         assert not finals
         return n_checked
 
@@ -108,9 +109,8 @@ def test_the_state_advances_with_each_act_of_its_actor(make: Any) -> None:
 @given(script=scripts(), n_rollout_steps=st.integers(1, 7))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_it_does_in_any_order_of_actors(script: Script, n_rollout_steps: int) -> None:
-    follow(
-        collector_of([partial(make_env, script, index) for index in range(len(script.episodes))], n_rollout_steps), 3
-    )
+    factories = [partial(make_env, script, index) for index in range(len(script.episodes))]
+    follow(collector_of(factories, n_rollout_steps, spec=spec_of(script)), 3)
 
 
 def test_one_who_takes_the_place_of_another_begins_with_nothing() -> None:

@@ -1,13 +1,13 @@
-"""Replay of recorded actions; `tests/test_rollouts.py` replays whole rollouts."""
+"""Replay of recorded actions; `tests/runs/test_rollout.py` replays whole rollouts."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from maze_pl.collect import ReplayRecordedActionsPolicy
 from maze_pl.core.policy import PolicyBatch
-from maze_pl.rollouts import rollout
+from maze_pl.datasets import ReplayRecordedActionsPolicy
+from maze_pl.runs.rollout import rollout
 from tests.structured import hierarchy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from maze_pl.collect.collector import Collector
 from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.rollout import Rollout
 from maze_pl.envs.vector import SequentialVectorEnv
-from maze_pl.modules.credit import shared_credit, step_credit
+from maze_pl.modules.on_policy.credit import shared_credit, step_credit
 from tests.collect.scripted import (
     Act,
     Episode,
@@ -24,6 +25,7 @@ from tests.collect.scripted import (
     Script,
     make_env,
     shared_reference,
+    spec_of,
     step_reference,
 )
 
@@ -36,38 +38,58 @@ def value_of(observation: Any) -> Any:
 
 
 @st.composite
-def episodes(draw: st.DrawFn, n_agents: tuple[int, ...]) -> Episode:
-    actors = [(key, agent) for key, count in enumerate(n_agents) for agent in range(count)]
-    acts, alive = [], list(actors)
+def episodes(draw: st.DrawFn, n_agents: tuple[int, ...], max_agents: tuple[int, ...]) -> Episode:
+    fixed = [(key, agent) for key, count in enumerate(n_agents) for agent in range(count)]
+    is_flat, come = n_agents == (1,), dict.fromkeys(range(len(n_agents)), 0)
+    acts, alive = list[Act](), list(fixed)
+
+    def choices() -> list[tuple[int, int]]:
+        """Who is alive, and who may come next."""
+        n_alive = {key: sum(other == key for other, _ in alive) for key in come}
+        dynamic = [key for key, count in enumerate(n_agents) if count < 0]
+        return alive + [(key, come[key]) for key in dynamic if n_alive[key] < max_agents[key]]
+
     for _ in range(draw(st.integers(1, 10))):
-        actor = draw(st.sampled_from(alive))
-        done = len(alive) > 1 and draw(st.integers(0, 5)) == 0
+        actor = draw(st.sampled_from(choices()))
+        if actor not in alive:
+            alive.append(actor)
+            come[actor[0]] += 1
+        is_dynamic = n_agents[actor[0]] < 0
+        done = (is_dynamic or len(alive) > 1) and draw(st.integers(0, 1 if is_dynamic else 5)) == 0
         if done:
             alive.remove(actor)
-        advance = draw(st.sampled_from([1, 1, 2] if len(actors) == 1 else [0, 0, 1, 1, 1, 2]))
+        if not choices():
+            alive.append(actor)
+            done = False
+        advance = draw(st.sampled_from([1, 1, 2] if is_flat else [0, 0, 1, 1, 1, 2]))
         acts.append(Act(*actor, draw(REWARD), draw(REWARD), advance, done))
-    return Episode(tuple(acts), draw(st.booleans()), draw(st.sampled_from(alive)))
+    return Episode(tuple(acts), draw(st.booleans()), draw(st.sampled_from(choices())))
 
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
-    n_agents = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
+    n_agents = tuple(draw(st.lists(st.sampled_from([1, 2, 3, -1, -1]), min_size=1, max_size=3)))
+    max_agents = tuple(draw(st.integers(1, 3)) for _ in n_agents)
     n_envs = draw(st.integers(2, 5))
-    plays = [draw(st.lists(episodes(n_agents), min_size=1, max_size=3)) for _ in range(n_envs)]
-    return Script(n_agents, draw(st.booleans()), tuple(tuple(play) for play in plays))
+    plays = [draw(st.lists(episodes(n_agents, max_agents), min_size=1, max_size=3)) for _ in range(n_envs)]
+    for play in plays:  # as those in which time never advances are refused
+        *before, last = play[0].acts
+        play[0] = replace(play[0], acts=(*before, replace(last, advance=max(1, last.advance))))
+    return Script(n_agents, draw(st.booleans()), tuple(tuple(play) for play in plays), max_agents)
 
 
 def collector_of(script: Script, n_rollout_steps: int) -> Collector:
     factories = [partial(make_env, script, index) for index in range(len(script.episodes))]
-    return Collector(SequentialVectorEnv(factories), n_rollout_steps, torch.Generator())
+    return Collector(SequentialVectorEnv(factories, spec=spec_of(script)), n_rollout_steps, torch.Generator())
 
 
 def random_policy(collector: Collector) -> RandomPolicy:
     return RandomPolicy({key: step.action_space for key, step in collector.spec.steps.items()})
 
 
-def check_rows(rollout: Rollout, played: list[list[PlayedAct]]) -> None:
+def check_rows(rollout: Rollout, played: list[list[PlayedAct]], attributed: bool) -> None:
     rows = rollout.rows
+    assert all((segment.actor_reward is not None) == attributed for segment in rollout.segments.values())
     assert rows.filled.shape[0] == max(acts[-1].row + 1 for acts in played)
     expected_active = {key: torch.zeros_like(segment.active) for key, segment in rollout.segments.items()}
     for n, acts in enumerate(played):
@@ -80,21 +102,22 @@ def check_rows(rollout: Rollout, played: list[list[PlayedAct]]) -> None:
             assert bool(rows.terminated[t, n]) == last.terminated
             assert bool(rows.truncated[t, n]) == last.truncated
             assert rows.env_steps[t, n].item() == last.advance
-            assert (rows.first_key[t, n].item(), rows.first_slot[t, n].item()) == (mine[0].act.key, mine[0].act.agent)
+            assert (rows.first_key[t, n].item(), rows.first_slot[t, n].item()) == (mine[0].act.key, mine[0].slot)
             over = last.terminated or last.truncated
-            follower = (-1, -1) if over else last.follower
+            follower = (-1, -1) if over or last.follower is None else (last.follower[0], last.follower_slot)
             assert (rows.next_key[t, n].item(), rows.next_slot[t, n].item()) == follower
         for a in acts:
             segment = rollout.segments[a.act.key]
-            at = a.row, n * rollout.n_slots(a.act.key) + a.act.agent
+            at = a.row, n * rollout.n_slots(a.act.key) + a.slot
             expected_active[a.act.key][at] = True
             assert segment.observation["id"][at].item() == a.obs
             assert segment.reward[at].item() == a.act.reward
             assert segment.position[at].item() == a.position
             assert segment.agent_id[at].item() == a.act.agent
             assert bool(segment.is_first[at]) == a.is_first
-            if len(rollout.segments) * rollout.n_slots(a.act.key) > 1:
-                assert bool(segment.actor_done[at]) == a.act.actor_done
+            assert bool(segment.actor_done[at]) == a.act.actor_done
+            if attributed:
+                assert segment.actor_reward is not None and segment.actor_reward[at].item() == a.act.own_reward
     for key, segment in rollout.segments.items():
         assert torch.equal(segment.active, expected_active[key])
     check_finals(rollout, played)
@@ -106,11 +129,12 @@ def check_finals(rollout: Rollout, played: list[list[PlayedAct]]) -> None:
         for a in acts:
             over = a is acts[-1] and not a.terminated
             if a.truncated or over:
-                expected.add((a.follower[0], a.row, n, a.follower[1], a.follower_obs))
+                assert a.follower is not None
+                expected.add((a.follower[0], a.row, n, a.follower_slot, a.follower[1], a.follower_obs))
     found = set()
     for key, final in rollout.finals.items():
-        columns = zip(final.row, final.env, final.slot, final.observation["id"], strict=True)
-        found |= {(key, int(row), int(env), int(slot), float(obs)) for row, env, slot, obs in columns}
+        columns = zip(final.row, final.env, final.slot, final.agent_id, final.observation["id"], strict=True)
+        found |= {(key, *map(int, numbers), float(obs)) for *numbers, obs in columns}
     assert found == expected
 
 
@@ -123,7 +147,7 @@ def check_credit(rollout: Rollout, played: list[list[PlayedAct]], gamma: float, 
         of_acts = step_reference(acts, value_of, gamma, lam, attributed)
         of_rows = shared_reference(acts, value_of, gamma, lam)
         for a, (_, _, advantage, weight) in zip(acts, of_acts, strict=True):
-            at = a.row, n * rollout.n_slots(a.act.key) + a.act.agent
+            at = a.row, n * rollout.n_slots(a.act.key) + a.slot
             credit = step[a.act.key]
             assert credit.weight[at].item() == credit.value_weight[at].item() == weight
             assert credit.advantage[at].item() == pytest.approx(advantage * weight, abs=1e-9)
@@ -149,9 +173,8 @@ def test_rollouts_and_credit_agree_with_playing_act_by_act(
 ) -> None:
     collector, reference = collector_of(script, n_rollout_steps), Reference(script, n_rollout_steps)
     policy = random_policy(collector)
-    attributed = script.attributed and not collector.spec.is_flat
     for _ in range(3):
         rollout, played = collector.collect(policy), reference.collect()
-        check_rows(rollout, played)
-        check_credit(rollout, played, gamma, lam, attributed)
+        check_rows(rollout, played, script.attributed)
+        check_credit(rollout, played, gamma, lam, script.attributed)
         assert rollout.env_steps == sum(a.advance for acts in played for a in acts)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import maze_pl
-from maze_pl import search_path
 from maze_pl.__main__ import main
+from maze_pl.config import search_path
 
 FROM_FILES = "bc", "sacfd"  # which are not there
 NAMES = sorted(

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import maze_pl
-from maze_pl import search_path
 from maze_pl.__main__ import main
+from maze_pl.config import search_path
 
 FOLDER = search_path.shipped_folder()
 NAMES = sorted(f"{path.parent.name}/{path.stem}" for group in ("model", "critic") for path in FOLDER.glob(f"{group}/*"))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from maze_pl import search_path
 from maze_pl.__main__ import main
 from maze_pl.callbacks import EarlyStopping
-from maze_pl.configuration import from_file
+from maze_pl.config import search_path
+from maze_pl.config.assembling import from_file
 from maze_pl.core.class_path import import_object
 from maze_pl.datamodules import (
     ActorDataModule,

@@ -19,7 +19,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.vector import SequentialVectorEnv
-from tests.collect.scripted import Act, Choose, Episode, Observe, Script, make_env
+from tests.collect.scripted import Act, Choose, Episode, Observe, Script, make_env, spec_of
 from tests.collect.test_collector import DynamicCoreEnv
 from tests.collect.test_row_model import scripts
 from tests.envs.vector.test_vector_env import assert_equal
@@ -115,7 +115,7 @@ def test_groups_of_environments_make_the_rollout_of_all_of_them(kind: str, remem
 def test_any_environments_may_be_collected_apart(script: Script, remembers: bool, data: st.DataObject) -> None:
     factories = [partial(make_env, script, n) for n in range(len(script.episodes))]
     first = data.draw(st.integers(1, len(factories) - 1))
-    assert_as_one(factories, [first, len(factories) - first], remembers)
+    assert_as_one(factories, [first, len(factories) - first], remembers, spec=spec_of(script))
 
 
 def test_environments_that_attribute_rewards_do_not_go_with_others_that_do_not() -> None:

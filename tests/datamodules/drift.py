@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,5 +88,35 @@ class Mortal(Drift):
         if self.time == 2:
             for file in self.folder.iterdir():
                 file.unlink(missing_ok=True)
-                os.kill(os.getpid(), signal.SIGKILL)
+                self.die()
+        return super().step(action)
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Stuck(Mortal):
+    """Does not return from a step, once for each of the files that it is told."""
+
+    def die(self) -> None:
+        time.sleep(1000)
+
+
+class Endless(Drift):
+    """Never ends."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *_ = super().step(action)
+        return observation, reward, False, False, {}
+
+
+class Iterating(Endless):
+    """Holds an iterator."""
+
+    def reset(self, **options: Any) -> Any:
+        self.numbers = iter(range(10**9))
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        self.start = float(next(self.numbers))
         return super().step(action)

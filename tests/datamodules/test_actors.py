@@ -14,12 +14,12 @@ from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
 from maze_pl.core.rollout import Rollout
 from maze_pl.datamodules import ActorDataModule, RolloutEvaluator
 from maze_pl.envs.wrappers import ReturnNormalizationRewardWrapper
-from tests.datamodules.drift import Drift, Mortal
+from tests.datamodules.drift import Drift, Mortal, Stuck
 from tests.datamodules.probe import EVAL, NORMALIZED, SCALE, Probe, equal, fit, learned, make_data, make_trainer
 from tests.datamodules.slow import Slow
 
 # Lightning asks back where there are no evaluators.
-pytestmark = pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")]
 
 
 def make(engine: Engine | None = None, env: Any = Drift, log: Any = None, **options: Any) -> ActorDataModule:
@@ -203,6 +203,17 @@ def test_a_worker_that_is_killed_is_replaced_and_all_env_steps_are_there(tmp_pat
     assert all(rollout.rows.filled.all() for rollout in learner.rollouts)
     assert max(max(lags) for lags in learner.lags) <= promise(data)
     assert max(one.episode_index for rollout in learner.rollouts for one in rollout.summaries) >= 2**32
+
+
+def test_an_environment_that_hangs_is_replaced_and_all_env_steps_are_there(tmp_path: Path) -> None:
+    (tmp_path / "hang").touch()
+    engine = InProcessEngine(step_timeout=0.3)
+    data = make(engine, Stuck, str(tmp_path), num_actors=2, actors_batch_size=4, n_rollout_steps=7)
+    learner = train(data)
+    assert not list(tmp_path.iterdir())
+    assert [rollout.env_steps for rollout in learner.rollouts] == [28] * 4
+    episodes = [one.episode_index for rollout in learner.rollouts for one in rollout.summaries]
+    assert min(episodes) < 2**32 <= max(episodes)  # one of the two actors has begun anew
 
 
 def test_nothing_is_left_behind_when_training_fails() -> None:

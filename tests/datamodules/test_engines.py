@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,6 @@ import torch
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
-from maze_pl.core.output_folder import RUN_DIR_VARIABLE
 from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.rollout import Rollout
 from maze_pl.core.seeding import derive_seed
@@ -24,16 +24,18 @@ from maze_pl.envs.trajectory_record import TrajectoryFiles
 from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.envs.wrappers import EventLogsWrapper, MazeEnvMonitoringWrapper, TrajectoryRecordingWrapper
 from maze_pl.events import EventLogFiles
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
+from maze_pl.system.lost_process import LostProcessError
 from tests.collect.test_memory import CountingPolicy
 from tests.core.test_rollout import dynamic_envs
 from tests.datamodules.counter import Counter
-from tests.datamodules.drift import Drift, Failing, Mortal
+from tests.datamodules.drift import Drift, Failing, Mortal, Stuck
 from tests.datamodules.probe import EVAL, WRAPPERS, Probe, equal, fit, make_data, make_trainer, numbers, validate
 from tests.envs.vector.test_vector_env import assert_equal
 from tests.structured import hierarchy, team
 
 # Lightning asks back where there are no evaluators.
-pytestmark = pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")]
 
 EVALUATORS = {"eval": RolloutEvaluator(7, n_envs=4), "noisy": RolloutEvaluator(6, deterministic=False, n_envs=3)}
 
@@ -304,6 +306,77 @@ def test_workers_that_keep_being_killed_end_the_run_with_a_message(tmp_path: Pat
     with pytest.raises(RuntimeError, match="max_replacements=1"):
         fit(data, 2)
     assert_ended()
+
+
+@pytest.mark.parametrize("engine", [None, lambda: ProcessEngine(1)], ids=["in-process", "processes"])
+def test_a_killed_process_of_environments_is_replaced_and_its_actor_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, engine: Any
+) -> None:
+    (tmp_path / "kill").touch()
+    data = make_data(str(tmp_path), Mortal, engine=engine and engine(), vectorization="subprocess")
+    module = fit(data, 2)
+    assert [rollout.env_steps for rollout in module.rollouts] == [14] * 4
+    episodes = [one.episode_index for rollout in module.rollouts for one in rollout.summaries]
+    assert min(episodes) >= 2**32  # the actor was lost in its first rollout
+    (message,) = [one for one in caplog.messages if "lost" in one or "failed" in one]
+    assert "failed: its process died with exit code -9; " in message
+    assert "2 more " in message
+    assert_ended()
+
+
+@pytest.mark.parametrize("make", [InProcessEngine, partial(ProcessEngine, 1)], ids=["in-process", "processes"])
+def test_processes_of_environments_that_keep_being_killed_end_the_run_with_a_message(tmp_path: Path, make: Any) -> None:
+    (tmp_path / "kill").touch()
+    engine = make(max_replacements=0)
+    data = make_data(str(tmp_path), Mortal, engine=engine, vectorization="subprocess", n_shards=0)
+    with pytest.raises(LostProcessError, match=r"environments \d to \d failed: .* exit code -9; max_replacements=0"):
+        fit(data, 2)
+    assert_ended()
+
+
+LIMIT: dict[str, Any] = {"step_timeout": 0.3}
+
+
+@pytest.mark.parametrize("vectorization", ["sequential", "subprocess"])
+def test_an_environment_that_hangs_is_replaced_in_this_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, vectorization: str
+) -> None:
+    (tmp_path / "hang").touch()
+    data = make_data(str(tmp_path), Stuck, engine=InProcessEngine(**LIMIT), vectorization=vectorization)
+    module = fit(data, 2)
+    assert [rollout.env_steps for rollout in module.rollouts] == [14] * 4
+    (message,) = [one for one in caplog.messages if "step_timeout" in one]
+    assert re.search(
+        r"environment \d \(Stuck\) did not finish a step within step_timeout=0.3 s in episode 0 wi", message
+    )
+    assert "actor 0 begins anew, and 2 more" in message
+    assert_ended()
+
+
+def test_an_environment_that_hangs_in_a_worker_is_replaced_also_in_an_evaluation(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = validate(make_data(evaluators=EVALUATORS)).returns()
+    (tmp_path / "hang").touch()
+    engine = ProcessEngine(1, **LIMIT)
+    found = validate(make_data(str(tmp_path), Stuck, engine=engine, evaluators=EVALUATORS)).returns()
+    assert found == expected
+    assert len([one for one in caplog.messages if "(Stuck) did not finish a step" in one]) == 1
+    assert_ended()
+
+
+def test_an_environment_that_hangs_while_statistics_are_estimated_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "hang").touch()
+    data = make_data(str(tmp_path), Stuck, engine=InProcessEngine(**LIMIT), **WRAPPERS)
+    with pytest.raises(LostProcessError, match=r"\(Stuck\) did not finish a step within .* its wrappers estimated"):
+        fit(data)
+    assert_ended()
+
+
+def test_a_time_limit_changes_no_number() -> None:
+    expected = fit(make_data(**THREE, **WRAPPERS))
+    limited = fit(make_data(engine=InProcessEngine(step_timeout=60), **THREE, **WRAPPERS))
+    assert equal(expected.rollouts, limited.rollouts)
 
 
 def files(folder: Path) -> dict[str, Any]:

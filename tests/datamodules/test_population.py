@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from maze_pl.collect.engines import ProcessEngine
+from maze_pl.collect.engines import InProcessEngine, ProcessEngine
 from maze_pl.core.population import PopulationBatch
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
@@ -18,7 +18,7 @@ from maze_pl.datamodules import PopulationDataModule, RolloutEvaluator
 from maze_pl.envs.wrappers import ReturnNormalizationRewardWrapper
 from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
 from tests.datamodules.counter import Counter
-from tests.datamodules.drift import Drift, Log, Mortal
+from tests.datamodules.drift import Drift, Log, Mortal, Stuck
 from tests.datamodules.probe import NORMALIZED, learned
 from tests.envs.vector.test_vector_env import assert_equal
 from tests.structured.catalogue import every_environment
@@ -133,6 +133,7 @@ def test_structured_environments_are_played_with_all_networks_perturbed(module: 
 # ---------------------------------------------------------------------------------------------- in other processes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_workers", "options"),
     [
@@ -150,6 +151,7 @@ def test_workers_decide_nothing_about_an_update(n_workers: int, options: dict[st
     here.teardown("fit")
 
 
+@pytest.mark.slow
 def test_the_table_of_noise_is_shared_if_something_is_evaluated_first() -> None:
     data: Any = make_data(evaluators=EVAL, engine=ProcessEngine(2))
     data.evaluate("eval")  # as in Lightning's sanity check
@@ -193,12 +195,23 @@ def test_nobody_waits_for_episodes_that_are_not_needed_and_they_leave_no_trace()
     there.teardown("fit")
 
 
+@pytest.mark.slow
 def test_what_a_killed_worker_was_playing_is_played_again_with_the_same_result(tmp_path: Path) -> None:
     options: Any = {"n_rollouts_per_update": 6, "deterministic": False}
     expected = [content(collect(data)) for data in [make_data(partial(Mortal, str(tmp_path)), **options)] * 2]
     (tmp_path / "kill").touch()
     data = make_data(partial(Mortal, str(tmp_path)), engine=ProcessEngine(2), **options)
     assert_equal([content(collect(data)) for _ in range(2)], expected)
+    assert not list(tmp_path.iterdir())
+    data.teardown("fit")
+
+
+def test_an_episode_that_hung_is_played_again_with_the_same_result(tmp_path: Path) -> None:
+    options: Any = {"n_rollouts_per_update": 6, "deterministic": False}
+    expected = content(collect(make_data(partial(Stuck, str(tmp_path)), **options)))
+    (tmp_path / "hang").touch()
+    data = make_data(partial(Stuck, str(tmp_path)), engine=InProcessEngine(step_timeout=0.3), **options)
+    assert_equal(content(collect(data)), expected)
     assert not list(tmp_path.iterdir())
     data.teardown("fit")
 

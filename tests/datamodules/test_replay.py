@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import errno
+import hashlib
+import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,16 +14,16 @@ import pytorch_lightning as pl
 import torch
 from gymnasium import spaces
 
-from maze_pl.collect import InMemoryDataset
 from maze_pl.collect.engines import ProcessEngine
-from maze_pl.collect.trajectory_processors import (
-    DeadEndClippingTrajectoryProcessor,
-    IdentityWithNextObservationTrajectoryProcessor,
-)
 from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
 from maze_pl.core.rollout import ReplayBatch
 from maze_pl.datamodules import ReplayDataModule
-from maze_pl.rollouts import rollout
+from maze_pl.datasets import InMemoryDataset
+from maze_pl.datasets.trajectory_processors import (
+    DeadEndClippingTrajectoryProcessor,
+    IdentityWithNextObservationTrajectoryProcessor,
+)
+from maze_pl.runs.rollout import rollout
 from tests.bad_input.test_runs import disk_full_at
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Log, Moody
@@ -204,6 +208,33 @@ def test_engines_decide_nothing_about_what_is_drawn() -> None:
     assert same(here, there)
 
 
+class Forgetful(Learner):
+    """Gives no errors back, or not those that are wanted."""
+
+    errors: Any = None
+
+    def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:
+        if self.errors is not None:
+            assert batch.reprioritise is not None
+            batch.reprioritise(self.errors)
+
+
+def test_an_algorithm_that_gives_no_errors_back_cannot_have_priorities() -> None:
+    with pytest.raises(ValueError, match=r"Forgetful gave none back: call batch.reprioritise.*prioritized=False"):
+        fit(make_data(prioritized=True), module=Forgetful())
+    fit(make_data(), module=Forgetful())
+
+
+@pytest.mark.parametrize(
+    ("errors", "came"), [({}, "none"), ({0: torch.zeros(8)}, r"\[8\]"), ({0: torch.zeros(1, 7)}, r"\[1, 7\]")]
+)
+def test_errors_of_other_acts_than_those_of_the_batch_are_refused(errors: Any, came: str) -> None:
+    module = Forgetful()
+    module.errors = errors
+    with pytest.raises(ValueError, match=rf"wants errors \[1, 8\] of 0, got .*{came}"):
+        fit(make_data(prioritized=True), module=module)
+
+
 def test_what_was_learned_decides_what_is_drawn() -> None:
     """Rewards are the errors here: from the second batch on, large ones are drawn."""
     options = {"priority_alpha": 1.0, "initial_buffer_size": 200, "batch_size": 100}
@@ -356,7 +387,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def buffers(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("replay-*"))
+    return sorted(folder.glob("replay-*"))
 
 
 def test_a_checkpoint_names_its_buffer_and_does_not_hold_it(saved: Path) -> None:
@@ -421,6 +452,40 @@ def test_a_buffer_that_is_not_what_was_written_is_refused(saved: Path, tmp_path:
         fit(make_data(), 2, ckpt_path=tmp_path / saved.name)
 
 
+def crafted(saved: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """A checkpoint with a buffer in which something was changed, and which it names all the same."""
+    (buffer,) = buffers(saved.parent)
+    content, checkpoint = (torch.load(path, weights_only=True) for path in (buffer, saved))
+    change(content)
+    torch.save(content, folder / "made")
+    name = f"replay-{hashlib.sha256((folder / 'made').read_bytes()).hexdigest()}.pt"
+    (folder / "made").rename(folder / name)
+    checkpoint["ReplayDataModule"]["replay"] = {"folder": str(folder), "files": [name]}
+    torch.save(checkpoint, folder / saved.name)
+    return folder / saved.name
+
+
+@pytest.mark.parametrize("name", ["capacity", "written"])
+@pytest.mark.parametrize("number", [-1, 10**15])
+def test_a_buffer_with_a_number_that_it_cannot_hold_is_refused(
+    saved: Path, tmp_path: Path, name: str, number: int
+) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["storages"][0][0][name] = number
+
+    with pytest.raises(ValueError, match=r"replay-.* is damaged: it (holds|has a column).*"):
+        fit(make_data(), 2, ckpt_path=crafted(saved, tmp_path, change))
+
+
+def test_a_buffer_of_bytes_that_were_never_written_is_refused(saved: Path, tmp_path: Path) -> None:
+    path = crafted(saved, tmp_path, lambda content: None)
+    (buffer,) = buffers(tmp_path)
+    with buffer.open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ValueError, match="it is sparse"):
+        fit(make_data(), 2, ckpt_path=path)
+
+
 class Keep(pl.Callback):
     """Writes a checkpoint twice after each epoch, and another one after the first."""
 
@@ -443,7 +508,7 @@ class Folder(pl.callbacks.Checkpoint):
 
 def test_buffers_that_no_checkpoint_names_any_more_are_removed(tmp_path: Path) -> None:
     keep, data = Keep(tmp_path), make_data(save_buffer=True)
-    (tmp_path / "replay-0.part").write_bytes(b"of a run that was killed")
+    (tmp_path / "replay-notes.txt").write_bytes(b"of the user")
     trainer = pl.Trainer(
         max_epochs=4,
         logger=False,
@@ -455,7 +520,8 @@ def test_buffers_that_no_checkpoint_names_any_more_are_removed(tmp_path: Path) -
         default_root_dir=tmp_path / "elsewhere",
     )
     trainer.fit(Learner(), data)
-    assert [len(there) for there in keep.there] == [1, 2, 3, 3], "until the next batch, also the former ones"
+    assert [len(there) for there in keep.there] == [2, 3, 4, 4], "until the next batch, also the former ones"
+    (tmp_path / "replay-notes.txt").unlink()
     named = [
         torch.load(tmp_path / f"{name}.ckpt", weights_only=True)["ReplayDataModule"]["replay"]["files"][0]
         for name in ("best", "last")
@@ -479,15 +545,57 @@ def test_a_buffer_that_a_checkpoint_in_another_folder_names_is_kept(tmp_path: Pa
     )
     data = make_data(save_buffer=True)
     trainer.fit(Learner(), data)
-    (buffer,) = buffers(tmp_path)
-    part = buffer.with_name("replay-0.part")
-    part.write_bytes(b"of a run that goes on")
+    first, beside = *buffers(tmp_path / "one"), *buffers(tmp_path / "two")
+    assert first.samefile(beside)
+    assert (first.parent.name, beside.parent.name) == ("one", "two")
+    other = first.with_name(f"replay-{64 * 'a'}.pt")
+    other.write_bytes(b"of a run that goes on")
     data.teardown("validate")
-    assert part.exists(), "evaluation of a run may take place while it goes on"
+    assert other.exists(), "evaluation of a run may take place while it goes on"
+    other.unlink()
     assert len(fit(make_data(), 3, ckpt_path=tmp_path / "two" / "last.ckpt").batches) == 2
-    buffer.unlink()
+    first.unlink()
+    beside.unlink()
     trainer.save_checkpoint(tmp_path / "two" / "once_more.ckpt")
-    assert buffers(tmp_path) == [buffer]
+    assert first.samefile(beside)
+
+
+@pytest.mark.parametrize("can_link", [True, False])
+def test_a_checkpoint_that_is_written_elsewhere_keeps_its_buffer_when_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_link: bool
+) -> None:
+    class Elsewhere(pl.Callback):
+        def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            if trainer.current_epoch == 1:
+                trainer.save_checkpoint(tmp_path / "elsewhere" / "kept.ckpt")
+            trainer.save_checkpoint(tmp_path / "run" / "last.ckpt")
+
+    def link(*_: Any) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    if not can_link:
+        monkeypatch.setattr(os, "link", link)
+    trainer = pl.Trainer(
+        max_epochs=4,
+        logger=False,
+        callbacks=[Elsewhere(), Folder(tmp_path / "run")],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accelerator="cpu",
+        devices=1,
+    )
+    learner = Learner()
+    trainer.fit(learner, make_data(save_buffer=True))
+    assert [len(buffers(tmp_path / name)) for name in ("run", "elsewhere")] == [1, 1]
+    (tmp_path / "elsewhere").rename(tmp_path / "moved")
+    resumed = fit(make_data(), 4, ckpt_path=tmp_path / "moved" / "kept.ckpt").batches
+    assert same(learner.batches[4:], resumed)
+
+
+def test_a_checkpoint_that_no_buffer_can_be_put_beside_is_refused(tmp_path: Path) -> None:
+    trainer = fit(make_data(save_buffer=True), save=tmp_path / "kept.ckpt").trainer
+    with pytest.raises(ValueError, match=r"save_buffer=True needs checkpoints in local folders, not memory://kept"):
+        trainer.save_checkpoint("memory://kept.ckpt")
 
 
 def test_a_full_disk_leaves_the_former_buffer_as_it_was(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from maze_pl.core.rollout import Evaluation, Rollout
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormalizationRewardWrapper
-from maze_pl.envs.wrappers.reward_wrappers import Moments
+from maze_pl.envs.wrappers.return_normalization_reward_wrapper import Moments
 from tests.datamodules.drift import Drift, Log
 from tests.datamodules.probe import (
     EVAL,
@@ -108,6 +108,15 @@ class Crowd(GymMazeEnv):
     @property
     def agent_counts_dict(self) -> Mapping[int | str, int]:
         return {0: -1}
+
+
+def test_masks_of_the_configuration_are_those_of_the_environment_too() -> None:
+    data = make_data(env=Masked, action_masks={"action": "allowed"})
+    env = data.make_env()
+    assert env.action_masks_dict == {0: data.spec.steps[0].masks} == {0: {"action": "allowed"}}
+    for wrong in ({"action": "nothing"}, {"nothing": "allowed"}):
+        with pytest.raises(ValueError, match="fit no sub-step: head or observation does not exist"):
+            _ = make_data(env=Masked, action_masks=wrong).spec
 
 
 def test_masks_and_limits_on_agents_reach_the_specification() -> None:
@@ -338,3 +347,29 @@ def test_processes_of_environments_import_nothing_heavy() -> None:
     code = f"import sys, {made_by}; print([name for name in ('torch', 'pytorch_lightning') if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert result.stdout.strip() == "[]", result.stderr
+
+
+class LeavesBounds(Drift):
+    """Shows a time beyond the bounds of its space, but not at first."""
+
+    def __init__(self, log: Log | None) -> None:
+        super().__init__(log)
+        self.observation_space = spaces.Box(0, 2, (2,), np.float32)
+
+
+@pytest.mark.parametrize("check", ["fast", "full"])
+def test_the_data_module_says_how_closely_environments_are_looked_at(check: Any) -> None:
+    """Of training and of evaluation."""
+    data = make_data(env=LeavesBounds, check=check, evaluators=EVAL, n_rollout_steps=30)
+    if check == "fast":
+        assert fit(data).evaluations
+        return
+    with pytest.raises(ValueError, match=r"environment \d: .* holds 3.0; its space allows 0.0 to 2.0"):
+        fit(data)
+    with pytest.raises(ValueError, match=r"environment \d: .* holds 3.0; its space allows 0.0 to 2.0"):
+        validate(data)
+
+
+def test_there_are_fast_and_full_checks_only() -> None:
+    with pytest.raises(ValueError, match="check='slow' must be 'fast' or 'full'"):
+        make_data(check="slow")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from maze_pl.collect.engines import ProcessEngine
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormalizationRewardWrapper
-from tests.datamodules.drift import Moody
+from tests.datamodules.drift import Endless, Iterating, Moody
 from tests.datamodules.probe import (
     EVAL,
     WRAPPERS,
@@ -122,6 +126,33 @@ def test_environments_that_cannot_be_brought_back_restart_or_are_refused(
     with pytest.raises(ValueError, match="on_nondeterminism=restart starts new episodes instead"):
         fit(data, max_epochs=3, ckpt_path=path)
     assert workers() == []
+
+
+@pytest.mark.parametrize("engine", [None, ProcessEngine(1)], ids=["in-process", "processes"])
+def test_long_episodes_of_which_all_actions_are_kept_are_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, engine: Any
+) -> None:
+    options: dict[str, Any] = {"env": Iterating, "n_rollout_steps": 6000, "engine": engine}
+    module, data, trainer = Probe(), make_data(**options), make_trainer(1)
+    trainer.fit(module, data)
+    trainer.save_checkpoint(tmp_path / "run.ckpt")
+    assert data.state_dict()
+    (message,) = [one for one in caplog.messages if "all actions" in one]
+    assert re.search(
+        r"all actions of 2 episodes of up to 12,000 acts \(0.3 MiB\), which .*range_iterator, .*Time", message
+    )
+    histories = torch.load(tmp_path / "run.ckpt", weights_only=True)["RolloutDataModule"]["ranks"][0][0]["histories"]
+    assert histories[0].keys() == {"episode", "keys", "actions"}
+
+
+def test_a_run_resumes_exactly_from_the_states_of_long_episodes(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"env": Endless, "n_rollout_steps": 6000}
+    whole = fit(make_data(**options), max_epochs=2)
+    path, _ = checkpoint_after(make_data(**options), tmp_path, 1)
+    histories = torch.load(path, weights_only=True)["RolloutDataModule"]["ranks"][0][0]["histories"]
+    assert [len(history["keys"]) for history in histories] == [10, 10]
+    second = fit(make_data(**options), max_epochs=2, ckpt_path=path)
+    assert equal(second.rollouts, whole.rollouts[2:])
 
 
 def workers() -> list[str]:

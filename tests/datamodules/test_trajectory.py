@@ -14,19 +14,17 @@ from gymnasium import spaces
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import nn
 
-from maze_pl.collect import InMemoryDataset
-from maze_pl.collect.trajectory_processors import (
-    IdentityWithNextObservationTrajectoryProcessor,
-    TrajectoryProcessor,
-    columns_of,
-    taken,
-)
 from maze_pl.core.rollout import Evaluation, TrajectoryBatch
+from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.datamodules import RolloutEvaluator, TrajectoryDataModule
 from maze_pl.datamodules.trajectory import ActLoader
+from maze_pl.datasets import InMemoryDataset
+from maze_pl.datasets.trajectory_processors import IdentityWithNextObservationTrajectoryProcessor, TrajectoryProcessor
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, SpacesRecordingWrapper, TrajectoryRecordingWrapper
-from tests.collect.episodes_of_acts import Act, episode, flat, make_spec
+from maze_pl.records.columns import columns_of, taken
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+from tests.datasets.episodes_of_acts import Act, episode, flat, make_spec
 from tests.envs.scripted import Scripted
 
 pytestmark = pytest.mark.filterwarnings(
@@ -167,6 +165,24 @@ def test_without_an_environment_the_spaces_are_those_of_the_recording() -> None:
     module = TrajectoryDataModule(dataset_of(7, 5))
     assert module.spec == make_spec(1)
     assert module.evaluators == {}
+
+
+def test_without_an_environment_the_masks_are_those_of_the_configuration() -> None:
+    seen = spaces.Dict({"m": spaces.Box(0, 9, (2,), np.float32)})
+    spec = Spec({0: StepSpec(seen, spaces.Dict({"a": spaces.Discrete(2)}))})
+    rest = {"terminated": True, "truncated": False, "last_env_time": 1, "last_actor": None, "last_observation": {}}
+
+    def module(value: int, masks: dict[str, str]) -> TrajectoryDataModule:
+        acts: Any = [(0, 0, 0, 1.0, False, {"m": [value, 1]}, {"a": 1})]
+        return TrajectoryDataModule(
+            InMemoryDataset(SpacesTrajectoryRecord.of_acts("e", spec, acts, **rest)), action_masks=masks
+        )
+
+    assert module(0, {"a": "m"}).spec.steps[0].masks == {"a": "m"}
+    with pytest.raises(ValueError, match=r"episode e: the mask 'm' of action head 'a' holds \[2.0\]"):
+        _ = module(2, {"a": "m"}).spec
+    with pytest.raises(ValueError, match=r"\['b'\] fit no sub-step"):
+        _ = module(0, {"b": "m"}).spec
 
 
 def test_demonstrations_in_other_spaces_than_the_environments_are_refused() -> None:

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 
-from maze_pl.core.output_folder import output_folder
 from maze_pl.envs import StructuredEnv, Wrapper
+from maze_pl.system.atomic_files import output_folder
 from tests import shared_memory
 from tests.distributed.launch import free_port
 

@@ -5,6 +5,7 @@ The first two compare, after training, what the main process has with what was t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from functools import partial
@@ -14,8 +15,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from maze_pl.cli import MazeCLI
-from maze_pl.configuration import prepare
+from maze_pl.cli.fit import MazeCLI
+from maze_pl.config.assembling import prepare
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
 from maze_pl.modules import A2C
@@ -26,7 +27,7 @@ from maze_pl.perception import (
     ProbabilisticPolicyComposer,
     SharedStateCriticComposer,
 )
-from maze_pl.signals import StopSignals
+from maze_pl.system.signals import StopSignals
 from tests.distributed.rank_report import RankReport, weights
 
 
@@ -87,7 +88,7 @@ def from_configuration(folder: Path) -> dict[str, Any]:
     options += ["--trainer.strategy", "ddp_spawn", "--trainer.devices", "2", "--trainer.max_epochs", "2"]
     options += ["--data.n_envs", "2", "--data.n_rollout_steps", "50", "--data.epoch_length", "2"]
     options += ["--stop_at_return.threshold", "5"]
-    cli = MazeCLI(prepare(["fit", *options]), ["fit", *options], StopSignals())
+    cli = MazeCLI(prepare(["fit", *options]), ["fit", *options], StopSignals(), contextlib.ExitStack())
     before = torch.load(folder / "rank0.pt", weights_only=True)["before"]
     checkpoint = torch.load("here/checkpoints/last.ckpt", weights_only=True)
     return compared(before, weights(cli.model), checkpoint["state_dict"]) | {"status": cli.status}

@@ -57,7 +57,7 @@ def test_an_agent_is_trained_resumed_validated_and_loaded(server: Server, traine
     agent = maze_pl.load(run_dir / "checkpoints" / "last.ckpt")
     assert differences(dict(agent.state_dict()), dict(checkpoint["state_dict"])) == []
     assert agent.env_steps == checkpoint["maze_pl"]["env_steps"]
-    output = result(Run(server, trained[name], ["validate", "run"]))
+    output = result(Run(server, trained[name], ["validate", "run", "--trust"]))
     assert "eval BaseEnvEvents" in output
 
 

@@ -26,7 +26,7 @@ from maze_pl.distributions import (
     SquashedGaussianProbabilityDistribution,
     continuous,
 )
-from maze_pl.modules.capture import GradientRecorder, replay
+from maze_pl.modules.optimization.capture import GradientRecorder, replay
 
 BETA, SQUASHED = BetaProbabilityDistribution, SquashedGaussianProbabilityDistribution
 KINDS = [BETA, SQUASHED]

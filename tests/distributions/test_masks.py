@@ -65,10 +65,11 @@ def test_a_masked_bit_is_always_zero_and_contributes_nothing():
     torch.testing.assert_close(distribution.entropy(), torch.full((1_000,), math.log(2)))
 
 
-def test_masks_broadcast_over_leading_dimensions():
-    mask = torch.tensor([1, 0, 0, 1])
-    distribution = CategoricalProbabilityDistribution(torch.zeros(3, 2, 4), spaces.Discrete(4), mask=mask)
-    torch.testing.assert_close(distribution.entropy(), torch.full((3, 2), math.log(2)))
+@pytest.mark.parametrize("shape", [(4,), (2, 4), (1, 1, 4), (3, 2, 1), (3, 1, 4), (3, 2, 5)])
+def test_a_mask_whose_shape_would_have_to_be_broadcast_is_refused(shape):
+    with pytest.raises(ValueError, match=r"mask of shape .* does not fit logits of \(3, 2, 4\)"):
+        CategoricalProbabilityDistribution(torch.zeros(3, 2, 4), spaces.Discrete(4), mask=torch.ones(shape))
+    CategoricalProbabilityDistribution(torch.zeros(3, 2, 4), spaces.Discrete(4), mask=torch.ones(3, 2, 4))
 
 
 def test_where_nothing_is_allowed_every_option_is_equally_likely():

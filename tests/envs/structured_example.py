@@ -208,6 +208,7 @@ class TwoHalvesWrapper(Wrapper):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.second = not self.second
         if self.second:
+            self.begin_env_step()
             self.act = action["act"]
             return self.last, 0.0, False, False, {}
         self.last, self.last_reward, terminated, truncated, info = self.env.step(

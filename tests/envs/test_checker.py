@@ -34,6 +34,7 @@ from maze_pl.envs.wrappers import (
     TimeLimitWrapper,
 )
 from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env
+from tests.envs.vector.test_standstill import make_timeless
 
 
 class WalkEvents:
@@ -363,8 +364,13 @@ FAULTS: list[tuple[Any, str, str, str]] = [
     (walk(core=NeverEnds), "episodes", "warning", "none ended within 400 acts: add TimeLimitWrapper"),
     (walk(core=LimitTerminates), "episodes", "warning", "all terminated after 7 steps: if that is a time limit"),
     (walk(core=BothEnds), "episodes", "warning", "terminated and truncated come together"),
-    (walk(seen=HalfMask), "masks", "warning", "'allowed' of sub-step 0 by HalfMask holds more than 0"),
-    (walk(seen=MaskNotANumber), "masks", "error", "'allowed' of sub-step 0 by MaskNotANumber holds more than 0"),
+    (walk(seen=HalfMask), "steps", "error", r"by HalfMask \(act 0\): the mask 'allowed' of .* holds \[0.5\]"),
+    (
+        walk(seen=MaskNotANumber),
+        "steps",
+        "error",
+        r"by MaskNotANumber \(act 0\): the mask 'allowed' of .* holds \[nan\]",
+    ),
     (walk(seen=AllowsAll), "masks", "warning", "'allowed' of sub-step 0 by AllowsAll never forbids anything"),
     (walk(seen=NotANumber), "observations", "error", "'place' of sub-step 0 by NotANumber is not finite: it holds nan"),
     (walk(seen=Constant), "observations", "warning", "'place' of sub-step 0 by Constant never changes"),
@@ -402,6 +408,13 @@ def test_a_fault_is_found_and_named_and_nothing_else_is_wrong(
     errors = [line for line in report.lines if line.verdict == "error"]
     assert errors == (found if verdict == "error" else []), str(report)
     assert report.ok == (verdict != "error")
+
+
+def test_an_environment_whose_time_never_advances_is_found() -> None:
+    report = check_env(make_timeless, n_steps=100)
+    (line,) = (line for line in report.lines if line.verdict == "error")
+    assert line.name == "env_time"
+    assert "call self.context.increment_env_step() in the act that completes an environment step" in line.explanation
 
 
 def normalised() -> RewardWrapper:

@@ -103,6 +103,15 @@ STEPS: list[tuple[str, Callable[[Any], Any], spaces.Space[Any], str]] = [
     ("an end in words", put(2, "False"), BOX, "returned terminated='False' of type str; expected True or False"),
     ("a limit in words", put(3, "yes"), BOX, "returned truncated='yes' of type str; expected True or False"),
     ("a wrong shape", put(0, np.zeros(3)), BOX, r"has shape \(3,\); its space has \(2,\)"),
+    ("a shape that broadcasts", put(0, np.zeros(1, np.float32)), BOX, r"has shape \(1,\); its space has \(2,\)"),
+    ("a number for many", put(0, 0.5), BOX, r"has shape \(\); its space has \(2,\)"),
+    ("complex numbers", put(0, np.zeros(2, np.complex64)), BOX, "type complex64; its space expects float32"),
+    ("numbers as text", put(0, np.array(["1", "2"])), BOX, "type <U1; its space expects float32"),
+    ("a part that broadcasts", put(0, {"x": GOOD[:1], "y": 1}), DICT, r"'x' .* has shape \(1,\); its space has \(2,\)"),
+    ("a reward as text", put(1, "1"), BOX, "step of Broken returned the reward '1' of type str; expected one number"),
+    ("a complex reward", put(1, 1j), BOX, "step of Broken returned the reward '1j' of type complex; expected one"),
+    ("no end", put(2, None), BOX, "step of Broken returned terminated=None; expected True or False"),
+    ("no limit", put(3, None), BOX, "step of Broken returned truncated=None; expected True or False"),
     ("text", put(0, "ab"), BOX, "is 'ab' of type str; its space expects float32"),
     ("a missing key", put(0, {"x": GOOD}), DICT, r"is a dict with \['x'\]; its space has \['x', 'y'\]"),
     ("no dict", put(0, GOOD), DICT, r"is an array of shape \(2,\) and type float32; its space has \['x', 'y'\]"),
@@ -324,6 +333,49 @@ def test_a_mask_that_forbids_everything_is_named_with_environment_and_step() -> 
     message = r"mask 'mask' of environment 1, sub-step 0, allows no action for head 'action' \(step 3 of the rollout\)"
     with pytest.raises(EnvContractError, match=message):
         collect(vector, 6)
+
+
+@pytest.mark.parametrize("wrap", [plain, layered])
+@pytest.mark.parametrize(
+    ("change", "space", "message"),
+    [
+        (put(0, np.full(2, 99.0, np.float32)), spaces.Box(-1, 1, (2,)), "holds 99.0; its space allows -1.0 to 1.0"),
+        (put(4, None), BOX, "step of Broken returned the info None; expected a dict"),
+    ],
+    ids=["bounds", "no info"],
+)
+def test_full_checks_look_at_everything_in_every_step(wrap: Any, change: Any, space: Any, message: str) -> None:
+    for check in ("fast", "full"):
+        factories = [lambda: wrap(Broken(-9, change, space)), lambda: wrap(Broken(3, change, space))]
+        vector = SequentialVectorEnv(factories, check=check)
+        if check == "fast":
+            collect(vector)
+        else:
+            with pytest.raises(EnvContractError, match=f"^environment 1: .*{message}"):
+                collect(vector)
+
+
+def test_full_checks_find_fractions_that_a_conversion_gives_after_a_while() -> None:
+    class Late(Leaves):
+        n_calls = 0
+
+        def maze_to_space(self, maze_state: Any) -> Any:
+            self.n_calls += 1
+            return (super() if self.n_calls > 7 else super(Leaves, self)).maze_to_space(maze_state)
+
+    def make() -> Any:
+        env = make_heap_env()
+        env.observation_conversion_dict["work"] = Late("target", np.array(1.5))
+        return env
+
+    collect(SequentialVectorEnv([make]), 8)
+    with pytest.raises(EnvContractError, match=r"'target' .* has type float64; its space has int64"):
+        collect(SequentialVectorEnv([make], check="full"), 8)
+
+
+def test_there_are_fast_and_full_checks_only() -> None:
+    with pytest.raises(ValueError, match="check='slow' must be 'fast' or 'full'"):
+        SequentialVectorEnv([lambda: plain(good())], check="slow")
 
 
 def test_numbers_of_other_types_and_beyond_their_bounds_are_let_pass() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from maze_pl.core.records import SpacesTrajectoryRecord, write_record
+from maze_pl.config.messages import message_of
 from maze_pl.envs import (
     GymMazeEnv,
     StateTrajectoryRecord,
@@ -20,7 +20,7 @@ from maze_pl.envs import (
     trajectory_record,
 )
 from maze_pl.envs.wrappers import SpacesRecordingWrapper, TrajectoryRecordingWrapper
-from maze_pl.errors import message_of
+from maze_pl.records.record_files import SpacesTrajectoryRecord, write_record
 from tests.envs.scripted import NOTHING, Scripted
 
 
@@ -122,7 +122,7 @@ def test_a_killed_process_leaves_a_file_that_is_read_and_gone_on_with(tmp_path: 
     code = """
 import sys
 from maze_pl.envs import GymMazeEnv, TrajectoryFiles
-from maze_pl.errors import message_of
+from maze_pl.config.messages import message_of
 from maze_pl.envs.wrappers import SpacesRecordingWrapper
 env = SpacesRecordingWrapper.wrap(GymMazeEnv("CartPole-v1"), writer=TrajectoryFiles(sys.argv[1], name="all"))
 for seed in range(10**9):

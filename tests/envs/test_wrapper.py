@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import pickle
+from abc import ABC, abstractmethod
 from typing import Any
 
 import gymnasium
@@ -75,6 +77,76 @@ def test_isinstance_sees_through_a_stack_of_five() -> None:
     assert not isinstance(env.env, LogStatsWrapper)
     assert not isinstance(env, dict)
     assert not isinstance(5, MazeEnv)
+
+
+class HasPrice:
+    """A plain mixin."""
+
+    price = 3
+
+
+class HasColour(ABC):
+    """An abstract base class of somebody else."""
+
+    @abstractmethod
+    def colour(self) -> str: ...
+
+
+class Registered(ABC):
+    """A class that others are registered with."""
+
+    @abstractmethod
+    def greet(self, name: str) -> str: ...
+
+
+class Shop(Mine, HasPrice):
+    """An environment with a plain mixin."""
+
+
+class Painted(RewardWrapper, HasColour):
+    """A wrapper with an abstract base class, which may not be derived from `Wrapper` first."""
+
+    def reward(self, reward: float) -> float:
+        return reward
+
+    def colour(self) -> str:
+        return "red"
+
+
+Registered.register(Mine)
+
+
+def test_isinstance_sees_mixins_and_abstract_base_classes_of_others_through_a_stack() -> None:
+    env = stack_of_five(Painted.wrap(Shop("CartPole-v1")))
+    for kind in (HasPrice, HasColour, Registered, Shop, Mine, Painted):
+        assert isinstance(env, kind)
+        assert not isinstance(stack_of_five(GymMazeEnv("CartPole-v1")), kind)
+    assert isinstance(env, (int, HasPrice))
+    assert not isinstance(env, int | str)
+    assert not isinstance(env.unwrapped, (HasColour, Painted))
+
+
+def test_what_isinstance_sees_changes_nothing_else() -> None:
+    env = stack_of_five(Painted.wrap(Shop("CartPole-v1")))
+    assert type(env) is LogStatsWrapper
+    assert env.__class__.__name__ == "LogStatsWrapper"
+    assert type(env.__class__(env.env)) is LogStatsWrapper
+    env.reset(seed=3)
+    for other in (copy.deepcopy(env), *(pickle.loads(pickle.dumps(env, protocol)) for protocol in range(6))):
+        assert [type(one) for one in wrappers_of(other)] == [type(one) for one in wrappers_of(env)]
+        assert isinstance(other, HasPrice)
+        np.testing.assert_equal(other.step({"action": 1}), copy.deepcopy(env).step({"action": 1}))
+    assert type(copy.copy(env)) is LogStatsWrapper
+
+
+def test_environments_with_slots_are_seen_through_as_far_as_python_can() -> None:
+    class Slotted(Mine, HasPrice):
+        __slots__ = ("size",)
+
+    env = stack_of_five(Slotted("CartPole-v1"))
+    assert isinstance(env, Slotted)
+    assert isinstance(env, MazeEnv)
+    assert not isinstance(env, HasPrice)
 
 
 def test_isinstance_does_not_see_through_wrappers_of_others() -> None:

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from maze_pl.core.output_folder import RUN_DIR_VARIABLE
 from maze_pl.events import EnvironmentContext, EventLogFiles, EventLogWriter, Pubsub
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 
 
 class YardEvents:

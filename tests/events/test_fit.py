@@ -15,7 +15,7 @@ import torch
 
 from maze_pl import tensorboard_to_pandas
 from maze_pl.__main__ import main
-from maze_pl.core.output_folder import RUN_DIR_VARIABLE
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 from tests.events.depot import N_STEPS
 from tests.run_directory import wandb_file
 
@@ -129,8 +129,7 @@ def patient_epochs(values: list[float], mode: str, patience: int) -> int:
 def test_a_kpi_decides_which_checkpoint_is_best_and_when_training_ends(
     fit: Fit, capsys: pytest.CaptureFixture[str], mode: str, env: dict[str, Any], lr: str
 ) -> None:
-    options = [f"--{name}.{key}" for name in ("best_checkpoint", "early_stopping") for key in ("monitor", "mode")]
-    monitored = [text for pair in zip(options, ["eval/kpi/tiny", mode] * 2, strict=True) for text in pair]
+    monitored = ["--best_checkpoint.monitor", "eval/kpi/tiny", "--best_checkpoint.mode", mode]
     options = [*monitored, "--early_stopping.patience", "3", "--model.lr", lr, "--seed_everything", "1"]
     assert fit(*options, env=env, epochs=30) == 0
     values = kpis("tiny")
@@ -157,7 +156,11 @@ def test_an_unknown_kpi_is_refused_with_those_that_there_are(
     fit: Fit, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     assert fit(f"--{option}.monitor", "eval/kpi/levels") == 2
-    message = capsys.readouterr().err.partition("maze-pl: error: ")[2]
+    said, error = capsys.readouterr()
+    early = "(monitor='eval/kpi/levels'): the first episodes of training have level, tiny; did you mean level?"
+    assert early in said.partition("epoch 1 |")[0]
+    assert Path("run", "checkpoints", "last.ckpt").is_file()
+    message = error.partition("maze-pl: error: ")[2]
     assert "monitor='eval/kpi/levels'" in message
     assert "it has eval/kpi/level, eval/kpi/tiny, eval/return" in message
     assert "did you mean eval/kpi/level" in message
@@ -168,13 +171,15 @@ def test_an_unknown_kpi_is_refused_with_those_that_there_are(
 def test_event_logs_lie_in_the_run_directory_and_hold_every_event(fit: Fit, vectorization: str) -> None:
     own = {**LOGS, "init_args": {"writer": {"class_path": f"{HERE}.LinesWriter"}}}
     assert fit("--data.vectorization", vectorization, "--data.wrappers", json.dumps([LOGS, own])) == 0
-    names = ["BaseEnvEvents.reward", "InventoryEvents.pieces_in_inventory", "SalesEvents.sold"]
+    names = ["BaseEnvEvents.kpi", "BaseEnvEvents.reward", "InventoryEvents.pieces_in_inventory", "SalesEvents.sold"]
     frames = {path.stem: pd.read_csv(path) for path in Path("run", "event_logs").iterdir()}
     assert set(names) <= set(frames) <= {*names, "InventoryEvents.piece_discarded"}
     rewards, sold = frames["BaseEnvEvents.reward"], frames["SalesEvents.sold"]
     n_evaluations = 3  # at the end of the epoch, and of the last and the best policy
     assert len(rewards) == 2 * 2 * 20 + n_evaluations * 3 * N_STEPS
     assert len(sold) == 2 * len(rewards)
+    levels = frames["BaseEnvEvents.kpi"].query("name == 'level'")
+    assert len(levels) == len(rewards) / N_STEPS
     step = ["episode_id", "episode_started", "env_time"]
     assert rewards.groupby(step).size().max() == 1
     assert rewards.set_index(step)["value"].sort_index().equals(2.0 * sold.groupby(step)["amount"].sum())
@@ -192,7 +197,7 @@ def test_event_logs_of_a_resumed_run_are_those_of_one_that_was_not_stopped(
     assert fit(*wrapped, epochs=2) == 0
     Path("run").rename("whole")
     assert fit(*wrapped, epochs=1) == 0
-    assert main(["fit", "--resume", "run", "--trainer.max_epochs", "2"]) == 0
+    assert main(["fit", "--resume", "run", "--trust", "--trainer.max_epochs", "2"]) == 0
     paths = sorted(Path("whole", "event_logs").iterdir())
     assert len(paths) >= 3
     for path in paths:

@@ -9,11 +9,9 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from maze_pl.collect import InMemoryDataset
-from maze_pl.core.records import SpacesTrajectoryRecord
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator, TrajectoryDataModule
+from maze_pl.datasets import InMemoryDataset
 from maze_pl.envs import make_gym_maze_env
-from maze_pl.loading import warm_start
 from maze_pl.modules import BC, PPO
 from maze_pl.perception import (
     CustomModelComposer,
@@ -22,7 +20,9 @@ from maze_pl.perception import (
     ProbabilisticPolicyComposer,
     SharedStateCriticComposer,
 )
-from maze_pl.rollouts import rollout
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.runs.checkpoint import warm_start
+from maze_pl.runs.rollout import rollout
 from tests.exact.comparison import differences, without_times
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*")

@@ -21,7 +21,7 @@ def comparable(path: Path) -> Any:
     """What must be equal, the buffers included; the same content may be pickled in several ways, so not their names."""
     checkpoint = torch.load(path, weights_only=True)
     replay = checkpoint["ReplayDataModule"].pop("replay")
-    buffers = [torch.load(Path(replay["folder"], name), weights_only=True) for name in replay["files"]]
+    buffers = [torch.load(path.with_name(name), weights_only=True) for name in replay["files"]]
     return without_times({key: checkpoint[key] for key in KEPT} | {"buffers": buffers})
 
 

@@ -15,13 +15,15 @@ class SignalAt(pl.Callback):
         hook: Name of the hook.
         count: How many calls of it come before.
         number: The signal.
+        rank: The only rank in which this happens; all of them if None.
     """
 
-    def __init__(self, hook: str, count: int = 0, number: int = 15) -> None:
-        self._hook, self._left, self._number = hook, count, number
+    def __init__(self, hook: str, count: int = 0, number: int = 15, rank: int | None = None) -> None:
+        self._hook, self._left, self._number, self._rank = hook, count, number, rank
 
     def _at(self, hook: str) -> None:
-        if hook == self._hook:
+        is_meant = self._rank is None or os.environ.get("LOCAL_RANK", "0") == str(self._rank)
+        if hook == self._hook and is_meant:
             self._left -= 1
             if self._left == -1:
                 self._act()

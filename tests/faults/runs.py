@@ -63,9 +63,18 @@ class Run:
         servers = [pid for pid in parents if b"forkserver import main" in _read(pid, "cmdline")]
         return [pid for pid, parent in parents.items() if parent in servers]
 
+    def environment_processes(self) -> list[int]:
+        """Those of the workers that have started no further ones."""
+        parents = {int((_status(str(pid)) or ["Z", "0"])[1]) for pid in self.processes()}
+        return [pid for pid in self.workers() if pid not in parents]
+
     def ranks(self) -> list[int]:
         """The processes that train, except the one that was started first."""
         return [pid for pid in self.processes() if pid != self.pid and b"\0LOCAL_RANK=1\0" in _read(pid, "environ")]
+
+    def spawned(self) -> list[int]:
+        """The processes that train where they are spawned, in the order in which they were."""
+        return [pid for pid in self.processes() if b"spawn_main" in _read(pid, "cmdline")]
 
     def until(self, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
         """Wait until a condition is true, and return it."""
@@ -125,7 +134,7 @@ class Server:
 
     def resume(self, folder: Path, *options: str, run_dir: str = "run") -> Run:
         """Start a run that goes on with another one."""
-        return Run(self, folder, ["fit", "--resume", run_dir, *options])
+        return Run(self, folder, ["fit", "--resume", run_dir, "--trust", *options])
 
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None

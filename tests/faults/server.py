@@ -14,7 +14,7 @@ import time
 from importlib.util import find_spec
 from typing import Any
 
-import maze_pl.cli  # noqa: F401  so that processes that are forked have it
+import maze_pl.cli.fit  # noqa: F401  so that processes that are forked have it
 from maze_pl.__main__ import main
 
 

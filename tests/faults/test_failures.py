@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.runs import SUBPROCESS, TWO_RANKS, Run, Server, checkpoint
+from tests.faults.runs import SPAWN, SUBPROCESS, TWO_RANKS, Run, Server, checkpoint
 
 INT, TERM, KILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
 
@@ -32,13 +32,66 @@ def test_an_exception_in_a_worker_is_shown_with_the_users_frame(server: Server, 
     assert checkpoint(tmp_path)["epoch"] == 0
 
 
+WORKERS = ["--data.n_shards", "2", "--data.engine", "ProcessEngine"]
+
+
 @pytest.mark.slow
-def test_a_killed_worker_ends_the_run_with_the_names_of_its_environments(server: Server, tmp_path: Path) -> None:
-    run = server.fit(tmp_path, *SUBPROCESS)
+@pytest.mark.parametrize("options", [[], WORKERS], ids=["main process", "workers"])
+def test_a_killed_process_of_environments_is_replaced(server: Server, tmp_path: Path, options: list[str]) -> None:
+    run = server.fit(tmp_path, *SUBPROCESS, *options)
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    run.until(last.exists)
+    os.kill(run.environment_processes()[0], KILL)
+    run.until(lambda: "2 more" in run.output)
+    last.unlink()
+    run.until(last.exists)
+    os.kill(run.pid, TERM)
+    assert run.end() == 128 + TERM
+    assert "failed: its process died with exit code -9" in run.output and "Traceback" not in run.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], WORKERS], ids=["main process", "workers"])
+def test_a_killed_process_that_may_not_be_replaced_ends_the_run_in_one_line(
+    server: Server, tmp_path: Path, options: list[str]
+) -> None:
+    allowance = ["--data.engine.max_replacements", "0"]
+    run = server.fit(tmp_path, *SUBPROCESS, *(options or ["--data.engine", "InProcessEngine"]), *allowance)
     run.until((tmp_path / "run" / "checkpoints" / "last.ckpt").exists)
-    os.kill(run.workers()[0], KILL)
+    os.kill(run.environment_processes()[0], KILL)
     assert run.end() == 1
-    assert "failed: its process died with exit code -9" in run.output
+    assert run.output.count("failed: its process died with exit code -9; max_replacements=0 others") == 1
+    assert "Traceback" not in run.output
+
+
+HERE = ["--data.engine", "InProcessEngine"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [HERE, WORKERS, [*HERE, *SUBPROCESS]], ids=["in-process", "workers", "subprocess"])
+def test_an_environment_that_hangs_again_and_again_is_named_and_ends_the_run(
+    server: Server, tmp_path: Path, options: list[str]
+) -> None:
+    limit = ["--data.engine.step_timeout", "0.5", "--data.engine.max_replacements", "1"]
+    run = server.fit(tmp_path, *options, *limit, *NO_STATISTICS, *faulty("hang", 40))
+    assert run.end() == 1
+    named = (
+        r"environment \d \(CartPole-v1\) did not finish a step within step_timeout=0.5 s in episode \d+ with seed \d+"
+    )
+    assert len(re.findall(named, run.output)) == 2
+    assert re.search(f"maze-pl: error: .*{named}, after action .*; max_replacements=1 others", run.output)
+    assert re.search("environments.py.* in fail", run.output)  # where it hangs
+    assert "Traceback" not in run.output
+
+
+@pytest.mark.slow
+def test_rollouts_of_an_environment_that_hangs_end_in_one_line(server: Server, tmp_path: Path) -> None:
+    limit = ["--runner", "InProcessEngine", "--runner.step_timeout", "0.5", "--runner.max_replacements", "1"]
+    command = ["rollout", "--env", "tests.faults.environments.Faulty", "--env.how", "hang", "--env.after", "10"]
+    run = Run(server, tmp_path, [*command, *limit, "--n_episodes", "2"])
+    assert run.end() == 1
+    assert re.search(r"maze-pl: error: environment \d \(CartPole-v1\) did not finish a step", run.output)
+    assert "Traceback" not in run.output
 
 
 @pytest.mark.slow
@@ -73,6 +126,50 @@ def test_an_exception_on_one_rank_ends_all(server: Server, tmp_path: Path, optio
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "rank", "told"),
+    [
+        (TWO_RANKS, 1, "rank 1 was killed by SIGKILL; all others were ended"),
+        (TWO_RANKS, 0, "rank 0, which had launched the others of this machine, was killed; all others were ended"),
+        ([*TWO_RANKS, *SPAWN], 1, "rank 1 was killed by SIGKILL; all others were ended"),
+    ],
+    ids=["launched", "main", "spawned"],
+)
+def test_a_killed_rank_ends_the_run_in_one_line_that_names_it(
+    server: Server, tmp_path: Path, options: list[str], rank: int, told: str
+) -> None:
+    run = server.fit(tmp_path, *options)
+    run.until((tmp_path / "run" / "checkpoints" / "last.ckpt").exists)
+    pid = run.pid
+    if rank == 1:
+        pid = (run.spawned() if SPAWN[0] in options else run.ranks())[-1]
+    os.kill(pid, KILL)
+    assert run.end() == (1 if rank == 1 else -KILL)
+    assert [line for line in run.output.splitlines() if "error" in line] == [f"maze-pl: error: {told}"]
+    assert "Traceback" not in run.output and "gloo/" not in run.output
+
+
+@pytest.mark.slow
+def test_a_killed_rank_ends_the_run_also_while_the_others_exchange_nothing(server: Server, tmp_path: Path) -> None:
+    run = server.fit(tmp_path, *TWO_RANKS, *NO_STATISTICS, *faulty("hang", 40))
+    run.until((tmp_path / "hangs").exists)
+    (pid,) = run.until(run.ranks)
+    os.kill(pid, KILL)
+    assert run.end() == 1
+    assert run.output.count("maze-pl: error: rank 1 was killed by SIGKILL; all others were ended") == 1
+
+
+@pytest.mark.slow
+def test_an_exception_on_one_rank_alone_is_shown_and_the_rank_is_named(server: Server, tmp_path: Path) -> None:
+    callback = '{"class_path": "tests.faults.moments.FailAt", "init_args": {"hook": "batch_start", "rank": 1}}'
+    run = server.fit(tmp_path, *TWO_RANKS, f"--trainer.callbacks=[{callback}]")
+    assert run.end() == 1
+    assert run.output.count("ZeroDivisionError: a mistake in a callback") == 1
+    assert run.output.count("maze-pl: error: rank 1 ended with exit status 1, for the reason above; all others") == 1
+    assert "gloo/" not in run.output
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("hook", ["setup", "batch_start", "optimizer_step", "validation_start", "save"])
 def test_an_exception_in_a_callback_ends_the_workers_too(server: Server, tmp_path: Path, hook: str) -> None:
     callback = f'{{"class_path": "tests.faults.moments.FailAt", "init_args": {{"hook": "{hook}"}}}}'
@@ -88,7 +185,7 @@ def test_an_evaluation_ends_at_once(server: Server, tmp_path: Path) -> None:
     assert first.end() == 0
     evaluators = '{"eval": {"n_episodes": 100000}}'
     for number in (INT, TERM):
-        run = Run(server, tmp_path, ["validate", "run", *SUBPROCESS, "--data.evaluators", evaluators])
+        run = Run(server, tmp_path, ["validate", "run", "--trust", *SUBPROCESS, "--data.evaluators", evaluators])
         run.until(run.workers)
         time.sleep(0.5)
         os.killpg(run.pid, number)

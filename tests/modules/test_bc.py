@@ -463,7 +463,7 @@ def both(seed: int) -> TrajectoryBatch:
 
 
 def run_on_two_ranks(folder: Path) -> None:
-    from maze_pl.core.ranks import gather_objects
+    from maze_pl.system.ranks import gather_objects
 
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     module = BC(actor_critic=networks(), lr=1e-2, max_grad_norm=0.5)

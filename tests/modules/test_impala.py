@@ -20,7 +20,7 @@ from maze_pl.core.rollout import Rollout
 from maze_pl.datamodules import ActorDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.modules import A2C, IMPALA, learning_batch
-from maze_pl.modules.credit import VTrace, delta_credit, shared_credit, step_credit
+from maze_pl.modules.on_policy.credit import VTrace, delta_credit, shared_credit, step_credit
 from tests.collect.scripted import PlayedAct, Reference, Script, shared_reference, step_reference
 from tests.collect.test_row_model import collector_of, random_policy, scripts, value_of
 from tests.functional.test_vtrace import by_the_paper
@@ -104,7 +104,6 @@ def test_vtrace_of_streams_and_rows_agrees_with_playing_act_by_act(
 ) -> None:
     collector, reference = collector_of(script, n_rollout_steps), Reference(script, n_rollout_steps)
     policy = random_policy(collector)
-    attributed = script.attributed and not collector.spec.is_flat
     for _ in range(2):
         rollout, played = collector.collect(policy), reference.collect()
         seen = {key: part.observation["id"][..., 0] for key, part in rollout.segments.items()}
@@ -118,8 +117,8 @@ def test_vtrace_of_streams_and_rows_agrees_with_playing_act_by_act(
         shared = shared_credit(rollout, values, finals, gamma, method)
         for n, acts in enumerate(played):
             rows = of_rows(acts, gamma, clip, clip_pg)
-            for a, wanted in zip(acts, of_streams(acts, gamma, attributed, clip, clip_pg), strict=True):
-                at = a.row, n * rollout.n_slots(a.act.key) + a.act.agent
+            for a, wanted in zip(acts, of_streams(acts, gamma, script.attributed, clip, clip_pg), strict=True):
+                at = a.row, n * rollout.n_slots(a.act.key) + a.slot
                 credit = step[a.act.key]
                 found = credit.advantage[at].item(), credit.return_[at].item(), credit.weight[at].item()
                 assert found == pytest.approx(wanted, abs=1e-9)

@@ -10,8 +10,8 @@ from torch import Tensor
 from maze_pl.core.rollout import Rollout
 from maze_pl.functional import gae
 from maze_pl.modules import LearningBatch, learning_batch
-from maze_pl.modules.minibatches import Acts
-from maze_pl.modules.on_policy import normalize_advantages
+from maze_pl.modules.on_policy.learning_batch import normalize_advantages
+from maze_pl.modules.on_policy.minibatches import Acts
 from maze_pl.modules.options import count_minibatches
 
 
@@ -50,9 +50,21 @@ def test_flat_rollout_gets_the_advantages_of_gae(kit: SimpleNamespace, kind: str
     torch.testing.assert_close(acts.old_log_prob, log_prob.flatten())
 
 
+def test_critics_of_actors_learn_from_what_a_flat_environment_attributes(kit: SimpleNamespace) -> None:
+    rollout, own = kit.make_flat_rollout(), kit.make_flat_rollout()
+    rollout.segments[0].actor_reward = own.rows.reward = own.rows.reward + 1.0
+    for kind, expected in (("step", own), ("shared", kit.make_flat_rollout())):
+        actor_critic = kit.make_actor_critic(kind=kind)
+        found = prepare(actor_critic, rollout).acts[0]
+        torch.testing.assert_close(found.return_, prepare(actor_critic, expected).acts[0].return_)
+
+
+@pytest.mark.parametrize("attributed", [False, True], ids=["team", "own"])
 @pytest.mark.parametrize("kind", ["shared", "step"])
-def test_general_path_agrees_with_the_flat_one(kit: SimpleNamespace, kind: str) -> None:
+def test_general_path_agrees_with_the_flat_one(kit: SimpleNamespace, kind: str, attributed: bool) -> None:
     actor_critic, rollout = kit.make_actor_critic(kind=kind), kit.make_flat_rollout()
+    if attributed:
+        rollout.segments[0].actor_reward = torch.randn(rollout.rows.reward.shape).double()
     fast = prepare(actor_critic, rollout, normalize=True).minibatches(4)
     rollout.flat = False
     general = prepare(actor_critic, rollout, normalize=True).minibatches(4)

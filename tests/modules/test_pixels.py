@@ -19,9 +19,10 @@ from maze_pl.__main__ import main
 from maze_pl.agents import TorchActorCritic
 from maze_pl.core.rollout import Final, Rollout, Rows, Segment
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.modules import A2C, PPO, on_policy
-from maze_pl.modules.minibatches import Acts
-from maze_pl.modules.on_policy import learning_batch
+from maze_pl.modules import A2C, PPO
+from maze_pl.modules.on_policy import learning_batch as on_policy
+from maze_pl.modules.on_policy.learning_batch import learning_batch
+from maze_pl.modules.on_policy.minibatches import Acts
 from maze_pl.perception import (
     ConcatModelBuilder,
     ProbabilisticPolicyComposer,
@@ -157,6 +158,6 @@ def test_pixels_train_in_mixed_precision(device: str, tmp_path: Path, monkeypatc
         for name in ("policy_loss", "critic_value_loss", "policy_grad_norm")
     ]
     assert all(math.isfinite(value) for value in losses)
-    agent, env = maze_pl.load("run"), maze_pl.load_env("run")
+    agent, env = maze_pl.load("run"), maze_pl.load_env("run", trust=True)
     assert {parameter.dtype for parameter in agent.parameters()} == {torch.float32}
     assert env.action_space.contains(agent.act(env.reset(seed=0)[0]))

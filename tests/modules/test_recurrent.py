@@ -26,7 +26,7 @@ from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import MazeEnv, make_gym_maze_env
 from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.modules import A2C, PPO, LearningBatch, learning_batch
-from maze_pl.modules.minibatches import Acts
+from maze_pl.modules.on_policy.minibatches import Acts
 from maze_pl.perception import (
     ConcatModelBuilder,
     DeltaStateCriticComposer,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from maze_pl.agents import TorchActorCritic
 from maze_pl.modules import A2C, PPO
-from maze_pl.modules.on_policy import learning_batch
+from maze_pl.modules.on_policy.learning_batch import learning_batch
 from maze_pl.perception import (
     ConcatModelBuilder,
     CustomModelComposer,

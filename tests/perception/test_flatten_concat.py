@@ -72,3 +72,13 @@ def test_heads_may_have_any_name():
 def test_unknown_activations_are_refused(non_lin):
     with pytest.raises(ValueError, match=r"cannot import|is not a subclass"):
         FlattenConcatStateValueNet({"observation": (4,)}, non_lin, [4])
+
+
+@pytest.mark.parametrize("hidden_units", [5, None, ["a"], [2.5], [0], "ab"])
+@pytest.mark.parametrize("kind", [FlattenConcatPolicyNet, FlattenConcatStateValueNet])
+def test_widths_that_are_no_list_of_numbers_are_refused(kind, hidden_units):
+    shapes = [SHAPES, {"a": (3,)}][: 2 if kind is FlattenConcatPolicyNet else 1]
+    with pytest.raises(ValueError, match=r"hidden_units=.*expected a list of whole numbers above 0"):
+        kind(*shapes, hidden_units=hidden_units)
+    with pytest.raises(ValueError, match="non_lin: 5 is not a subclass of Module"):
+        kind(*shapes, non_lin=5)

@@ -37,7 +37,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     killed = maze_pl(["fit", "--config", "ppo_cartpole", *options], folder)
     assert killed.returncode == -9, killed.stderr
     once_more = option(folder / "probe.txt", kill_in_epoch=None).replace("callbacks+=", "callbacks=[") + "]"
-    result = maze_pl(["fit", "--resume", "here", once_more, "--model.lr", "1e-3"], folder)
+    result = maze_pl(["fit", "--resume", "here", "--trust", once_more, "--model.lr", "1e-3"], folder)
     assert result.returncode == 0, result.stderr
     (folder / "output.txt").write_text(result.stdout, encoding="utf-8")
     return folder

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from maze_pl import run_directory
 from maze_pl.__main__ import main
 from maze_pl.callbacks import WandbLog
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.runs import run_directory
 from tests.run_directory import wandb_file
 from tests.run_directory.conftest import SMALL, TWO_EPISODES, maze_pl
 
@@ -47,6 +49,58 @@ def test_runs_that_begin_in_the_same_second_have_directories_of_their_own(monkey
 def test_a_run_that_fails_before_it_begins_leaves_no_empty_directory(project: Path) -> None:
     assert fit("--model.batch_size", "7") == 2
     assert list(project.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["absolute", "copied"])
+def test_a_run_keeps_its_best_checkpoint_wherever_it_is_resumed(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    assert fit("--run_dir", "run", "--model.lr", "1e-30") == 0
+    best = Path("run", "checkpoints", "best.ckpt").resolve()
+    former = best.read_bytes()
+    (project / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    if how == "copied":
+        shutil.copytree(project / "run", "copy")
+        run_dir, kept = "copy", Path("copy", "checkpoints", "best.ckpt")
+    else:
+        run_dir, kept = str(project / "run"), best
+    capsys.readouterr()
+    assert main(["fit", "--resume", run_dir, "--trainer.max_epochs", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "epoch 2 |" in said
+    assert "new best" not in said
+    assert "(best.ckpt)" in said
+    assert former == best.read_bytes() == kept.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_run_with_checkpoints_elsewhere_is_resumed_from_them(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = ["--last_checkpoint.dirpath", "kept", "--best_checkpoint.dirpath", "kept"]
+    assert fit("--run_dir", "run", *elsewhere) == 0
+    assert not list(Path("run").rglob("*.ckpt"))
+    capsys.readouterr()
+    assert main(["fit", "--resume", "run", "--trainer.max_epochs", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "epoch 2 |" in said
+    assert "epoch 1 |" not in said
+    (project / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert main(["fit", "--resume", "../run", "--trainer.max_epochs", "3"]) == 2
+    assert "--last_checkpoint.dirpath kept of the run ../run does not exist" in capsys.readouterr().err
+
+
+def test_a_run_that_has_lost_its_last_checkpoint_is_not_started_again(project: Path) -> None:
+    folder = project / "run" / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / "best.ckpt").write_bytes(b"best")
+    with pytest.raises(ConfigurationError, match=r"no checkpoint run/checkpoints/last.ckpt.*best.ckpt by --ckpt_path"):
+        run_directory.last_checkpoint("run")
+    (folder / "best.ckpt").unlink()
+    assert run_directory.last_checkpoint("run") is None
 
 
 @pytest.mark.slow

@@ -1,8 +1,9 @@
-"""The cutting problem: orders come in one by one, and each is cut out of a piece in stock.
+"""The cutting problem: orders arrive one at a time, and each is cut out of a piece in stock.
 
-First the simulation, then the environments: flat, where piece and cuts are chosen at once, and structured, where one
-actor chooses the piece and a second one, which sees it, the cuts. At the end the heuristic to compare with: cut the
-smallest piece that will do, so that the largest rest stays in one piece.
+The file holds the simulation, then the environments: a flat one, where the piece and the cuts are
+chosen together, and a structured one, where one actor chooses the piece and a second actor, which
+observes that piece, chooses the cuts. Last comes the baseline heuristic: cut the smallest piece
+that fits, so that the largest leftover stays in one piece.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _HEADS: dict[StepKey, tuple[str, ...]] = {0: ("piece_idx",), 1: ("cut_rotation",
 
 @dataclass(frozen=True, slots=True)
 class Cutting2DMazeAction:
-    """Which piece is cut, and how.
+    """Action of the simulation: the piece to cut, and the cuts.
 
     Attributes:
         piece_id: Position of the piece in stock.
-        rotate: Whether the order is turned by 90 degrees.
-        reverse_cutting_order: Whether the first cut gives the order's extent in y, instead of the one in x.
+        rotate: Whether the order is rotated by 90 degrees.
+        reverse_cutting_order: Whether the first cut sets the order's extent in y instead of in x.
     """
 
     piece_id: int
@@ -47,12 +48,12 @@ class Cutting2DMazeAction:
 
 @dataclass(frozen=True, slots=True)
 class Cutting2DMazeState:
-    """What there is, and what is wanted.
+    """State of the simulation: the stock and the current order.
 
     Attributes:
         inventory: Pieces in stock, the oldest first.
-        max_pieces_in_inventory: How many there can be.
-        current_demand: The order that the next step is to serve.
+        max_pieces_in_inventory: Maximum number of pieces in stock.
+        current_demand: The order to serve in the next step.
         raw_piece_size: Size of a raw piece.
     """
 
@@ -63,12 +64,13 @@ class Cutting2DMazeState:
 
 
 class Inventory:
-    """Keeps pieces and cuts them.
+    """Stock that stores pieces and cuts them.
 
     Args:
-        max_pieces_in_inventory: How many pieces there is room for; where there is none left, the oldest is discarded.
+        max_pieces_in_inventory: Maximum number of pieces in stock; a full stock discards its oldest
+            piece to make room.
         raw_piece_size: Size of a raw piece.
-        inventory_events: Through which events are fired.
+        inventory_events: Topic through which events are fired.
 
     Attributes:
         pieces: The pieces in stock, the oldest first.
@@ -84,11 +86,11 @@ class Inventory:
         return len(self.pieces)
 
     def is_full(self) -> bool:
-        """Whether there is no room left."""
+        """True if there is no room left."""
         return len(self.pieces) == self.max_pieces_in_inventory
 
     def store_piece(self, piece: Piece) -> None:
-        """Add a piece, which takes the place of the oldest one where there is no room left."""
+        """Add a piece; a full stock discards its oldest piece first."""
         if self.is_full():
             self.inventory_events.piece_discarded(self.pieces.pop(0))
         self.pieces.append(piece)
@@ -99,14 +101,14 @@ class Inventory:
         self.inventory_events.piece_replenished()
 
     def cut(self, maze_action: Cutting2DMazeAction, ordered_piece: Piece) -> bool:
-        """Cut an order out of a piece, and put in stock what is left of it.
+        """Cut an order out of a piece and put the leftovers in stock.
 
         Args:
             maze_action: The piece and the cuts.
             ordered_piece: Size of the order.
 
         Returns:
-            Whether that was possible; nothing has changed if not.
+            True if the cut was possible; otherwise nothing has changed.
         """
         if not 0 <= maze_action.piece_id < len(self.pieces):
             return False
@@ -121,10 +123,10 @@ class Inventory:
 
 
 def residuals(piece: Piece, order: Piece, reverse_cutting_order: bool) -> tuple[Piece, Piece]:
-    """What the two cuts leave of a piece beside the order, in the order of the cuts; a side is 0 if nothing is left.
+    """Return the leftovers of the two cuts, in the order of the cuts; an empty one has a side of 0.
 
-    The first cut goes right across the piece and gives the order's extent in x, or in y if the cutting order is
-    reversed; the second one cuts off what that part has too much in the other direction.
+    The first cut goes straight across the piece and sets the order's extent in x, or in y if the
+    cutting order is reversed. The second cut trims that part in the other direction.
     """
     (x, y), (width, height) = piece, order
     if reverse_cutting_order:
@@ -133,17 +135,18 @@ def residuals(piece: Piece, order: Piece, reverse_cutting_order: bool) -> tuple[
 
 
 class Cutting2DCoreEnvironment(CoreEnv):
-    """The guillotine 2D cutting-stock problem, online: only the current order is known.
+    """The online guillotine 2D cutting-stock problem: only the current order is known.
 
-    In each step one order is cut out of a piece in stock, by cuts that go right across, and what is left goes back.
-    Whenever a raw piece is cut, another one comes into stock. A stock that is full discards its oldest piece. An action
-    that cannot be done changes nothing, but the order is lost all the same. Best is who needs the fewest raw pieces.
+    Each step cuts one order out of a piece in stock by cuts that go straight across, and returns
+    the leftovers to the stock. Whenever a raw piece is cut, another one is put in stock. A full
+    stock discards its oldest piece. An invalid action changes nothing, but the order is lost. The
+    aim is to use as few raw pieces as possible.
 
     Args:
-        max_pieces_in_inventory: How many pieces there is room for.
+        max_pieces_in_inventory: Maximum number of pieces in stock.
         raw_piece_size: Size of a raw piece.
-        static_demand: The piece that is always ordered, several that follow one another in a cycle, or a generator of
-            other orders.
+        static_demand: The piece that is always ordered, several pieces that are ordered in a cycle,
+            or a generator of other orders.
         reward_aggregator: Computes rewards; `DefaultRewardAggregator()` if None.
 
     Raises:
@@ -168,11 +171,11 @@ class Cutting2DCoreEnvironment(CoreEnv):
         self._cutting_events = self.pubsub.create_event_topic(events.CuttingEvents)
         self._inventory_events = self.pubsub.create_event_topic(InventoryEvents)
         self._generator = np.random.default_rng()
-        self.reset()  # so that there is a state, and that orders which do not fit are found at once
+        self.reset()  # so that there is a state, and orders that do not fit are refused here
 
     def reset(self) -> Cutting2DMazeState:
         """Start an episode with one raw piece in stock; it counts in the first step."""
-        if self.context.env_time:  # reset without a `MazeEnv` around, which would have begun the episode
+        if self.context.env_time:  # without a `MazeEnv`, which would have begun it
             self.context.reset_episode()
         self.pubsub.clear()
         self._stepped_at, self._order_index = -1, -1
@@ -193,12 +196,13 @@ class Cutting2DCoreEnvironment(CoreEnv):
         self.current_demand = self._orders[self._order_index]
 
     def step(self, maze_action: Cutting2DMazeAction) -> tuple[Cutting2DMazeState, float, bool, bool, dict[str, Any]]:
-        """Try to cut the current order, and take the next one.
+        """Try to cut the current order, then move on to the next one.
 
         Returns:
-            State, reward, terminated and truncated (never here), and in words what came of the action.
+            State, reward, terminated and truncated (both always False), and info that names the
+            outcome of the action.
         """
-        if self.context.env_time == self._stepped_at:  # stepped without a `MazeEnv` around, which would keep the time
+        if self.context.env_time == self._stepped_at:  # without a `MazeEnv`, which would keep time
             self.pubsub.clear()
             self.context.env_time += 1
         self._stepped_at = self.context.env_time
@@ -221,36 +225,36 @@ class Cutting2DCoreEnvironment(CoreEnv):
         return maze_state, self.reward_aggregator.summarize_reward(maze_state), False, False, info
 
     def get_maze_state(self) -> Cutting2DMazeState:
-        """The stock, as a list of its own, and the current order."""
+        """Return a copy of the stock, and the current order."""
         pieces = self.inventory.pieces.copy()
         return Cutting2DMazeState(pieces, self.max_pieces_in_inventory, self.current_demand, self.raw_piece_size)
 
     def seed(self, seed: int) -> None:
-        """Set what random orders are drawn with."""
+        """Seed the generator that random orders are drawn with."""
         self._generator = np.random.default_rng(seed)
 
     def close(self) -> None:
-        """Nothing is held that would have to be released."""
+        """Do nothing: there are no resources to release."""
 
     def clone_from(self, env: Any) -> None:
         """Take over the state of another simulation; see `CoreEnv.clone_from`."""
         take_over(self, env)
 
     def get_renderer(self) -> events.Cutting2DRenderer:
-        """What draws the chosen piece, its cuts and the stock."""
+        """Return the renderer of the chosen piece, its cuts and the stock."""
         return events.Cutting2DRenderer()
 
     def get_kpi_calculator(self) -> events.Cutting2dKpiCalculator:
-        """What computes the use of raw pieces."""
+        """Return the calculator of raw piece usage."""
         return events.Cutting2dKpiCalculator()
 
 
 class ObservationConversion(ObservationConversionInterface):
-    """The stock, padded with zeros, its size and the order.
+    """Observations: the stock padded with zeros, its size, and the order.
 
     Args:
         raw_piece_size: Size of a raw piece.
-        max_pieces_in_inventory: How many pieces there is room for.
+        max_pieces_in_inventory: Maximum number of pieces in stock.
     """
 
     def __init__(self, raw_piece_size: Piece, max_pieces_in_inventory: int) -> None:
@@ -275,10 +279,10 @@ class ObservationConversion(ObservationConversionInterface):
 
 
 class ActionConversion(ActionConversionInterface):
-    """Three choices: the piece, whether to turn the order, and which cut comes first.
+    """Actions of three choices: the piece, the rotation of the order, and the first cut.
 
     Args:
-        max_pieces_in_inventory: How many pieces there is room for.
+        max_pieces_in_inventory: Maximum number of pieces in stock.
     """
 
     def __init__(self, max_pieces_in_inventory: int) -> None:
@@ -290,11 +294,11 @@ class ActionConversion(ActionConversionInterface):
         return spaces.Dict(piece_idx=spaces.Discrete(n), cut_rotation=spaces.Discrete(2), cut_order=spaces.Discrete(2))
 
     def space_to_maze(self, action: Action, maze_state: Cutting2DMazeState) -> Cutting2DMazeAction:
-        """The simulation's form of an action."""
+        """Convert an action to the simulation's action."""
         return Cutting2DMazeAction(int(action["piece_idx"]), bool(action["cut_rotation"]), bool(action["cut_order"]))
 
     def maze_to_space(self, maze_action: Cutting2DMazeAction) -> Action:
-        """The agent's form of the simulation's action."""
+        """Convert the simulation's action to an agent's action."""
         rotation, order = int(maze_action.rotate), int(maze_action.reverse_cutting_order)
         return {"piece_idx": maze_action.piece_id, "cut_rotation": rotation, "cut_order": order}
 
@@ -323,10 +327,10 @@ def maze_env_factory(max_pieces_in_inventory: int, raw_piece_size: Piece, static
     """Make the flat environment.
 
     Args:
-        max_pieces_in_inventory: How many pieces there is room for.
+        max_pieces_in_inventory: Maximum number of pieces in stock.
         raw_piece_size: Size of a raw piece.
-        static_demand: The piece that is always ordered, several that follow one another in a cycle, or a generator of
-            other orders.
+        static_demand: The piece that is always ordered, several pieces that are ordered in a cycle,
+            or a generator of other orders.
     """
     core_env = Cutting2DCoreEnvironment(max_pieces_in_inventory, raw_piece_size, static_demand)
     sees = ObservationConversion(raw_piece_size, max_pieces_in_inventory)
@@ -336,14 +340,16 @@ def maze_env_factory(max_pieces_in_inventory: int, raw_piece_size: Piece, static
 class StructuredCutting2DEnvironment(Wrapper):
     """Splits each step of the flat environment into two sub-steps, 0 and 1.
 
-    Sub-step 0 sees all of the stock and chooses a piece, for no reward; sub-step 1 sees that piece and the order,
-    chooses the cuts and completes the step. Each of the two actors is credited with half of the reward.
+    Sub-step 0 observes the whole stock and chooses a piece, with reward 0. Sub-step 1 observes that
+    piece and the order, chooses the cuts and completes the step. Each of the two actors is credited
+    with half of the reward.
 
     Args:
-        maze_env: The flat environment, with or without wrappers; these leave pieces and orders as they are.
+        maze_env: The flat environment, with or without wrappers; wrappers must not change the
+            pieces and orders.
 
     Raises:
-        ValueError: Its observations or actions are not those of the flat cutting environment.
+        ValueError: The observations or actions differ from the flat cutting environment's.
 
     Example:
         >>> env = struct_env_factory(50, (4, 3), (1, 2))
@@ -367,17 +373,15 @@ class StructuredCutting2DEnvironment(Wrapper):
         self._observation_spaces = {0: spaces.Dict({**flat.spaces}), 1: spaces.Dict(cutting)}
         self._action_spaces = {key: spaces.Dict({head: heads[head] for head in _HEADS[key]}) for key in _HEADS}
         self._flat_observation: Observation | None = None
-        self._piece_idx: int | None = None  # chosen in sub-step 0, None before that
+        self._piece_idx: int | None = None  # chosen in sub-step 0, None before
         self._reward = 0.0
 
     def step(self, action: Action) -> StepResult:
-        """Choose a piece, or cut it."""
+        """Choose a piece (sub-step 0) or cut it (sub-step 1)."""
         if self._flat_observation is None:
             raise ResetNeeded(f"step of {type(self).__name__} was called before reset; start an episode first")
         if self._piece_idx is None:
-            if self.context.env_step_incremented:  # another step begins
-                self.pubsub.clear()
-                self.context.env_step_incremented = False
+            self.begin_env_step()
             self._piece_idx = int(action["piece_idx"])
             return self._cutting_observation(self._flat_observation, self._piece_idx), 0.0, False, False, {}
         flat_action = {**action, "piece_idx": self._piece_idx}
@@ -392,11 +396,11 @@ class StructuredCutting2DEnvironment(Wrapper):
         return self._selection_observation(self._flat_observation), info
 
     def _selection_observation(self, flat: Observation) -> Observation:
-        """What sub-step 0 sees."""
+        """Observation of sub-step 0."""
         return flat.copy()
 
     def _cutting_observation(self, flat: Observation, piece_idx: int) -> Observation:
-        """What sub-step 1 sees; a piece without extent if there is none in the slot."""
+        """Observation of sub-step 1; an empty slot gives a piece of extent 0."""
         inventory, order = flat["inventory"], flat["ordered_piece"].copy()
         piece = inventory[piece_idx].copy() if 0 <= piece_idx < len(inventory) else np.zeros_like(order)
         return {"selected_piece": piece, "ordered_piece": order}
@@ -407,15 +411,15 @@ class StructuredCutting2DEnvironment(Wrapper):
 
     @property
     def agent_counts_dict(self) -> Mapping[StepKey, int]:
-        """Two sub-steps with an agent each."""
+        """Number of agents of each sub-step: one in both."""
         return {0: 1, 1: 1}
 
     def get_actor_rewards(self) -> Array:
-        """Half of the finished step's reward for each of the two."""
+        """Rewards of the two actors: half of the finished step's reward each."""
         return np.full(2, self._reward / 2)
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
-        """Convert a recorded state and action; a state without its action gives what sub-step 0 saw, and only that."""
+        """Convert a recorded state and action; without the action, only sub-step 0 is converted."""
         seen, taken = self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
         observations = seen and {0: self._selection_observation(seen[0])}
         if observations and seen and taken:
@@ -425,13 +429,15 @@ class StructuredCutting2DEnvironment(Wrapper):
 
 
 class MaskedStructuredCutting2DEnvironment(StructuredCutting2DEnvironment):
-    """The structured environment with masks, which leave valid cuts only.
+    """The structured environment with masks that allow valid cuts only.
 
-    `inventory_mask` has a 1 for each piece that the order fits into, and `cutting_mask` for each `cut_rotation` with
-    which it does. Where no piece is left that the order fits into, the episode terminates (`no_piece_fits`).
+    `inventory_mask` is 1 for each piece that the order fits into; `cutting_mask` is 1 for each
+    `cut_rotation` with which the order fits. If the order fits into no piece, the episode
+    terminates (`no_piece_fits`).
 
     Args:
-        maze_env: The flat environment, with or without wrappers; these leave pieces and orders as they are.
+        maze_env: The flat environment, with or without wrappers; wrappers must not change the
+            pieces and orders.
 
     Example:
         >>> env = masked_struct_env_factory(3, (4, 3), (1, 2))
@@ -452,7 +458,7 @@ class MaskedStructuredCutting2DEnvironment(StructuredCutting2DEnvironment):
         return {0: {"piece_idx": "inventory_mask"}, 1: {"cut_rotation": "cutting_mask"}}
 
     def step(self, action: Action) -> StepResult:
-        """Choose a piece, or cut it; the episode is over if the next order fits into nothing."""
+        """Choose a piece or cut it; the episode terminates if the next order fits into no piece."""
         observation, reward, terminated, truncated, info = super().step(action)
         if self._piece_idx is None and not observation["inventory_mask"].any():
             self._inventory_events.no_piece_fits(tuple(observation["ordered_piece"].astype(int).tolist()))
@@ -484,22 +490,24 @@ def masked_struct_env_factory(max_pieces_in_inventory: int, raw_piece_size: Piec
 
 
 class GreedyCuttingPolicy:
-    """Takes the smallest piece that the order fits into, and the cuts that leave the largest single rectangle.
+    """Chooses the smallest piece that fits, and the cuts that leave the largest single rectangle.
 
-    Among pieces of the same area it takes the first one, among cuts that are as good those that neither turn the order
-    nor reverse the cutting order. It works in the flat environment and in both structured ones.
+    Ties between pieces of equal area go to the first one; ties between cuts prefer not to rotate
+    the order, then not to reverse the cutting order. The policy works in the flat environment and
+    in both structured ones.
 
     Args:
         action_spaces_dict: Action space of each sub-step.
-        masks: Not needed, since pieces and order show what fits; every policy can be given them.
+        masks: Not used, since the pieces and the order show what fits; accepted because any policy
+            may be given masks.
     """
 
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict], masks: Any = None) -> None:
         self.heads = {key: tuple(space) for key, space in action_spaces_dict.items()}
 
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
-        """Choose piece and cuts, as far as the sub-step asks for them; nothing here is random."""
-        from maze_pl.core.policy import PolicyStep  # not above: environments can be used without torch
+        """Choose the heads that the sub-step asks for, deterministically."""
+        from maze_pl.core.policy import PolicyStep  # here, as environments can do without torch
 
         seen, orders = batch.observation, batch.observation["ordered_piece"]
         stock = seen["inventory"] if "inventory" in seen else seen["selected_piece"][:, np.newaxis]
@@ -512,11 +520,11 @@ class GreedyCuttingPolicy:
 
 
 def _best_cuts(piece: Piece, order: Piece) -> tuple[int, int]:
-    """Whether to turn the order, and whether to reverse the cutting order; neither if it does not fit at all."""
+    """Return `cut_rotation` and `cut_order` of the best cuts; (0, 0) if the order does not fit."""
     options = [
         (max(x * y for x, y in residuals(piece, turned, bool(reverse))), rotate, reverse)
         for rotate, turned in enumerate((order, order[::-1]))
         if turned[0] <= piece[0] and turned[1] <= piece[1]
         for reverse in (0, 1)
     ]
-    return max(options, key=lambda option: option[0], default=(0, 0, 0))[1:]  # the first of those that are as good
+    return max(options, key=lambda option: option[0], default=(0, 0, 0))[1:]  # first one in a tie

@@ -1,4 +1,4 @@
-"""What is ordered, what happens while cutting, what is computed of it (indicator and rewards), and how it is drawn."""
+"""Orders, events, performance indicators, rewards and rendering of the cutting problem."""
 
 from __future__ import annotations
 
@@ -25,50 +25,51 @@ Piece = tuple[int, int]
 
 
 class DemandGenerator(ABC):
-    """Says what is ordered; keeps nothing of its own, so that an episode depends on its seed alone."""
+    """Generates orders; holds no state, so that an episode depends on its seed alone."""
 
     @abstractmethod
     def period(self, raw_piece_size: Piece, generator: np.random.Generator, last: list[Piece]) -> list[Piece]:
-        """Orders that follow one another next, each of them small enough for a raw piece.
+        """Return the next orders, each small enough to be cut out of a raw piece.
 
         Args:
             raw_piece_size: Size of a raw piece.
             generator: Source of all randomness.
-            last: The orders before them, as this method returned them; empty at the start of an episode.
+            last: The result of the previous call; empty at the start of an episode.
         """
 
 
 class StaticDemand(DemandGenerator):
-    """The same orders again and again.
+    """Repeats the same orders.
 
     Args:
-        pieces: The piece that is always ordered, or several that follow one another in a cycle.
+        pieces: The piece that is always ordered, or several pieces that are ordered in a cycle.
     """
 
     def __init__(self, pieces: Piece | Sequence[Piece]) -> None:
         self.pieces: list[Piece] = [(x, y) for x, y in np.reshape(pieces, (-1, 2)).tolist()]
 
     def period(self, raw_piece_size: Piece, generator: np.random.Generator, last: list[Piece]) -> list[Piece]:
-        """The cycle."""
+        """Return the cycle."""
         return self.pieces
 
 
 class MixedPeriodicDemand(DemandGenerator):
-    """Orders that together fill raw pieces exactly, drawn anew for each episode and repeated in it again and again.
+    """Repeats orders that together fill raw pieces exactly, drawn once for each episode.
 
-    Raw pieces are cut at random, right across and at whole numbers, until there are enough pieces.
+    Raw pieces are cut at random, straight across and at integer positions, until there are enough
+    pieces.
 
     Args:
-        n_raw_pieces: How many raw pieces are cut.
-        m_demanded_pieces: How many pieces they become, which is the length of the period.
-        rotate: Whether each piece is turned by 90 degrees with probability one half.
+        n_raw_pieces: Number of raw pieces to cut.
+        m_demanded_pieces: Number of pieces to cut them into, which is the length of the period.
+        rotate: Whether to rotate each piece by 90 degrees with probability one half.
     """
 
     def __init__(self, n_raw_pieces: int, m_demanded_pieces: int, rotate: bool = False) -> None:
         self.n_raw_pieces, self.m_demanded_pieces, self.rotate = n_raw_pieces, m_demanded_pieces, rotate
 
     def period(self, raw_piece_size: Piece, generator: np.random.Generator, last: list[Piece]) -> list[Piece]:
-        """The pieces, shuffled.
+        """Return the pieces, shuffled.
 
         Raises:
             ValueError: The raw pieces cannot be cut into that many pieces.
@@ -82,14 +83,14 @@ class MixedPeriodicDemand(DemandGenerator):
             index, axis = int(generator.integers(len(pieces))), int(generator.integers(2))
             x, y = pieces[index]
             cut = int(generator.integers(pieces[index][axis]))
-            if cut:  # 0 leaves the piece whole, and another one is tried
+            if cut:  # 0 would leave the piece whole; try again
                 pieces[index : index + 1] = [(x, cut), (x, y - cut)] if axis else [(cut, y), (x - cut, y)]
         generator.shuffle(pieces)
         return last or [piece[::-1] if self.rotate and generator.random() < 0.5 else piece for piece in pieces]
 
 
 class UniformDemand(DemandGenerator):
-    """Orders with sides drawn uniformly from 1 up to the largest, each order independent of the others.
+    """Draws independent orders with integer sides uniform from 1 to `max_size`.
 
     Args:
         max_size: Largest extent in x and in y.
@@ -101,51 +102,51 @@ class UniformDemand(DemandGenerator):
         self.max_size = max_size
 
     def period(self, raw_piece_size: Piece, generator: np.random.Generator, last: list[Piece]) -> list[Piece]:
-        """Some orders: many at a time are drawn much faster than one by one."""
+        """Return 128 orders, as drawing many at once is much faster than one at a time."""
         return [(x, y) for x, y in generator.integers(1, self.max_size, (128, 2), endpoint=True).tolist()]
 
 
 Demand = Piece | Sequence[Piece] | DemandGenerator
-"""The piece that is always ordered, several that follow one another in a cycle, or what generates orders."""
+"""The piece that is always ordered, several pieces that are ordered in a cycle, or a generator."""
 
 
 def fits(order: Piece, piece: Piece) -> bool:
-    """Whether an order can be cut out of a piece, turned or not."""
+    """True if an order can be cut out of a piece, rotated or not."""
     return min(order) <= min(piece) and max(order) <= max(piece)
 
 
 def _counted(event: EventT) -> EventT:
-    """An event of which it is of interest how often it happens in an episode."""
+    """Add statistics that count how often an event happens in an episode."""
     event = define_episode_stats(sum)(define_step_stats(len)(event))
     return define_epoch_stats(np.mean, output_name="mean_episode_total")(event)
 
 
 class CuttingEvents:
-    """The cutting process."""
+    """Events of the cutting process."""
 
     @_counted
     def invalid_piece_selected(self) -> None:
-        """There is no piece in the slot that was chosen."""
+        """The chosen slot is empty."""
 
     @_counted
     def valid_cut(self, current_demand: Piece, piece_to_cut: Piece, raw_piece_size: Piece, cutting_area: float) -> None:
-        """An order was cut out of a piece; `cutting_area` is what the customer gets."""
+        """An order was cut out of a piece; `cutting_area` is the area of the order."""
 
     @_counted
     def invalid_cut(self, current_demand: Piece, piece_to_cut: Piece, raw_piece_size: Piece) -> None:
-        """The order does not fit into the chosen piece the way it was turned."""
+        """The order does not fit into the chosen piece in the chosen rotation."""
 
 
 class InventoryEvents:
-    """The stock."""
+    """Events of the stock."""
 
     @_counted
     def piece_discarded(self, piece: Piece) -> None:
-        """The stock was full, and its oldest piece was thrown away."""
+        """The stock was full, and its oldest piece was discarded."""
 
     @_counted
     def piece_replenished(self) -> None:
-        """A raw piece came into the stock."""
+        """A raw piece was put in stock."""
 
     @define_epoch_stats(np.mean, input_name="step_mean", output_name="step_mean")
     @define_epoch_stats(max, input_name="step_max", output_name="step_max")
@@ -157,24 +158,35 @@ class InventoryEvents:
 
     @_counted
     def no_piece_fits(self, current_demand: Piece) -> None:
-        """No piece in stock can serve the order, which ends the episode where masks leave nothing else to do."""
+        """The order fits into no piece in stock; ends the episode where masks allow no action."""
 
 
 class Cutting2dKpiCalculator(KpiCalculator):
-    """`raw_piece_usage_per_step`: raw pieces put in stock, the one at the start included, for each step."""
+    """Raw pieces put in stock, including the initial one, per step and per order served.
+
+    `raw_piece_usage_per_step` is also low for an agent that serves few orders. In
+    `raw_pieces_per_order_served`, an unserved order counts as one raw piece, because serving it
+    would have taken at most one.
+    """
 
     def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:
-        """Performance indicators of an episode."""
+        """Compute the performance indicators of an episode."""
         n_raw_pieces = len(episode_event_log.query_events(InventoryEvents.piece_replenished))
-        return {"raw_piece_usage_per_step": n_raw_pieces / len(episode_event_log.step_event_logs)}
+        n_orders = len(episode_event_log.step_event_logs)
+        n_served = len(episode_event_log.query_events(CuttingEvents.valid_cut))
+        n_unserved = n_orders - n_served
+        return {
+            "raw_piece_usage_per_step": n_raw_pieces / n_orders,
+            "raw_pieces_per_order_served": (n_raw_pieces + n_unserved) / max(n_served, 1),
+        }
 
 
 class DefaultRewardAggregator(RewardAggregatorInterface):
-    """Penalties for raw pieces and for what cannot be done.
+    """Penalises the use of raw pieces and invalid actions.
 
     Args:
-        invalid_action_penalty: Reward for choosing an empty slot, or a cut that does not fit.
-        raw_piece_usage_penalty: Reward for each raw piece put in stock, the one at the start included.
+        invalid_action_penalty: Reward for choosing an empty slot or a cut that does not fit.
+        raw_piece_usage_penalty: Reward for each raw piece put in stock, including the initial one.
     """
 
     def __init__(self, invalid_action_penalty: float = -2, raw_piece_usage_penalty: float = -1) -> None:
@@ -182,21 +194,21 @@ class DefaultRewardAggregator(RewardAggregatorInterface):
         self.invalid_action_penalty, self.raw_piece_usage_penalty = invalid_action_penalty, raw_piece_usage_penalty
 
     def get_interfaces(self) -> list[type]:
-        """Both topics of the environment."""
+        """Event topics to receive: both topics of the environment."""
         return [CuttingEvents, InventoryEvents]
 
     def summarize_reward(self, maze_state: Any = None) -> float:
-        """Sum of the penalties of the current step."""
+        """Sum the penalties of the current step."""
         n_invalid = len(self.query_events((CuttingEvents.invalid_piece_selected, CuttingEvents.invalid_cut)))
         n_raw_pieces = len(self.query_events(InventoryEvents.piece_replenished))
         return 0.0 + n_invalid * self.invalid_action_penalty + n_raw_pieces * self.raw_piece_usage_penalty
 
 
 class RawPieceUsageRewardAggregator(DefaultRewardAggregator):
-    """Minus the number of raw pieces put in stock; invalid actions cost nothing.
+    """Penalises each raw piece put in stock; invalid actions cost nothing.
 
     Args:
-        reward_scale: What the number is multiplied by.
+        reward_scale: Factor for the number of raw pieces.
     """
 
     def __init__(self, reward_scale: float) -> None:
@@ -207,7 +219,10 @@ _ORDER, _CHOSEN, _FITTING, _OTHER, _LINE = "#dd8452", "#8da0cb", "#dbe4f2", "#ee
 
 
 class Cutting2DRenderer(Renderer):
-    """The chosen piece with its cuts on the left, the stock to scale on the right; needs the extra `rendering`."""
+    """Draws the chosen piece and its cuts on the left, the stock to scale on the right.
+
+    Needs the extra `rendering`.
+    """
 
     def render(self, maze_state: Cutting2DMazeState, maze_action: Any = None, events: Any = (), **_: Any) -> Figure:
         """Draw one step; see `Renderer.render`.
@@ -229,7 +244,7 @@ class Cutting2DRenderer(Renderer):
 
 
 def _draw_cuts(axes: Axes, maze_state: Cutting2DMazeState, maze_action: Cutting2DMazeAction | None) -> None:
-    """The chosen piece, the order in its corner, and the two cuts with their numbers."""
+    """Draw the chosen piece, the order in its corner, and the two numbered cuts."""
     (width, height), index = maze_state.current_demand, -1 if maze_action is None else maze_action.piece_id
     title = f"order {width} x {height}: "
     _rectangle(axes, 0, 0, *maze_state.raw_piece_size, "none", linestyle=":")
@@ -251,7 +266,7 @@ def _draw_cuts(axes: Axes, maze_state: Cutting2DMazeState, maze_action: Cutting2
 
 
 def _draw_stock(axes: Axes, maze_state: Cutting2DMazeState, chosen: int) -> None:
-    """All pieces in rows, the oldest at the top left; those that can serve the order stand out."""
+    """Draw all pieces in rows, the oldest at the top left; highlight those that the order fits."""
     pieces, gap = maze_state.inventory, 0.1 * max(maze_state.raw_piece_size)
     row_width = max((1.6 * sum((x + gap) * (y + gap) for x, y in pieces)) ** 0.5, maze_state.raw_piece_size[0])
     left = top = row_height = 0.0

@@ -1,48 +1,94 @@
-"""Environments in processes of their own, for simulations that are worth more than the hand-over."""
+"""Vector environment in worker processes, for simulations that cost more than communication."""
 
+import faulthandler
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+import pickle
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, partialmethod
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from maze_pl.core.counts import require_seconds
+from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.core.worker_process import CONTEXT, WorkerProcess, dumps, end_workers, prepare_workers
-from maze_pl.envs.contract import EnvContractError, portable_error
+from maze_pl.envs.contract import EnvContractError, name_of, portable_error
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
+from maze_pl.envs.vector.step_clock import StepClock
 from maze_pl.envs.vector.vector_env import MakeEnv, Staging, StepExtras, VectorEnv
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.system.lost_process import LostProcessError
+from maze_pl.system.worker_process import CONTEXT, WorkerProcess, dumps, end_workers, prepare_workers
 
 
 def _as_array(memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
 
 
-def _part(factories: Any, spec: Spec, n_envs: int, start: int, options: dict[str, Any], *blocks: Any) -> VectorEnv:
-    """Some of the environments, from number `start` on, in a process of their own."""
+T = TypeVar("T")
+_SHOW_STACK: Final = signal.SIGUSR1
+_SECONDS_TO_SHOW: Final = 0.2
+_LOOKS_PER_LIMIT: Final = 8  # while no step or reset is running
+_MOST_OF_AN_ACTION: Final = 200
+
+
+class _Part(SequentialVectorEnv):
+    """Share of the environments that lives in one worker process."""
+
+    def packed_of_each(self, function: bytes, envs: Sequence[int] | None) -> bytes:
+        """Return the results of `of_each`, pickled so that they may be of any class."""
+        return dumps(self.of_each(pickle.loads(function), envs))
+
+
+def _part(
+    factories: Any, spec: Spec, n_envs: int, start: int, place: int | None, options: dict[str, Any], *blocks: Any
+) -> VectorEnv:
+    """Make the environments from number `start` on.
+
+    `place` is the position of their clock, None if there is no time limit.
+    """
     memory = iter(blocks)
     staging = Staging(spec, n_envs, lambda shape, dtype: _as_array(next(memory), shape, dtype))
-    return SequentialVectorEnv(factories, spec=spec, staging=staging.slice(start, start + len(factories)), **options)
+    own = {**options, "spec": spec, "staging": staging.slice(start, start + len(factories))}
+    if place is not None:
+        clocks = np.frombuffer(next(memory), np.float64).reshape(-1, StepClock.N_FIELDS)
+        own["clock"] = StepClock(clocks[place])
+        faulthandler.register(_SHOW_STACK, file=2, all_threads=False)  # works without the GIL
+    return _Part(factories, **own)
 
 
 class SubprocVectorEnv(VectorEnv):
     """Steps its environments in several processes; observations and actions lie in shared memory.
 
-    The results are those of `SequentialVectorEnv`, number for number.
+    The results are identical to those of `SequentialVectorEnv`. If a process dies, or an
+    environment takes longer than `step_timeout` for a step or a reset, all processes are ended and
+    a `LostProcessError` is raised; engines then make new environments.
 
     Args:
         env_factories: One callable without arguments for each environment; may be a lambda.
-        spec: What agents see and do; read from an environment made for the purpose if None.
+        spec: Observation and action spaces of the agents; read from a temporary environment if
+            None.
         n_workers: Number of processes; 0 means one for each core, at most one for each environment.
-        options: `seed`, `first_env_index`, `autoreset` and `seed_by_env` of `SequentialVectorEnv`.
+        step_timeout: Seconds that an environment may take for a step or a reset; no limit if None.
+            It does not limit the time to make an environment.
+        options: `seed`, `first_env_index`, `autoreset`, `seed_by_env` and `check` of `SequentialVectorEnv`.
     """
 
     def __init__(
-        self, env_factories: Sequence[MakeEnv], *, spec: Spec | None = None, n_workers: int = 0, **options: Any
+        self,
+        env_factories: Sequence[MakeEnv],
+        *,
+        spec: Spec | None = None,
+        n_workers: int = 0,
+        step_timeout: float | None = None,
+        **options: Any,
     ) -> None:
+        require_seconds("step_timeout", step_timeout, f" of {type(self).__name__}")
         if spec is None:
             probe = SequentialVectorEnv(env_factories[:1])
             spec = probe.spec
@@ -55,48 +101,94 @@ class SubprocVectorEnv(VectorEnv):
             blocks.append(CONTEXT.RawArray("b", max(1, math.prod(shape) * dtype.itemsize)))
             return _as_array(blocks[-1], shape, dtype)
 
-        super().__init__(spec, [{}] * n_envs, 0, first_env_index, Staging(spec, n_envs, allocate))
+        seed, self._seed_by_env = options.get("seed", 0), options.get("seed_by_env", True)
+        super().__init__(spec, [{}] * n_envs, seed, first_env_index, Staging(spec, n_envs, allocate))
         self._slices = list(itertools.pairwise(round(n_envs * n / n_workers) for n in range(n_workers + 1)))
         self._workers: list[WorkerProcess] = []
+        self.step_timeout = step_timeout
+        if step_timeout is not None:
+            clocks = allocate((n_workers, StepClock.N_FIELDS), np.dtype(np.float64))
+            clocks[:, 0] = math.inf
+            self._clocks = [StepClock(fields) for fields in clocks]
         prepare_workers(self, self._workers, [__name__])
-        for start, stop in self._slices:
+        for number, (start, stop) in enumerate(self._slices):
+            place = None if step_timeout is None else number
             own = {**options, "first_env_index": first_env_index + start}
-            make = dumps(partial(_part, env_factories[start:stop], spec, n_envs, start, own))
+            make = dumps(partial(_part, env_factories[start:stop], spec, n_envs, start, place, own))
             self._workers.append(WorkerProcess(make, blocks, portable_error, f"maze_pl-envs-{start}-{stop}", False))
         self._all = range(n_workers)
         for number in self._all:
             self._receive(number)
+        self._names = self.of_each(name_of) if step_timeout is not None else []
 
     def _receive(self, worker: int) -> Any:
-        kind, result = self._workers[worker].receive()
+        patience = None if self.step_timeout is None else partial(self._patience, worker, self.step_timeout)
+        kind, result = self._workers[worker].receive(patience)
         if kind in ("ready", "result"):
             return result
         self.close()
         if isinstance(result, EnvContractError):
             raise result
-        start, stop = self._slices[worker]
-        raise RuntimeError(f"environments {start} to {stop - 1} failed: {result}")
+        start, stop = (self.first_env_index + bound for bound in self._slices[worker])
+        fault = f"environments {start} to {stop - 1} failed: {result}"
+        raise LostProcessError(fault) if kind == "died" else RuntimeError(fault)
+
+    def _patience(self, worker: int, limit: float) -> float:
+        """Return how many more seconds to wait for an answer.
+
+        Raises:
+            LostProcessError: An environment has taken too long; all processes were ended.
+        """
+        began, *_ = what = self._clocks[worker].read()
+        if began == math.inf:
+            return limit / _LOOKS_PER_LIMIT
+        left = began + limit - time.monotonic()
+        if left > 0:
+            return left
+        process = self._workers[worker].process
+        if process.pid is not None:
+            os.kill(process.pid, _SHOW_STACK)
+            time.sleep(_SECONDS_TO_SHOW)
+        process.kill()
+        self.close()
+        raise LostProcessError(self._told(self._slices[worker][0], *what))
+
+    def _told(self, start: int, began: float, env: int, episode: int, is_reset: bool) -> str:
+        """Return the message on an environment that took too long, number `env` from `start` on."""
+        n = start + env
+        index = self.first_env_index + n
+        what = f"{'a reset' if is_reset else 'a step'} within step_timeout={self.step_timeout} s"
+        if episode == StepClock.NO_EPISODE:
+            where = "while its wrappers estimated their statistics"
+        else:
+            seed = derive_seed(self.seed, "env", index if self._seed_by_env else 0, episode)
+            where = f"in episode {episode} with seed {seed}"
+            if not is_reset:
+                key = self.spec.step_keys[self.staging.next_key[n]]
+                action = {head: values[n].tolist() for head, values in self.staging.action[key].items()}
+                where += f", after action {str(action)[:_MOST_OF_AN_ACTION]} of sub-step {key!r}"
+        return f"environment {index} ({self._names[n]}) did not finish {what} {where}; its process was ended"
 
     def _call(self, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Call a method in several workers at once.
 
         Args:
-            method: Its name.
-            arguments: Worker -> what its method gets.
+            method: Name of the method.
+            arguments: Worker -> arguments of the method.
 
         Returns:
-            Worker -> what its method returned.
+            Worker -> result of the method.
         """
         for worker, given in arguments.items():
             self._workers[worker].send(method, *given)
         return {worker: self._receive(worker) for worker in arguments}
 
     def _everyones(self, method: str) -> list[Any]:
-        """What a method returns for each environment."""
+        """Return the results of a method for all environments."""
         return [one for part in self._call(method, dict.fromkeys(self._all, ())).values() for one in part]
 
     def _chosen(self, envs: Sequence[int] | None) -> dict[int, tuple[list[int] | None, list[int]]]:
-        """Worker -> its own numbers of the chosen environments, and their places in `envs`."""
+        """Return worker -> its chosen environments' local numbers and positions in `envs`."""
         if envs is None:
             return {worker: (None, list(range(*bounds))) for worker, bounds in enumerate(self._slices)}
         chosen: dict[int, tuple[list[int] | None, list[int]]] = {}
@@ -120,12 +212,26 @@ class SubprocVectorEnv(VectorEnv):
             extras.actor_rewards += [(start + n, rewards) for n, rewards in part.actor_rewards]
         return extras
 
+    def of_each(self, function: Callable[[LogStatsWrapper], T], envs: Sequence[int] | None = None) -> list[T]:
+        """Call a function with environments; see `SequentialVectorEnv.of_each`."""
+        chosen, packed = self._chosen(envs), dumps(function)
+        answers = self._call("packed_of_each", {worker: (packed, local) for worker, (local, _) in chosen.items()})
+        results: dict[int, T] = {}
+        for worker, answer in answers.items():
+            results.update(zip(chosen[worker][1], pickle.loads(answer), strict=True))
+        return [results[place] for place in sorted(results)]
+
+    def estimate(self, n_samples: int, seed: int, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Let wrappers estimate their statistics; see `SequentialVectorEnv.estimate`."""
+        learned: dict[str, Any] = self._call("estimate", {0: (n_samples, seed, known)})[0]
+        return learned
+
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
-        """Distribute what was learned; see `VectorEnv.load_shared_states`."""
+        """Load statistics into all wrappers; see `VectorEnv.load_shared_states`."""
         self._call("load_shared_states", dict.fromkeys(self._all, (state, freeze)))
 
     def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
-        """Play episodes again up to where they were; see `VectorEnv.replay`."""
+        """Replay episodes; see `VectorEnv.replay`."""
         parts = [(list(histories[start:stop]), list(wrapper_states[start:stop])) for start, stop in self._slices]
         self._call("replay", dict(enumerate(parts)))
 
@@ -134,6 +240,6 @@ class SubprocVectorEnv(VectorEnv):
         end_workers(self._workers)
 
 
-# As `VectorEnv` describes them.
+# See `VectorEnv` for their documentation.
 for _method in ("drain_summaries", "episodes", "histories", "shared_states", "wrapper_states"):
     setattr(SubprocVectorEnv, _method, partialmethod(SubprocVectorEnv._everyones, _method))

@@ -1,6 +1,6 @@
-"""Several environments stepped together: what is exchanged with them lies in preallocated arrays.
+"""Interface of vector environments, which exchange data in preallocated arrays.
 
-First how each of them is made, and what its wrappers have learned.
+The first part makes environments and exchanges the statistics of their wrappers.
 """
 
 from __future__ import annotations
@@ -23,28 +23,44 @@ from maze_pl.envs.contract import describe, name_of
 from maze_pl.envs.gym_env import GymMazeEnv
 from maze_pl.envs.structured_env import Array, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.envs.wrappers.action_masks_wrapper import require_used, with_action_masks
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
 Env = gymnasium.Env[Any, Any]
 
 
-def make_wrapped(env: Callable[[], Env], wrappers: Sequence[Callable[..., Env]] = ()) -> LogStatsWrapper:
-    """An environment with its wrappers, the first of them innermost, and statistics around them.
+def make_wrapped(
+    env: Callable[[], Env],
+    wrappers: Sequence[Callable[..., Env]] = (),
+    action_masks: Mapping[str, str] | None = None,
+) -> LogStatsWrapper:
+    """Make an environment with its wrappers, the first one innermost, and statistics outermost.
+
+    Args:
+        env: Makes the environment.
+        wrappers: Each wraps the result of the one before it.
+        action_masks: Action head -> observation, in addition to the masks that the environment and
+            the wrappers declare; see `ActionMasksWrapper`.
 
     Raises:
-        TypeError: The environment is none, or one of the wrappers is no wrapper of ours.
+        TypeError: The factory does not make an environment, or a wrapper is not a `Wrapper` of
+            maze_pl.
+        ValueError: An action mask does not match any sub-step.
     """
-    built: Any = _adapt(env())
+    masks = action_masks or {}
+    built: Any = with_action_masks(_adapt(env()), masks)
     for wrapper in wrappers:
         inner, built = built, wrapper(built)
         if built is not inner and all(layer.env is not inner for layer in wrappers_of(built)):
             made = f"{wrapper!r} in the list of wrappers made {describe(built)}, which is no Wrapper of maze_pl around"
             raise TypeError(f"{made} the environment; gymnasium's own wrappers go inside of GymMazeEnv")
-    return built if isinstance(built, LogStatsWrapper) else LogStatsWrapper.wrap(built)
+        built = with_action_masks(built, masks)
+    require_used(built, masks)
+    return built if issubclass(type(built), LogStatsWrapper) else LogStatsWrapper.wrap(built)
 
 
 def _adapt(env: Any) -> Any:
-    """The environment itself if it speaks our interface, otherwise a bare gymnasium environment made to."""
+    """Return a `StructuredEnv` as it is, and wrap a plain gymnasium environment in `GymMazeEnv`."""
     if isinstance(env, StructuredEnv):
         return env
     if not isinstance(env, gymnasium.Env):
@@ -58,34 +74,79 @@ def _adapt(env: Any) -> Any:
 
 
 def wrapper_stack(env: StructuredEnv) -> dict[str, Wrapper]:
-    """The wrappers of an environment from the outermost inwards, named by position and class path."""
-    return {f"{i}:{type(one).__module__}.{type(one).__qualname__}": one for i, one in enumerate(wrappers_of(env))}
+    """Return the wrappers of an environment by name, from the outermost inwards.
+
+    Their statistics are saved under these names. A name is the class path. If a class occurs
+    several times, its position among these follows, counted from the inside as in a list of
+    wrappers: `path (1 of 2)`. Thus a name does not depend on wrappers of other classes.
+    """
+    wrappers = list(wrappers_of(env))
+    paths = [f"{type(one).__module__}.{type(one).__qualname__}" for one in wrappers]
+    names = []
+    for place, path in enumerate(paths):
+        n, number = paths.count(path), paths[place:].count(path)
+        names.append(path if n == 1 else f"{path} ({number} of {n})")
+    return dict(zip(names, wrappers, strict=True))
+
+
+def current_names(states: Mapping[str, Any], stack: Mapping[str, object]) -> dict[str, Any]:
+    """Rename the states of wrappers to the names in use now.
+
+    Earlier checkpoints name wrappers by their position from the outside, `1:path`. These are
+    matched by class if there are as many wrappers of a class as states; otherwise the names stay
+    unchanged.
+
+    Args:
+        states: State of each wrapper, by name.
+        stack: Result of `wrapper_stack`.
+    """
+    earlier = [name for name in states if name.partition(":")[0].isdecimal()]
+    current = {name: name for name in states}
+    for path in {name.partition(":")[2] for name in earlier}:
+        own = sorted(
+            (name for name in earlier if name.endswith(f":{path}")), key=lambda name: int(name.partition(":")[0])
+        )
+        there = [name for name in stack if class_of(name) == path]
+        if len(own) == len(there):
+            current |= dict(zip(own, there, strict=True))
+    return {current[name]: state for name, state in states.items()}
+
+
+def class_of(name: str) -> str:
+    """Return the class path in a wrapper's name, from `wrapper_stack` or earlier checkpoints."""
+    return name.partition(" (")[0].rpartition(":")[2]
 
 
 def shared_states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:
-    """What the wrappers of a stack have learned, under their names, of those that learn."""
+    """Return the statistics of the wrappers that have any, by name."""
     return {name: state for name, wrapper in stack.items() if (state := wrapper.shared_state())}
 
 
 def load_shared_states(stack: Mapping[str, Wrapper], state: Mapping[str, Any], freeze: bool = False) -> None:
-    """Give the wrappers of a stack what was learned.
+    """Load statistics into the wrappers of a stack.
 
     Args:
         stack: Result of `wrapper_stack`.
-        state: What was learned, by name.
-        freeze: Whether they stop learning.
+        state: Statistics, by name.
+        freeze: Whether the wrappers stop updating their statistics.
 
     Raises:
-        ValueError: It was learned by other wrappers.
+        ValueError: The statistics are for other wrappers, or those of a wrapper are missing.
     """
+    state = current_names(state, stack)
     if unknown := set(state) - set(stack):
         both = f"there are statistics for wrappers {sorted(unknown)}, but the stack is {list(stack)}"
-        raise ValueError(f"{both}; use the same wrappers in the same order")
+        raise ValueError(f"{both}; use the same wrappers")
     for name, wrapper in stack.items():
         if name in state:
             wrapper.load_shared_state(state[name])
+        elif wrapper.shared_state():
+            raise ValueError(f"there are no statistics for the wrapper {name}, but for {sorted(state)}; {_ALL_OR_NONE}")
         if freeze:
             wrapper.freeze()
+
+
+_ALL_OR_NONE = "use the wrappers with which these were learned"
 
 
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
@@ -94,11 +155,11 @@ Tree = dict[str, Array]
 
 
 def allocate_tree(space: spaces.Dict, leading: tuple[int, ...], allocate: Allocate = np.zeros) -> Tree:
-    """Arrays for many values of a space.
+    """Allocate arrays for a batch of values of a space.
 
     Args:
         space: The space.
-        leading: Dimensions before those of a value.
+        leading: Leading dimensions, before the dimensions of a value.
         allocate: Makes an array of zeros.
     """
     parts = space.spaces.items()
@@ -106,23 +167,24 @@ def allocate_tree(space: spaces.Dict, leading: tuple[int, ...], allocate: Alloca
 
 
 class Staging:
-    """One entry for each of N environments, overwritten by every step.
+    """Arrays with one entry for each of N environments, overwritten by every step.
 
     Args:
-        spec: What agents see and do.
+        spec: Observation and action spaces of the agents.
         n_envs: Number of environments.
         allocate: Makes an array of zeros, for example in shared memory.
 
     Attributes:
         observation: Step key -> name -> [N, ...], valid for the environments whose next actor has this key.
         action: Step key -> head -> [N, ...], written by the caller before a step.
-        next_key: [N] position among the step keys of the actor that acts next.
-        next_agent: [N] its agent id.
-        reward: [N] float64, what the last act returned.
+        next_key: [N] int64, step key of the actor that acts next, as its position among the step
+            keys.
+        next_agent: [N] int64, agent id of that actor.
+        reward: [N] float64, reward of the last act.
         terminated: [N] bool.
         truncated: [N] bool.
-        env_steps: [N] int64, environment time that the last act advanced.
-        actor_done: [N] bool, the actor that just acted is done.
+        env_steps: [N] int64, environment steps that the last act completed.
+        actor_done: [N] bool, True if the actor that just acted is done.
     """
 
     def __init__(self, spec: Spec, n_envs: int, allocate: Allocate = np.zeros) -> None:
@@ -134,7 +196,7 @@ class Staging:
         self.reward = allocate(shape, np.dtype(np.float64))
 
     def slice(self, start: int, stop: int) -> Staging:
-        """Views of the environments `start` to `stop`."""
+        """Return views of the environments from `start` up to but not including `stop`."""
         part = copy(self)
         vars(part).update(mapped(lambda array: array[start:stop], vars(self)))
         return part
@@ -142,11 +204,12 @@ class Staging:
 
 @dataclass
 class StepExtras:
-    """What a step returned for a few environments only.
+    """Results of a step that only some environments have.
 
     Attributes:
         finals: (environment, step key, agent id, observation) of each truncated episode.
-        actor_rewards: (environment, rewards of the acts of the finished environment step) where attributed.
+        actor_rewards: (environment, rewards of the acts of the finished environment step), if
+            rewards are attributed to actors.
     """
 
     finals: list[tuple[int, StepKey, int, dict[str, Array]]]
@@ -154,21 +217,22 @@ class StepExtras:
 
 
 class VectorEnv(ABC):
-    """N environments that step together and start their next episode by themselves.
+    """N environments that step together and start their next episodes automatically.
 
-    Every episode is seeded by the run's seed, the environment's index and the episode's index, so that results do
-    not depend on how environments are spread over processes.
+    Every episode is seeded by the run's seed, the environment's index and the episode's index, so
+    that results do not depend on how environments are spread over processes.
 
     Args:
-        spec: What agents see and do.
+        spec: Observation and action spaces of the agents.
         stacks: For each environment, its wrappers by name; see `wrapper_stack`.
         seed: The run's seed.
-        first_env_index: Index of the first environment among those of all ranks and workers.
-        staging: Where observations are read and actions are written, for example in shared memory; made here if None.
+        first_env_index: Index of the first environment across all ranks and workers.
+        staging: Arrays of observations and actions, for example in shared memory; allocated if
+            None.
 
     Attributes:
         n_envs: Number of environments.
-        always_advances: Whether every act is known to complete an environment step.
+        always_advances: True if every act is known to complete an environment step.
     """
 
     always_advances: bool = False
@@ -181,7 +245,7 @@ class VectorEnv(ABC):
         self._stacks = stacks
         self._episode = [0] * self.n_envs
         self._acts: list[dict[StepKey, dict[str, list[Any]]]] = [{} for _ in stacks]  # actions of running episodes
-        self._order: list[list[int]] = [[] for _ in stacks]  # whose they are, unless there is one sub-step
+        self._order: list[list[int]] = [[] for _ in stacks]  # their step keys, unless there is one
         self._summaries: list[EpisodeSummary] = []
 
     @abstractmethod
@@ -189,7 +253,7 @@ class VectorEnv(ABC):
         """Start new episodes.
 
         Args:
-            envs: Which environments, all if None.
+            envs: Numbers of the environments, all if None.
             episodes: Index of the episode that each of them starts, 0 if None.
         """
 
@@ -198,15 +262,18 @@ class VectorEnv(ABC):
         """Perform the staged actions.
 
         Args:
-            envs: Which environments, all if None.
+            envs: Numbers of the environments, all if None.
         """
 
     def histories(self) -> list[dict[str, Any]]:
-        """For each environment, the acts of the episode that it is in, from which it can be played again.
+        """Return, for each environment, the acts of its running episode, from which to replay it.
 
         Returns:
-            The `episode`'s index, `keys` [L], the position among the step keys of each act, and `actions`: step key ->
-            head -> [number of acts of this key, ...].
+            For each environment: `episode`, the index of the episode; `keys` [L], the step key of
+            each act as its position among the step keys; and `actions`, step key -> head -> [number
+            of acts of this key, ...]. If the state of a long episode was taken, `state` is restored
+            after `n_before` acts, instead of replaying the acts that led to it; if that was not
+            possible, `why` gives the reason.
         """
         histories = []
         for episode, order, acts in zip(self._episode, self._order, self._acts, strict=True):
@@ -217,45 +284,48 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
-        """Bring each environment to where its history ended, then restore the state of its wrappers.
+        """Bring each environment to the end of its history, then restore the state of its wrappers.
 
         Args:
-            histories: What `histories` returned.
-            wrapper_states: What `wrapper_states` returned.
+            histories: Result of `histories`.
+            wrapper_states: Result of `wrapper_states`.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End the environments and the processes that they live in; safe to call twice."""
+        """Close the environments and end the processes that they live in; safe to call twice."""
 
     def _finish(self, n: int, summary: EpisodeSummary) -> None:
-        """Take over the statistics of an episode that ended."""
+        """Store the statistics of an episode that ended."""
         summary.env_index, summary.episode_index = self.first_env_index + n, self._episode[n]
         self._summaries.append(summary)
 
     def drain_summaries(self) -> list[EpisodeSummary]:
-        """Summaries of the episodes that ended since the last call, in order of environment and episode."""
+        """Return summaries of episodes that ended since the last call.
+
+        They are sorted by environment and episode.
+        """
         summaries, self._summaries = self._summaries, []
         return sorted(summaries, key=lambda summary: (summary.env_index, summary.episode_index))
 
     def episodes(self) -> list[int]:
-        """Index of the episode that each environment is in."""
+        """Return the index of each environment's current episode."""
         return list(self._episode)
 
     def shared_states(self) -> list[dict[str, Any]]:
-        """For each environment, what its wrappers have learned, by position and class path."""
+        """Return, for each environment, its wrappers' statistics by name; see `wrapper_stack`."""
         return [shared_states_of(stack) for stack in self._stacks]
 
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
-        """Give every environment's wrappers what was learned.
+        """Load statistics into the wrappers of every environment.
 
         Args:
-            state: One entry of `shared_states`, or what `Wrapper.merge_shared_states` makes of them.
-            freeze: Whether they stop learning, as evaluation copies do.
+            state: One entry of `shared_states`, or the result of `Wrapper.merge_shared_states`.
+            freeze: Whether the wrappers stop updating their statistics, as in evaluation.
         """
         for stack in self._stacks:
             load_shared_states(stack, state, freeze)
 
     def wrapper_states(self) -> list[dict[str, Any]]:
-        """For each environment, the whole state of its wrappers, by position and class path."""
+        """Return, for each environment, its wrappers' full state by name; see `wrapper_stack`."""
         return [{name: state for name, one in stack.items() if (state := one.state_dict())} for stack in self._stacks]

@@ -1,8 +1,9 @@
 """Wrappers, one file for each, or for those that belong together."""
 
+from .action_masks_wrapper import ActionMasksWrapper as ActionMasksWrapper
 from .log_stats_wrapper import LogStatsWrapper as LogStatsWrapper
-from .monitoring_wrappers import MazeEnvMonitoringWrapper as MazeEnvMonitoringWrapper
-from .monitoring_wrappers import ObservationVisualizationWrapper as ObservationVisualizationWrapper
+from .maze_env_monitoring_wrapper import MazeEnvMonitoringWrapper as MazeEnvMonitoringWrapper
+from .observation_visualization_wrapper import ObservationVisualizationWrapper as ObservationVisualizationWrapper
 from .normalization import ObservationNormalizationWrapper as ObservationNormalizationWrapper
 from .normalization import dump_statistics as dump_statistics, load_statistics as load_statistics
 from .normalization import (
@@ -15,21 +16,27 @@ from .normalization import (
 )
 from .normalization import ObservationNormalizationStrategy as ObservationNormalizationStrategy
 from .normalization import RangeZeroOneObservationNormalizationStrategy as RangeZeroOneObservationNormalizationStrategy
-from .pre_processing_wrapper import FlattenPreProcessor as FlattenPreProcessor, OneHotPreProcessor as OneHotPreProcessor
-from .pre_processing_wrapper import PreProcessingWrapper as PreProcessingWrapper, PreProcessor as PreProcessor
-from .pre_processing_wrapper import ResizeImgPreProcessor as ResizeImgPreProcessor
-from .pre_processing_wrapper import Rgb2GrayPreProcessor as Rgb2GrayPreProcessor
-from .pre_processing_wrapper import TransposePreProcessor as TransposePreProcessor
-from .pre_processing_wrapper import UnSqueezePreProcessor as UnSqueezePreProcessor
-from .recording_wrappers import EventLogsWrapper as EventLogsWrapper, SpacesRecordingWrapper as SpacesRecordingWrapper
-from .recording_wrappers import TrajectoryRecordingWrapper as TrajectoryRecordingWrapper
-from .reward_wrappers import ReturnNormalizationRewardWrapper as ReturnNormalizationRewardWrapper
-from .reward_wrappers import RewardClippingWrapper as RewardClippingWrapper
-from .reward_wrappers import RewardScalingWrapper as RewardScalingWrapper
-from .space_wrappers import DictActionWrapper as DictActionWrapper, DictObservationWrapper as DictObservationWrapper
-from .space_wrappers import NoDictActionWrapper as NoDictActionWrapper, NoDictSpacesWrapper as NoDictSpacesWrapper
-from .space_wrappers import NoDictObservationWrapper as NoDictObservationWrapper
-from .space_wrappers import SortedSpacesWrapper as SortedSpacesWrapper, SplitActionsWrapper as SplitActionsWrapper
-from .space_wrappers import DiscretizeActionsWrapper as DiscretizeActionsWrapper
-from .time_wrappers import ObservationStackWrapper as ObservationStackWrapper, RandomResetWrapper as RandomResetWrapper
-from .time_wrappers import StepSkipWrapper as StepSkipWrapper, TimeLimitWrapper as TimeLimitWrapper
+from .pre_processors import FlattenPreProcessor as FlattenPreProcessor, OneHotPreProcessor as OneHotPreProcessor
+from .pre_processing_wrapper import PreProcessingWrapper as PreProcessingWrapper
+from .pre_processors import PreProcessor as PreProcessor
+from .pre_processors import ResizeImgPreProcessor as ResizeImgPreProcessor
+from .pre_processors import Rgb2GrayPreProcessor as Rgb2GrayPreProcessor
+from .pre_processors import TransposePreProcessor as TransposePreProcessor
+from .pre_processors import UnSqueezePreProcessor as UnSqueezePreProcessor
+from .event_logs_wrapper import EventLogsWrapper as EventLogsWrapper
+from .spaces_recording_wrapper import SpacesRecordingWrapper as SpacesRecordingWrapper
+from .trajectory_recording_wrapper import TrajectoryRecordingWrapper as TrajectoryRecordingWrapper
+from .return_normalization_reward_wrapper import ReturnNormalizationRewardWrapper as ReturnNormalizationRewardWrapper
+from .reward_clipping_wrapper import RewardClippingWrapper as RewardClippingWrapper
+from .reward_scaling_wrapper import RewardScalingWrapper as RewardScalingWrapper
+from .dict_spaces_wrappers import DictActionWrapper as DictActionWrapper
+from .dict_spaces_wrappers import DictObservationWrapper as DictObservationWrapper
+from .no_dict_wrappers import NoDictActionWrapper as NoDictActionWrapper, NoDictSpacesWrapper as NoDictSpacesWrapper
+from .no_dict_wrappers import NoDictObservationWrapper as NoDictObservationWrapper
+from .sorted_spaces_wrapper import SortedSpacesWrapper as SortedSpacesWrapper
+from .split_actions_wrapper import SplitActionsWrapper as SplitActionsWrapper
+from .discretize_actions_wrapper import DiscretizeActionsWrapper as DiscretizeActionsWrapper
+from .observation_stack_wrapper import ObservationStackWrapper as ObservationStackWrapper
+from .random_reset_wrapper import RandomResetWrapper as RandomResetWrapper
+from .step_skip_wrapper import StepSkipWrapper as StepSkipWrapper
+from .time_limit_wrapper import TimeLimitWrapper as TimeLimitWrapper

@@ -1,6 +1,9 @@
-"""Keeps the statistics of episodes."""
+"""Statistics of episodes."""
 
-from typing import Any, cast
+from collections.abc import Mapping
+from itertools import chain
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -8,24 +11,33 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
 from maze_pl.envs.contract import bounds, check_step
-from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.events import EpisodeEventLog
 from maze_pl.events.display import number_array
 from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.statistics import EpisodeStatistics, action_keys, detached
-from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents
+from maze_pl.events.topics import BaseEnvEvents, ContinuousActionEvents, DiscreteActionEvents
 
 
 class LogStatsWrapper(Wrapper):
     """Collects the environment's events and the agent's actions, and sums each episode up when it ends.
 
-    Meant to be the outermost wrapper: it logs the actions that it is given, and ends episodes as seen from here. An
-    episode that `reset` cuts off is dropped, unless `close_episode` was called before.
+    It is meant to be the outermost wrapper: it logs the actions that it receives, once for each
+    decision, and an episode ends when it ends for this wrapper. Events count in the environment
+    step in which they were fired, even if a wrapper made the step by itself. Another
+    `LogStatsWrapper` around or inside this one keeps separate statistics.
+
+    An episode that `reset` cuts short is left out and counted in `n_unfinished`, unless
+    `close_episode` was called before or `count_unfinished` is set.
 
     Args:
         env: The environment to wrap.
-        logging_prefix: Name under which whoever prints statistics of this environment does so.
+        logging_prefix: Name under which statistics of this environment are printed.
+        count_unfinished: Whether an episode that `reset` cuts short is summed up to that point.
+
+    Attributes:
+        n_unfinished: Number of episodes left out since the summaries were last drained.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -37,18 +49,23 @@ class LogStatsWrapper(Wrapper):
         [9.0]
     """
 
-    def __init__(self, env: StructuredEnv, logging_prefix: str | None = None) -> None:
+    def __init__(self, env: StructuredEnv, logging_prefix: str | None = None, count_unfinished: bool = False) -> None:
         super().__init__(env)
-        self.logging_prefix, self._pubsub = logging_prefix, env.pubsub
+        self.logging_prefix, self.count_unfinished = logging_prefix, count_unfinished
+        self.n_unfinished = 0
+        self._pubsub = env.pubsub
+        self._reader = env.pubsub.add_reader()
+        kinds = [type(wrapper) for wrapper in wrappers_of(env)]
+        self._is_innermost = not any(issubclass(kind, LogStatsWrapper) for kind in kinds)
+        self._base_events = env.pubsub.create_event_topic(BaseEnvEvents)
         self._inner = tuple(wrappers_of(env))[::-1]  # the outermost has the last word
         self._statistics = EpisodeStatistics()
         self._event_log = EpisodeEventLog() if env.get_kpi_calculator() is not None else None
-        self._receivers = [one for one in (self._statistics, self._event_log) if one is not None]
         self._summaries: list[EpisodeSummary] = []
         self._env_time, self._begun = 0, False
         heads = env.action_spaces_dict.items()
         self._n_choices = {key: {head: _n_choices(part) for head, part in space.items()} for key, space in heads}
-        # Actions go straight into columns, and become events only for whoever computes KPIs of them.
+        # Actions go straight into columns, and become events only if KPIs are computed.
         self._actions: dict[StepKey, list[tuple[str, StatKey, list[Any]]]] = {
             key: [(head, name, []) for head, name in action_keys(key, space).items()] for key, space in heads
         }
@@ -56,8 +73,8 @@ class LogStatsWrapper(Wrapper):
         self._flat_key: StepKey | None = next(iter(counts)) if list(counts.values()) == [1] else None
 
     def step(self, action: Action) -> StepResult:
-        """Step, and record what happened."""
-        env, env_time = self.env, self._env_time
+        """Step, and record the action and the events."""
+        env = self.env
         step_key = env.actor_id().step_key if self._flat_key is None else self._flat_key
         for head, _, values in self._actions[step_key]:
             value = action[head]
@@ -70,30 +87,67 @@ class LogStatsWrapper(Wrapper):
         except (TypeError, ValueError):
             check_step(result, env)
             raise
-        for record in self._pubsub.drain():
-            for receiver in self._receivers:
-                receiver.receive(record)
-        for head, n_choices in self._n_choices[step_key].items() if log else ():
-            topic = DiscreteActionEvents if n_choices else ContinuousActionEvents
-            attributes = {"step_key": step_key, "name": head, "value": taken[head]}
-            attributes |= {"num_actions": n_choices} if n_choices else {}
-            cast(Any, log).receive(EventRecord(topic, topic.action, attributes, env_time))
+        records, now = self._pubsub.drain(self._reader), env.get_env_time()
+        acts = [] if log is None else self._acts(step_key, taken)
+        if now - self._env_time > 1:
+            self._receive_by_step(records, acts, now)
+        else:
+            receive = self._statistics.receive
+            for record in records:
+                receive(record)
+            if log is not None:
+                log.receive(*records, *acts)
+            if now != self._env_time:
+                self._env_time = now
+                self._statistics.end_step()
+                if log is not None:
+                    log.end_step()
         self._begun = True
-        now = env.get_env_time()
-        if now != env_time:
-            self._env_time = now
-            self._statistics.end_step()
-            while log is not None and len(log.step_event_logs) < now:  # several if some were skipped
-                log.end_step()
         if terminated or truncated:
             self.close_episode()
         return result  # type: ignore[no-any-return]
 
+    def _acts(self, step_key: StepKey, taken: dict[str, Any]) -> list[EventRecord]:
+        """The action as events, one for each head."""
+        time, events = self._env_time + self.context.first_env_time, list[EventRecord]()
+        for head, n_choices in self._n_choices[step_key].items():
+            topic = DiscreteActionEvents if n_choices else ContinuousActionEvents
+            attributes = {"step_key": step_key, "name": head, "value": taken[head]}
+            attributes |= {"num_actions": n_choices} if n_choices else {}
+            events.append(EventRecord(topic, topic.action, attributes, time))
+        return events
+
+    def _receive_by_step(self, records: list[EventRecord], acts: list[EventRecord], now: int) -> None:
+        """Receive the events of several environment steps, each in its step.
+
+        Args:
+            records: Events that were fired.
+            acts: Actions, for the event log only.
+            now: Environment time after the steps.
+        """
+        first, log = self.context.first_env_time, self._event_log
+        for record in records:
+            self._statistics.advance(record.env_time - first)
+            self._statistics.receive(record)
+        self._statistics.advance(now)
+        if log is not None:
+            for record in sorted(chain(records, acts), key=attrgetter("env_time")):
+                log.advance(record.env_time - first)
+                log.receive(record)
+            log.advance(now)
+        self._env_time = now
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
-        """Start an episode; what happens from now on counts in it."""
+        """Start an episode; everything that happens from now on counts in it."""
+        if self._begun and self.count_unfinished:
+            self.close_episode()
+        self.n_unfinished += self._begun
         self._drop_episode()
         result = self.env.reset(seed=seed, options=options)
-        self._env_time = self.env.get_env_time()
+        self._env_time = 0
+        now = self.env.get_env_time()
+        if now:  # a wrapper has made steps by itself
+            self._receive_by_step(self._pubsub.drain(self._reader), [], now)
         return result
 
     def get_env_time(self) -> int:
@@ -101,13 +155,16 @@ class LogStatsWrapper(Wrapper):
         return self._env_time
 
     def close_episode(self) -> None:
-        """Sum up the running episode as if it ended here; nothing happens if it has not begun."""
+        """Sum up the running episode as if it ended here; do nothing if it has not begun."""
         if not self._begun:
             return
         self._statistics.declare(*self._pubsub.topics)
         calculator, log = self.env.get_kpi_calculator(), self._event_log
         kpis = calculator.calculate_kpis(log, self.env.get_maze_state()) if calculator and log is not None else {}
         summary = self._statistics.end_episode(kpis, env_steps=self._env_time)
+        if self._is_innermost:  # others compute the same
+            for kpi, number in kpis.items():
+                self._base_events.kpi(name=kpi, value=float(number))
         for columns in self._actions.values():
             summary.statistics.update({name: number_array(values) for _, name, values in columns if values})
         for wrapper in self._inner:
@@ -122,21 +179,28 @@ class LogStatsWrapper(Wrapper):
     def drain_episode_summaries(self) -> list[EpisodeSummary]:
         """Summaries of the episodes that ended since the last call, each exactly once."""
         summaries, self._summaries = self._summaries, []
+        self.n_unfinished = 0
         return summaries
 
+    def end_episode(self) -> Mapping[StatKey, float | Array]:
+        """Sum up the episode that an outer wrapper has ended."""
+        self.close_episode()
+        return {}
+
     def estimate(self, n_samples: int, seed: int) -> None:
-        """Let wrappers inside estimate their statistics; the episodes that this takes are not counted."""
-        summaries = self.drain_episode_summaries()
+        """Let inner wrappers estimate their statistics, without counting the episodes for it."""
+        n_unfinished, summaries = self.n_unfinished, self.drain_episode_summaries()
         self.context.is_logged = False
         super().estimate(n_samples, seed)
         self.context.is_logged = True
         self._drop_episode()
-        self._summaries = summaries
+        self.n_unfinished, self._summaries = n_unfinished, summaries
 
     def _drop_episode(self) -> None:
-        self._pubsub.drain()
-        for receiver in self._receivers:
-            receiver.reset()
+        self._pubsub.drain(self._reader)
+        self._statistics.reset()
+        if self._event_log is not None:
+            self._event_log.reset()
         for columns in self._actions.values():
             for _, _, values in columns:
                 values.clear()
@@ -144,5 +208,5 @@ class LogStatsWrapper(Wrapper):
 
 
 def _n_choices(space: spaces.Space[Any]) -> int:
-    """Out of how many each entry of an action is chosen; 0 for a Box."""
+    """Largest number of choices for an entry of an action; 0 for a Box."""
     return 0 if isinstance(space, spaces.Box) else int(np.max(np.subtract(*bounds(space)[::-1]))) + 1

@@ -1,6 +1,7 @@
-"""Normalises observations by statistics that are estimated once, before training, and kept with the checkpoint.
+"""Normalisation of observations by statistics that are estimated once and kept in checkpoints.
 
-First the strategies, each of which normalises a single observation.
+Statistics are estimated before training. The strategies come first; each of them normalises a
+single observation.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_class, import_object
-from maze_pl.core.output_folder import output_folder, write_file
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import environment_action
 from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper, Wrapper, wrappers_of
+from maze_pl.system.atomic_files import output_folder, write_file
 
 if TYPE_CHECKING:
     from maze_pl.core.policy import Policy
@@ -43,12 +44,14 @@ class ObservationNormalizationStrategy(ABC):
 
     Args:
         observation_space: Space of the observation.
-        clip_range: Range that normalised values are clipped to, None for an end without limit.
-        axis: Axes of the stacked samples [N, ...] along which statistics are computed; 0, the samples, is always one
-            of them. `0` gives each element of the observation its own statistics, None all of them the same.
+        clip_range: Range that normalised values are clipped to; None for an end without a limit.
+        axis: Axes of the stacked samples [N, ...] along which statistics are computed; they include
+            0, the axis of the samples. `0` gives each element of the observation its own
+            statistics, None gives all elements the same.
 
     Attributes:
-        statistics: The statistics in float32, ready for use in `normalize_value`; empty as long as none are known.
+        statistics: The statistics in float32, for use in `normalize_value`; empty until they are
+            known.
     """
 
     statistics_names: ClassVar[tuple[str, ...]] = ()
@@ -118,7 +121,7 @@ class ObservationNormalizationStrategy(ABC):
         self._exact, self.statistics = exact, single
 
     def check_stats(self, statistics: Statistics) -> None:
-        """Refuse statistics by which nothing can be normalised, with a ValueError; by default those without a value."""
+        """Raise ValueError if the statistics are unusable; by default, if they have no values."""
         if not all(value.size for value in statistics.values()) or not statistics:
             raise ValueError(f"{type(self).__name__} cannot normalise by {statistics}")
 
@@ -135,7 +138,8 @@ class ObservationNormalizationStrategy(ABC):
 class MeanZeroStdOneObservationNormalizationStrategy(ObservationNormalizationStrategy):
     """Subtracts the mean and divides by the standard deviation: statistics `mean` and `std`.
 
-    What is constant in the samples is only shifted: its standard deviation is taken as 1.
+    Elements that are constant in the samples are only shifted: their standard deviation is taken as
+    1.
     """
 
     statistics_names = ("mean", "std")
@@ -160,7 +164,8 @@ class MeanZeroStdOneObservationNormalizationStrategy(ObservationNormalizationStr
 class RangeZeroOneObservationNormalizationStrategy(ObservationNormalizationStrategy):
     """Maps the range of values to [0, 1]: statistics `min` and `max`.
 
-    Values beyond the range are mapped beyond [0, 1], unless they are clipped; what is constant is mapped to 0.
+    Values outside the range are mapped outside [0, 1], unless they are clipped; constant elements
+    are mapped to 0.
     """
 
     statistics_names = ("min", "max")
@@ -170,7 +175,7 @@ class RangeZeroOneObservationNormalizationStrategy(ObservationNormalizationStrat
         return {"min": self.reduce(np.min, observations), "max": self.reduce(np.max, observations)}
 
     def check_stats(self, statistics: Statistics) -> None:
-        """Refuse a minimum above its maximum, and a range that is too wide for float32; keep it otherwise."""
+        """Refuse a minimum above its maximum, or a range too wide for float32; keep the width."""
         with np.errstate(over="ignore"):
             width = statistics["max"] - statistics["min"]
         if not np.all((width >= 0) & (width < np.inf)):
@@ -183,27 +188,32 @@ class RangeZeroOneObservationNormalizationStrategy(ObservationNormalizationStrat
 
 
 class ObservationNormalizationWrapper(ObservationWrapper):
-    """Normalises each observation by a strategy of its own.
+    """Normalises each observation by a separate strategy.
 
-    Observations that are no `Box` and those that serve as action masks are left as they are. An observation that
-    several sub-steps have is normalised by the same statistics in all of them. Before the first episode, statistics
-    that are not given must be estimated (`estimate` or `obtain_normalization_statistics`), loaded or set.
+    Observations that are not a `Box` or serve as action masks are left unchanged. An observation of
+    several sub-steps is normalised by the same statistics in all of them. Before the first episode,
+    statistics that are not given must be estimated (`estimate` or
+    `obtain_normalization_statistics`), loaded or set.
 
     Args:
         env: The environment to wrap.
-        default_strategy: Class path, or class, of the strategy of observations without one in `manual_config`.
+        default_strategy: Class, or class path, of the strategy of observations without one in
+            `manual_config`.
         default_strategy_config: Its further arguments, such as `clip_range: [-3, 3]` and `axis: 0`.
         default_statistics: Its statistics, such as `{min: 0, max: 255}`; estimated if None.
-        statistics_dump: JSON file that estimated statistics are written to, relative to the run directory.
-        sampling_policy: What acts while statistics are estimated: a policy, or what makes one of the action spaces and
-            the masks of all sub-steps, such as the class `RandomPolicy` or its class path. At random if None.
+        statistics_dump: JSON file that estimated statistics are written to, relative to the run
+            directory.
+        sampling_policy: Policy that acts while statistics are estimated, or a factory that makes it
+            from the action spaces and the masks of all sub-steps, such as the class `RandomPolicy`
+            or its class path. Random actions if None.
         exclude: Observations that are not normalised.
-        manual_config: Observation -> its own `strategy`, `strategy_config` and `statistics`, each optional.
+        manual_config: Observation -> its `strategy`, `strategy_config` and `statistics`, each
+            optional.
 
     Raises:
-        TypeError: An observation that is to be normalised is no `Box`.
-        ValueError: An observation or an entry of the configuration is unknown, settings contradict each other, or
-            another wrapper of this kind writes to the same file.
+        TypeError: An observation that is to be normalised is not a `Box`.
+        ValueError: An observation or an entry of the configuration is unknown, settings contradict
+            each other, or another wrapper of this kind writes to the same file.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -249,7 +259,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             with _named(name):
                 if wrong := set(manual) - set(MANUAL_ENTRIES):
                     raise ValueError(f"unknown entries {sorted(wrong)} in manual_config, not {MANUAL_ENTRIES}")
-                is_another = "strategy" in manual  # for which the defaults' arguments and statistics are not meant
+                is_another = "strategy" in manual  # to which the default arguments do not apply
                 settings = {**(dict.fromkeys(MANUAL_ENTRIES) if is_another else defaults), **manual}
                 if not isinstance(space, spaces.Box):
                     raise TypeError(f"only Box observations can be normalised, not {space}")
@@ -265,7 +275,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         self._samples: dict[str, list[Array]] | None = None  # filled while statistics are estimated
 
     def observation(self, observation: Observation) -> Observation:
-        """Normalise what is to be normalised.
+        """Normalise all observations that have a strategy.
 
         Raises:
             RuntimeError: Statistics have not been estimated yet.
@@ -288,14 +298,14 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         return [name for name, strategy in self._strategies.items() if not strategy.statistics]
 
     def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
-        """Estimate the statistics that are missing from observations of episodes of the whole stack.
+        """Estimate missing statistics from episodes of the whole stack of wrappers.
 
         Raises:
             ValueError: An observation did not occur.
         """
         if not self.missing_statistics:
             return
-        waiting = [one for one in _normalizers(env) if one.missing_statistics]  # this one, and those further out
+        waiting = [one for one in _normalizers(env) if one.missing_statistics]  # this and outer ones
         samples: dict[str, list[Array]] = defaultdict(list)
         try:
             for one in waiting:
@@ -312,23 +322,23 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             if n_wrong := sum(not np.isfinite(sample).all() for sample in observations):
                 wrong = f"{name!r}: {n_wrong} of {len(observations)} samples have values that are not finite"
                 raise ValueError(f"{_NAME}: {wrong}; correct the environment, or exclude the observation")
-            # outside of `_named`, since it may be the user's, whose faults stay
+            # outside of `_named`: errors of a user's strategy pass unchanged
             self.set_normalization_statistics({name: self._strategies[name].estimate_stats(observations)})
         if self.statistics_dump is not None:
             dump_statistics(self.get_normalization_statistics(), output_folder(self.statistics_dump))
 
     def get_normalization_statistics(self) -> dict[str, Statistics]:
-        """Observation -> statistic -> number or array, of the observations for which they are known."""
+        """Observation -> statistic -> number or array, for observations with known statistics."""
         return {name: one.get_normalization_stats() for name, one in self._strategies.items() if one.statistics}
 
     def set_normalization_statistics(self, statistics: Mapping[str, Mapping[str, Any]]) -> None:
-        """Use statistics that were obtained elsewhere; those of other observations go to wrappers of this kind inside.
+        """Use statistics obtained elsewhere; pass unknown ones on to inner wrappers of this kind.
 
         Args:
             statistics: Observation -> statistic -> number or array.
 
         Raises:
-            ValueError: One of the observations is not normalised, or its statistics do not fit.
+            ValueError: An observation is not normalised, or its statistics do not fit.
         """
         others = dict(statistics)
         for name in self._strategies.keys() & statistics.keys():
@@ -340,7 +350,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             raise ValueError(f"{_NAME}: {sorted(others)} are not normalised; {list(self._strategies)} are")
 
     def state_dict(self) -> dict[str, Any]:
-        """The estimated statistics; those that the configuration states stay with the configuration."""
+        """Estimated statistics, without those that the configuration states."""
         known = self.get_normalization_statistics()
         return {name: values for name, values in known.items() if name not in self._given}
 
@@ -354,7 +364,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """Use statistics that were estimated by another copy.
 
         Raises:
-            ValueError: They are not those that this wrapper needs.
+            ValueError: Statistics that this wrapper needs are missing.
         """
         self.load_state_dict(state)
         if missing := self.missing_statistics:
@@ -362,9 +372,9 @@ class ObservationNormalizationWrapper(ObservationWrapper):
 
 
 def estimate_observation_normalization_statistics(env: StructuredEnv, n_samples: int, seed: int = 0) -> None:
-    """Let every `ObservationNormalizationWrapper` of an environment estimate the statistics that it needs.
+    """Estimate the missing statistics of every `ObservationNormalizationWrapper` of an environment.
 
-    Statistics that are known already stay.
+    Known statistics stay unchanged.
 
     Args:
         env: The environment, with all its wrappers.
@@ -380,10 +390,11 @@ def estimate_observation_normalization_statistics(env: StructuredEnv, n_samples:
 
 
 def obtain_normalization_statistics(env: StructuredEnv, n_samples: int, seed: int = 0) -> dict[str, Statistics]:
-    """Estimate statistics as `estimate_observation_normalization_statistics` does, and return all that are known.
+    """Estimate missing statistics, and return all that are known.
 
-    The environment itself uses them from then on; others get them by `set_normalization_statistics`, or by
-    `make_normalized_env_factory`.
+    The estimation is that of `estimate_observation_normalization_statistics`. The environment
+    itself uses the statistics from then on; pass them to others by `set_normalization_statistics`
+    or `make_normalized_env_factory`.
 
     Args:
         env: The environment, with all its wrappers.
@@ -394,7 +405,8 @@ def obtain_normalization_statistics(env: StructuredEnv, n_samples: int, seed: in
         Observation -> statistic -> number or array.
 
     Raises:
-        ValueError: No observations are normalised in this environment, or some of them twice.
+        ValueError: No observations are normalised in this environment, or some are normalised
+            twice.
     """
     estimate_observation_normalization_statistics(env, n_samples, seed)
     statistics: dict[str, Statistics] = {}
@@ -409,10 +421,10 @@ def obtain_normalization_statistics(env: StructuredEnv, n_samples: int, seed: in
 def make_normalized_env_factory(
     env_factory: Callable[[], StructuredEnv], normalization_statistics: Mapping[str, Mapping[str, Any]]
 ) -> Callable[[], StructuredEnv]:
-    """A factory whose environments have these statistics.
+    """Make a factory of environments that use these statistics.
 
     Args:
-        env_factory: Makes environments with an `ObservationNormalizationWrapper`.
+        env_factory: Factory of environments with an `ObservationNormalizationWrapper`.
         normalization_statistics: Observation -> statistic -> number or array.
     """
 
@@ -425,25 +437,25 @@ def make_normalized_env_factory(
 
 
 def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy | Callable[..., Policy] | None) -> None:
-    """Step an environment through seeded episodes; what its wrappers have learned stays as it was.
+    """Step an environment through seeded episodes; restore the states of its wrappers at the end.
 
     Args:
         env: The environment, with all its wrappers.
-        n_acts: Observations to see, those after a reset included.
+        n_acts: Number of observations to see, including those after a reset.
         seed: Determines episodes and actions.
-        policy: What acts, or what makes it of the action spaces and masks of all sub-steps, or the path of that; at
-            random if None.
+        policy: Policy that acts, or a factory that makes it from the action spaces and masks of all
+            sub-steps, or the dotted path of either; random actions if None.
     """
-    import torch  # only here, so that environments can be used without
+    import torch  # only here, so that environments can be used without it
     from tqdm import tqdm
 
     from maze_pl.core.policy import Policy, PolicyBatch, RandomPolicy
 
     if n_acts < 1:
         raise ValueError(f"n_samples={n_acts} must be at least 1")
-    is_flat = list(env.agent_counts_dict.values()) == [1]  # others may not say who acts before they are reset
+    is_flat = list(env.agent_counts_dict.values()) == [1]  # others may have no actor before a reset
     while is_flat and not all(isinstance(s, spaces.Dict) for s in (env.observation_space, env.action_space)):
-        env = cast(Wrapper, env.env)  # past what hides names from other libraries
+        env = cast(Wrapper, env.env)  # past wrappers that remove Dict spaces
     policy = import_object(policy) if isinstance(policy, str) else policy or RandomPolicy
     if isinstance(policy, type) or not isinstance(policy, Policy):
         policy = cast(Callable[..., Policy], policy)(env.action_spaces_dict, env.action_masks_dict)
@@ -451,7 +463,7 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
     learned = [(wrapper, wrapper.state_dict()) for wrapper in wrappers_of(env)]
     episode, ended = 0, True
     observation: Observation = {}
-    # on stderr, and only if it takes long and somebody is looking
+    # progress on stderr, only if it takes long and stderr is a terminal
     for _ in tqdm(range(n_acts), "normalisation statistics", delay=PROGRESS_AFTER, disable=None, leave=False):
         if ended:
             observation, _ = env.reset(seed=derive_seed(seed, "episode", episode))
@@ -470,11 +482,11 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
 
 
 def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:
-    """Write statistics to a JSON file, which is either complete or as it was before.
+    """Write statistics to a JSON file atomically: it is either complete or unchanged.
 
     Args:
         statistics: Observation -> statistic -> number or array.
-        path: The file; its directory is made if needed.
+        path: The file; its directory is created if needed.
     """
     write_file(path, json.dumps(statistics, default=lambda value: np.asarray(value).tolist()).encode())
 
@@ -485,14 +497,14 @@ def load_statistics(path: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def _normalizers(env: StructuredEnv) -> list[ObservationNormalizationWrapper]:
-    """The wrappers of this kind around an environment, the outermost first."""
+    """Wrappers of this kind around an environment, outermost first."""
     kind = ObservationNormalizationWrapper
     return [cast(ObservationNormalizationWrapper, one) for one in wrappers_of(env) if issubclass(type(one), kind)]
 
 
 @contextmanager
 def _named(observation: str) -> Iterator[None]:
-    """Say which observation it is that something is wrong with."""
+    """Name the observation in errors that are raised inside."""
     try:
         yield
     except (TypeError, ValueError) as error:

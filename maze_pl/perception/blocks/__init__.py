@@ -9,6 +9,7 @@ from .general import CorrelationBlock as CorrelationBlock, FlattenBlock as Flatt
 from .general import FunctionalBlock as FunctionalBlock, GlobalAveragePoolingBlock as GlobalAveragePoolingBlock
 from .general import MaskedGlobalPoolingBlock as MaskedGlobalPoolingBlock, RepeatToMatchBlock as RepeatToMatchBlock
 from .general import MultiIndexSlicingBlock as MultiIndexSlicingBlock
+from .general import OneHotBlock as OneHotBlock, UnsqueezeBlock as UnsqueezeBlock
 from .layers import DenseBlock as DenseBlock, LinearOutputBlock as LinearOutputBlock, LSTMBlock as LSTMBlock
 from .layers import RecurrentBlock as RecurrentBlock, StridedConvolutionBlock as StridedConvolutionBlock
 from .layers import VGGConvolutionBlock as VGGConvolutionBlock

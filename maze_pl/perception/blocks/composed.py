@@ -1,33 +1,42 @@
-"""Several blocks as one: graphs in which blocks read what others write, and chains that are often used."""
+"""Blocks composed of other blocks: graphs connected by keys, and common chains."""
 
-import inspect
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from torch import Tensor, nn
 
 from maze_pl.agents.network_io import state_shapes
 from maze_pl.perception.blocks.general import FlattenBlock, GlobalAveragePoolingBlock, SlicingBlock
-from maze_pl.perception.blocks.layers import DenseBlock, LSTMBlock, StridedConvolutionBlock, VGGConvolutionBlock
+from maze_pl.perception.blocks.layers import (
+    DenseBlock,
+    Layers,
+    LSTMBlock,
+    ModuleClass,
+    Sizes,
+    StridedConvolutionBlock,
+    VGGConvolutionBlock,
+)
 from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes
 
 
 class InferenceBlock(PerceptionBlock):
-    """Runs blocks one after the other, each as soon as all that it reads is there.
+    """Runs a graph of blocks, each as soon as all its inputs are available.
 
-    What blocks carry from act to act (`state_shapes` of recurrent blocks) is read from the input, where it is there,
-    and given with the output.
+    The state of recurrent blocks (`state_shapes`) is read from the input, if it is there, and
+    returned with the output.
 
     Args:
-        in_keys: Names of what goes in, such as observations.
-        out_keys: Names of what comes out, such as action heads.
+        in_keys: Names of the inputs, such as observations.
+        out_keys: Names of the outputs, such as action heads.
         in_shapes: The shape of each of `in_keys`.
         perception_blocks: Name -> block, in any order.
 
     Raises:
-        TypeError: Something is no block.
-        ValueError: Blocks read what nobody writes, write the same, wait for each other, or expect other shapes than are
+        TypeError: An entry is not a block.
+        ValueError: A block reads a key that is never written, several blocks write the same key,
+            blocks depend on each other in a cycle, or a block expects another shape than is
             written.
 
     Example:
@@ -43,19 +52,21 @@ class InferenceBlock(PerceptionBlock):
         self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, perception_blocks: Mapping[str, PerceptionBlock]
     ) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
+        are_named = isinstance(perception_blocks, Mapping)
+        self.require(are_named, f"perception_blocks to be a dict of names and blocks, not {perception_blocks!r}")
         ordered = _in_order(self, perception_blocks)
         self.block_names = list(ordered)
-        self.blocks = nn.ModuleList(ordered.values())  # names of blocks may be such that a ModuleDict refuses them
+        self.blocks = nn.ModuleList(ordered.values())  # a ModuleDict would refuse some names
         self.state_shapes = state_shapes(self.blocks)
         self._given = [*self.out_keys, *self.state_shapes]
 
     @property
     def perception_blocks(self) -> dict[str, PerceptionBlock]:
-        """Name -> block, in the order in which they run."""
+        """Name -> block, in execution order."""
         return dict(zip(self.block_names, self.blocks, strict=True))  # type: ignore[arg-type]
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of `out_keys` from a dict that has those of `in_keys`, [..., *shape] each."""
+        """Map a dict with the tensors of `in_keys` to those of `out_keys`, [..., *shape] each."""
         tensors = {**block_input}
         for block in self._modules["blocks"]._modules.values():  # type: ignore[union-attr]  # slow through attributes
             tensors |= block(tensors)  # type: ignore[misc]
@@ -63,7 +74,7 @@ class InferenceBlock(PerceptionBlock):
 
 
 def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> dict[str, PerceptionBlock]:
-    """The blocks in an order in which each finds what it reads, with the shapes that it expects."""
+    """Return the blocks in topological order; check keys and shapes."""
     for name, block in blocks.items():
         if not isinstance(block, PerceptionBlock):
             raise TypeError(f"block {name!r} is a {type(block).__name__}, no PerceptionBlock; see TorchModelBlock")
@@ -99,28 +110,27 @@ def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> d
 
 
 class _JointBlock(PerceptionBlock):
-    """Blocks of which each reads what the one before it writes, and takes those of all options that it knows."""
+    """A chain of blocks, each of which reads the output of the previous one.
 
-    kinds: ClassVar[tuple[type[PerceptionBlock], ...]]
-    fixed: ClassVar[dict[str, int]] = {}
-    """Options that are no choice of the user's."""
+    Args:
+        in_keys: Name of the input.
+        out_keys: Name of the output.
+        in_shapes: Shape of the input.
+        parts: Factories of the blocks, called with keys and shapes.
+    """
 
-    def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, **options: Any) -> None:
+    def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, parts: Sequence[partial[Any]]) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.require_single(1)
-        known = {kind: [*inspect.signature(kind).parameters][3:] for kind in self.kinds}
-        choices = {name: None for names in known.values() for name in names if name not in self.fixed}
-        self.require(options.keys() <= choices.keys(), f"options of {[*choices]}, not {[*options.keys() - choices]}")
-        options |= self.fixed
         keys, shapes, blocks = self.in_keys, self.in_shapes, list[PerceptionBlock]()
-        for kind, names in known.items():
-            written = self.out_keys if kind is self.kinds[-1] else [f"{self.out_keys[0]}_{kind.__name__}"]
-            blocks.append(kind(keys, written, shapes, **{name: options[name] for name in names if name in options}))
+        for part in parts:
+            written = self.out_keys if part is parts[-1] else [f"{self.out_keys[0]}_{part.func.__name__}"]
+            blocks.append(part(keys, written, shapes))
             keys, shapes = written, blocks[-1].out_shapes()
         self.net = nn.Sequential(*blocks)
 
     def forward(self, block_input: Mapping[str, Tensor]) -> Any:
-        """The tensor of `out_keys` from a dict that has that of `in_keys`, [..., *shape] each."""
+        """Map a dict with the tensor of `in_keys` to the one of `out_keys`, [..., *shape] each."""
         return self.net(block_input)
 
 
@@ -128,19 +138,30 @@ class FlattenDenseBlock(_JointBlock):
     """`FlattenBlock`, then `DenseBlock`: [..., *shape] to [..., hidden_units[-1]].
 
     Args:
-        in_keys: Name of what goes in.
-        out_keys: Name of what comes out.
-        in_shapes: Its shape.
-        num_flatten_dims: Number of the last dimensions that become one.
+        in_keys: Name of the input.
+        out_keys: Name of the output.
+        in_shapes: Shape of the input.
+        num_flatten_dims: Number of last dimensions to flatten.
         hidden_units: Width of each dense layer.
-        non_lin: Activation, a class or its path; ReLU if not given.
+        non_lin: Activation, a class or its path.
 
     Example:
         >>> FlattenDenseBlock("board", "latent", [8, 8], num_flatten_dims=2, hidden_units=[32]).out_shapes()
         [(32,)]
     """
 
-    kinds = (FlattenBlock, DenseBlock)
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        num_flatten_dims: int,
+        hidden_units: Layers,
+        non_lin: ModuleClass = nn.ReLU,
+    ) -> None:
+        flatten = partial(FlattenBlock, num_flatten_dims=num_flatten_dims)
+        dense = partial(DenseBlock, hidden_units=hidden_units, non_lin=non_lin)
+        super().__init__(in_keys, out_keys, in_shapes, [flatten, dense])
 
 
 class VGGConvolutionDenseBlock(_JointBlock):
@@ -148,11 +169,11 @@ class VGGConvolutionDenseBlock(_JointBlock):
 
     Args:
         in_keys: Name of the images, of floats or of bytes.
-        out_keys: Name of what comes out.
-        in_shapes: Their shape (C, H, W), or (..., C, H, W).
+        out_keys: Name of the output.
+        in_shapes: Shape of the images (C, H, W), or (..., C, H, W).
         hidden_channels: Channels of each pair of convolutions.
         hidden_units: Width of each dense layer.
-        non_lin: Activation, a class or its path; ReLU if not given.
+        non_lin: Activation, a class or its path.
 
     Example:
         >>> block = VGGConvolutionDenseBlock(
@@ -162,8 +183,19 @@ class VGGConvolutionDenseBlock(_JointBlock):
         [(32,)]
     """
 
-    kinds = (VGGConvolutionBlock, FlattenBlock, DenseBlock)
-    fixed: ClassVar = {"num_flatten_dims": 3}
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        hidden_channels: Layers,
+        hidden_units: Layers,
+        non_lin: ModuleClass = nn.ReLU,
+    ) -> None:
+        convolution = partial(VGGConvolutionBlock, hidden_channels=hidden_channels, non_lin=non_lin)
+        flatten = partial(FlattenBlock, num_flatten_dims=3)
+        dense = partial(DenseBlock, hidden_units=hidden_units, non_lin=non_lin)
+        super().__init__(in_keys, out_keys, in_shapes, [convolution, flatten, dense])
 
 
 class VGGConvolutionGAPBlock(_JointBlock):
@@ -171,17 +203,26 @@ class VGGConvolutionGAPBlock(_JointBlock):
 
     Args:
         in_keys: Name of the images, of floats or of bytes.
-        out_keys: Name of what comes out.
-        in_shapes: Their shape (C, H, W), or (..., C, H, W).
+        out_keys: Name of the output.
+        in_shapes: Shape of the images (C, H, W), or (..., C, H, W).
         hidden_channels: Channels of each pair of convolutions.
-        non_lin: Activation, a class or its path; ReLU if not given.
+        non_lin: Activation, a class or its path.
 
     Example:
         >>> VGGConvolutionGAPBlock("screen", "latent", [3, 64, 64], hidden_channels=[8, 16, 32]).out_shapes()
         [(32,)]
     """
 
-    kinds = (VGGConvolutionBlock, GlobalAveragePoolingBlock)
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        hidden_channels: Layers,
+        non_lin: ModuleClass = nn.ReLU,
+    ) -> None:
+        convolution = partial(VGGConvolutionBlock, hidden_channels=hidden_channels, non_lin=non_lin)
+        super().__init__(in_keys, out_keys, in_shapes, [convolution, partial(GlobalAveragePoolingBlock)])
 
 
 class StridedConvolutionDenseBlock(_JointBlock):
@@ -189,9 +230,14 @@ class StridedConvolutionDenseBlock(_JointBlock):
 
     Args:
         in_keys: Name of the images, of floats or of bytes.
-        out_keys: Name of what comes out.
-        in_shapes: Their shape (C, H, W), or (..., C, H, W).
-        options: `hidden_units`, the width of each dense layer, and those of `StridedConvolutionBlock`.
+        out_keys: Name of the output.
+        in_shapes: Shape of the images (C, H, W), or (..., C, H, W).
+        hidden_channels: Channels of each convolution.
+        hidden_kernels: Size of each kernel; a number, or a pair for height and width.
+        hidden_strides: Stride of each convolution, likewise; 1 by default.
+        hidden_padding: Zeros added at both ends of a dimension, likewise; 0 by default.
+        hidden_units: Width of each dense layer.
+        non_lin: Activation, a class or its path.
 
     Example:
         >>> block = StridedConvolutionDenseBlock(
@@ -202,26 +248,61 @@ class StridedConvolutionDenseBlock(_JointBlock):
         [(512,)]
     """
 
-    kinds = (StridedConvolutionBlock, FlattenBlock, DenseBlock)
-    fixed: ClassVar = {"num_flatten_dims": 3}
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        hidden_channels: Layers,
+        hidden_kernels: Sizes,
+        hidden_strides: Sizes | None = None,
+        hidden_padding: Sizes | None = None,
+        *,
+        hidden_units: Layers,
+        non_lin: ModuleClass = nn.ReLU,
+    ) -> None:
+        convolution = partial(
+            StridedConvolutionBlock,
+            hidden_channels=hidden_channels,
+            hidden_kernels=hidden_kernels,
+            hidden_strides=hidden_strides,
+            hidden_padding=hidden_padding,
+            non_lin=non_lin,
+        )
+        flatten = partial(FlattenBlock, num_flatten_dims=3)
+        dense = partial(DenseBlock, hidden_units=hidden_units, non_lin=non_lin)
+        super().__init__(in_keys, out_keys, in_shapes, [convolution, flatten, dense])
 
 
 class LSTMLastStepBlock(_JointBlock):
-    """`LSTMBlock`, of which `SlicingBlock` picks the last time: [..., T, n] to [..., hidden_size].
+    """`LSTMBlock`, then `SlicingBlock` for the last time step: [..., T, n] to [..., hidden_size].
 
     Args:
         in_keys: Name of the sequences.
-        out_keys: Name of what comes out.
-        in_shapes: Their shape (T, n), or (..., T, n).
-        hidden_size: Width of the state, of each direction, and of what comes out.
-        num_layers: Number of LSTM layers; 1 if not given.
-        bidirectional: Whether there are further layers that read from the last time to the first; not if not given.
-        non_lin: Activation, a class or its path; ReLU if not given.
+        out_keys: Name of the output.
+        in_shapes: Shape of the sequences (T, n), or (..., T, n).
+        hidden_size: Width of the state of each direction, and of the output.
+        num_layers: Number of LSTM layers.
+        bidirectional: Whether further layers process the sequence in reverse.
+        non_lin: Activation, a class or its path.
 
     Example:
         >>> LSTMLastStepBlock("stack", "latent", [4, 16], hidden_size=32).out_shapes()
         [(32,)]
     """
 
-    kinds = (LSTMBlock, SlicingBlock)
-    fixed: ClassVar = {"slice_dim": -2, "slice_idx": -1}
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        hidden_size: int,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        non_lin: ModuleClass = nn.ReLU,
+    ) -> None:
+        lstm = partial(
+            LSTMBlock, hidden_size=hidden_size, num_layers=num_layers, bidirectional=bidirectional, non_lin=non_lin
+        )
+        last = partial(SlicingBlock, slice_dim=-2, slice_idx=-1)
+        super().__init__(in_keys, out_keys, in_shapes, [lstm, last])

@@ -1,9 +1,11 @@
-"""Blocks without weights: they reshape, join, pick, repeat, multiply, pool and mask tensors.
+"""Blocks without weights: they reshape, join, select, repeat, multiply, pool and mask tensors.
 
-All dimensions that options name are those of the shapes in `in_shapes`, without leading dimensions; negative ones are
-counted from the right.
+Dimensions in options refer to the shapes in `in_shapes`, without leading dimensions; negative ones
+count from the right.
 """
 
+import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -13,19 +15,20 @@ from torch import Tensor, nn
 
 from maze_pl.core.class_path import import_object
 from maze_pl.distributions.probability_distribution import masked_logits
-from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes
+from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes, is_list, is_whole
 
 PoolingFunction = Literal["mean", "sum", "max"]
-"""How many elements become one."""
+"""Reduction over a dimension."""
 
 
 def masked_pooling(x: Tensor, mask: Tensor | None = None, *, pooling_func: PoolingFunction, dim: int) -> Tensor:
-    """Mean, sum or maximum over the elements that exist, 0 where there are none; others are never looked at.
+    """Mean, sum or maximum over the elements that exist, 0 if there are none; others are ignored.
 
     Args:
-        x: What is pooled, [..., N, ...].
-        mask: Not 0 where an element exists, of the first dimensions of `x`, N included; None if all exist.
-        dim: The dimension N counted from the right, which is left out of what comes out.
+        x: Tensor to pool, [..., N, ...].
+        mask: Not 0 where an element exists; its shape is the first dimensions of `x`, up to N or
+            further. None if all exist.
+        dim: The dimension N, counted from the right, which is removed.
 
     Example:
         >>> import torch
@@ -43,29 +46,30 @@ def masked_pooling(x: Tensor, mask: Tensor | None = None, *, pooling_func: Pooli
 
 
 def _from_right(block: PerceptionBlock, option: str, index: int, size: int) -> int:
-    """An index counted from the right, as leading dimensions ask for."""
-    block.require(-size <= index < size, f"{option} from {-size} to {size - 1}, not {index}")
+    """Return an index counted from the right, which leading dimensions require."""
+    good = is_whole(index) and -size <= index < size
+    block.require(good, f"{option} from {-size} to {size - 1}, not {index!r}")
     return index if index < 0 else index - size
 
 
 class _OneOutputBlock(PerceptionBlock):
-    """A function `func` of tensors that gives one."""
+    """A function `func` from tensors to one tensor."""
 
     func: Callable[..., Tensor]
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the function returns."""
+        """Return the results of the function by the names in `out_keys`."""
         return {self.out_keys[0]: self.func(*(block_input[key] for key in self.in_keys))}
 
 
 class FlattenBlock(PerceptionBlock):
-    """Makes one dimension of the last ones.
+    """Flattens the last dimensions into one.
 
     Args:
-        in_keys: Name of what goes in.
-        out_keys: Name of what comes out.
-        in_shapes: Its shape.
-        num_flatten_dims: Number of dimensions that become one.
+        in_keys: Name of the input.
+        out_keys: Name of the output.
+        in_shapes: Shape of the input.
+        num_flatten_dims: Number of dimensions to flatten.
 
     Example:
         >>> FlattenBlock("screen", "vector", [3, 8, 8], num_flatten_dims=3).out_shapes()
@@ -74,48 +78,74 @@ class FlattenBlock(PerceptionBlock):
 
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, num_flatten_dims: int) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
-        self.require(num_flatten_dims > 0, f"num_flatten_dims above 0, not {num_flatten_dims}")
+        self.require_numbers(num_flatten_dims=num_flatten_dims)
         self.require_single(num_flatten_dims)
         self.num_flatten_dims = num_flatten_dims
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """[..., product of the last dimensions]."""
+        """Return the flattened input [..., product of the last dimensions]."""
         return {self.out_keys[0]: block_input[self.in_keys[0]].flatten(-self.num_flatten_dims)}
 
 
 class CorrelationBlock(_OneOutputBlock):
-    """Multiplies two tensors element by element, or takes the dot product of their last dimensions.
+    """Elementwise or dot products of two tensors along their last dimension, which has equal size.
+
+    Dimensions are compared from left to right. Where two sizes differ and neither is 1, a dimension
+    of size 1 is inserted into the tensor with fewer dimensions, or into the second one if both have
+    equally many. So (n) is multiplied with each row of (N, n), and (N, n) with (M, n) gives all
+    pairs (N, M, n).
 
     Args:
-        in_keys: Names of the two tensors that go in.
-        out_keys: Name of what comes out.
-        in_shapes: Their shapes, which are equal.
-        reduce: Whether products are summed over the last dimension, which then has size 1.
+        in_keys: Names of the two inputs.
+        out_keys: Name of the output.
+        in_shapes: Shapes of the inputs, (..., n) each.
+        reduce: Whether to sum products over the last dimension, which is then removed.
 
     Example:
-        >>> CorrelationBlock(["a", "b"], "dot", [[5, 4], [5, 4]], reduce=True).out_shapes()
-        [(5, 1)]
+        >>> CorrelationBlock(["unit", "units"], "similarity", [[4], [5, 4]], reduce=True).out_shapes()
+        [(5,)]
     """
 
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, reduce: bool) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
-        two = len(self.in_keys) == 2 and len(self.out_keys) == 1 <= len(self.in_shapes[0])
-        self.require(two and self.in_shapes[0] == self.in_shapes[1], "two inputs of one shape (..., n), one output")
-        self.func = _dot if reduce else torch.mul
+        two = len(self.in_keys) == 2 and len(self.out_keys) == 1
+        good = two and all(self.in_shapes) and self.in_shapes[0][-1] == self.in_shapes[1][-1]
+        self.require(good, "two inputs (..., n) whose last dimensions are equal, and one output")
+        self.require_flags(reduce=reduce)
+        first, second = _broadcast(*(shape[:-1] for shape in self.in_shapes))
+        self.func = partial(_correlation, first=first, second=second, reduce=reduce)
 
 
-def _dot(x: Tensor, y: Tensor) -> Tensor:
-    return (x * y).sum(-1, keepdim=True)
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Index tuples that insert the dimensions of size 1 that the product of two tensors needs."""
+    rest = [list(shape) for shape in shapes]
+    indices: list[list[Any]] = [[], []]
+    while any(rest):
+        x, y = (sizes[0] if sizes else None for sizes in rest)
+        inserted = None
+        if None in (x, y) or (x != y and 1 not in (x, y)):
+            inserted = 0 if len(indices[0]) + len(rest[0]) < len(indices[1]) + len(rest[1]) else 1
+        for number, index in enumerate(indices):
+            index.append(None if number == inserted else slice(None))
+            if number != inserted:
+                rest[number].pop(0)
+    first, second = ((..., *index, slice(None)) for index in indices)
+    return first, second
+
+
+def _correlation(x: Tensor, y: Tensor, first: tuple[Any, ...], second: tuple[Any, ...], reduce: bool) -> Tensor:
+    product = x[first] * y[second]
+    return product.sum(-1) if reduce else product
 
 
 class ConcatenationBlock(PerceptionBlock):
-    """Joins tensors along one of their dimensions.
+    """Concatenates tensors along one dimension.
 
     Args:
-        in_keys: Names of what goes in.
-        out_keys: Name of what comes out.
-        in_shapes: Their shapes, which differ in `concat_dim` at most.
-        concat_dim: The dimension along which they are joined.
+        in_keys: Names of the inputs.
+        out_keys: Name of the output.
+        in_shapes: Shapes of the inputs, which differ at most in `concat_dim`.
+        concat_dim: The dimension of concatenation.
 
     Example:
         >>> ConcatenationBlock(["inventory", "screen"], "joined", [[16], [32]]).out_shapes()
@@ -130,7 +160,7 @@ class ConcatenationBlock(PerceptionBlock):
         self.require(good, f"shapes that differ in dimension {concat_dim} at most, and one output")
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All inputs in one, in the order of `in_keys`."""
+        """Concatenate the inputs in the order of `in_keys`."""
         return {self.out_keys[0]: torch.cat([block_input[key] for key in self.in_keys], self.concat_dim)}
 
 
@@ -138,29 +168,52 @@ class FunctionalBlock(PerceptionBlock):
     """Applies a function to tensors.
 
     Args:
-        in_keys: Names of its arguments, which are given by position.
-        out_keys: Names of what it returns: a tensor if there is one name, otherwise a sequence of tensors.
-        in_shapes: Shapes of the arguments.
-        func: The function or its path, such as "torch.tanh". It keeps leading dimensions, of which there may be any
-            number.
+        in_keys: Names of the inputs. Several inputs are passed by keyword, in any order, so their
+            names must be the function's argument names; a single input is passed by position.
+        out_keys: Names of the results. With one name the function returns a tensor, otherwise a
+            sequence of tensors.
+        in_shapes: Shapes of the inputs.
+        func: The function or its path, such as "torch.tanh". It must keep leading dimensions, of
+            which there may be any number.
 
     Raises:
         ImportError: There is no such function.
-        ValueError: It does not return one tensor for each of `out_keys`.
+        ValueError: The function does not take arguments of these names, or does not return one
+            tensor for each of `out_keys`.
 
     Example:
-        >>> FunctionalBlock("image", "scaled", [3, 8, 8], func=lambda image: image / 255).out_shapes()
-        [(3, 8, 8)]
+        >>> def scaled(image, brightness):
+        ...     return image * brightness
+        >>> FunctionalBlock(["brightness", "image"], "scaled", [[1], [8]], func=scaled).out_shapes()
+        [(8,)]
     """
 
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, func: Callable[..., Any] | str) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.func = import_object(func) if isinstance(func, str) else func
         self.require(callable(self.func), f"func to be a function or its path, not {func!r}")
+        self._check_arguments()
+
+    def _check_arguments(self) -> None:
+        """Refuse a function whose signature, if it has one, does not accept the keys."""
+        function = self.func.forward if isinstance(self.func, nn.Module) else self.func
+        try:
+            signature = inspect.signature(function)
+        except ValueError:  # functions written in C, such as most of torch, have none
+            return
+        try:
+            if len(self.in_keys) == 1:
+                signature.bind(None)
+            else:
+                signature.bind(**dict.fromkeys(self.in_keys))
+        except TypeError as error:
+            takes = "one argument" if len(self.in_keys) == 1 else f"the arguments {self.in_keys}, by name"
+            self.require(False, f"func to take {takes}, not {signature}: {error}")
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the function returns."""
-        output = self.func(*(block_input[key] for key in self.in_keys))
+        """Return the results of the function by the names in `out_keys`."""
+        arguments = {key: block_input[key] for key in self.in_keys}
+        output = self.func(**arguments) if len(arguments) > 1 else self.func(*arguments.values())
         tensors = [output] if len(self.out_keys) == 1 else list(output)
         good = len(tensors) == len(self.out_keys) and all(isinstance(tensor, Tensor) for tensor in tensors)
         self.require(good, f"func to return one tensor for each of {self.out_keys}, not {type(output).__name__}")
@@ -171,9 +224,9 @@ class GlobalAveragePoolingBlock(_OneOutputBlock):
     """Averages each channel of an image: [..., C, H, W] to [..., C].
 
     Args:
-        in_keys: Name of what goes in.
-        out_keys: Name of what comes out.
-        in_shapes: Its shape (C, H, W), or (..., C, H, W).
+        in_keys: Name of the input.
+        out_keys: Name of the output.
+        in_shapes: Shape of the input (C, H, W), or (..., C, H, W).
 
     Example:
         >>> GlobalAveragePoolingBlock("features", "vector", [16, 5, 5]).out_shapes()
@@ -187,17 +240,19 @@ class GlobalAveragePoolingBlock(_OneOutputBlock):
 
 
 class MaskedGlobalPoolingBlock(_OneOutputBlock):
-    """Mean, sum or maximum over one dimension, such as the elements of a set, of which not all may exist.
+    """Mean, sum or maximum over the existing elements of one dimension, such as those of a set.
 
-    Elements that do not exist change nothing, whatever they are; where none exists the result is 0.
+    Elements that do not exist have no effect, whatever their values; if none exists, the result is
+    0.
 
     Args:
-        in_keys: Name of what is pooled, and of a mask if there is one, which is 1 where an element exists and 0 where
-            it does not.
-        out_keys: Name of what comes out.
-        in_shapes: Their shapes; that of the mask is the first dimensions of the other, up to `pooling_dim` or further.
+        in_keys: Name of the tensor to pool and, optionally, of a mask, which is 1 where an element
+            exists and 0 elsewhere.
+        out_keys: Name of the output.
+        in_shapes: Shapes of the inputs; the mask's shape is the first dimensions of the tensor's
+            shape, up to `pooling_dim` or further.
         pooling_func: "mean", "sum" or "max".
-        pooling_dim: The dimension that is pooled, and then gone.
+        pooling_dim: The dimension to pool, which is then removed.
 
     Example:
         >>> import torch
@@ -221,14 +276,14 @@ class MaskedGlobalPoolingBlock(_OneOutputBlock):
 
 
 class MultiIndexSlicingBlock(PerceptionBlock):
-    """Picks several entries of one dimension.
+    """Selects several entries of one dimension.
 
     Args:
-        in_keys: Name of what goes in.
-        out_keys: Name of what comes out.
-        in_shapes: Its shape.
-        select_dim: The dimension in which it is picked.
-        select_idxs: Indices in the order in which they come out; negative ones are counted from the end.
+        in_keys: Name of the input.
+        out_keys: Name of the output.
+        in_shapes: Shape of the input.
+        select_dim: The dimension to select from.
+        select_idxs: Indices in the order of the output; negative ones count from the end.
 
     Example:
         >>> MultiIndexSlicingBlock("state", "angles", [6], select_dim=-1, select_idxs=[1, -1]).out_shapes()
@@ -242,50 +297,102 @@ class MultiIndexSlicingBlock(PerceptionBlock):
         self.require_single(1)
         self.select_dim = _from_right(self, "select_dim", select_dim, len(self.in_shapes[0]))
         size = self.in_shapes[0][self.select_dim]
-        self.require(len(select_idxs) > 0, "at least one of select_idxs")
+        self.require_lists(None, select_idxs=select_idxs)
         indices = [_from_right(self, "select_idxs", index, size) + size for index in select_idxs]
         self.select_idxs = nn.Buffer(torch.tensor(indices), persistent=False)
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The input, with as many entries in `select_dim` as are picked."""
+        """Return the input with only the selected entries in `select_dim`."""
         return {self.out_keys[0]: block_input[self.in_keys[0]].index_select(self.select_dim, self.select_idxs)}
 
 
-class RepeatToMatchBlock(_OneOutputBlock):
-    """Repeats a tensor for each element of another, as the state of the game for each unit in it.
+class OneHotBlock(PerceptionBlock):
+    """One-hot encoding of categories: integers [..., *shape] to vectors [..., total].
+
+    The vectors of several integers, as in a MultiDiscrete, are concatenated. An integer that is not
+    a category becomes zeros.
 
     Args:
-        in_keys: Name of what is repeated, and of what says how often.
-        out_keys: Name of what comes out.
-        in_shapes: Their shapes.
-        repeat_at_idx: Where the first gets a new dimension; it is as large as this dimension of the second.
+        in_keys: Name of the input, integers.
+        out_keys: Name of the output.
+        in_shapes: Shape of the input.
+        n_categories: Number of categories; for several integers a list with one number each, row by
+            row.
+        start: The first category; one for all integers, or a list with one each.
 
     Example:
-        >>> RepeatToMatchBlock(["game", "units"], "game_per_unit", [[8], [5, 3]], repeat_at_idx=-2).out_shapes()
+        >>> block = OneHotBlock("direction", "vector", [], n_categories=4)
+        >>> block({"direction": torch.tensor(2)})["vector"]
+        tensor([0., 0., 1., 0.])
+    """
+
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        n_categories: int | Sequence[int],
+        start: int | Sequence[int] = 0,
+    ) -> None:
+        super().__init__(in_keys, out_keys, in_shapes)
+        self.require_single(0)
+        self._n_dims = len(self.in_shapes[0])
+        n_numbers = math.prod(self.in_shapes[0])
+        counts: list[Any] = [*n_categories] if is_list(n_categories) else [n_categories]  # type: ignore[misc]
+        starts: list[Any] = [*start] if is_list(start) else [start] * len(counts)  # type: ignore[misc]
+        self.require_lists(n_categories=counts)
+        self.require_lists(None, start=starts)
+        one_each = len(counts) == len(starts) == n_numbers
+        self.require(one_each, f"n_categories and start for each of {n_numbers} numbers, not {counts} and {starts}")
+        levels = [torch.arange(first, first + n) for first, n in zip(starts, counts, strict=True)]
+        self.levels = nn.Buffer(torch.cat(levels), persistent=False)
+        self.source = nn.Buffer(torch.arange(n_numbers).repeat_interleave(torch.tensor(counts)), persistent=False)
+        self.one = nn.Buffer(torch.ones(()), persistent=False)  # has the type of the network
+
+    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return one-hot vectors [..., total number of categories]."""
+        numbers = block_input[self.in_keys[0]]
+        flat = numbers.flatten(-self._n_dims) if self._n_dims else numbers.unsqueeze(-1)
+        chosen = flat.long().index_select(-1, self.source) == self.levels
+        return {self.out_keys[0]: chosen.to(self.one.dtype)}
+
+
+class RepeatToMatchBlock(_OneOutputBlock):
+    """Repeats a tensor along a dimension of size 1 to match another tensor's size.
+
+    Args:
+        in_keys: Names of the tensor to repeat and of the tensor to match.
+        out_keys: Name of the output.
+        in_shapes: Shapes of the inputs.
+        repeat_at_idx: The dimension in both tensors; its size in the first is 1.
+
+    Example:
+        >>> RepeatToMatchBlock(["game", "units"], "game_per_unit", [[1, 8], [5, 3]], repeat_at_idx=-2).out_shapes()
         [(5, 8)]
     """
 
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, repeat_at_idx: int) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.require(len(self.in_keys) == 2 and len(self.out_keys) == 1, "two inputs and one output")
-        dim = _from_right(self, "repeat_at_idx", repeat_at_idx, len(self.in_shapes[0]) + 1)
-        match_dim = _from_right(self, "repeat_at_idx", repeat_at_idx, len(self.in_shapes[1]))
+        dim, match_dim = (_from_right(self, "repeat_at_idx", repeat_at_idx, len(shape)) for shape in self.in_shapes)
+        is_single = self.in_shapes[0][dim] == 1
+        self.require(is_single, f"a first input of size 1 in dimension {repeat_at_idx}, where it is repeated")
         self.func = partial(_repeated, dim=dim, match_dim=match_dim)
 
 
 def _repeated(x: Tensor, match: Tensor, dim: int, match_dim: int) -> Tensor:
-    return x.unsqueeze(dim).repeat_interleave(match.shape[match_dim], dim)
+    return x.repeat_interleave(match.shape[match_dim], dim)
 
 
 class SlicingBlock(_OneOutputBlock):
-    """Picks one entry of a dimension, which is then gone.
+    """Selects one entry of a dimension, which is then removed.
 
     Args:
-        in_keys: Name of what goes in.
-        out_keys: Name of what comes out.
-        in_shapes: Its shape.
-        slice_dim: The dimension in which it is picked.
-        slice_idx: The index; a negative one is counted from the end.
+        in_keys: Name of the input.
+        out_keys: Name of the output.
+        in_shapes: Shape of the input.
+        slice_dim: The dimension to select from.
+        slice_idx: The index; a negative one counts from the end.
 
     Example:
         >>> SlicingBlock("sequence", "last", [10, 4], slice_dim=-2, slice_idx=-1).out_shapes()
@@ -300,11 +407,32 @@ class SlicingBlock(_OneOutputBlock):
         self.func = partial(torch.select, dim=dim, index=index)
 
 
-class ActionMaskingBlock(_OneOutputBlock):
-    """Gives logits the most negative finite number of their type where a mask is 0, and leaves the others alone.
+class UnsqueezeBlock(_OneOutputBlock):
+    """Inserts a dimension of size 1.
 
-    Probabilities there are 0 and gradients too, nothing becomes NaN. Masks that an environment declares
-    (`action_masks_dict`) are applied by the policy and need no block.
+    Args:
+        in_keys: Name of the input.
+        out_keys: Name of the output.
+        in_shapes: Shape of the input.
+        unsqueeze_dim: Position of the new dimension in the output shape.
+
+    Example:
+        >>> UnsqueezeBlock("game", "row", [8], unsqueeze_dim=-2).out_shapes()
+        [(1, 8)]
+    """
+
+    def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, unsqueeze_dim: int) -> None:
+        super().__init__(in_keys, out_keys, in_shapes)
+        self.require_single(0)
+        dim = _from_right(self, "unsqueeze_dim", unsqueeze_dim, len(self.in_shapes[0]) + 1)
+        self.func = partial(torch.unsqueeze, dim=dim)
+
+
+class ActionMaskingBlock(_OneOutputBlock):
+    """Sets logits to the most negative finite number of their type where a mask is 0.
+
+    Masked entries have probability 0 and gradient 0, and no NaN arises. Masks that an environment
+    declares (`action_masks_dict`) are applied by the policy and need no block.
 
     Args:
         in_keys: Names of logits and mask, in this order.

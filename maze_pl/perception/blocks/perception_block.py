@@ -1,59 +1,105 @@
-"""What all building blocks have in common: names and shapes of what goes in and comes out."""
+"""Base classes of building blocks, which handle names and shapes of inputs and outputs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from maze_pl.core.class_path import import_class
 from maze_pl.core.policy import evaluation_mode
 
 Keys = str | Sequence[str]
 """Name or names of tensors."""
 
 Shapes = Sequence[int | Sequence[int]]
-"""The shape of a single tensor, or one for each of several; without leading dimensions."""
+"""The shape of a single tensor, or a list with one shape per tensor; without leading dimensions."""
 
 Dims = int | Sequence[int]
 """A number of dimensions for all tensors, or one for each."""
 
 
-class PerceptionBlock(nn.Module, ABC):
-    """A module that reads some entries of a dict of tensors and gives a dict of new ones.
-
-    Shapes leave out the leading dimensions, of which there may be any number: a network that is built once acts for
-    one environment [...], for a batch of them [B, ...], and learns from a rollout [T, B, ...].
+def as_keys(keys: Keys, where: str) -> list[str]:
+    """Return names as a list.
 
     Args:
-        in_keys: Name or names of the tensors that go in.
-        out_keys: Name or names of the tensors that come out.
-        in_shapes: The shape of the tensor that goes in, or one for each of `in_keys`.
+        keys: One name, or several.
+        where: Block and option of the names, for the message.
 
     Raises:
-        ValueError: There is not one shape for each of `in_keys`.
+        ValueError: `keys` is not a name or a list of names.
+    """
+    several = [keys] if isinstance(keys, str) else keys
+    if not (is_list(several) and len(several) and all(isinstance(key, str) for key in several)):
+        raise ValueError(f"{where}={keys!r}: expected a name or a list of names")
+    return list(several)
+
+
+def _as_shapes(shapes: Shapes, where: str) -> list[tuple[int, ...]]:
+    """Return shapes as tuples; a single shape need not be in a list."""
+    several: Any = shapes if is_list(shapes) and any(map(is_list, shapes)) else [shapes]
+    if not all(is_list(shape) and all(is_whole(size, 0) for size in shape) for shape in several):
+        raise ValueError(f"{where}={shapes!r}: expected a shape, such as [3, 64, 64], or a list of shapes")
+    return [tuple(int(size) for size in shape) for shape in several]
+
+
+def is_list(values: Any) -> bool:
+    """True if values are a list, a tuple, an array or the like."""
+    return isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+
+
+def is_whole(value: Any, least: int | None = None) -> bool:
+    """True if a value is a whole number and, if `least` is given, at least that."""
+    is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return is_number and (least is None or value >= least)
+
+
+class PerceptionBlock(nn.Module, ABC):
+    """A module that reads entries of a dict of tensors and returns a dict of new ones.
+
+    Shapes do not include leading dimensions, of which there may be any number: the same network
+    acts in one environment [...] and in a batch of environments [B, ...], and learns from a rollout
+    [T, B, ...].
+
+    Args:
+        in_keys: Name or names of the input tensors.
+        out_keys: Name or names of the output tensors.
+        in_shapes: The shape of the input, or one shape for each of `in_keys`.
+
+    Raises:
+        ValueError: Keys are not names, or there is not one shape for each of `in_keys`.
     """
 
-    _out_shapes: list[tuple[int, ...]] | None = None  # once the block has run
+    takes_numbers: ClassVar[bool] = False
+    """True if templates pass categories and scalars as they are, not as (one-hot) vectors."""
+
+    _out_shapes: list[tuple[int, ...]] | None = None  # set when the block has run once
 
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes) -> None:
         super().__init__()
-        self.in_keys = [in_keys] if isinstance(in_keys, str) else list(in_keys)
-        self.out_keys = [out_keys] if isinstance(out_keys, str) else list(out_keys)
-        several = [tuple(map(int, shape)) for shape in in_shapes if not isinstance(shape, int | np.integer)]
-        single = tuple(int(size) for size in in_shapes if isinstance(size, int | np.integer))
-        self.in_shapes: list[tuple[int, ...]] = several if several else [single]
-        if len(self.in_shapes) != len(self.in_keys) or (several and single):
-            raise ValueError(f"{type(self).__name__}: in_shapes={in_shapes} for in_keys={self.in_keys}, one for each")
+        name = type(self).__name__
+        self.in_keys = as_keys(in_keys, f"{name}: in_keys")
+        self.out_keys = as_keys(out_keys, f"{name}: out_keys")
+        self.in_shapes = _as_shapes(in_shapes, f"{name}: in_shapes")
+        if len(self.in_shapes) != len(self.in_keys):
+            raise ValueError(f"{name}: in_shapes={in_shapes} for in_keys={self.in_keys}, one for each")
+
+    if TYPE_CHECKING:
+
+        def __call__(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            """See `forward`; `nn.Module` does not declare the result of a call."""
 
     @abstractmethod
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of `out_keys` from a dict that has those of `in_keys`, [..., *shape] each."""
+        """Map a dict with the tensors of `in_keys` to those of `out_keys`, [..., *shape] each."""
 
     def out_shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of what comes out, found by running the block on zeros as it acts when it does not learn.
+        """Shapes of the outputs, found by running the block on zeros in evaluation mode.
 
-        That changes nothing: neither what batch normalisation has learned, nor training mode, nor random numbers.
+        This has no side effects: batch-normalisation statistics, training mode and random
+        generators stay the same.
         """
         if self._out_shapes is not None:
             return list(self._out_shapes)
@@ -70,14 +116,40 @@ class PerceptionBlock(nn.Module, ABC):
         return list(self._out_shapes)
 
     def require(self, good: bool, expected: str) -> None:
-        """Refuse what a block cannot work with.
+        """Raise an error unless a condition holds.
 
         Raises:
-            ValueError: Naming the block, its keys and shapes, and what it expects.
+            ValueError: `good` is false; the message names the block, its keys and shapes, and what
+                it expects.
         """
         if not good:
             inputs = ", ".join(f"{key!r} {shape}" for key, shape in zip(self.in_keys, self.in_shapes, strict=True))
             raise ValueError(f"{type(self).__name__} from {inputs} to {self.out_keys}: expected {expected}")
+
+    def require_numbers(self, least: int | None = 1, **options: int) -> None:
+        """Refuse options that are not whole numbers, or that are below `least` unless it is None."""
+        for name, value in options.items():
+            self.require(is_whole(value, least), f"{name} to be {_numbers(least)}, not {value!r}")
+
+    def require_lists(self, least: int | None = 1, **options: Sequence[int]) -> None:
+        """Refuse options that are not lists of whole numbers of at least `least`."""
+        for name, values in options.items():
+            good = is_list(values) and len(values) > 0 and all(is_whole(value, least) for value in values)
+            self.require(good, f"{name} to be a list, at least one entry, each {_numbers(least)}; not {values!r}")
+
+    def require_flags(self, **options: bool) -> None:
+        """Refuse options that are neither true nor false."""
+        for name, value in options.items():
+            self.require(isinstance(value, bool | np.bool_), f"{name} to be true or false, not {value!r}")
+
+    def module_class(self, **option: type[nn.Module] | str) -> type[nn.Module]:
+        """Return the module class that an option gives, as a class or as its path.
+
+        Raises:
+            ValueError: The option does not give a module class.
+        """
+        ((name, value),) = option.items()
+        return import_class(value, nn.Module, f"{type(self).__name__}: {name}: ")
 
     def require_single(self, num_dims: int) -> None:
         """Refuse all but one input of at least `num_dims` dimensions and one output."""
@@ -85,28 +157,34 @@ class PerceptionBlock(nn.Module, ABC):
         self.require(good, f"one input with at least {num_dims} dimension{'s' * (num_dims > 1)} and one output")
 
 
-class ShapeNormalizationBlock(PerceptionBlock, ABC):
-    """Folds all leading dimensions into one before `normalized_forward`, and unfolds them again afterwards.
+def _numbers(least: int | None) -> str:
+    return "a whole number" if least is None else f"a whole number of at least {least}"
 
-    Shapes may have more dimensions than `in_num_dims` tells, such as those of a stack of observations. They count as
-    leading ones: an image block of (C, H, W) gives (K, n) for (K, C, H, W), and its `out_shapes()` says so.
+
+class ShapeNormalizationBlock(PerceptionBlock, ABC):
+    """Folds leading dimensions into one before `normalized_forward`, and unfolds them afterwards.
+
+    Shapes may have more dimensions than `in_num_dims`, such as a stack of observations. Additional
+    dimensions count as leading ones: an image block for (C, H, W) returns (K, n) for (K, C, H, W),
+    as `out_shapes()` says.
 
     Args:
-        in_keys: Name or names of the tensors that go in.
-        out_keys: Name or names of the tensors that come out.
-        in_shapes: The shape of the tensor that goes in, or one for each of `in_keys`.
-        in_num_dims: Dimensions that `normalized_forward` expects, the batch included; one number for all of `in_keys`
-            or one for each.
-        out_num_dims: The same for what it gives.
+        in_keys: Name or names of the input tensors.
+        out_keys: Name or names of the output tensors.
+        in_shapes: The shape of the input, or one shape for each of `in_keys`.
+        in_num_dims: Number of dimensions that `normalized_forward` expects, including the batch;
+            one number for all of `in_keys` or one for each.
+        out_num_dims: Number of dimensions that it returns, likewise.
 
     Raises:
-        ValueError: A shape has too few dimensions, or those that shapes have in addition differ.
+        ValueError: A shape has too few dimensions, or the additional dimensions of the shapes
+            differ.
     """
 
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, in_num_dims: Dims, out_num_dims: Dims) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
-        self.in_num_dims = [in_num_dims] * len(self.in_keys) if isinstance(in_num_dims, int) else list(in_num_dims)
-        self.out_num_dims = [out_num_dims] * len(self.out_keys) if isinstance(out_num_dims, int) else list(out_num_dims)
+        self.in_num_dims = self._dims(in_num_dims, self.in_keys, "in_num_dims")
+        self.out_num_dims = self._dims(out_num_dims, self.out_keys, "out_num_dims")
         counts = len(self.in_num_dims) == len(self.in_keys) and len(self.out_num_dims) == len(self.out_keys)
         self.require(counts, f"as many numbers as keys; got {in_num_dims=}, {out_num_dims=}")
         expected = [number - 1 for number in self.in_num_dims]
@@ -115,12 +193,18 @@ class ShapeNormalizationBlock(PerceptionBlock, ABC):
         good = all(len(shape) >= number for shape, number in several) and len(extra) == 1
         self.require(good, f"shapes of {expected} dimensions, or of more that are the same for all")
 
+    def _dims(self, given: Dims, keys: list[str], name: str) -> list[int]:
+        """Return the number of dimensions for each key."""
+        several = given if is_list(given) else [given] * len(keys)
+        self.require_lists(**{name: several})  # type: ignore[arg-type]
+        return list(several)  # type: ignore[arg-type]
+
     @abstractmethod
     def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of `out_keys` [B, ...] from those of `in_keys` [B, *shape]."""
+        """Return the tensors of `out_keys` [B, ...], given the tensors of `in_keys` [B, *shape]."""
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of `out_keys` from a dict that has those of `in_keys`, [..., *shape] each."""
+        """Map a dict with the tensors of `in_keys` to those of `out_keys`, [..., *shape] each."""
         tensors = {key: block_input[key] for key in self.in_keys}
         first = tensors[self.in_keys[0]]
         leading = first.shape[: first.dim() + 1 - self.in_num_dims[0]]
@@ -132,19 +216,19 @@ class ShapeNormalizationBlock(PerceptionBlock, ABC):
 
 
 class TorchModelBlock(ShapeNormalizationBlock):
-    """Any module that takes a dict of tensors [B, ...] and gives one, for any number of leading dimensions.
+    """Wraps a module from dict to dict of tensors [B, ...], for any number of leading dimensions.
 
     Args:
-        in_keys: Name or names of the tensors that go in; the module is given these.
-        out_keys: Name or names of the tensors that come out; the module may give more, which are left out.
-        in_shapes: The shape of the tensor that goes in, or one for each of `in_keys`.
-        in_num_dims: Dimensions of what the module takes, the batch included; one number for all of `in_keys` or one
-            for each.
-        out_num_dims: The same for what it gives.
+        in_keys: Name or names of the input tensors; the module gets only these.
+        out_keys: Name or names of the output tensors; further outputs of the module are dropped.
+        in_shapes: The shape of the input, or one shape for each of `in_keys`.
+        in_num_dims: Number of dimensions of the module's inputs, including the batch; one number
+            for all of `in_keys` or one for each.
+        out_num_dims: Number of dimensions of its outputs, likewise.
         net: The module.
 
     Raises:
-        ValueError: The module does not give what it should.
+        ValueError: The module does not return the expected tensors.
 
     Example:
         >>> class Doubled(nn.Module):
@@ -159,11 +243,14 @@ class TorchModelBlock(ShapeNormalizationBlock):
         self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, in_num_dims: Dims, out_num_dims: Dims, net: nn.Module
     ) -> None:
         super().__init__(in_keys, out_keys, in_shapes, in_num_dims, out_num_dims)
+        self.require(isinstance(net, nn.Module), f"net to be a torch.nn.Module, not {net!r}")
         self.net = net
 
     def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of `out_keys` [B, ...] from those of `in_keys` [B, *shape]."""
+        """Return the tensors of `out_keys` [B, ...], given the tensors of `in_keys` [B, *shape]."""
         output = self.net(block_input)
+        is_dict = isinstance(output, Mapping)
+        self.require(is_dict, f"a dict from {type(self.net).__name__}, got {type(output).__name__}")
         given = {key: output[key].dim() for key in self.out_keys if key in output}
         wanted = dict(zip(self.out_keys, self.out_num_dims, strict=True))
         self.require(given == wanted, f"tensors of {wanted} dimensions from {type(self.net).__name__}, got {given}")

@@ -1,9 +1,11 @@
 """Networks that come with the package.
 
-- FlattenConcat: for observations that need no special treatment: flatten all, concatenate, dense layers, linear
-  outputs. Discrete observations enter as numbers; turning them into one-hot vectors is a wrapper's task.
-- ItemSet: for observations that hold a set of items, of which one is to be chosen. All items go through the same
-  layers, so that nothing depends on their order or number, and only those that may be chosen are computed at all.
+- FlattenConcat: for observations that need no special treatment: flatten, concatenate, dense
+  layers, linear outputs. Discrete observations enter as numbers; use a wrapper to turn them into
+  one-hot vectors.
+- ItemSet: for observations that contain a set of items, one of which is to be chosen. All items go
+  through the same layers, so that nothing depends on their order or number. Items that may not be
+  chosen are not computed.
 """
 
 import math
@@ -14,8 +16,19 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.perception.blocks.layers import Layers, ModuleClass, dense_layers, make_module_init_normc
+from maze_pl.perception.blocks.perception_block import is_list, is_whole
 
 Shapes = Mapping[str, Sequence[int]]
+
+
+def _check_widths(hidden_units: Layers, least: int = 0) -> None:
+    """Refuse anything but a list of at least `least` layer widths.
+
+    Raises:
+        ValueError: `hidden_units` is something else, such as a single number.
+    """
+    if not (is_list(hidden_units) and len(hidden_units) >= least and all(is_whole(n, 1) for n in hidden_units)):
+        raise ValueError(f"hidden_units={hidden_units!r}: expected a list of whole numbers above 0, such as [64, 64]")
 
 
 class _FlattenConcatNet(nn.Module):
@@ -25,6 +38,7 @@ class _FlattenConcatNet(nn.Module):
         self, obs_shapes: Shapes, out_shapes: Shapes, non_lin: ModuleClass, hidden_units: Layers, std: float
     ) -> None:
         super().__init__()
+        _check_widths(hidden_units)
         self._ranks = {name: len(shape) for name, shape in obs_shapes.items()}
         self._only = next(iter(obs_shapes)) if list(self._ranks.values()) == [1] else None
         widths = [sum(math.prod(shape) for shape in obs_shapes.values()), *hidden_units]
@@ -82,7 +96,7 @@ class FlattenConcatStateValueNet(_FlattenConcatNet):
 
 
 class FlattenConcatStateActionValueNet(_FlattenConcatNet):
-    """Dense network that judges actions: observations and continuous heads flattened and concatenated, hidden layers.
+    """Dense Q-network: observations and continuous heads flattened and concatenated, hidden layers.
 
     Args:
         obs_shapes: Observation -> shape, without batch dimensions.
@@ -104,14 +118,14 @@ class FlattenConcatStateActionValueNet(_FlattenConcatNet):
 
 
 class FlattenConcatSharedStateValueNet(_FlattenConcatNet):
-    """The output "value" [..., 1] from the hidden layers of the policy's own network, which learn from both losses.
+    """Output "value" [..., 1] from the policy network's hidden layers, which learn from both losses.
 
     Args:
         obs_shapes: Observation -> shape, without batch dimensions.
         policy_network: The policy's network for these observations, a `FlattenConcatPolicyNet`.
 
     Raises:
-        TypeError: It is another network.
+        TypeError: `policy_network` is another network.
 
     Example:
         >>> policy = FlattenConcatPolicyNet({"observation": (4,)}, {"action": (2,)}, hidden_units=[8])
@@ -129,7 +143,7 @@ class FlattenConcatSharedStateValueNet(_FlattenConcatNet):
 
 
 class _ItemSetNet(nn.Module):
-    """Shared part: the items, and the situation, which is all that has not one entry for each of them."""
+    """Shared part: splits observations into items and context, which has no entry per item."""
 
     def __init__(self, obs_shapes: Shapes, items_key: str, levels: int) -> None:
         super().__init__()
@@ -142,36 +156,36 @@ class _ItemSetNet(nn.Module):
         self.context_size = sum(self._context.values()) * levels
 
     def _split(self, in_dict: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Items [B, N, F], and the situation as the layers see it [B, context_size]."""
+        """Return items [B, N, F], and the encoded context [B, context_size]."""
         dtype = next(self.parameters()).dtype
         items = in_dict[self.items_key].flatten(0, -3).to(dtype)
-        flat = [in_dict[name].reshape(len(items), size).to(dtype) for name, size in self._context.items()]
-        return items, self._numbers(torch.cat(flat, -1) if flat else items.new_zeros(len(items), 0))
+        flat = [in_dict[name].reshape(items.shape[0], size).to(dtype) for name, size in self._context.items()]
+        return items, self._numbers(torch.cat(flat, -1) if flat else items.new_zeros(items.shape[0], 0))
 
     def _numbers(self, x: Tensor) -> Tensor:
-        """[n, F] whole numbers as the layers see them, [n, F * levels]."""
+        """Encode whole numbers [n, F] as one-hot vectors [n, F * levels]."""
         levels = torch.arange(self.levels, dtype=x.dtype, device=x.device)
         return (x.clamp(max=self.levels - 1).unsqueeze(-1) == levels).flatten(-2).to(x.dtype)
 
 
 class ItemSetPolicyNet(_ItemSetNet):
-    """Chooses one item of a set: gives each item a score, whatever their number and order.
+    """Chooses one item of a set: computes a score for each item, for any number and order of items.
 
         h_{l+1, i} = ReLU(A_l h_{l, i} + B_l mean_j h_{l, j} + b_l),   logit_i = w h_{L, i}
 
-    where h_0 is the item and the situation, and the mean, which only later layers see, is over the items that may be
-    chosen. Zaheer et al. 2017, arXiv:1703.06114.
+    h_0 is the item and the context. The mean, which the first layer does not use, is over the items
+    that may be chosen. Zaheer et al. 2017, arXiv:1703.06114.
 
     Args:
-        obs_shapes: Observation -> shape, without batch dimensions. Those that have not one entry for each item describe
-            the situation.
-        action_logits_shapes: The one action head, which has as many options as there are places for items.
-        items_key: Observation [n, size] with an item in each place.
-        mask_key: Observation [n] that is 0 where the place holds no item that may be chosen. What is ruled out is not
-            looked at, and gets the most negative finite logit.
-        levels: Numbers are whole and below this, larger ones count as the largest; each is shown as a vector with a 1
-            in its place, which helps where it matters that numbers are exactly equal.
-        hidden_units: Width of each hidden layer, at least one.
+        obs_shapes: Observation -> shape, without batch dimensions. Observations without one entry
+            per item are the context.
+        action_logits_shapes: The only action head, with one option per item slot.
+        items_key: Observation [n, size] with one item per slot.
+        mask_key: Observation [n] that is 0 where the slot holds no item that may be chosen. Such
+            slots are not computed and get the most negative finite logit.
+        levels: Numbers are whole and below this; larger ones count as the largest. They are one-hot
+            encoded, which helps if exact equality of numbers matters.
+        hidden_units: Width of each hidden layer; at least one layer.
 
     Raises:
         ValueError: No observation [n, size] has that name.
@@ -187,6 +201,7 @@ class ItemSetPolicyNet(_ItemSetNet):
         hidden_units: Layers = (64, 64),
     ) -> None:
         super().__init__(obs_shapes, items_key, levels)
+        _check_widths(hidden_units, least=1)
         self.mask_key, (self.head,) = mask_key, action_logits_shapes
         sizes = [self.item_size * levels + self.context_size, *hidden_units]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
@@ -196,14 +211,14 @@ class ItemSetPolicyNet(_ItemSetNet):
         self.means.apply(make_module_init_normc(0.1))
 
     def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Logits [..., n] from observations [..., *shape]."""
+        """Map observations [..., *shape] to logits [..., n]."""
         items, context = self._split(in_dict)
         counts = in_dict[self.mask_key].reshape(items.shape[:2]) != 0
         row, place = counts.nonzero(as_tuple=True)
         latent = self.layers[0](torch.cat([self._numbers(items[row, place]), context[row]], -1)).relu()
         n_of_row = counts.sum(-1, keepdim=True).clamp(min=1)
         for layer, of_mean in zip(self.layers[1:], self.means, strict=True):
-            mean = latent.new_zeros(len(items), latent.shape[1]).index_add(0, row, latent) / n_of_row
+            mean = latent.new_zeros(items.shape[0], latent.shape[1]).index_add(0, row, latent) / n_of_row
             latent = (layer(latent) + of_mean(mean)[row]).relu()
         logits = latent.new_full(counts.shape, torch.finfo(latent.dtype).min)
         logits = logits.index_put((row, place), self.score(latent).squeeze(-1))
@@ -211,15 +226,16 @@ class ItemSetPolicyNet(_ItemSetNet):
 
 
 class ItemSetStateValueNet(_ItemSetNet):
-    """Judges a set of items by how many there are of each kind, and the situation, in dense layers.
+    """Dense value network whose inputs are the number of items of each kind, and the context.
 
     Args:
-        obs_shapes: Observation -> shape, without batch dimensions. Those that have not one entry for each item describe
-            the situation.
-        items_key: Observation [n, size] with an item in each place, all zeros where there is none.
-        levels: Numbers are whole and below this, so that there are levels**size kinds; of those that describe the
-            situation, larger ones count as the largest.
-        any_order: Items whose numbers are exchanged are of the same kind, such as rectangles that may be turned.
+        obs_shapes: Observation -> shape, without batch dimensions. Observations without one entry
+            per item are the context.
+        items_key: Observation [n, size] with one item per slot, all zeros in empty slots.
+        levels: Numbers are whole and below this, so that there are levels**size kinds; larger
+            numbers in the context count as the largest.
+        any_order: Whether items with the same numbers in another order are of the same kind, such
+            as rectangles that may be rotated.
         hidden_units: Width of each hidden layer.
 
     Raises:
@@ -230,13 +246,14 @@ class ItemSetStateValueNet(_ItemSetNet):
         self, obs_shapes: Shapes, items_key: str, levels: int, any_order: bool = False, hidden_units: Layers = (128, 64)
     ) -> None:
         super().__init__(obs_shapes, items_key, levels)
+        _check_widths(hidden_units)
         self.any_order = any_order
         sizes = [levels**self.item_size + self.context_size, *hidden_units]
         self.layers = dense_layers(sizes, nn.ReLU).apply(make_module_init_normc(1.0))
         self.value = nn.Linear(sizes[-1], 1).apply(make_module_init_normc(0.1))
 
     def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The output "value" [..., 1] from observations [..., *shape]."""
+        """Map observations [..., *shape] to the output "value" [..., 1]."""
         items, context = self._split(in_dict)
         counts = count_kinds(items, self.levels, self.any_order).to(items.dtype)
         value = self.value(self.layers(torch.cat([counts / 3, context], -1)))
@@ -244,14 +261,15 @@ class ItemSetStateValueNet(_ItemSetNet):
 
 
 def count_kinds(items: Tensor, levels: int, any_order: bool = False) -> Tensor:
-    """[B, levels**F] how many items [B, N, F] there are of each kind, but for those that are all zeros.
+    """Count the items [B, N, F] of each kind, except items that are all zeros: [B, levels**F].
 
-    The kind is the number that an item's numbers are the digits of; from small to large if `any_order`.
+    An item's kind is the number whose digits are the item's numbers, sorted in ascending order if
+    `any_order`.
     """
     digits = items.long().sort(-1).values if any_order else items.long()
     n_digits = items.shape[-1]
     kind = (digits * levels ** torch.arange(n_digits - 1, -1, -1, device=items.device)).sum(-1)
-    counts = torch.zeros(len(items), levels**n_digits, device=items.device)
+    counts = torch.zeros(items.shape[0], levels**n_digits, device=items.device)
     counts = counts.scatter_add(-1, kind, torch.ones_like(kind, dtype=counts.dtype))
     counts[:, 0] = 0
     return counts

@@ -1,4 +1,4 @@
-"""Composers: they make policy and critic that fit a specification, from named classes or from a template."""
+"""Composers, which make policies and critics for a spec, from named classes or from a template."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -23,14 +23,15 @@ Networks = list[builders.Factory] | dict[StepKey, builders.Factory]
 
 
 class ProbabilisticPolicyComposer:
-    """Makes a policy whose networks give the parameters of probability distributions.
+    """Makes a policy whose networks return the parameters of probability distributions.
 
     Args:
-        networks: Network classes by class path, one for each sub-step, in order or by key; a single one in a list
-            makes a network for each of them; null for those of a template. The constructor gets `obs_shapes` and
-            `action_logits_shapes` (name -> tuple) and its own `init_args`; `forward` maps a dict of observations to a
-            dict of logits, one per head.
-        substeps_with_separate_agent_nets: Sub-steps in which each agent has a network of its own.
+        networks: Network classes by class path, one for each sub-step, in order or by key. A single
+            one in a list makes a network for each sub-step; null uses the networks of a template.
+            The constructor gets `obs_shapes` and `action_logits_shapes` (name -> tuple) and its
+            `init_args`; `forward` maps a dict of observations to a dict of logits, one entry per
+            head.
+        substeps_with_separate_agent_nets: Sub-steps in which each agent has its own network.
     """
 
     def __init__(
@@ -42,15 +43,16 @@ class ProbabilisticPolicyComposer:
         self.substeps_with_separate_agent_nets = substeps_with_separate_agent_nets or []
 
     def compose(self, spec: Spec, distribution_mapper_config: DistributionMapperConfig | None = None) -> TorchPolicy:
-        """Make the networks, try each of them on zeros, and put them into a policy.
+        """Make the networks, test each of them on zeros, and combine them into a policy.
 
         Args:
-            spec: What the agent sees and does.
+            spec: Sub-steps with their observation and action spaces.
             distribution_mapper_config: Overrides of distributions, see `DistributionMapper`.
 
         Raises:
-            ValueError: Networks do not fit the sub-steps, or their outputs the action heads.
-            TypeError: A network or its outputs are of a wrong type, or no distribution fits a head.
+            ValueError: The networks do not fit the sub-steps, or their outputs do not fit the
+                action heads.
+            TypeError: A network or its outputs have the wrong type, or no distribution fits a head.
         """
         separate = separate_agent_counts(spec, self.substeps_with_separate_agent_nets)
         mappers = distribution_mappers(spec, distribution_mapper_config)
@@ -66,36 +68,38 @@ class ProbabilisticPolicyComposer:
 
 
 class CriticComposerInterface(ABC):
-    """Makes a critic that fits a specification."""
+    """Makes a critic that fits a spec."""
 
     networks: Any
 
     @abstractmethod
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.Critic:
-        """Make the networks, try each of them on zeros, and put them into a critic.
+        """Make the networks, test each of them on zeros, and combine them into a critic.
 
         Args:
-            spec: What the agent sees and does.
-            policy: Has the networks of which those of the critic may use parts.
+            spec: Sub-steps with their observation and action spaces.
+            policy: The policy; the critic's networks may share parts of its networks.
 
         Raises:
-            ValueError: Networks do not fit the sub-steps, or do not give what they should.
-            TypeError: A network or its outputs are of a wrong type.
+            ValueError: The networks do not fit the sub-steps, or do not return the expected
+                outputs.
+            TypeError: A network or its outputs have the wrong type.
         """
 
     @abstractmethod
     def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
-        """What makes the networks of a template, where no others are named."""
+        """Return the template's network factory, used where no networks are named."""
 
 
 class StateCriticComposerInterface(CriticComposerInterface):
-    """Makes a state critic that fits a specification.
+    """Makes a state critic that fits a spec.
 
     Args:
-        networks: Network classes by class path, one for each sub-step, in order or by key; a single one in a list
-            makes a network for each of them; null for those of a template. The constructor gets `obs_shapes` (name ->
-            tuple) and its own `init_args`, and `policy_network`, the policy's network of the same sub-step, if it has
-            such an argument; `forward` maps a dict of observations to `{"value": [B, 1]}`.
+        networks: Network classes by class path, one for each sub-step, in order or by key. A single
+            one in a list makes a network for each sub-step; null uses the networks of a template.
+            The constructor gets `obs_shapes` (name -> tuple), its `init_args` and, if it has such
+            an argument, `policy_network`, the policy's network of the same sub-step. `forward` maps
+            a dict of observations to `{"value": [B, 1]}`.
     """
 
     critic: ClassVar[type[agents.StateCritic]]
@@ -104,16 +108,17 @@ class StateCriticComposerInterface(CriticComposerInterface):
         self.networks = networks
 
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.StateCritic:
-        """Make the networks, try each of them on zeros, and put them into a critic.
+        """Make the networks, test each of them on zeros, and combine them into a critic.
 
         Args:
-            spec: What the agent sees and does.
-            policy: Has the networks of which those of the critic may use parts.
+            spec: Sub-steps with their observation and action spaces.
+            policy: The policy; the critic's networks may share parts of its networks.
 
         Raises:
-            ValueError: Networks do not fit the sub-steps, do not give `{"value": [B, 1]}`, or share parts with a policy
-                that has not exactly one network for what they judge.
-            TypeError: A network or its outputs are of a wrong type.
+            ValueError: The networks do not fit the sub-steps, do not return `{"value": [B, 1]}`, or
+                share parts with a policy that does not have exactly one network for the same
+                observations.
+            TypeError: A network or its outputs have the wrong type.
         """
         judged, networks = self.critic.judged(spec), dict[StepKey, nn.Module]()
         for key, factory in factories_by_step(self.networks, tuple(judged)).items():
@@ -123,7 +128,7 @@ class StateCriticComposerInterface(CriticComposerInterface):
         return self.critic(networks, spec)
 
     def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
-        """A value network, with blocks of the policy's where the template says so."""
+        """Return the factory of the value network, which shares blocks if the template says so."""
         alone = partial(model_builder.critic_network, policy_network=None)
         return model_builder.critic_network if model_builder.shared_embedding_keys else alone
 
@@ -132,17 +137,18 @@ class SharedStateCriticComposer(StateCriticComposerInterface):
     """One critic for all sub-steps and agents; the choice for flat environments.
 
     Args:
-        networks: One network class by class path; null for that of a template. The constructor gets `obs_shapes` (name
-            -> tuple) and its own `init_args`, and `policy_network`, the network of a policy that has no other, if it
-            has such an argument; `forward` maps a dict of observations to `{"value": [B, 1]}`. With several sub-steps
-            it sees the observations of all of them, see `TorchSharedStateCritic`.
+        networks: One network class by class path; null uses the network of a template. The
+            constructor gets `obs_shapes` (name -> tuple), its `init_args` and, if it has such an
+            argument, `policy_network`, the policy's only network. `forward` maps a dict of
+            observations to `{"value": [B, 1]}`. With several sub-steps, the inputs are the
+            observations of all of them, see `TorchSharedStateCritic`.
     """
 
     critic = agents.TorchSharedStateCritic
 
 
 class StepStateCriticComposer(StateCriticComposerInterface):
-    """A critic for each sub-step, which judges every actor by its own stream of acts.
+    """One critic per sub-step, which evaluates each actor on its own stream of acts.
 
     Args:
         networks: As for `StateCriticComposerInterface`.
@@ -154,8 +160,9 @@ class StepStateCriticComposer(StateCriticComposerInterface):
 class DeltaStateCriticComposer(StateCriticComposerInterface):
     """A critic for environments whose sub-steps act once each, in the same order, in every environment step.
 
-    The first sub-step's network gives the value, each later one the difference to the value of the sub-step before; see
-    `TorchDeltaStateCritic`. Rewards are those of the whole, also where an environment attributes them to actors.
+    The first sub-step's network estimates the value; each later one estimates the difference to the
+    previous sub-step's value, see `TorchDeltaStateCritic`. The reward is the total of the
+    environment step, even if the environment attributes rewards to actors.
 
     Args:
         networks: As for `StateCriticComposerInterface`.
@@ -167,7 +174,7 @@ class DeltaStateCriticComposer(StateCriticComposerInterface):
 def _network(
     factory: CriticNetworkFactory, space: spaces.Dict, where: str, policy: TorchPolicy | None, keys: Sequence[StepKey]
 ) -> nn.Module:
-    """A network, with the policy's network for the same sub-steps if its class wants it."""
+    """Make a network, passing the policy's network for the same sub-steps if its class takes it."""
     if not takes(factory, "policy_network"):
         return build_network(factory, space, {"value": (1,)}, where)
     by_step = {} if policy is None else dict(zip(policy.spec.step_keys, policy.networks, strict=True))
@@ -181,12 +188,13 @@ def _network(
 
 
 class StateActionCriticComposer(CriticComposerInterface, ABC):
-    """Twin networks that judge actions: each class is called twice, for two networks that start with other weights.
+    """Makes twin Q-networks: two instances of each class, with different initial weights.
 
     Args:
-        networks: Network classes by class path; null for those of a template. The constructor gets `obs_shapes`,
-            `action_shapes` (continuous heads of the action) and `q_shapes` (outputs), each name -> tuple, and its own
-            `init_args`; `forward` maps a dict of observations and continuous heads to a dict of outputs [B, L], see
+        networks: Network classes by class path; null uses the networks of a template. The
+            constructor gets `obs_shapes`, `action_shapes` (continuous heads of the action) and
+            `q_shapes` (outputs), each name -> tuple, and its `init_args`. `forward` maps a dict of
+            observations and continuous heads to a dict of outputs [B, L], see
             `TorchStateActionCritic.q_values`.
     """
 
@@ -196,7 +204,7 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
         self.networks = networks
 
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.TorchStateActionCritic:
-        """Make the networks, try each of them on zeros, and put them into a critic."""
+        """Make the networks, test each of them on zeros, and combine them into a critic."""
         judged, pairs = self.critic.judged(spec), []
         for key, factory in factories_by_step(self.networks, tuple(judged)).items():
             one, where = judged[key], f"state-action network of sub-step {key!r}"
@@ -210,7 +218,7 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
         return self.critic(pairs, spec)
 
     def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
-        """A network for both of the twins."""
+        """Return the factory of both twin networks."""
         if model_builder.shared_embedding_keys:
             raise ValueError(
                 "a state-action critic has two networks and slow copies of them, none of which can share blocks with "
@@ -223,8 +231,8 @@ class SharedStateActionCriticComposer(StateActionCriticComposer):
     """One pair of networks for all sub-steps and agents; the choice for flat environments.
 
     Args:
-        networks: One network class, as for `StateActionCriticComposer`. With several sub-steps it sees what belongs to
-            any of them, see `TorchSharedStateActionCritic`.
+        networks: One network class, as for `StateActionCriticComposer`. With several sub-steps, the
+            inputs are the entries of all of them, see `TorchSharedStateActionCritic`.
     """
 
     critic = agents.TorchSharedStateActionCritic
@@ -234,26 +242,26 @@ class StepStateActionCriticComposer(StateActionCriticComposer):
     """A pair of networks for each sub-step, shared by its agents.
 
     Args:
-        networks: One network class for each sub-step, in order or by key; a single one in a list makes the networks of
-            all of them. See `StateActionCriticComposer`.
+        networks: One network class per sub-step, in order or by key; a single one in a list makes
+            the networks of all sub-steps. See `StateActionCriticComposer`.
     """
 
     critic = agents.TorchStepStateActionCritic
 
 
 StateCriticComposer = SharedStateCriticComposer
-"""The critic to use when there is no reason for another."""
+"""The default choice of critic."""
 
 
 class CustomModelComposer:
-    """Makes policy and critic from explicitly named networks: plain PyTorch modules that take and give dicts.
+    """Makes policy and critic from named networks: plain PyTorch modules that map dicts to dicts.
 
     Args:
         policy: Makes the policy.
-        critic: Makes the critic; None for algorithms that need none.
-        distribution_mapper_config: Which distribution to use for which action space or head, where it is not the
-            default one; a list of `{action_space: <class path>, distribution: <class path>}` and
-            `{action_head: <name>, distribution: <class path>}`, from the general to the particular.
+        critic: Makes the critic; None for algorithms without a critic.
+        distribution_mapper_config: Overrides of the default distributions of action spaces and
+            heads: a list of `{action_space: <class path>, distribution: <class path>}` and
+            `{action_head: <name>, distribution: <class path>}`, from general to specific.
     """
 
     def __init__(
@@ -266,28 +274,30 @@ class CustomModelComposer:
         self.distribution_mapper_config = distribution_mapper_config or []
 
     def compose(self, spec: Spec) -> TorchActorCritic:
-        """Make the networks for a specification; weights depend on torch's global random generator only.
+        """Make the networks for a spec; weights depend only on torch's global random generator.
 
         Raises:
-            ValueError: Networks do not fit the sub-steps or the spaces; the message names network, output and shapes.
-            TypeError: A network or its outputs are of a wrong type, or no distribution fits an action head.
+            ValueError: The networks do not fit the sub-steps or the spaces; the message names the
+                network, its output and shapes.
+            TypeError: A network or its outputs have the wrong type, or no distribution fits an
+                action head.
         """
         policy = self.policy.compose(spec, self.distribution_mapper_config)
         return TorchActorCritic(policy, self.critic.compose(spec, policy) if self.critic is not None else None)
 
 
 class TemplateModelComposer(CustomModelComposer):
-    """Makes policy and critic whose networks a model builder derives from the spaces of observations and actions.
+    """Makes policy and critic with networks that a model builder derives from the spaces.
 
-    Each sub-step gets a network of its own, for the observations that it has.
+    Each sub-step gets its own network for its observations.
 
     Args:
         model_builder: The template.
-        policy: Makes the policy, and names no networks.
-        critic: Makes the critic, whose networks are the template's unless it names others; None for algorithms that
-            need none.
-        distribution_mapper_config: Which distribution to use for which action space or head, where it is not the
-            default one; see `CustomModelComposer`.
+        policy: Makes the policy; must not name networks.
+        critic: Makes the critic, with the template's networks unless it names others; None for
+            algorithms without a critic.
+        distribution_mapper_config: Overrides of the default distributions of action spaces and
+            heads; see `CustomModelComposer`.
 
     Raises:
         ValueError: The policy names networks.
@@ -321,7 +331,7 @@ class TemplateModelComposer(CustomModelComposer):
             self.critic.networks = [self.critic.template_network(model_builder)]
 
     def compose(self, spec: Spec) -> TorchActorCritic:
-        """Make the networks for a specification; weights depend on torch's global random generator only.
+        """Make the networks for a spec; weights depend only on torch's global random generator.
 
         Raises:
             ValueError: The template does not fit the observations, or networks do not fit the spaces.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.envs.contract import check_step
+from maze_pl.system.lost_process import LostProcessError
 
 
 def make_policy() -> nn.Module:
@@ -110,6 +111,12 @@ class Actor:
         """Kill the worker unless the actor was made anew often enough."""
         if self.restarts < times:
             self.kill()
+        return self.restarts
+
+    def lose_environments(self, times: int) -> int:
+        """Lose a process of its environments unless the actor was made anew often enough."""
+        if self.restarts < times:
+            raise LostProcessError("environments 0 to 3 failed: they are gone")
         return self.restarts
 
     def leave(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine, RayEngine
 from maze_pl.envs.contract import EnvContractError
+from maze_pl.system.lost_process import LostProcessError
 from tests.collect.engines.actors import Actor, RandomActs, change, make_policy
 from tests.distributed.ray_cluster import small_ray
 
@@ -183,6 +185,21 @@ def test_any_other_error_arrives_with_its_trace_and_ends_all(engine: Engine) -> 
     ):
         engine.get()
     assert_ended(engine)
+
+
+def test_an_actor_that_has_lost_its_environments_begins_anew(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    engine.map([(0, "count", ())])
+    engine.submit(0, "lose_environments", 2)
+    engine.submit(0, "count")
+    done = [engine.get(), engine.get()]
+    assert [(one.result, one.restarts) for one in done] == [(2, 2), ((0, 1, ()), 2)]
+    messages = [message for message in caplog.messages if "environments 0 to 3 failed: they are gone" in message]
+    assert [re.findall(r"(\d) more", message) for message in messages] == [["2"], ["1"]]
+    engine.submit(1, "lose_environments", 9)
+    with pytest.raises(LostProcessError, match="they are gone; max_replacements=3 others were replaced before"):
+        engine.get()
+    with pytest.raises(RuntimeError, match="not started"):
+        engine.submit(0, "count")
 
 
 def test_waiting_for_nothing_is_an_error(engine: Engine) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from maze_pl.collect.engines import RayEngine, worker_engines
+from maze_pl.collect.engines import RayEngine, ray_engine
 from tests.collect.engines.actors import Actor, RandomActs
 from tests.distributed.ray_cluster import nothing_left
 
@@ -81,7 +81,7 @@ def test_ray_is_started_on_this_machine_and_ended_and_workers_are_replaced() -> 
 
 @pytest.mark.slow
 def test_what_does_not_answer_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_engines, "_SECONDS_TO_ANSWER", 4)
+    monkeypatch.setattr(ray_engine, "_SECONDS_TO_ANSWER", 4)
     with nothing_left(), socket.socket() as silent:
         silent.bind(("0.0.0.0", 0))
         silent.listen()

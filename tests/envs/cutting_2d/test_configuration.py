@@ -11,8 +11,9 @@ import torch
 import yaml
 
 import maze_pl
-from maze_pl import search_path
 from maze_pl.__main__ import main
+from maze_pl.config import search_path
+from maze_pl.config.factories import Factory
 from maze_pl.envs.cutting_2d import (
     Cutting2DEnvironment,
     DefaultRewardAggregator,
@@ -23,7 +24,6 @@ from maze_pl.envs.cutting_2d import (
     StructuredCutting2DEnvironment,
     UniformDemand,
 )
-from maze_pl.instantiation import Factory
 from tests.envs.cutting_2d.instances import CYCLE, choose
 from tests.envs.cutting_2d.parts import NewestPieceFirst, ServedReward, TwoRawPieces, WithArea
 
@@ -242,7 +242,7 @@ def test_exchanged_parts_train() -> None:
     last = rows("here")[-1]
     valid = float(last["eval_CuttingEvents/valid_cut/mean_episode_total"])
     assert float(last["eval_BaseEnvEvents/reward/mean"]) == valid
-    env = maze_pl.load_env("here")
+    env = maze_pl.load_env("here", trust=True)
     assert isinstance(env.core_env.reward_aggregator, ServedReward)
     assert isinstance(env.unwrapped.action_conversion, NewestPieceFirst)
     assert isinstance(env.unwrapped.observation_conversion, WithArea)

@@ -182,7 +182,7 @@ def test_statistics_of_an_episode() -> None:
         env.step(env.action_conversion.maze_to_space(action))
     env.close_episode()
     (summary,) = env.drain_episode_summaries()
-    assert summary.kpis == {"raw_piece_usage_per_step": 3 / 5}
+    assert summary.kpis == {"raw_piece_usage_per_step": 3 / 5, "raw_pieces_per_order_served": (3 + 2) / 3}
     statistics = EpochStatistics(topics=[BaseEnvEvents, CuttingEvents, InventoryEvents])
     statistics.add(summary)
     logged = {path.partition("/")[2]: value for path, value in statistics.compute().items()}
@@ -199,6 +199,25 @@ def test_statistics_of_an_episode() -> None:
         "kpi/mean/raw_piece_usage_per_step": 0.6,
     }
     assert {name: logged[name] for name in expected} == expected
+
+
+def kpis_of(actions: list[Cutting2DMazeAction]) -> dict[str, float]:
+    """Those of an episode of the documented instance."""
+    env = LogStatsWrapper(maze_env_factory(50, (4, 3), CYCLE))
+    env.reset(seed=0)
+    for action in actions:
+        env.step(env.action_conversion.maze_to_space(action))
+    env.close_episode()
+    (summary,) = env.drain_episode_summaries()
+    return dict(summary.kpis)
+
+
+def test_who_serves_no_order_is_worse_than_who_serves_all() -> None:
+    idle = kpis_of([Cutting2DMazeAction(49, False, False)] * 6)
+    busy = kpis_of([Cutting2DMazeAction(*choice, False) for choice in ALL_OF_A_RAW_PIECE])
+    assert idle["raw_piece_usage_per_step"] < busy["raw_piece_usage_per_step"]
+    assert busy["raw_pieces_per_order_served"] == 2 / 6
+    assert idle["raw_pieces_per_order_served"] == 1 + 6
 
 
 def test_six_orders_of_the_documented_cycle_fill_one_raw_piece() -> None:

@@ -221,7 +221,7 @@ def test_a_time_limit_counts_environment_steps(variant: str) -> None:
     (summary,) = env.drain_episode_summaries()
     assert summary.env_steps == 180
     assert summary.reward == -31
-    assert summary.kpis == {"raw_piece_usage_per_step": 31 / 180}
+    assert summary.kpis == {"raw_piece_usage_per_step": 31 / 180, "raw_pieces_per_order_served": 31 / 180}
 
 
 @every_variant

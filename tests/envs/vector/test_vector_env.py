@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,10 @@ import torch
 from maze_pl.collect.collector import Collector
 from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.rollout import Rollout
+from maze_pl.core.seeding import derive_seed
 from maze_pl.envs import GymMazeEnv, make_gym_maze_env
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
+from maze_pl.system.lost_process import LostProcessError
 from tests.structured import hierarchy, team
 
 
@@ -59,6 +63,8 @@ def test_subprocess_and_sequential_environments_give_identical_rollouts(make_env
     subprocess = rollouts_of(SubprocVectorEnv([make_env] * 3, seed=5, n_workers=2))
     assert sum(len(rollout.summaries) for rollout in sequential) > 0
     assert_equal(sequential, subprocess)
+    limited = rollouts_of(SubprocVectorEnv([make_env] * 3, seed=5, n_workers=1, step_timeout=60))
+    assert_equal(sequential, limited)
 
 
 def test_environments_and_episodes_have_streams_of_their_own() -> None:
@@ -107,6 +113,84 @@ def test_a_killed_worker_is_noticed() -> None:
     with pytest.raises(RuntimeError, match="environments 1 to 1 failed: its process died"):
         vector.step()
     assert not multiprocessing.active_children()
+
+
+class Hanging(GymMazeEnv):
+    """Does not return from a step or reset, and keeps Python's lock for itself if asked to."""
+
+    def __init__(self, hangs_in: str, locked: bool) -> None:
+        super().__init__("CartPole-v1")
+        self.hangs_in, self.locked, self.n_steps, self.n_resets = hangs_in, locked, 0, 0
+
+    def step(self, action: Any) -> Any:
+        self.n_steps += 1
+        if self.hangs_in == "step" and self.n_steps == 3:
+            self.hang()
+        return super().step(action)
+
+    def reset(self, **options: Any) -> Any:
+        self.n_resets += 1
+        if self.hangs_in == "reset" and self.n_resets == 2:
+            self.hang()
+        return super().reset(**options)
+
+    def hang(self) -> None:
+        if self.locked:
+            ctypes.PyDLL(None).sleep(1000)
+        time.sleep(1000)
+
+
+@pytest.mark.parametrize(
+    ("hangs_in", "locked", "message"),
+    [
+        (
+            "step",
+            False,
+            r"a step within step_timeout=0.3 s in episode 0 with seed {}, after action {{'action': 1}} of s",
+        ),
+        (
+            "step",
+            True,
+            r"a step within step_timeout=0.3 s in episode 0 with seed {}, after action {{'action': 1}} of s",
+        ),
+        ("reset", False, r"a reset within step_timeout=0.3 s in episode 4 with seed {}; its process was ended"),
+    ],
+)
+def test_an_environment_that_hangs_is_ended_and_named(hangs_in: str, locked: bool, message: str) -> None:
+    factories = [partial(make_gym_maze_env, "CartPole-v1"), partial(Hanging, hangs_in, locked)]
+    vector = SubprocVectorEnv(factories, n_workers=1, step_timeout=0.3, seed=7, first_env_index=10)
+    vector.reset()
+    vector.staging.action[0]["action"][...] = [0, 1]
+    seed = derive_seed(7, "env", 11, 4 if hangs_in == "reset" else 0)
+    expected = rf"environment 11 \(CartPole-v1\) did not finish {message.format(seed)}"
+    with pytest.raises(LostProcessError, match=expected):
+        for _ in range(3):
+            vector.step()
+        vector.reset([1], [4])
+    assert not multiprocessing.active_children()
+
+
+class Sleeping(GymMazeEnv):
+    """Has a step of a tenth of a second."""
+
+    def step(self, action: Any) -> Any:
+        time.sleep(0.1)
+        return super().step(action)
+
+
+def test_the_limit_is_one_for_each_step_and_not_for_all_environments_of_a_process() -> None:
+    vector = SubprocVectorEnv([partial(Sleeping, "CartPole-v1")] * 8, n_workers=1, step_timeout=0.6)
+    vector.reset()
+    vector.step()
+    vector.close()
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [(0, ValueError), (-1.0, ValueError), (np.inf, ValueError), ("5", TypeError)]
+)
+def test_a_time_limit_that_makes_no_sense_is_refused(value: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=f"step_timeout={value!r} of SubprocVectorEnv must be"):
+        SubprocVectorEnv([partial(make_gym_maze_env, "CartPole-v1")], step_timeout=value)
 
 
 def test_lambdas_reach_workers() -> None:

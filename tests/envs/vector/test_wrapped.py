@@ -8,6 +8,7 @@ import cloudpickle
 import gymnasium
 import pytest
 
+from maze_pl.config.factories import Factory
 from maze_pl.envs import GymMazeEnv, wrappers_of
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
@@ -20,7 +21,6 @@ from maze_pl.envs.wrappers import (
     RewardScalingWrapper,
     TimeLimitWrapper,
 )
-from maze_pl.instantiation import Factory
 from tests.envs.structured_example import make_heap_env
 
 

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from maze_pl.collect import Collector
+from maze_pl.config.factories import Factory
 from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv, StructuredEnv, Wrapper, wrappers_of
@@ -27,6 +28,7 @@ from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.subproc_vector_env import SubprocVectorEnv
 from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.envs.wrappers import (
+    ActionMasksWrapper,
     DictActionWrapper,
     DictObservationWrapper,
     DiscretizeActionsWrapper,
@@ -51,7 +53,6 @@ from maze_pl.envs.wrappers import (
     TimeLimitWrapper,
     TrajectoryRecordingWrapper,
 )
-from maze_pl.instantiation import Factory
 from tests.envs.structured_example import HeapCoreEnv, make_heap_env
 from tests.envs.wrappers.environments import CountingWriter, make_bare_env, make_bare_heap_env, make_vector_heap_env
 from tests.exact.comparison import differences
@@ -95,6 +96,7 @@ def stack(name: str) -> dict[str, Any] | None:
 
 # Options with which a wrapper fits all NAMED environments, or what makes them for an environment, None if it does not.
 WRAPPERS: dict[type[Wrapper], dict[str, Any] | Callable[[str], dict[str, Any] | None]] = {
+    ActionMasksWrapper: {"action_masks": {}},
     DictActionWrapper: only(("bare", "structured-bare")),
     DictObservationWrapper: only(("bare", "structured-bare")),
     DiscretizeActionsWrapper: by_head("discretization_config", lambda name: {"num_bins": 4}),

@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from maze_pl.core.output_folder import RUN_DIR_VARIABLE
 from maze_pl.envs import ObservationWrapper, Wrapper
-from maze_pl.envs.wrappers import EventLogsWrapper, LogStatsWrapper, TimeLimitWrapper, recording_wrappers
+from maze_pl.envs.wrappers import EventLogsWrapper, LogStatsWrapper, TimeLimitWrapper, event_logs_wrapper
 from maze_pl.events import EventLogFiles, EventLogWriter, EventRecord
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 from tests.envs.structured_example import make_heap_env
 
 
@@ -75,17 +75,28 @@ def test_files_agree_with_the_statistics(tmp_path: Path) -> None:
     env = LogStatsWrapper.wrap(EventLogsWrapper.wrap(make_heap_env(), writer=EventLogFiles(str(tmp_path))))
     for seed in range(3):
         play(env, seed)
-    totals = [
-        value
-        for summary in env.drain_episode_summaries()
-        for key, value in summary.statistics.items()
-        if key[1] == "added"
-    ]
+    summaries = env.drain_episode_summaries()
+    totals = [value for one in summaries for key, value in one.statistics.items() if key[1] == "added"]
     added = pd.read_csv(tmp_path / "HeapEvents.added.csv")
     assert added.groupby("episode_id", sort=False)["amount"].sum().tolist() == totals
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("BaseEnvEvents.reward.csv", "HeapEvents.added.csv", "HeapEvents.cleared.csv")
+        *("BaseEnvEvents.kpi.csv", "BaseEnvEvents.reward.csv", "HeapEvents.added.csv", "HeapEvents.cleared.csv")
     ]
+    kpis = pd.read_csv(tmp_path / "BaseEnvEvents.kpi.csv")  # written with the end of each episode
+    episodes = [rows for _, rows in kpis.groupby("episode_id", sort=False)]
+    written = [dict(zip(rows["name"], rows["value"], strict=True)) for rows in episodes]
+    assert written == [summary.kpis for summary in summaries]
+    assert set(kpis["env_time"]) == {3}
+
+
+def test_a_writer_is_told_of_the_end_once_more_only_where_kpis_followed() -> None:
+    with_kpis, without = Kept(), Kept()
+    play(LogStatsWrapper.wrap(EventLogsWrapper.wrap(make_heap_env(), writer=with_kpis)), seed=0)
+    assert [one if one == "end" else one[1] for one in with_kpis.kept[-5:]] == ["reward", "end", "kpi", "kpi", "end"]
+    env: Any = make_heap_env()
+    env.core_env.get_kpi_calculator = lambda: None
+    play(LogStatsWrapper.wrap(EventLogsWrapper.wrap(env, writer=without)), seed=0)
+    assert without.kept.count("end") == 1
 
 
 def test_an_environment_that_takes_over_a_state_keeps_its_rows_and_leaves_the_other_its_own(
@@ -130,4 +141,4 @@ def test_episodes_that_statistics_are_estimated_from_are_left_out() -> None:
 
 
 def test_the_example_runs() -> None:
-    assert doctest.testmod(recording_wrappers).failed == 0
+    assert doctest.testmod(event_logs_wrapper).failed == 0

@@ -61,6 +61,33 @@ def test_an_episode_that_reset_cuts_off_is_dropped() -> None:
     assert finish(env).reward == 6.0
 
 
+def test_an_episode_that_reset_cuts_off_is_counted_as_left_out() -> None:
+    env = LogStatsWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 3.0])))
+    for _ in range(3):
+        env.reset(seed=0)
+        env.step(NOTHING)
+    env.reset(seed=0)
+    env.reset(seed=0)  # which has not begun
+    assert env.n_unfinished == 3
+    env.estimate(3, seed=0)
+    assert env.n_unfinished == 3
+    assert finish(env).reward == 6.0
+    assert env.n_unfinished == 0
+
+
+def test_an_episode_that_reset_cuts_off_is_summed_up_when_asked() -> None:
+    env = LogStatsWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 3.0])), count_unfinished=True)
+    env.reset(seed=0)
+    env.step(NOTHING)
+    env.reset(seed=0)
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step(NOTHING)
+    env.reset(seed=0)
+    assert [(one.reward, one.env_steps) for one in env.drain_episode_summaries()] == [(1.0, 1), (3.0, 2)]
+    assert env.n_unfinished == 0
+
+
 def test_an_unfinished_episode_can_be_closed_once() -> None:
     env = LogStatsWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 3.0])))
     env.close_episode()

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.wrappers import ObservationStackWrapper
-from maze_pl.envs.wrappers.time_wrappers import StackConfig
+from maze_pl.envs.wrappers.observation_stack_wrapper import StackConfig
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 
@@ -119,11 +119,17 @@ def test_conversions_have_stacks_apart_from_those_of_the_running_episode() -> No
     assert env.step(NOTHING)[0]["observation"][:, 0].tolist() == [1, 2]
 
 
-def test_a_mask_that_is_no_mask_any_more_is_refused_where_agents_need_it() -> None:
-    for tag, message in (("old", "'amount_mask' of sub-step 'work' is not among"), (None, r"has shape \(2, 4\)")):
-        config = [{"observation": "amount_mask", "stack_steps": 2, "tag": tag}]
-        with pytest.raises(ValueError, match=message):
-            Spec.of(ObservationStackWrapper.wrap(make_heap_env(), stack_config=config))
+@pytest.mark.parametrize("tag", ["old", None])
+def test_a_mask_is_not_replaced(tag: str | None) -> None:
+    config = [{"observation": "amount_mask", "stack_steps": 2, "tag": tag}]
+    with pytest.raises(ValueError, match=r"stack_config replaces \['amount_mask'\], which serve as action masks; set"):
+        ObservationStackWrapper.wrap(make_heap_env(), stack_config=config)
+
+
+def test_a_mask_stays_beside_its_stack() -> None:
+    config = [{"observation": "amount_mask", "stack_steps": 2, "tag": "old", "keep_original": True}]
+    spec = Spec.of(ObservationStackWrapper.wrap(make_heap_env(), stack_config=config))
+    assert spec.steps["work"].masks == {"amount": "amount_mask"}
 
 
 @pytest.mark.parametrize(

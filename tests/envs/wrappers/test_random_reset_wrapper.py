@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import LogStatsWrapper, RandomResetWrapper, TimeLimitWrapper
-from maze_pl.envs.wrappers.time_wrappers import _mask
+from maze_pl.envs.wrappers.random_reset_wrapper import _mask
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 

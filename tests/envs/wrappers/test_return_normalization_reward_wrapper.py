@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import LogStatsWrapper, ReturnNormalizationRewardWrapper
-from maze_pl.envs.wrappers.reward_wrappers import Moments
+from maze_pl.envs.wrappers.return_normalization_reward_wrapper import Moments
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 

@@ -10,7 +10,6 @@ import torch
 from maze_pl.collect import Collector
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import RandomPolicy
-from maze_pl.core.records import SpacesTrajectoryRecord
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GifFiles, GymMazeEnv, TrajectoryFiles, TrajectoryWriter, read_trajectories
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
@@ -22,6 +21,7 @@ from maze_pl.envs.wrappers import (
     SpacesRecordingWrapper,
     TimeLimitWrapper,
 )
+from maze_pl.records.record_files import SpacesTrajectoryRecord
 from tests.collect.scripted import Act, Episode, Script, make_env
 from tests.envs.scripted import Scripted
 from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env

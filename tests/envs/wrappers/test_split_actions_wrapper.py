@@ -1,18 +1,38 @@
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.envs import MazeEnv
-from maze_pl.envs.wrappers import DiscretizeActionsWrapper, SplitActionsWrapper
+from maze_pl.core.spec import Spec
+from maze_pl.envs import GymMazeEnv, MazeEnv
+from maze_pl.envs.gym_env import GymActionConversion, GymCoreEnv, GymObservationConversion
+from maze_pl.envs.vector.vector_env import make_wrapped
+from maze_pl.envs.wrappers import (
+    DiscretizeActionsWrapper,
+    ObservationNormalizationWrapper,
+    RandomResetWrapper,
+    SplitActionsWrapper,
+)
+from maze_pl.envs.wrappers.normalization import sample_episodes
 from tests.envs.wrappers.environments import make_action_env, make_vector_heap_env
 
 BOX = spaces.Box(np.array([-1, -2, -3], np.float32), np.array([1, 2, 3], np.float32))
 SPLIT = {"action": {"first": {"indices": [2, 0]}, "second": {"indices": [1]}}}
+
+
+def maze_env_parts(env: Any) -> Any:
+    """What a MazeEnv around an environment of gymnasium consists of."""
+    return (
+        GymCoreEnv(env),
+        {0: GymActionConversion(env.action_space)},
+        {0: GymObservationConversion(env.observation_space)},
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,6 +104,77 @@ def test_what_does_not_fit_is_refused(make: Any, config: Any, message: str) -> N
     env: MazeEnv = make()
     with pytest.raises(ValueError, match=message):
         SplitActionsWrapper.wrap(env, split_config=config)
+
+
+MASK = np.int8([0, 1, 1, 0, 1, 0, 0, 0, 1])  # of choices among 2, 3 and 4
+
+
+class Choices(gymnasium.Env[Any, Any]):
+    """Three choices, of which some options are allowed: 1; 0 or 2; 3."""
+
+    action_space = spaces.MultiDiscrete([2, 3, 4])
+
+    def __init__(self, kind: Any = None) -> None:
+        self.observation_space = spaces.Dict({"m": kind or spaces.MultiBinary(9), "x": spaces.Box(-1, 1, (2,))})
+        self.actions: list[list[int]] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return {"m": MASK.astype(self.observation_space["m"].dtype), "x": np.zeros(2, np.float32)}, {}
+
+    def step(self, action: Any) -> Any:
+        self.actions.append(list(action))
+        return *self.reset()[:1], 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("kind", [spaces.MultiBinary(9), spaces.Box(0, 1, (9,), np.float32)])
+def test_masks_are_split_with_their_heads(kind: Any) -> None:
+    inner = Choices(kind)
+    wrappers: Any = [partial(SplitActionsWrapper, split_config=SPLIT), ObservationNormalizationWrapper]
+    wrappers.append(partial(RandomResetWrapper, min_skip_steps=5, max_skip_steps=9))
+    env = make_wrapped(lambda: GymMazeEnv(inner), wrappers, {"action": "m"})
+    assert env.action_masks_dict == {0: {"first": "m-first", "second": "m-second"}}
+    step = Spec.of(env).steps[0]
+    assert step.masks == env.action_masks_dict[0]
+    assert {name: part.shape for name, part in step.observation_space.items()} == {
+        "x": (2,),
+        "m-first": (6,),
+        "m-second": (3,),
+    }
+    env.estimate(50, 0)
+    sample_episodes(env, 100, 0, None)
+    observation, _ = env.reset(seed=1)
+    assert env.observation_space.contains(observation)
+    assert observation["m-first"].tolist() == [0, 0, 0, 1, 0, 1]  # of the third choice, then of the first one
+    assert observation["m-second"].tolist() == [1, 0, 1]
+    assert {tuple(action) for action in inner.actions} == {(1, 0, 3), (1, 2, 3)}
+    seen, _ = env.get_observation_and_action_dicts(env.get_maze_state(), None, True)
+    assert seen is not None
+    np.testing.assert_equal(seen[0], observation)
+
+
+def test_a_mask_of_other_heads_too_stays_for_them() -> None:
+    class Two(MazeEnv):
+        action_masks_dict: ClassVar[Any] = {0: {"action": "m", "other": "m"}}
+
+    env = Two(*maze_env_parts(Choices()))
+    split = SplitActionsWrapper.wrap(env, split_config=SPLIT)
+    assert split.action_masks_dict[0] == {"other": "m", "first": "m-first", "second": "m-second"}
+    assert set(split.observation_space) == {"m", "x", "m-first", "m-second"}
+
+
+@pytest.mark.parametrize(
+    ("masks", "message"),
+    [
+        ({"action": "x"}, r"the mask 'x' of 'action' has shape \(2,\), expected \(9,\)"),
+        ({"action": "y"}, "the mask 'y' of 'action' has shape None"),
+    ],
+)
+def test_masks_that_cannot_be_split_are_refused(masks: dict[str, str], message: str) -> None:
+    class Wrong(MazeEnv):
+        action_masks_dict: ClassVar[Any] = {0: masks}
+
+    with pytest.raises(ValueError, match=message):
+        SplitActionsWrapper.wrap(Wrong(*maze_env_parts(Choices())), split_config=SPLIT)
 
 
 def test_two_heads_of_one_name_are_refused() -> None:

@@ -19,6 +19,7 @@ from maze_pl.envs.wrappers import (
     TimeLimitWrapper,
 )
 from tests.envs.scripted import NOTHING, Scripted
+from tests.envs.split_steps import BidFirstWrapper, make_auction_env
 from tests.envs.structured_example import HeapCoreEnv, make_heap_env
 from tests.envs.wrappers.environments import make_vector_heap_env
 
@@ -173,8 +174,41 @@ def test_doing_nothing_goes_through_action_wrappers_further_in() -> None:
 
 
 def test_where_nobody_knows_how_to_do_nothing_that_is_said_at_once() -> None:
-    with pytest.raises(TypeError, match="GymActionConversion knows no action that does nothing"):
+    with pytest.raises(
+        TypeError, match=r"GymActionConversion knows no action .*, or give StepSkipWrapper noop_actions="
+    ):
         StepSkipWrapper.wrap(GymMazeEnv("CartPole-v1"), n_steps=2, skip_mode="noop")
+
+
+def test_the_action_that_does_nothing_can_be_named_for_gymnasium_environments() -> None:
+    env = GymMazeEnv(Remembering(REWARDS))
+    env = StepSkipWrapper.wrap(env, n_steps=3, skip_mode="noop", noop_actions={0: {"action": [-0.25]}})
+    env.reset(seed=0)
+    env.step(act(1.0))
+    assert env.unwrapped.core_env.env.taken == [1.0, -0.25, -0.25]  # type: ignore[attr-defined]
+    env = StepSkipWrapper.wrap(GymMazeEnv("CartPole-v1"), n_steps=2, skip_mode="noop", noop_actions={0: {"action": 1}})
+    env.reset(seed=0)
+    env.step({"action": 0})
+    assert env.get_maze_action() == 1
+
+
+def test_sub_steps_that_a_wrapper_makes_do_nothing_as_they_are_told() -> None:
+    split = BidFirstWrapper.wrap(make_auction_env())
+    with pytest.raises(TypeError, match=r"sub-step 'bid' is made by a wrapper.*; give StepSkipWrapper noop_actions="):
+        StepSkipWrapper.wrap(split, n_steps=3, skip_mode="noop")
+    noop_actions: Any = {"bid": {"price": 0}, "sell": {"amount": 0}}
+    env = StepSkipWrapper.wrap(split, n_steps=3, skip_mode="noop", noop_actions=noop_actions)
+    env.reset(seed=0)
+    rewards = [env.step(action)[1] for action in ({"price": 2}, {"amount": 3})]
+    assert rewards == [0.0, 23.0]
+    assert env.get_env_time() == 3
+    assert env.actor_id() == ("bid", 0)
+
+
+@pytest.mark.parametrize("wrong", [{1: {"action": 0}}, {0: {"action": 2}}, {0: {"move": 0}}, {0: {}}])
+def test_named_actions_that_are_none_are_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"noop_actions=.* do not fit the action spaces"):
+        StepSkipWrapper.wrap(GymMazeEnv("CartPole-v1"), n_steps=2, skip_mode="noop", noop_actions=wrong)
 
 
 def test_arguments_that_make_no_sense_are_refused() -> None:

@@ -16,6 +16,7 @@ from maze_pl.envs.wrappers import (
     LogStatsWrapper,
     ObservationNormalizationWrapper,
     RewardScalingWrapper,
+    StepSkipWrapper,
     TimeLimitWrapper,
     TrajectoryRecordingWrapper,
 )
@@ -212,6 +213,20 @@ def test_an_episode_becomes_a_gif_with_a_frame_for_each_state(tmp_path: Path) ->
     for frame, place in zip(frames, [0, 1, 3, 4], strict=True):
         red = np.flatnonzero((frame[..., 0] > 200) & (frame[..., 1] < 100)) % frame.shape[1]
         assert abs(red.mean() - (12.5 + 77.5 * (place + 1) / 13)) < 2
+
+
+def test_a_film_shows_each_step_with_its_action_and_events_as_a_record_is_drawn(tmp_path: Path) -> None:
+    renderer = LineRenderer()
+    env = TrajectoryRecordingWrapper.wrap(
+        StepSkipWrapper.wrap(make_line_env(goal=6, renderer=renderer), n_steps=2), writer=GifFiles(str(tmp_path))
+    )
+    walk(env, [0, 1])
+    assert renderer.calls == [([0], 1, 5, {}), ([0, 1, 2], 2, 4, {}), ([0, 1, 2, 4, 6], None, 0, {})]
+    (record,) = env.trajectories
+    renderer.calls, calls = [], renderer.calls
+    for step in range(3):
+        record.draw(renderer, step)
+    assert renderer.calls == calls
 
 
 def test_a_gymnasium_environment_that_is_cut_short_leaves_a_valid_gif(tmp_path: Path) -> None:

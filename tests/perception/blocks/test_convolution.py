@@ -150,7 +150,6 @@ def test_images_of_which_nothing_would_be_left_are_refused() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"hidden_channels": []},
         {"hidden_kernels": [3]},
         {"hidden_strides": [1, 1, 1]},
         {"hidden_padding": [1]},
@@ -164,11 +163,11 @@ def test_options_are_given_for_each_layer(options: dict[str, Any]) -> None:
 
 
 def test_other_options_that_are_wrong_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one entry of hidden_channels"):
+    with pytest.raises(ValueError, match="hidden_channels to be a list"):
         VGGConvolutionBlock("in", "out", [1, 8, 8], hidden_channels=[])
     with pytest.raises(ValueError, match=r"'in' \(8, 8\) .*expected shapes of \[3\] dimensions"):
         VGGConvolutionBlock("in", "out", [8, 8], hidden_channels=[2])
-    with pytest.raises(ValueError, match=r"'in' \(1, 8, 8\) .*options that go together; .* 3 values"):
+    with pytest.raises(ValueError, match=r"'in' \(1, 8, 8\) .*hidden_kernels to be a list, each entry a whole"):
         StridedConvolutionBlock("in", "out", [1, 8, 8], [2], [[3, 3, 3]])
 
 

@@ -53,7 +53,7 @@ def test_an_activation_is_a_class_or_its_path(non_lin: type[nn.Module] | str) ->
 
 
 def test_wrong_options_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"DenseBlock from 'in' \(2,\).*at least one entry of hidden_units"):
+    with pytest.raises(ValueError, match=r"DenseBlock from 'in' \(2,\).*hidden_units to be a list"):
         DenseBlock("in", "out", [2], hidden_units=[])
     with pytest.raises(ValueError, match=r"cannot import 'torch\.nn\.Unknown'"):
         DenseBlock("in", "out", [2], hidden_units=[3], non_lin="torch.nn.Unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from maze_pl.perception import (
     GlobalAveragePoolingBlock,
     MaskedGlobalPoolingBlock,
     MultiIndexSlicingBlock,
+    OneHotBlock,
     PerceptionBlock,
     RepeatToMatchBlock,
     SlicingBlock,
+    UnsqueezeBlock,
 )
 
 NUMBERS = torch.arange(12.0).reshape(2, 3, 2)
@@ -44,7 +47,37 @@ def test_correlation_multiplies_and_sums() -> None:
     elements = CorrelationBlock(["a", "b"], "out", [[2, 3], [2, 3]], reduce=False)
     assert run(elements, a, b).tolist() == [[4.0, -10.0, 18.0], [1.0, 0.0, -1.0]]
     product = CorrelationBlock(["a", "b"], "out", [[2, 3], [2, 3]], reduce=True)
-    assert run(product, a, b).tolist() == [[12.0], [0.0]]
+    assert run(product, a, b).tolist() == [12.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "equation", "expected"),
+    [
+        ([(4,), (5, 4)], "bn,bmn->bmn", (5, 4)),
+        ([(5, 4), (4,)], "bmn,bn->bmn", (5, 4)),
+        ([(3, 4), (3, 5, 4)], "bkn,bkmn->bkmn", (3, 5, 4)),
+        ([(5, 4), (3, 5, 4)], "bmn,bkmn->bkmn", (3, 5, 4)),
+        ([(3, 4), (5, 4)], "bkn,bmn->bkmn", (3, 5, 4)),
+        ([(4,), (4, 4)], "bn,bmn->bmn", (4, 4)),
+    ],
+)
+def test_correlation_inserts_dimensions_where_sizes_differ(
+    shapes: list[tuple[int, ...]], equation: str, expected: tuple[int, ...]
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(2, *shape, generator=generator) for shape in shapes]
+    elements = CorrelationBlock(["a", "b"], "out", shapes, reduce=False)
+    assert elements.out_shapes() == [expected]
+    torch.testing.assert_close(run(elements, *tensors), torch.einsum(equation, *tensors))
+    products = CorrelationBlock(["a", "b"], "out", shapes, reduce=True)
+    assert products.out_shapes() == [expected[:-1]]
+    torch.testing.assert_close(run(products, *tensors), torch.einsum(equation.removesuffix("n"), *tensors))
+
+
+def test_correlation_repeats_what_has_size_one() -> None:
+    block = CorrelationBlock(["a", "b"], "out", [[1, 2], [3, 2]], reduce=True)
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+    assert run(block, torch.tensor([[3.0, 5.0]]), rows).tolist() == [3.0, 5.0, 16.0]
 
 
 @pytest.mark.parametrize("concat_dim", [-2, 0])
@@ -66,9 +99,42 @@ def largest_and_index(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.amax(-1), x.argmax(-1).float()
 
 
-def test_functions_get_tensors_by_position_and_give_one_or_several() -> None:
-    difference = FunctionalBlock(["b", "a"], "out", [[2], [2]], torch.sub)
-    assert run(difference, torch.tensor([5.0, 7.0]), torch.tensor([1.0, 9.0])).tolist() == [4.0, -2.0]
+def difference(a: Tensor, b: Tensor) -> Tensor:
+    return a - b
+
+
+class Difference(torch.nn.Module):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return a - b
+
+
+@pytest.mark.parametrize("func", [difference, lambda b, a: a - b, Difference(), partial(torch.sub, alpha=1)])
+def test_functions_get_several_tensors_by_argument_name(func: Any) -> None:
+    a, b = ("input", "other") if isinstance(func, partial) else ("a", "b")
+    tensors = {a: torch.tensor([5.0, 7.0]), b: torch.tensor([1.0, 9.0])}
+    for keys in ([a, b], [b, a]):
+        assert FunctionalBlock(keys, "out", [[2], [2]], func)(tensors)["out"].tolist() == [4.0, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("in_keys", "func", "message"),
+    [
+        (
+            ["x", "b"],
+            difference,
+            r"the arguments \['x', 'b'\], by name, not \(a.*, b.*missing a required argument: 'a'",
+        ),
+        (["a", "b"], lambda *tensors: tensors[0], "unexpected keyword argument 'a'"),
+        (["a", "x"], Difference(), "missing a required argument: 'b'"),
+        (["a"], difference, "func to take one argument, not .*missing a required argument: 'b'"),
+    ],
+)
+def test_functions_with_other_arguments_are_refused(in_keys: list[str], func: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"FunctionalBlock from .*{message}"):
+        FunctionalBlock(in_keys, "out", [[2]] * len(in_keys), func)
+
+
+def test_functions_get_one_tensor_by_position_and_give_one_or_several() -> None:
     block = FunctionalBlock("in", ["largest", "index"], [3], largest_and_index)
     output = block({"in": torch.tensor([1.0, 5.0, 2.0])})
     assert {name: tensor.item() for name, tensor in output.items()} == {"largest": 5.0, "index": 1.0}
@@ -172,20 +238,48 @@ def test_slicing_picks_one_entry(slice_dim: int, slice_idx: int, expected: list[
 
 
 @pytest.mark.parametrize(
-    ("repeat_at_idx", "shape", "expected"),
+    ("repeat_at_idx", "repeated", "shape", "expected"),
     [
-        (-2, (3, 4), [[1, 2], [1, 2], [1, 2]]),
-        (0, (3, 4), [[1, 2], [1, 2], [1, 2]]),
-        (-1, (4, 3), [[1, 1, 1], [2, 2, 2]]),
+        (-2, (1, 2), (3, 4), [[1, 2], [1, 2], [1, 2]]),
+        (0, (1, 2), (3, 4), [[1, 2], [1, 2], [1, 2]]),
+        (-1, (2, 1), (4, 3), [[1, 1, 1], [2, 2, 2]]),
+        (-1, (2, 1), (3,), [[1, 1, 1], [2, 2, 2]]),
+        (-2, (1, 2), (7, 3, 4), [[1, 2], [1, 2], [1, 2]]),
     ],
 )
 def test_repeat_to_match_repeats_as_often_as_there_are_others(
-    repeat_at_idx: int, shape: tuple[int, ...], expected: list[Any]
+    repeat_at_idx: int, repeated: tuple[int, ...], shape: tuple[int, ...], expected: list[Any]
 ) -> None:
-    block = RepeatToMatchBlock(["in", "match"], "out", [[2], shape], repeat_at_idx)
-    assert run(block, torch.tensor([1, 2]), torch.zeros(shape)).tolist() == expected
-    both = run(block, torch.tensor([[1, 2], [3, 4]]), torch.zeros(2, *shape))
+    block = RepeatToMatchBlock(["in", "match"], "out", [repeated, shape], repeat_at_idx)
+    assert run(block, torch.tensor([1, 2]).reshape(repeated), torch.zeros(shape)).tolist() == expected
+    both = run(block, torch.tensor([1, 2, 3, 4]).reshape(2, *repeated), torch.zeros(2, *shape))
     assert both[0].tolist() == expected and both[1].sum() == 7 * 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "numbers", "expected"),
+    [
+        ((), {"n_categories": 3}, 1, [0, 1, 0]),
+        ((), {"n_categories": 3, "start": -1}, -1, [1, 0, 0]),
+        ((2,), {"n_categories": [2, 3], "start": [0, 5]}, [1, 6], [0, 1, 0, 1, 0]),
+        ((2, 1), {"n_categories": [2, 2], "start": 1}, [[1], [2]], [1, 0, 0, 1]),
+        ((), {"n_categories": 3}, 3, [0, 0, 0]),
+    ],
+)
+def test_categories_are_ones_among_zeros(
+    shape: tuple[int, ...], options: dict[str, Any], numbers: Any, expected: list[int]
+) -> None:
+    block = OneHotBlock("in", "out", [*shape], **options)
+    assert run(block, torch.tensor(numbers)).tolist() == expected
+    assert run(block, torch.tensor([numbers, numbers])).tolist() == [expected, expected]
+    assert run(block.double(), torch.tensor(numbers)).dtype == torch.float64
+    assert block.out_shapes() == [(len(expected),)] and not block.state_dict()
+
+
+def test_a_dimension_is_inserted_where_it_is_wanted() -> None:
+    for dim, shape in ((0, (1, 3, 2)), (1, (3, 1, 2)), (-1, (3, 2, 1))):
+        block = UnsqueezeBlock("in", "out", [3, 2], dim)
+        assert block.out_shapes() == [shape] and run(block, torch.zeros(5, 3, 2)).shape == (5, *shape)
 
 
 def test_masked_logits_are_the_lowest_number_and_the_others_as_they_were() -> None:
@@ -226,11 +320,18 @@ def test_nothing_becomes_nan_and_no_gradient_reaches_masked_logits(allowed: list
 TWO = [[3], [3]]
 WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = [
     (FlattenBlock, "a", "o", [2, 3], {"num_flatten_dims": 3}, "one input with at least 3 dimensions"),
-    (FlattenBlock, "a", "o", [2, 3], {"num_flatten_dims": 0}, "num_flatten_dims above 0, not 0"),
+    (
+        FlattenBlock,
+        "a",
+        "o",
+        [2, 3],
+        {"num_flatten_dims": 0},
+        "num_flatten_dims to be a whole number of at least 1, not 0",
+    ),
     (FlattenBlock, ["a", "b"], "o", TWO, {"num_flatten_dims": 1}, "one input"),
-    (CorrelationBlock, ["a", "b"], "o", [[3], [4]], {"reduce": True}, "two inputs of one shape"),
-    (CorrelationBlock, ["a", "b"], "o", [[], []], {"reduce": True}, "two inputs of one shape"),
-    (CorrelationBlock, "a", "o", [3], {"reduce": True}, "two inputs of one shape"),
+    (CorrelationBlock, ["a", "b"], "o", [[3], [4]], {"reduce": True}, "last dimensions are equal"),
+    (CorrelationBlock, ["a", "b"], "o", [[], []], {"reduce": True}, "two inputs (..., n)"),
+    (CorrelationBlock, "a", "o", [3], {"reduce": True}, "two inputs (..., n)"),
     (CorrelationBlock, ["a", "b"], ["o", "p"], TWO, {"reduce": True}, "one output"),
     (ConcatenationBlock, ["a", "b"], "o", [[3, 2], [4, 3]], {}, "differ in dimension -1 at most"),
     (ConcatenationBlock, ["a", "b"], "o", [[3], [3, 3]], {}, "differ in dimension -1 at most"),
@@ -247,10 +348,14 @@ WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = 
     (MaskedGlobalPoolingBlock, list("abc"), "o", [[3]] * 3, {"pooling_func": "max", "pooling_dim": -1}, "one input"),
     (MultiIndexSlicingBlock, "a", "o", [3], {"select_dim": 1, "select_idxs": [0]}, "select_dim from -1 to 0, not 1"),
     (MultiIndexSlicingBlock, "a", "o", [3], {"select_dim": 0, "select_idxs": [0, 3]}, "from -3 to 2, not 3"),
-    (MultiIndexSlicingBlock, "a", "o", [3], {"select_dim": 0, "select_idxs": []}, "at least one of select_idxs"),
-    (RepeatToMatchBlock, ["a", "b"], "o", [[3], [4]], {"repeat_at_idx": -2}, "repeat_at_idx from -1 to 0, not -2"),
-    (RepeatToMatchBlock, ["a", "b"], "o", [[], [4, 2]], {"repeat_at_idx": 1}, "repeat_at_idx from -1 to 0, not 1"),
+    (MultiIndexSlicingBlock, "a", "o", [3], {"select_dim": 0, "select_idxs": []}, "select_idxs to be a list"),
+    (RepeatToMatchBlock, ["a", "b"], "o", [[1], [4]], {"repeat_at_idx": -2}, "repeat_at_idx from -1 to 0, not -2"),
+    (RepeatToMatchBlock, ["a", "b"], "o", [[1], [4, 2]], {"repeat_at_idx": 1}, "repeat_at_idx from -1 to 0, not 1"),
+    (RepeatToMatchBlock, ["a", "b"], "o", [[8], [5, 3]], {"repeat_at_idx": -1}, "size 1 in dimension -1"),
     (RepeatToMatchBlock, "a", "o", [3], {"repeat_at_idx": 0}, "two inputs and one output"),
+    (OneHotBlock, "a", "o", [2], {"n_categories": 3}, "n_categories and start for each of 2 numbers, not [3] and [0]"),
+    (OneHotBlock, "a", "o", [], {"n_categories": 3, "start": [0, 1]}, "for each of 1 numbers"),
+    (UnsqueezeBlock, "a", "o", [3], {"unsqueeze_dim": 2}, "unsqueeze_dim from -2 to 1, not 2"),
     (SlicingBlock, "a", "o", [3], {"slice_dim": -2, "slice_idx": 0}, "slice_dim from -1 to 0, not -2"),
     (SlicingBlock, "a", "o", [3], {"slice_dim": -1, "slice_idx": -4}, "slice_idx from -3 to 2, not -4"),
     (ActionMaskingBlock, ["a"], "o", [[3]], {}, "logits and a mask of one shape"),

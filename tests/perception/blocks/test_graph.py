@@ -209,8 +209,8 @@ WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = 
         (["x", "a", "m"], "o", [[5, 3], [5, 5], [3]], CONVOLUTION, "maybe a mask (N,)"),
         (["x", "a", "m", "n"], "o", [[5, 3], [5, 5], [5], [5]], CONVOLUTION, "maybe a mask (N,)"),
         (["x", "a"], ["o", "p"], [[5, 3], [5, 5]], CONVOLUTION, "one output"),
-        (["x", "a"], "o", [[5, 3], [5, 5]], {"hidden_features": []}, "hidden_features, and"),
-        (["x", "a"], "o", [[5, 3], [5, 5]], {"hidden_features": [4, 0]}, "hidden_features, and"),
+        (["x", "a"], "o", [[5, 3], [5, 5]], {"hidden_features": []}, "hidden_features to be a list"),
+        (["x", "a"], "o", [[5, 3], [5, 5]], {"hidden_features": [4, 0]}, "hidden_features to be a list"),
     )
 ]
 WRONG += [
@@ -220,7 +220,7 @@ WRONG += [
         "o",
         [[5, 3], [5, 5]],
         {**CONVOLUTION, "n_heads": 0},
-        "n_heads if there are heads, above 0",
+        "n_heads to be a whole number of at least 1",
     ),
 ]
 

@@ -101,7 +101,7 @@ WRONG: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
     (["points", "mask"], "o", [[6, 3], [3]], {}, "maybe a mask (P,)"),
     (["points", "mask", "more"], "o", [[6, 3], [6], [6]], {}, "maybe a mask (P,)"),
     ("points", ["o", "p"], [6, 3], {}, "one output"),
-    ("points", "o", [6, 3], {"embedding_dim": 3}, "embedding_dim of at least 4, not 3"),
+    ("points", "o", [6, 3], {"embedding_dim": 3}, "embedding_dim to be a whole number of at least 4, not 3"),
 ]
 
 

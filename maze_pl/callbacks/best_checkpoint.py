@@ -1,0 +1,77 @@
+"""Checkpoint with the best evaluation."""
+
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning import callbacks
+
+from maze_pl.callbacks.epoch_table import say
+from maze_pl.callbacks.last_checkpoint import keep_last
+from maze_pl.callbacks.saving import _folder, save_atomically, unknown_value
+from maze_pl.events.display import format_value
+from maze_pl.runs.checkpoint import read_checkpoint
+
+
+class BestCheckpoint(callbacks.ModelCheckpoint):
+    """Keeps the checkpoint with the best evaluation as `best.ckpt`.
+
+    A resumed run reads the score to beat from the file itself. So the score is known even if the
+    run was moved or copied, if its path is spelled differently, or if it was killed between writing
+    `best.ckpt` and `last.ckpt`.
+
+    Args:
+        monitor: Value to compare after each evaluation: `eval/return`, `eval/kpi/<name>`, or any
+            other logged value.
+        mode: Whether higher (`max`) or lower (`min`) is better.
+        dirpath: Folder; None means `checkpoints` in the run directory.
+    """
+
+    def __init__(self, monitor: str = "eval/return", mode: str = "max", dirpath: str | None = None) -> None:
+        # after the evaluation at the end of an epoch, so that resuming from it is exact
+        when: dict[str, Any] = {"save_on_train_epoch_end": True, "enable_version_counter": False}
+        super().__init__(dirpath, "best", monitor, mode=mode, **when)
+        self._evaluated = False
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Determine the folder, without Lightning's warning about a non-empty one on resuming."""
+        self.dirpath = _folder(trainer, stage, self.dirpath)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Read the score to beat from `best.ckpt` of the resumed run; all ranks must call it."""
+        super().on_train_start(trainer, pl_module)
+        path, score = Path(str(self.dirpath), f"{self.filename}{self.FILE_EXTENSION}"), None
+        if trainer.ckpt_path is not None and trainer.is_global_zero and path.is_file():
+            states = read_checkpoint(path).get("callbacks", {})
+            score = states.get(self.state_key, {}).get("best_model_score")
+            if score is None:
+                say(trainer, f"{path} was not chosen by {self.monitor}: the next evaluation replaces it")
+        score = trainer.strategy.broadcast(score)  # some ranks may have no access to the file
+        if score is not None:
+            self.best_k_models = {str(path): score}
+            self.best_model_path = self.kth_best_model_path = str(path)
+            self.best_model_score = self.current_score = self.kth_value = score
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Ignore the state in the resumed checkpoint: `best.ckpt` itself holds its score."""
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note that there is a score to compare; compare at once if the epoch continues."""
+        self._evaluated = not trainer.sanity_checking
+        if trainer.state.fn == "fit" and not trainer.is_last_batch:
+            self.on_train_epoch_end(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write the checkpoint if the evaluation of this epoch is the best."""
+        if self._evaluated:
+            if self.monitor not in trainer.callback_metrics:
+                keep_last(trainer, pl_module)
+                raise unknown_value(self, str(self.monitor), trainer.callback_metrics)
+            super().on_train_epoch_end(trainer, pl_module)
+        self._evaluated = False
+
+    def _save_checkpoint(self, trainer: pl.Trainer, filepath: str) -> None:
+        save_atomically(trainer, filepath)
+        self._last_global_step_saved = trainer.global_step
+        self._last_checkpoint_saved = filepath
+        say(trainer, f"-> new best {self.monitor} {format_value(trainer.callback_metrics[str(self.monitor)].item())}!")

@@ -1,0 +1,79 @@
+"""Early stopping after evaluations without improvement."""
+
+import sys
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+from pytorch_lightning import callbacks
+
+from maze_pl.callbacks.best_checkpoint import BestCheckpoint
+from maze_pl.callbacks.saving import unknown_value
+
+_Mode = Literal["max", "min"]
+
+
+class EarlyStopping(callbacks.EarlyStopping):
+    """Ends training after evaluations without improvement.
+
+    Args:
+        patience: Number of consecutive evaluations without improvement that ends training; 0 never
+            ends it.
+        monitor: Value that should improve: `eval/return`, `eval/kpi/<name>`, or any other logged
+            value. None follows the `BestCheckpoint` of the same Trainer, or means `eval/return`
+            without one.
+        mode: Whether higher (`max`, also if None) or lower (`min`) is better; needs `monitor`.
+        min_delta: The smallest change that counts as an improvement.
+
+    Attributes:
+        follows_best: True if it monitors the same value as `BestCheckpoint`.
+    """
+
+    def __init__(
+        self,
+        patience: int = 15,
+        monitor: str | None = None,
+        mode: _Mode | None = None,
+        min_delta: float = 0.0,
+    ) -> None:
+        if patience < 0:
+            raise ValueError(f"patience={patience} must not be negative; 0 never ends training")
+        if monitor is None and mode is not None:
+            raise ValueError(f"mode={mode!r} says how values of monitor are compared: give monitor, too")
+        self.follows_best = monitor is None
+        self._given: dict[str, Any] = {"min_delta": min_delta, "patience": patience or sys.maxsize}
+        self._problem: ValueError | None = None
+        self._evaluated = False
+        super().__init__(monitor=monitor or "eval/return", mode=mode or "max", **self._given)
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Determine the monitored value."""
+        for best in trainer.checkpoint_callbacks if self.follows_best else []:
+            if isinstance(best, BestCheckpoint) and (self.monitor, self.mode) != (best.monitor, best.mode):
+                super().__init__(monitor=str(best.monitor), mode=best.mode, **self._given)
+        super().setup(trainer, pl_module, stage)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Check for improvement, unless no evaluation has taken place that could give the value."""
+        if self.monitor in trainer.callback_metrics or self._evaluated:
+            super().on_train_epoch_end(trainer, pl_module)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note that there was an evaluation."""
+        super().on_validation_end(trainer, pl_module)
+        self._evaluated = self._evaluated or not trainer.sanity_checking
+
+    def _run_early_stopping_check(self, trainer: pl.Trainer) -> None:
+        if self.monitor in trainer.callback_metrics:
+            super()._run_early_stopping_check(trainer)
+        else:
+            self._problem = unknown_value(self, self.monitor, trainer.callback_metrics)
+            trainer.should_stop = True  # after the last checkpoint
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Raise the error about a value that no evaluation gives."""
+        if self._problem is not None:
+            raise self._problem
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the count; the patience comes from this run's configuration."""
+        super().load_state_dict({**state_dict, "patience": self.patience})

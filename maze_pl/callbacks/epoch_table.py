@@ -1,0 +1,75 @@
+"""Statistics of each epoch as a table."""
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+from tqdm import tqdm
+
+from maze_pl.events.display import render
+from maze_pl.loggers.dashboard import dashboards, log_epoch
+from maze_pl.modules.algorithm import AlgorithmModule
+
+
+class EpochTable(Callback):
+    """Shows the statistics of each epoch: as a table, and histograms and plots in dashboards."""
+
+    _began, _evaluated = 0.0, False
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._began = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Show the training statistics, in one table with the evaluation if there was one."""
+        seconds = time.perf_counter() - self._began
+        epoch = trainer.current_epoch + 1
+        title = f"epoch {epoch} | {env_steps(pl_module):,} env steps | {seconds:.1f} s"
+        shown = {name: table for name, table in _statistics(pl_module).items() if self._evaluated or name == "train"}
+        self._evaluated = False
+        say(trainer, render(title, epoch, shown))
+        _log(trainer, pl_module, of_training=True)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Log the evaluation statistics; print their table only outside of training."""
+        self._evaluated = not trainer.sanity_checking
+        if self._evaluated:
+            _log(trainer, pl_module, of_training=False)
+        if trainer.state.fn == "validate":
+            self.on_test_end(trainer, pl_module)
+
+    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Print the table of a test, which is also an evaluation."""
+        title = f"evaluation | {env_steps(pl_module):,} env steps of training"
+        say(trainer, render(title, 1, _statistics(pl_module)))
+
+
+def say(trainer: pl.Trainer, text: str) -> None:
+    """Print a text without disturbing a progress bar.
+
+    Args:
+        trainer: Only rank 0 prints, and only if the trainer has an `EpochTable`.
+        text: One or several lines.
+    """
+    if trainer.is_global_zero and any(isinstance(one, EpochTable) for one in trainer.callbacks):  # type: ignore[attr-defined]
+        tqdm.write(text, file=sys.stdout)
+        sys.stdout.flush()
+
+
+def _statistics(module: pl.LightningModule) -> Mapping[str, Mapping[str, Any]]:
+    return module.epoch_statistics if isinstance(module, AlgorithmModule) else {}
+
+
+def _log(trainer: pl.Trainer, module: Any, of_training: bool) -> None:
+    """Log histograms and plots to dashboards, and flush them to disk."""
+    for source, values in _statistics(module).items():
+        if (source == "train") == of_training:
+            log_epoch(dashboards(trainer), source, values, module.epoch_plots[source], module.env_steps)
+
+
+def env_steps(module: pl.LightningModule) -> int:
+    """Return the env steps so far; 0 for a module that does not count them."""
+    return module.env_steps if isinstance(module, AlgorithmModule) else 0

@@ -1,0 +1,32 @@
+"""Progress bar with env steps per second."""
+
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import TQDMProgressBar
+
+from maze_pl.callbacks.epoch_table import env_steps
+
+
+class RolloutProgressBar(TQDMProgressBar):
+    """Lightning's progress bar with env steps per second and the return of the last evaluation."""
+
+    _began_at, _began_with = 0.0, 0
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, *args: Any) -> None:
+        """Restart the count: the time of evaluations is not part of the env steps per second."""
+        super().on_train_epoch_start(trainer, *args)
+        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")  # Lightning counts from 0
+        self._began_at, self._began_with = time.perf_counter(), env_steps(trainer.lightning_module)
+
+    def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
+        """Return the values shown after the bar."""
+        metrics = super().get_metrics(trainer, pl_module)
+        metrics.pop("v_num", None)
+        elapsed, steps = time.perf_counter() - self._began_at, env_steps(pl_module)
+        metrics["env steps"] = f"{steps:,}"
+        metrics["env steps/s"] = f"{(steps - self._began_with) / max(elapsed, 1e-9):,.0f}"
+        if "eval/return" in trainer.callback_metrics:
+            metrics["return"] = f"{float(trainer.callback_metrics['eval/return']):.1f}"
+        return metrics

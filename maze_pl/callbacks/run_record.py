@@ -1,0 +1,90 @@
+"""Files that describe a run: `run.log`, `config.yaml` and `command.txt`."""
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import yaml
+from pytorch_lightning.callbacks import Callback
+
+from maze_pl.callbacks.console_log import ConsoleLog, _Copied
+from maze_pl.callbacks.epoch_table import env_steps, say
+from maze_pl.config.assembling import RUN_CONFIG
+from maze_pl.config.trust import SOURCE_FOLDERS, source_folders
+from maze_pl.loggers.dashboard import dashboards
+from maze_pl.runs.checkpoint import CHECKPOINT_KEY
+from maze_pl.system.atomic_files import write_file
+
+
+class RunRecord(Callback):
+    """Writes `run.log`, `config.yaml`, `command.txt`, and the checkpoint entry for `maze_pl.load`.
+
+    The console shows the command and its changes; the whole configuration goes to the files and the
+    dashboards. `config.yaml` is the configuration of the checkpoints next to it: a run that
+    continues from a checkpoint replaces it when it writes its first checkpoint.
+    `source_folders.txt` lists the folders of imported classes that are not in installed packages.
+    An active `ConsoleLog` has copied the console from the start; without one, as in a spawned
+    process, copying begins in `setup`.
+
+    Args:
+        run_dir: The run directory.
+        config: The assembled configuration, as YAML.
+        command: The command line; a resumed run appends its command to the previous one.
+        summary: The configuration in a few lines, for the console.
+    """
+
+    def __init__(self, run_dir: str, config: str, command: Sequence[str], summary: str = "") -> None:
+        self.run_dir, self.config, self.command = run_dir, config, shlex.join(command)
+        self.summary = summary
+        self._parsed, self._own = yaml.safe_load(config), contextlib.ExitStack()
+        self._is_kept = False
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Write the files, and print the command and the summary."""
+        if stage != "fit" or not trainer.is_global_zero:
+            return
+        folder = Path(self.run_dir)
+        stream: Any = sys.stdout
+        if not (folder / RUN_CONFIG).exists():
+            self._keep_configuration(trainer)
+        log = stream.log if isinstance(stream, _Copied) else self._own.enter_context(ConsoleLog())
+        log.open(folder / "run.log")
+        with (folder / "command.txt").open("a", encoding="utf-8") as file:
+            file.write(self.command + "\n")
+        summary = f"{self.summary}\n" if self.summary else ""
+        where = f"run directory: {self.run_dir}\n{summary}all options: {folder / RUN_CONFIG}\n"
+        say(trainer, f"command: {self.command}\n{where}")
+        log.write(f"\n{self.config}\n")
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin or continue the dashboards; a checkpoint has been restored by now."""
+        if trainer.ckpt_path is None:
+            self._keep_configuration(trainer)
+        for dashboard in dashboards(trainer):
+            dashboard.begin(self.config, self.command, env_steps(pl_module))
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, _: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Add the configuration of module and data, and the spec."""
+        spec = trainer.datamodule.spec.to_dict()  # type: ignore[attr-defined]
+        checkpoint[CHECKPOINT_KEY] = {"model": self._parsed["model"], "data": self._parsed["data"], "spec": spec}
+        self._keep_configuration(trainer)
+
+    def _keep_configuration(self, trainer: pl.Trainer) -> None:
+        """Write the configuration of this run, once."""
+        if trainer.is_global_zero and not self._is_kept:
+            write_file(Path(self.run_dir, RUN_CONFIG), self.config.encode())
+            if folders := source_folders(self._parsed):
+                write_file(Path(self.run_dir, SOURCE_FOLDERS), "".join(f"{path}\n" for path in folders).encode())
+            self._is_kept = True
+
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Stop copying the console, if this callback started it."""
+        self._own.close()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Stop copying the console, after writing the exception."""
+        self._own.__exit__(type(exception), exception, exception.__traceback__)

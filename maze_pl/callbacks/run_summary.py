@@ -1,0 +1,69 @@
+"""Summary of a run, and possible next commands."""
+
+import shlex
+import time
+from datetime import timedelta
+
+import pytorch_lightning as pl
+from pytorch_lightning import callbacks
+
+from maze_pl.callbacks.early_stopping import EarlyStopping
+from maze_pl.callbacks.epoch_table import env_steps, say
+from maze_pl.callbacks.last_checkpoint import LastCheckpoint
+from maze_pl.callbacks.stop_at_return import StopAtReturn
+from maze_pl.config.assembling import TRUST_OPTION
+from maze_pl.loggers.dashboard import dashboards
+
+
+class RunSummary(callbacks.Callback):
+    """Prints at the end how a run went, its directory, and possible next commands.
+
+    Args:
+        run_dir: The run directory.
+        needs_trust: Whether these commands need `--trust`.
+    """
+
+    def __init__(self, run_dir: str, needs_trust: bool = False) -> None:
+        self.run_dir, self._option = run_dir, f" {TRUST_OPTION}" if needs_trust else ""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._began_at = self._ended_at = time.perf_counter()
+        self._began_with = env_steps(pl_module)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Record the time; after the last epoch, the rest is not training."""
+        self._ended_at = time.perf_counter()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Print the summary."""
+        seconds, steps = self._ended_at - self._began_at, env_steps(pl_module)
+        new, run_dir, (reason, more) = steps - self._began_with, shlex.quote(self.run_dir), _end(trainer)
+        commands = [f"maze-pl validate {run_dir}", f"maze-pl fit --resume {run_dir}{more}"]
+        commands = [f"{command}{self._option}" for command in commands]
+        if not any(isinstance(one, LastCheckpoint) for one in trainer.callbacks):  # type: ignore[attr-defined]
+            commands = []  # they need a checkpoint
+        commands += [dashboard.view_command for dashboard in dashboards(trainer)]
+        made = f"{steps:,} env steps" + (f", {new:,} of them" if self._began_with else "")
+        took = f"{made} in {timedelta(seconds=round(seconds))} ({new / max(seconds, 1e-9):,.0f} env steps/s)"
+        say(trainer, f"ended: {reason}\n{took}\nrun directory: {self.run_dir}\nnext:")
+        say(trainer, "\n".join(f"  {command}" for command in commands if command))
+
+
+def _end(trainer: pl.Trainer) -> tuple[str, str]:
+    """Return the reason why training ended, and the option with which it would continue."""
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, StopAtReturn) and callback.threshold is not None and not callback.missed:
+            return f"{callback.monitor} has reached {callback.threshold}", " --stop_at_return.threshold null"
+        if isinstance(callback, EarlyStopping) and callback.wait_count >= callback.patience:
+            reason = f"{callback.monitor} has not improved for {callback.patience} evaluations"
+            return reason, f" --early_stopping.patience {2 * callback.patience}"
+    for timer in trainer.callbacks:  # type: ignore[attr-defined]
+        remaining = timer.time_remaining() if isinstance(timer, callbacks.Timer) else None
+        if remaining is not None and remaining <= 0:
+            return "the time given by trainer.max_time or a Timer is over", " --trainer.max_time null"
+    if 0 < trainer.max_steps <= trainer.global_step:
+        return f"max_steps={trainer.max_steps} optimizer steps reached", " --trainer.max_steps -1"
+    if trainer.current_epoch == trainer.max_epochs:
+        return f"max_epochs={trainer.max_epochs} reached", f" --trainer.max_epochs {2 * trainer.max_epochs}"
+    return f"after epoch {trainer.current_epoch}", ""

@@ -1,0 +1,144 @@
+"""End of training after INT or TERM, with a checkpoint."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning import callbacks
+from pytorch_lightning.trainer.connectors.signal_connector import _SignalConnector
+from torch import distributed
+
+from maze_pl.callbacks.epoch_table import env_steps
+from maze_pl.callbacks.last_checkpoint import LastCheckpoint, keep_last
+from maze_pl.config.assembling import TRUST_OPTION
+from maze_pl.system.signals import StoppedBySignal, StopSignals
+
+
+class _WithoutTerm(_SignalConnector):
+    """Lightning's signal handlers except for TERM.
+
+    Lightning's handler communicates with other ranks regardless of what they are doing, so it can
+    wait forever. It exits with status 0 after TERM, and loses an epoch after INT.
+    """
+
+    @staticmethod
+    def _register_signal(signum: Any, handlers: Any) -> None:
+        if signum != signal.SIGTERM:
+            _SignalConnector._register_signal(signum, handlers)
+
+
+class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the module and other callbacks
+    """Ends training on all ranks after INT or TERM to any of them, with a checkpoint.
+
+    The checkpoint is written by `LastCheckpoint`, once the current rollout has been learned from;
+    during the last rollout of an epoch and its evaluation, after the epoch. Then `StoppedBySignal`
+    is raised. A run that is resumed from the checkpoint ends as if it had not been stopped.
+
+    A rollout or an evaluation that takes longer than `StopSignals.patience` after the signal is
+    abandoned. The previous checkpoint is then the last one, and a message tells that later progress
+    is lost.
+
+    `maze-pl fit` always has this callback. A script with its own Trainer adds it after all
+    callbacks that
+    save: `Trainer(callbacks=[LastCheckpoint(), StopOnSignal(signals)])`, inside of
+    `with StopSignals() as signals`.
+
+    Args:
+        signals: Receives the signals.
+        run_dir: Run directory that the message tells the user to resume.
+        needs_trust: Whether resuming needs `--trust`.
+    """
+
+    def __init__(self, signals: StopSignals, run_dir: str | None = None, needs_trust: bool = False) -> None:
+        self._signals, option = signals, f" {TRUST_OPTION}" if needs_trust else ""
+        self._hint = f"; go on by: maze-pl fit --resume {run_dir}{option}" if run_dir is not None else ""
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Take over signal handling, with signals that were held while other ranks were started."""
+        trainer._signal_connector = _WithoutTerm(trainer)
+        self._signals.take()
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Take over signal handling again; from now on signals are only noted."""
+        self._signals.deferred = True
+        self._signals.take()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Report what is lost if training ended in the middle of a rollout or an evaluation."""
+        if not (isinstance(exception, StoppedBySignal) and self._signals.has_interrupted and trainer.is_global_zero):
+            return
+        kept = [one for one in trainer.callbacks if isinstance(one, LastCheckpoint)]  # type: ignore[attr-defined]
+        is_kept = any(Path(f"{one.dirpath}/last.ckpt").is_file() for one in kept)
+        lost = "what came after the last checkpoint is lost" if is_kept else "there is no checkpoint yet"
+        hint = self._hint if is_kept else ""
+        name = signal.Signals(self._signals.received).name
+        where = f"a rollout or an evaluation that took more than {self._signals.patience:.0f} s longer"
+        sys.stderr.write(f"maze-pl: stopped by {name} in {where}: {lost}{hint}\n")
+
+    def _let_interrupt(self, trainer: pl.Trainer, is_collecting: bool) -> None:
+        """Allow interruption while episodes are played, and nothing is learned or written.
+
+        Only rank 0 can be ended alone: the others end with it.
+        """
+        self._signals.may_interrupt = is_collecting and trainer.is_global_zero
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Allow interruption: a rollout comes next."""
+        self._let_interrupt(trainer, True)
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Forbid interruption: the rollout is being learned from."""
+        self._let_interrupt(trainer, False)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Allow interruption: the episodes of an evaluator come next."""
+        self._let_interrupt(trainer, True)
+
+    def on_validation_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Forbid interruption: the episodes have been played."""
+        self._let_interrupt(trainer, False)
+
+    def on_validation_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Allow interruption if another evaluator follows; otherwise results are being written."""
+        self._let_interrupt(trainer, dataloader_idx + 1 < len(trainer.num_val_batches))
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Allow interruption after an evaluation within an epoch: a rollout comes next."""
+        self._let_interrupt(trainer, trainer.state.fn == "fit" and not trainer.is_last_batch)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Stop after a rollout, unless an evaluation follows, which a resumed run would skip."""
+        if not trainer.is_last_batch and (trainer.fit_loop.batch_idx + 1) % (trainer.val_check_batch or sys.maxsize):
+            self.on_train_epoch_end(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop after an epoch and its evaluation, or after a rollout."""
+        number = self._signals.received
+        if trainer.world_size > 1:
+            told = torch.tensor(number, device=trainer.strategy.root_device)
+            distributed.all_reduce(told, op=distributed.ReduceOp.MAX)
+            number = int(told)
+        if not number:
+            self._let_interrupt(trainer, True)
+            return
+        keep_last(trainer, pl_module)
+        self._signals.received = number
+        if trainer.is_global_zero:
+            steps = f"{env_steps(pl_module):,} env steps"
+            sys.stderr.write(f"maze-pl: stopped by {signal.Signals(number).name} after {steps}{self._hint}\n")
+        # Lightning kills all ranks if one that it launched exits with a status other than 0.
+        strategy: Any = trainer.strategy
+        is_launched = trainer.local_rank > 0 and isinstance(strategy.cluster_environment, LightningEnvironment)
+        raise StoppedBySignal(number, is_reported=is_launched)

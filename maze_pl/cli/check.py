@@ -1,0 +1,93 @@
+"""`maze-pl check`: checks the environment and wrappers that a configuration describes."""
+
+import sys
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+import gymnasium
+from jsonargparse import ArgumentError, ArgumentParser
+
+from maze_pl.config.assembling import Prepared
+from maze_pl.config.factories import with_factories
+from maze_pl.config.messages import explain, message_of
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.envs.checker import check_env
+from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.vector.vector_env import make_wrapped
+
+Env = gymnasium.Env[Any, Any]
+
+
+def check(
+    env: Callable[[], Env],
+    wrappers: list[Callable[[Any], Env]] | None = None,
+    action_masks: dict[str, str] | None = None,
+    n_steps: int = 1000,
+    seed: int = 0,
+) -> int:
+    """Check an environment, and print the report.
+
+    Args:
+        env: Builds one environment; a plain gymnasium environment is adapted.
+        wrappers: Callables that wrap the environment, the first one innermost.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
+            to the masks that the environment declares itself.
+        n_steps: Acts to play.
+        seed: Determines episodes and actions.
+
+    Returns:
+        The exit status: 0, or 1 if something is wrong with the environment.
+    """
+    factory = partial(make_wrapped, env, wrappers or [], action_masks)
+    try:
+        factory().close()
+    except Exception as error:
+        if message_of(error) is not None and not isinstance(error, TypeError | EnvContractError):
+            raise  # the request is wrong, not the environment
+    report = check_env(factory, n_steps=n_steps, seed=seed, action_masks=action_masks)
+    sys.stdout.write(f"{report}\n")
+    return 0 if report.ok else 1
+
+
+def run(arguments: Prepared, *_: Any) -> int:
+    """Run the command.
+
+    Args:
+        arguments: The command line as rewritten by `assembling.prepare`.
+
+    Returns:
+        The exit status; see `check`.
+
+    Raises:
+        ConfigurationError: The options do not describe an environment.
+    """
+    return check(**parsed(check, "check", arguments)[0])
+
+
+def parsed(
+    function: Callable[..., Any], name: str, arguments: Prepared, skip: Collection[str] = ()
+) -> tuple[dict[str, Any], str]:
+    """Parse the options of a command; return them as arguments of a function, and as YAML.
+
+    Args:
+        function: Its parameters are the options.
+        name: Name of the command.
+        arguments: The command and its options, without names, and the classes that they may
+            instantiate.
+        skip: Parameters that are not options.
+
+    Raises:
+        ConfigurationError: An option does not exist, or its value has the wrong type.
+    """
+    parser = ArgumentParser(prog=f"maze-pl {name}", exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--config", action="config", help="A file with options, or one whose `data.env` is meant.")
+    parser.add_function_arguments(function, as_group=False, sub_configs=True, skip=set(skip))
+    try:
+        config = parser.parse_args(arguments[1:])
+    except ArgumentError as error:
+        raise ConfigurationError(explain(str(error), parser.get_defaults().keys())) from error
+    del config["config"]
+    text = parser.dump(config, skip_unset=False, skip_validation=True)
+    arguments.trust.require_classes(config, "the run directory")
+    return dict(vars(parser.instantiate(with_factories(config)))), text

@@ -1,0 +1,68 @@
+"""`maze-pl new`: creates a project that is ready for training, to be adapted step by step."""
+
+import importlib.util
+import keyword
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from maze_pl.config.search_path import ConfigurationError
+
+_TEMPLATE = Path(__file__).parents[1] / "project_template"
+_SUFFIX = ".template"  # so that tools do not mistake its files for parts of maze_pl
+
+
+def run(arguments: Sequence[str], *_: Any) -> int:
+    """Write a project.
+
+    Args:
+        arguments: `new`, and a directory that is missing or empty; the package gets its name.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ConfigurationError: The directory is not empty or not writable, or its name is unsuitable
+            for a package.
+    """
+    if len(arguments) != 2 or arguments[1].startswith("-"):
+        raise ConfigurationError("name the folder of the project, and nothing else: maze-pl new DIR")
+    directory = Path(arguments[1])
+    package = _package_name(directory)
+    existed = directory.is_dir()
+    if directory.exists() and (not existed or any(directory.iterdir())):
+        what = "already holds something" if existed else "is a file"
+        raise ConfigurationError(f"{directory} {what}: name a folder that does not exist yet, or is empty")
+    try:
+        for source in sorted(_TEMPLATE.rglob(f"*{_SUFFIX}")):
+            *folders, name = source.relative_to(_TEMPLATE).parts
+            target = directory.joinpath(*(package if part == "package" else part for part in folders))
+            target.mkdir(parents=True, exist_ok=True)
+            text = source.read_text(encoding="utf-8").replace("{{package}}", package)
+            (target / name.removesuffix(_SUFFIX)).write_text(text, encoding="utf-8")
+    except OSError as error:
+        for path in directory.iterdir() if directory.is_dir() else ():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not existed and directory.is_dir():
+            directory.rmdir()
+        raise ConfigurationError(f"{directory} cannot be written: {error}") from error
+    sys.stdout.write(
+        f"{directory} holds a project with the package {package}. Next:\n"
+        f"  cd {directory}\n  maze-pl fit --config ppo_stock\n  maze-pl fit --config experiment/slow_delivery\n"
+        "  python -m pytest\n"
+    )
+    return 0
+
+
+def _package_name(directory: Path) -> str:
+    """Return the package name for a folder; refuse names that are invalid or taken."""
+    name = directory.resolve().name.lower().replace("-", "_").replace(" ", "_")
+    wanted = f"the folder's name becomes that of a Python package, but {name!r}"
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ConfigurationError(f"{wanted} cannot be one: use letters, digits and underscores, with a letter first")
+    taken = {"configs", "tests", "outputs", *sys.stdlib_module_names}
+    if name in taken or getattr(importlib.util.find_spec(name), "origin", None) is not None:
+        raise ConfigurationError(f"{wanted} is that of something installed, or of another folder: use another name")
+    return name

@@ -1,0 +1,67 @@
+"""The engine that runs actors in this process."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from maze_pl.collect.engines.engine import _LOGGER, Done, Engine, Host, Job, MakeActor, not_started
+from maze_pl.system.lost_process import LostProcessError
+
+
+class InProcessEngine(Engine):
+    """Runs actors in this process, one after the other, with the policy object that is trained.
+
+    Args:
+        max_replacements: Number of dead environment processes to replace, over the whole run.
+            Environments have processes with `vectorization: subprocess`, or with a `step_timeout`.
+        step_timeout: Seconds that an environment may take for a step, and for a reset; see `Engine`.
+    """
+
+    def __init__(self, max_replacements: int = 3, step_timeout: float | None = None) -> None:
+        super().__init__(max_replacements, step_timeout)
+        self._host: Host | None = None
+        self._jobs: deque[Job] = deque()
+        self._version = 0
+
+    def start(self, make_actor: MakeActor, policy: Any) -> None:
+        """Get ready to work; see `Engine.start`."""
+        self.close()
+        self._host, self._version = Host(make_actor, policy), 0
+
+    def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Store the version only: the actors use the policy itself."""
+        self._version = version if self._host is not None else not_started()
+
+    def submit(self, actor: int, method: str, *arguments: Any) -> None:
+        """Queue a job; `get` runs it."""
+        self._jobs.append(Job(actor, 0, method, arguments) if self._host is not None else not_started())
+
+    def get(self, timeout: float | None = None) -> Done:
+        """Run the next job, without a timeout; errors of actors are raised unchanged."""
+        if self._host is None or not self._jobs:
+            raise TimeoutError("no job was submitted")
+        job = self._jobs.popleft()
+        while True:
+            job.restarts = self._restarts.get(job.actor, 0)
+            try:
+                return Done(job.actor, self._host.perform(job), self._version, job.restarts)
+            except LostProcessError as error:
+                self._begin_anew(self._host, job.actor, str(error))
+
+    def _begin_anew(self, host: Host, actor: int, lost: str) -> None:
+        """Restart an actor that has lost its environments."""
+        self._replaced += 1
+        left = self._require_replaceable(lost)
+        _LOGGER.warning(f"{lost}; actor {actor} begins anew, and {left} more processes can be replaced")
+        host.discard(actor)
+        self._restarts[actor] = self._restarts.get(actor, 0) + 1
+
+    def close(self) -> None:
+        """Close the actors."""
+        self._jobs.clear()
+        self._forget_losses()
+        host, self._host = self._host, None
+        if host is not None:
+            host.close()

@@ -1,0 +1,225 @@
+"""The engine that runs actors on a Ray cluster."""
+
+import contextlib
+import os
+import pickle
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module, util
+from typing import Any, Final
+
+from torch import Tensor
+
+from maze_pl.collect.engines.engine import Job, MakeActor, not_started
+from maze_pl.collect.engines.worker_engine import Outcome, WorkerEngine, WorkerHost
+from maze_pl.envs.contract import portable_error
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, output_folder
+from maze_pl.system.lost_process import LostProcessError
+from maze_pl.system.temporary_folder import temporary_folder
+from maze_pl.system.worker_process import dumps
+
+_SECONDS_TO_ANSWER: Final = 10
+_SECONDS_TO_END: Final = 2.0
+_ASK: Final = (sys.executable, "-m", "ray.scripts.scripts", "health-check", "--skip-version-check", "--address")
+# A node that does not answer for one second counts as dead; Ray's defaults take up to 20 s.
+_HEALTH: Final = {"health_check_period_ms": 500, "health_check_failure_threshold": 2}
+
+
+def _ray() -> Any:
+    if util.find_spec("ray") is None:
+        raise ImportError('RayEngine needs Ray: pip install "maze-pl[ray]"')
+    return import_module("ray")
+
+
+class _Served(WorkerHost):
+    """Holds the actors of a worker, and keeps its policy up to date."""
+
+    def answer(self, job: bytes, weights: list[Any], version: int) -> bytes:
+        """Run a job; the weights' reference is in a list so that Ray does not fetch old ones."""
+        try:
+            if version != self.version:
+                self.update(pickle.loads(_ray().get(weights[0])), version)
+            return dumps((self.perform(pickle.loads(job)), version))
+        except Exception as error:
+            if isinstance(error, LostProcessError):
+                self.close()  # before this worker is killed
+            portable = portable_error(error)
+            return dumps((RuntimeError(portable) if isinstance(portable, str) else portable, version))
+
+    def release(self, actor: int) -> bytes:
+        """Close an actor that moves; return its state, pickled as Ray's arrays are read-only."""
+        released = self.actors.pop(actor, None)
+        state = released.state_dict() if hasattr(released, "state_dict") else None
+        if released is not None:
+            released.close()
+        return dumps(state)
+
+
+def _worker() -> Any:
+    """Class of worker processes, sent by value so that it can report a node without maze_pl."""
+
+    class Worker:
+        def __init__(self, serve: bytes, folders: list[str], run_dir: str) -> None:
+            sys.path += [folder for folder in folders if folder not in sys.path]
+            os.environ[RUN_DIR_VARIABLE] = run_dir
+            self.serve, self.served = serve, None
+
+        def call(self, method: str, *arguments: Any) -> Any:
+            try:
+                self.served = self.served or pickle.loads(self.serve)()
+            except Exception as error:
+                message = f"all nodes of the Ray cluster need the Python packages that this machine has: {error!r}"
+                return pickle.dumps((ValueError(message), 0))
+            return getattr(self.served, method)(*arguments)
+
+    return Worker
+
+
+class RayEngine(WorkerEngine):
+    """Runs actors on a Ray cluster, with one process per worker.
+
+    With `n_workers=0` there are as many workers as the cluster has room for. When a node joins, new
+    workers start on it and take over actors between two jobs, with their state. When a node dies,
+    its actors restart on the other nodes, which does not count as a replacement.
+
+    Args:
+        address: Address of the cluster as `host:port`, or `auto` for the cluster of this machine;
+            if None, Ray is started on this machine, and stopped by `close`.
+        n_workers: Maximum number of workers; 0 for as many as the cluster has room for at any time.
+        max_replacements: Number of dead workers to replace, over the whole run.
+        step_timeout: Seconds that an environment may take for a step, and for a reset; see `Engine`.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        n_workers: int = 0,
+        max_replacements: int = 3,
+        step_timeout: float | None = None,
+    ) -> None:
+        if address not in (None, "auto") and ("/" in str(address) or not str(address).rpartition(":")[2].isdigit()):
+            raise ValueError(f"address={address!r} must be `auto` or `host:port`, such as 10.0.0.1:6379")
+        super().__init__(n_workers, max_replacements, step_timeout)
+        self.address, self._room, self._looked = address, 0, 0.0
+        self._new, self._put = not_started, not_started
+        self._weights: tuple[list[Any], int] = [], 0
+        self._promises: dict[Any, deque[Any]] = {}  # worker -> references to its results, in order
+        self._undo = contextlib.ExitStack()
+
+    @property
+    def n_workers(self) -> int:
+        """Maximum number of concurrent jobs."""
+        return self._n_workers or max(1, self._count_room())
+
+    def _count_room(self) -> int:
+        """Count the workers that fit on the nodes of the cluster, at most once a second."""
+        if time.monotonic() > self._looked + 1 and _ray().is_initialized():
+            cpus = [node["Resources"].get("CPU", 0) for node in _ray().nodes() if node["Alive"]]
+            self._room, self._looked = sum(map(int, cpus)), time.monotonic()
+        return self._room
+
+    def start(self, make_actor: MakeActor, policy: Any) -> None:
+        """Start Ray, or join the cluster; see `Engine.start`.
+
+        Raises:
+            ConnectionError: There is no cluster, or it has another version of Ray or Python.
+            ValueError: There are fewer CPUs than the workers need.
+        """
+        self.close()
+        if not _ray().is_initialized():
+            self._join()
+        if (room := self._count_room()) < max(1, self._n_workers):
+            self.close()
+            needs = f"n_workers={self._n_workers} with a CPU each"
+            raise ValueError(f"{needs}: the Ray cluster has room for {room}; give 0 for as many as fit")
+        self._put, remote = _ray().put, _ray().remote(num_cpus=1, max_restarts=0)(_worker()).remote
+        serve = self._put(dumps(partial(_Served, make_actor, policy)))
+        self._new = partial(remote, serve, sys.path, str(output_folder("").absolute()))
+
+    def _join(self) -> None:
+        where, former, options = self.address or "local", signal.getsignal(signal.SIGTERM), dict[str, Any]()
+        # Ray must keep running when the whole process group gets the signal.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            if self.address is None:
+                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray stores one in the home folder
+                folder = self._undo.enter_context(temporary_folder("maze_pl-ray-"))  # Ray gives it mode 0777
+                options = {"_temp_dir": str(folder), "_system_config": _HEALTH}
+            else:  # Ray itself tries for a quarter of an hour and cannot be interrupted
+                from pytorch_lightning.utilities import rank_zero_info
+
+                rank_zero_info(f"joining the Ray cluster at {self.address}, if it answers in {_SECONDS_TO_ANSWER} s")
+                subprocess.run([*_ASK, self.address], timeout=_SECONDS_TO_ANSWER, check=True, capture_output=True)
+            self._undo.callback(_ray().shutdown)
+            _ray().init(where, include_dashboard=False, logging_level="ERROR", **options)
+        except Exception as error:
+            self.close()
+            said = getattr(error, "stderr", None)
+            reason = said.decode().splitlines()[-1].rpartition("] ")[2] if said else error.__cause__ or error
+            raise ConnectionError(f"cannot use the Ray cluster at {where}: {reason}") from error
+        finally:
+            if signal.getsignal(signal.SIGTERM) is not former:
+                signal.signal(signal.SIGTERM, former)  # Ray would exit
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def close(self) -> None:
+        """End all workers and leave the cluster; stop Ray if started here. See `Engine.close`."""
+        super().close()
+        if self._promises and _ray().is_initialized():
+            closing = [worker.call.remote("close") for worker in self._promises]
+            _ray().wait(closing, num_returns=len(closing), timeout=_SECONDS_TO_END)
+        self._promises, self._weights, self._looked = {}, ([], 0), 0.0
+        self._new, self._put = not_started, not_started
+        self._undo.close()
+
+    def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Put weights into Ray's object store; nodes fetch them once. See `Engine.publish`."""
+        self._weights = [self._put(dumps(dict(weights)))], version
+
+    def submit(self, actor: int, method: str, *arguments: Any) -> None:
+        """Send a job to the actor's worker, or first move the actor to a less loaded one."""
+        home, homes = self._homes.get(actor), list(self._homes.values())
+        if home is None or homes.count(home) < 2 or any(job.actor == actor for job in self._sent[home]):
+            return super().submit(actor, method, *arguments)
+        freer, state = self._home(), None
+        if homes.count(freer) < homes.count(home) - 1:
+            with contextlib.suppress(_ray().exceptions.RayActorError):  # it is dead, as its next result will show
+                state = pickle.loads(_ray().get(home.call.remote("release", actor)))
+                self._homes[actor] = freer
+        self._dispatch(Job(actor, self._restarts.get(actor, 0), method, arguments, state))
+
+    def _launch(self) -> Any:
+        if len(self._sent) >= self._count_room() > 0:
+            return None
+        worker = self._new()
+        self._promises[worker] = deque()
+        return worker
+
+    def _send(self, worker: Any, job: Job) -> None:
+        self._promises[worker].append(worker.call.remote("answer", dumps(job), *self._weights))
+
+    def _receive(self, timeout: float | None) -> Outcome:
+        first = {promises[0]: worker for worker, promises in self._promises.items() if promises}
+        ready, _ = _ray().wait(list(first), timeout=timeout)
+        if not ready:
+            raise TimeoutError(f"no job was finished in {timeout} s")
+        worker = first[ready[0]]
+        try:
+            result, version = pickle.loads(_ray().get(ready[0]))
+        except _ray().exceptions.RayError as error:
+            del self._promises[worker]  # drops the last handle, which ends a worker that is only unreachable
+            self._looked, text = 0.0, str(error).partition("\nThe actor never ran")[0]  # follows the cause
+            how = text.splitlines()[-1].strip().partition(" Some common causes")[0]
+            return Outcome(worker, died=how, counts="node was terminated" not in text and "node has died" not in text)
+        if isinstance(result, LostProcessError):
+            del self._promises[worker]
+            _ray().kill(worker)
+            return Outcome(worker, died=str(result))
+        self._promises[worker].popleft()
+        return Outcome(worker, result, version)

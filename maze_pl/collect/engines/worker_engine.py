@@ -1,0 +1,150 @@
+"""Base of engines that run actors in other processes."""
+
+import time
+from abc import abstractmethod
+from collections import deque
+from typing import Any, NamedTuple
+
+import torch
+
+from maze_pl.collect.engines.engine import _LOGGER, Done, Engine, Host, Job, MakeActor
+from maze_pl.core.counts import require_count
+
+
+class Outcome(NamedTuple):
+    """A message from a worker.
+
+    Attributes:
+        worker: The worker.
+        result: Result of its first unfinished job; an exception if the job failed.
+        version: Version of the weights that it used.
+        died: Description of how the worker ended, if it did; there is no result then.
+        counts: Whether its death counts as a replacement.
+    """
+
+    worker: Any
+    result: Any = None
+    version: int = 0
+    died: str | None = None
+    counts: bool = True
+
+
+class WorkerHost(Host):
+    """Holds the actors of a worker that has a copy of the policy and one torch thread.
+
+    Attributes:
+        version: Version of its weights.
+    """
+
+    def __init__(self, make_actor: MakeActor, policy: Any) -> None:
+        torch.set_num_threads(1)
+        super().__init__(make_actor, policy.eval() if isinstance(policy, torch.nn.Module) else policy)
+        self.version = 0
+
+    def update(self, weights: dict[str, Any], version: int) -> None:
+        """Load weights, if the policy has any."""
+        self.version = version
+        if weights:
+            self.policy.load_state_dict(weights)
+
+
+class WorkerEngine(Engine):
+    """An engine with worker processes; subclasses start and end workers and exchange messages.
+
+    Workers are started on demand with the first jobs. A worker that dies is replaced, and its
+    actors restart and repeat their unfinished jobs. A worker is also ended and replaced if a
+    process of one of its environments died.
+
+    Args:
+        n_workers: Maximum number of workers.
+        max_replacements: Number of dead workers to replace, over the whole run.
+        step_timeout: Seconds that an environment may take for a step, and for a reset; see `Engine`.
+    """
+
+    def __init__(self, n_workers: int, max_replacements: int, step_timeout: float | None = None) -> None:
+        super().__init__(max_replacements, step_timeout)
+        require_count("n_workers", n_workers, 0, f" of {type(self).__name__}")
+        self._n_workers = n_workers
+        self._homes: dict[int, Any] = {}  # actor -> worker
+        self._sent: dict[Any, deque[Job]] = {}  # worker -> jobs that it has not finished, in order
+
+    @abstractmethod
+    def _launch(self) -> Any:
+        """Start a worker and return a hashable handle; None if there is no room for it now."""
+
+    @abstractmethod
+    def _send(self, worker: Any, job: Job) -> None:
+        """Send a job; must not wait for the worker, nor fail if it is dead."""
+
+    @abstractmethod
+    def _receive(self, timeout: float | None) -> Outcome | None:
+        """Wait for the next outcome of any worker; each worker's are in the order of its jobs.
+
+        Returns:
+            The outcome; None if the caller should ask again.
+
+        Raises:
+            TimeoutError: Nothing came within `timeout` seconds.
+        """
+
+    def submit(self, actor: int, method: str, *arguments: Any) -> None:
+        """Send a job to the worker that holds the actor; see `Engine.submit`."""
+        if actor not in self._homes:
+            self._homes[actor] = self._home()
+        self._dispatch(Job(actor, self._restarts.get(actor, 0), method, arguments))
+
+    def _dispatch(self, job: Job) -> None:
+        worker = self._homes[job.actor]
+        self._send(worker, job)
+        self._sent[worker].append(job)
+
+    def _home(self) -> Any:
+        """Choose a worker for an actor: a new one if there are too few, else the least loaded."""
+        if len(self._sent) < self.n_workers:
+            worker = self._launch()
+            if worker is not None:
+                self._sent[worker] = deque()
+                return worker
+        if not self._sent:
+            raise RuntimeError(f"{type(self).__name__} could start no worker")
+        return min(self._sent, key=list(self._homes.values()).count)
+
+    def get(self, timeout: float | None = None) -> Done:
+        """Wait for the next finished job and replace workers that die; see `Engine.get`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while any(self._sent.values()):
+            outcome = self._receive(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if outcome is None:
+                continue
+            if outcome.died is not None:
+                self._replaced += outcome.counts
+                self._replace(outcome.worker, outcome.died)
+                continue
+            job = self._sent[outcome.worker].popleft()
+            if isinstance(outcome.result, Exception):
+                self.close()
+                if isinstance(outcome.result, ValueError):  # refused on purpose
+                    raise outcome.result
+                raise RuntimeError(f"actor {job.actor} failed: {outcome.result}")
+            return Done(job.actor, outcome.result, outcome.version, job.restarts)
+        raise TimeoutError("no job was submitted")
+
+    def _replace(self, worker: Any, how: str) -> None:
+        """Restart the actors of a dead worker elsewhere."""
+        unfinished, lost = self._sent.pop(worker), f"a worker of {type(self).__name__} is lost: {how}"
+        left = self._require_replaceable(lost)
+        actors = [actor for actor, home in self._homes.items() if home == worker]
+        _LOGGER.warning(f"{lost}; its actors {actors} begin anew, and {left} more workers can be replaced")
+        for actor in actors:
+            del self._homes[actor]
+            self._restarts[actor] = self._restarts.get(actor, 0) + 1
+            self._homes[actor] = self._home()
+        for job in unfinished:
+            job.restarts, job.state = self._restarts[job.actor], None
+            self._dispatch(job)
+
+    def close(self) -> None:
+        """Forget all actors; subclasses end the workers."""
+        self._homes.clear()
+        self._sent.clear()
+        self._forget_losses()

@@ -1,0 +1,482 @@
+"""Assembling of configurations: commands are rewritten before anything heavy is imported.
+
+`maze-pl fit --config ppo_cartpole --data.env env/gym_env` uses names. The result is a command line
+that jsonargparse understands directly: without names, references and run directories.
+
+- A value `group/name` is replaced by the content of the file of this name, on the command line and
+  in files.
+- `base: ppo_cartpole` (or a list) at the top of a file: the file only gives the differences from
+  its bases.
+- `${data.n_envs}` stands for another value of the assembled configuration, no matter which file or
+  option sets it; `init_args` may be omitted in its path. The section `variables` holds values that
+  only exist to be referred to.
+- A run directory stands for the configuration saved in it; for `--warm-start` only if no other one
+  is named. Without `--trust` this configuration may only name parts of maze_pl, gymnasium and
+  torch.nn; see `maze_pl.config.trust`.
+"""
+
+import copy
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from maze_pl.config import search_path
+from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve, suggestion
+from maze_pl.config.trust import (
+    Trust,
+    extend_import_path,
+    foreign_names,
+    import_folders,
+    may_name_foreign,
+    refusal,
+    require_modules,
+)
+
+RUN_CONFIG = "config.yaml"
+TRUST_OPTION = "--trust"
+_BASE, _VARIABLES = "base", "variables"
+_CONFIG_OPTIONS = ("--config", "-c")
+_COMPONENT_OPTIONS = ("--model", "--data", "--trainer", "--env", "--wrappers", "--policy", "--runner")
+_OF_THE_CALL = ("run_dir", "resume", "warm_start", "run", "ckpt_path", "experiment", "print_model", "wandb", "trust")
+_MOST_LETTERS = 60  # length limit of a value in a summary
+_COMPONENT_KEYS = ("class_path", "init_args", "dict_kwargs")
+_GROUP_NAME = re.compile(r"[\w-]+(/[\w.-]+)+")
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_Option = tuple[str | None, str | None]
+
+_CHECKED = ("env", "wrappers", "action_masks")
+_ENVIRONMENT_OPTIONS = {"check": _CHECKED, "rollout": (*_CHECKED, "max_agents")}
+_SPELLED_OUT: dict[_Option, str] = {(flag, None): "true" for flag in ("--deterministic", "--event_logs", "--render")}
+_SPELLED_OUT |= {("--runner", name): f"runner/{name}" for name in ("sequential", "parallel")}
+
+
+@dataclass
+class Piece:
+    """The content of one option of a command, or of a base file.
+
+    Attributes:
+        option: `--config`, `--data.env` and the like; None for a value without option.
+        text: Value passed to jsonargparse; None for an option without value.
+        content: The parsed value, with names replaced by the content of their files.
+        path: The file that it comes from, if any.
+        of_run: True if it comes from a run directory, not from the user.
+    """
+
+    option: str | None
+    text: str | None
+    content: Any = None
+    path: Path | None = None
+    of_run: bool = False
+
+    def put(self, content: Any) -> None:
+        """Replace the value."""
+        if content != self.content:
+            self.content, self.text = content, dump(content)
+
+
+class Prepared(list[str]):
+    """A command line that jsonargparse understands.
+
+    Attributes:
+        trust: The classes that it may instantiate.
+    """
+
+    trust = Trust()
+
+
+def prepare(arguments: Sequence[str]) -> Prepared:
+    """Rewrite a command, and make the projects of its configuration files importable.
+
+    Args:
+        arguments: The command line after `maze-pl`: a command and its options.
+
+    Returns:
+        The command line for jsonargparse.
+
+    Raises:
+        ConfigurationError: A configuration or run directory does not exist, a reference is
+            unresolved, options contradict each other, or a run directory names something that needs
+            `--trust`.
+    """
+    command, is_trusted = arguments[0], TRUST_OPTION in arguments
+    run_dir, pieces = _given(arguments)
+    own = [piece for piece in pieces if not piece.of_run]
+    trust = Trust() if is_trusted or len(own) == len(pieces) else Trust.of_names_in([piece.content for piece in own])
+    _extend_import_path(pieces if is_trusted else own, run_dir, trust)
+    named = [p.path.stem for p in pieces if p.option in _CONFIG_OPTIONS and p.path and p.path.name != RUN_CONFIG]
+    prepared = Prepared([command, *(("--experiment", named[-1]) if named and command == "fit" else ())])
+    prepared.trust = trust
+    given_names = {name for piece in own for name in foreign_names(piece.content)} if run_dir is not None else set()
+    for piece in interpolate(pieces):
+        if run_dir is not None:
+            _require_trust(piece, run_dir, trust, set() if piece.of_run else given_names, arguments)
+        if command in _ENVIRONMENT_OPTIONS:
+            _take_environment(piece, command)
+        word = "=".join(token for token in (piece.option, piece.text) if token is not None)
+        prepared += [word] if word else []
+    if is_trusted and command != "check":
+        prepared.append(f"{TRUST_OPTION}=true")
+    return prepared
+
+
+def _given(arguments: Sequence[str]) -> tuple[Path | None, list[Piece]]:
+    """Return the run directory that a command starts from, if any, and all its pieces."""
+    run_dir, options = _from_run_directory(arguments[0], _split(arguments[1:]))
+    return run_dir, _pieces(options, run_dir, TRUST_OPTION in arguments)
+
+
+def _extend_import_path(pieces: Sequence[Piece], run_dir: Path | None, trust: Trust) -> None:
+    """Make the projects of configuration files, the current folder and a run's folders importable.
+
+    The current folder may belong to an untrusted run; then it is only added if the user names a
+    class that may be in it.
+    """
+    folders = [search_path.project_folder(piece.path) for piece in pieces if piece.path is not None]
+    here = [Path.cwd()] if trust.names is None or any(may_name_foreign(piece.content) for piece in pieces) else []
+    of_run = import_folders(run_dir) if run_dir is not None and trust.names is None else []
+    extend_import_path([*(str(folder) for folder in (*here, *folders) if folder is not None), *of_run])
+
+
+def _require_trust(
+    piece: Piece, run_dir: Path, trust: Trust, given_names: Collection[str], command: Sequence[str]
+) -> None:
+    """Refuse untrusted names from a run directory, also via references, and missing modules."""
+    if trust.names is None:
+        if piece.of_run:
+            require_modules(piece.content, run_dir)
+        return
+    folders = [str(Path.cwd()), *import_folders(run_dir)]
+    if foreign := [name for name in foreign_names(piece.content, folders) if name not in given_names]:
+        repeated = shlex.join(["maze-pl", *command, TRUST_OPTION])
+        remedy = f"if you trust whoever made this run, repeat the command with {TRUST_OPTION}:\n  {repeated}"
+        raise ConfigurationError(f"{refusal(run_dir / RUN_CONFIG, foreign, run_dir)}; {remedy}")
+
+
+def _take_environment(piece: Piece, command: str) -> None:
+    """Turn an option about the environment and its wrappers into options of the command."""
+    content = piece.content
+    if piece.option == "--policy" and content is not None:  # spelled out, so that arguments may be added
+        piece.text = dump(content if isinstance(content, dict) else {"class_path": content})
+    elif piece.option == "--run" and command == "check":  # its configuration precedes the options
+        piece.option = piece.text = None
+    elif piece.option not in _CONFIG_OPTIONS:
+        piece.option = piece.option and piece.option.replace("--data.", "--", 1)
+    elif isinstance(content, dict) and (command == "check" or "data" in content):  # else of the command itself
+        data = content.get("data") or {}
+        whole = {**content, **data, **(data.get("init_args") or {})}
+        piece.put({key: whole[key] for key in _ENVIRONMENT_OPTIONS[command] if key in whole})
+
+
+def _pieces(options: Sequence[_Option], run_dir: Path | None, is_trusted: bool) -> list[Piece]:
+    """Return the pieces of a run directory's configuration, then of each option, bases included.
+
+    Args:
+        options: The options that the user gave.
+        run_dir: The run directory whose configuration precedes them, if any.
+        is_trusted: Whether names in the options may also refer to files next to that configuration.
+    """
+    beside = [resolve(value) for option, value in options if _is_config(value, option)]
+    pieces: list[Piece] = []
+    if run_dir is not None:
+        path = run_dir / RUN_CONFIG
+        beside = [path, *beside] if is_trusted else beside
+        pieces = [replace(piece, of_run=True) for piece in with_bases("--config", path)]
+    for option, value in options:
+        if option is None or value is None:
+            pieces.append(Piece(option, value))
+        elif _is_config(value, option):
+            pieces += with_bases(option, resolve(value))
+        elif _is_group(option, value, beside):
+            path = resolve(value, beside)
+            pieces.append(from_file(option, path, read(path)))
+        else:
+            pieces.append(Piece(option, value, parse(value)))
+    return pieces
+
+
+def _is_config(value: str | None, option: str | None) -> TypeGuard[str]:
+    """Tell if an option's value names a file that configures the whole command."""
+    return option in _CONFIG_OPTIONS and value is not None and not value.lstrip().startswith("{")
+
+
+def _is_group(option: str, value: str, beside: Sequence[Path]) -> bool:
+    """Tell if an option's value names a group file, in one of the searched folders."""
+    if not (option.startswith(_COMPONENT_OPTIONS) and _GROUP_NAME.fullmatch(value)) or Path(value).exists():
+        return False
+    return any((folder / value.split("/")[0]).is_dir() for folder in search_path.search_folders(beside))
+
+
+def _split(arguments: Sequence[str]) -> list[_Option]:
+    """Return (option, value) pairs without `--trust`; the option of a bare value is None."""
+    options: list[_Option] = []
+    for argument in arguments:
+        if argument == TRUST_OPTION:
+            continue
+        if argument.startswith("-") and not re.fullmatch(r"-[\d.].*", argument):
+            name, equals, value = argument.partition("=")
+            options.append((name, value if equals else None))
+        elif options and options[-1][0] is not None and options[-1][1] is None:
+            options[-1] = (options[-1][0], argument)
+        else:
+            options.append((None, argument))
+    return options
+
+
+def _from_run_directory(command: str, options: list[_Option]) -> tuple[Path | None, list[_Option]]:
+    """Return the run directory whose configuration precedes the options, and the options."""
+    options = [(option, _SPELLED_OUT.get((option, value), value)) for option, value in options]
+    if command in ("validate", "test", "check", "rollout") and options and options[0][0] is None:
+        options = [("--run", options[0][1]), *options[1:]]
+    options = [("--warm_start" if option == "--warm-start" else option, value) for option, value in options]
+    names = {option for option, _ in options}
+    if {"--resume", "--warm_start"} <= names:
+        raise ConfigurationError("--resume continues a run and --warm-start begins another one: give one of them")
+    if {"--resume", "--run_dir"} <= names:
+        raise ConfigurationError("--resume goes on in the run directory that it names: leave --run_dir out")
+    bringing = {"--resume", "--run"} if names.intersection(_CONFIG_OPTIONS) else {"--resume", "--run", "--warm_start"}
+    runs = [value for option, value in options if option in bringing and value]
+    if not runs:
+        return None, options
+    if not Path(runs[-1], RUN_CONFIG).is_file():
+        raise ConfigurationError(f"{runs[-1]} is not a run directory: it has no {RUN_CONFIG}")
+    return Path(runs[-1]), options
+
+
+def options_of(command: Sequence[str]) -> list[str]:
+    """Return the option names in a command line, such as `--config` and `--model.lr`."""
+    return [option for option, _ in _split(command) if option is not None]
+
+
+def names_configuration(command: Sequence[str]) -> bool:
+    """Tell if a command line names a configuration."""
+    return any(option in _CONFIG_OPTIONS for option in options_of(command))
+
+
+# ------------------------------------------------------------------------------------------- what was asked for
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A configuration in a few lines: the file that it starts from, and the options that differ.
+
+    Attributes:
+        name: Name or path of that configuration.
+        changes: Option -> (its value, its value in that configuration or None) for all differences.
+    """
+
+    name: str
+    changes: dict[str, tuple[Any, Any]]
+
+    def __str__(self) -> str:
+        if not self.changes:
+            return f"configuration: {self.name}"
+        lines = [f"configuration: {self.name}, with"]
+        for option, (value, former) in self.changes.items():
+            instead = "" if former is None else f" (instead of {_in_a_line(former)})"
+            lines.append(f"  {option}: {_in_a_line(value)}{instead}")
+        return "\n".join(lines)
+
+
+def summarize(arguments: Sequence[str]) -> Summary:
+    """Summarize the configuration that a command starts from and the changes to it.
+
+    The start is the last configuration in the command that is shipped with maze_pl or from a run
+    directory; without one, it is all of the user's files.
+
+    Args:
+        arguments: The command line after `maze-pl`, as for `prepare`.
+    """
+    pieces = interpolate(_given(arguments)[1])
+    files = [piece for piece in pieces if piece.option in _CONFIG_OPTIONS and piece.path is not None]
+    shipped = search_path.shipped_folder().resolve()
+    known = [piece for piece in files if _is_known(piece.path, shipped)] or files
+    if not known:
+        return Summary("none", _changes({}, _flat(_merged(pieces))))
+    first = pieces[: pieces.index(known[-1]) + 1]
+    path = known[-1].path
+    is_shipped = path is not None and shipped in path.resolve().parents
+    name = path.stem if path is not None and is_shipped else str(path)
+    return Summary(name, _changes(_flat(_merged(first)), _flat(_merged(pieces))))
+
+
+def _is_known(path: Path | None, shipped: Path) -> bool:
+    return path is not None and (path.name == RUN_CONFIG or shipped in path.resolve().parents)
+
+
+def _merged(pieces: Sequence[Piece]) -> dict[str, Any]:
+    """Merge the content of all pieces; later ones win."""
+    whole: dict[str, Any] = {}
+    for piece in pieces:
+        keys = (piece.option or "").lstrip("-").split(".")
+        if piece.text is None or keys[0] in _OF_THE_CALL:
+            continue
+        content = piece.content
+        if piece.option not in _CONFIG_OPTIONS:
+            for key in reversed(keys):
+                content = {key: content}
+        if isinstance(content, dict):
+            _merge(whole, content)
+    return whole
+
+
+def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return values by dotted option; a class path is listed under its component's name."""
+    values: dict[str, Any] = {}
+    for key, value in node.items():
+        name = prefix if key in ("class_path", "init_args") else f"{prefix}.{key}".lstrip(".")
+        if isinstance(value, dict) and value:
+            values |= _flat(value, name)
+        else:
+            values[name] = value
+    return values
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (value, before.get(name)) for name, value in after.items() if before.get(name) != value}
+
+
+def _in_a_line(value: Any) -> str:
+    text = dump(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} ..."
+
+
+# ------------------------------------------------------------------------------------------------- files in files
+
+
+def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Piece]:
+    """Return the piece of a configuration file, preceded by the pieces of its bases.
+
+    Raises:
+        ConfigurationError: A base does not exist, or is itself based on this file.
+    """
+    if path.resolve() in seen:
+        raise ConfigurationError(f"{seen[-1]} is based on {path}, which is based on it in turn")
+    content = read(path)
+    if not isinstance(content, dict):
+        what = "is empty" if content is None else f"holds a {type(content).__name__}"
+        raise ConfigurationError(f"{path} {what}; expected options, such as `trainer: {{max_epochs: 10}}`")
+    bases, pieces = content.pop(_BASE, []), []
+    for name in bases if isinstance(bases, list) else [bases]:
+        if not isinstance(name, str):
+            raise ConfigurationError(f"{path}: {_BASE} names configurations, but {name!r} is not a name")
+        beside = path.parent / name
+        base = beside if beside.is_file() else resolve(name, [path])
+        pieces += with_bases(option, base, (*seen, path.resolve()))
+    return [*pieces, from_file(option, path, content)]
+
+
+def from_file(option: str, path: Path, content: Any) -> Piece:
+    """Return the piece of a file, with the names in its content replaced."""
+    expanded = _each_text(_expand, content, path, (path.resolve(),))
+    is_whole = option not in _CONFIG_OPTIONS and expanded == content  # jsonargparse takes `null` in files only
+    return Piece(option, str(path) if is_whole else dump(expanded), expanded, path)
+
+
+def _each_text(change: Callable[..., Any], value: Any, *arguments: Any) -> Any:
+    """Apply a function to each string in a nested value; `arguments` are passed on to it."""
+    if isinstance(value, dict):
+        return {key: _each_text(change, item, *arguments) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_each_text(change, item, *arguments) for item in value]
+    return change(value, *arguments) if isinstance(value, str) else value
+
+
+def _expand(text: str, source: Path, seen: tuple[Path, ...]) -> Any:
+    """Return the expanded content of the file that a text in `source` names; else the text itself.
+
+    The relative path of another YAML file becomes an absolute path, unless that file holds
+    components.
+    """
+    beside = source.parent / text
+    if text.endswith(search_path.SUFFIXES) and beside.is_file():
+        parts = content if isinstance(content := read(beside), list) else [content]
+        if not parts or not all(isinstance(one, dict) and one and {*one} <= {*_COMPONENT_KEYS} for one in parts):
+            return str(beside.resolve())  # for a constructor that reads files itself
+        named: Path | None = beside.resolve()
+    else:
+        named = search_path.find(text, [source]) if _GROUP_NAME.fullmatch(text) else None
+    if named is None:
+        return text
+    if named in seen:
+        raise ConfigurationError(f"{source} refers to {text}, which refers back to it")
+    return _each_text(_expand, read(named), named, (*seen, named))
+
+
+# ------------------------------------------------------------------------------------------------------ references
+
+
+def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
+    """Replace references by values, and remove the variables.
+
+    Args:
+        pieces: In the order in which they take effect; later ones win.
+
+    Raises:
+        ConfigurationError: A reference is unresolved or circular, or an option sets a variable that
+            no file has.
+    """
+    whole: dict[str, Any] = {}
+    kept = []
+    for piece in pieces:
+        keys, content = (piece.option or "").lstrip("-").split("."), piece.content
+        if piece.option not in _CONFIG_OPTIONS:
+            if keys[0] == _VARIABLES:
+                _look_up(keys, whole, f"the option {piece.option}")
+            for key in reversed(keys):
+                content = {key: content}
+        if isinstance(content, dict) and piece.text is not None and not keys[-1].endswith("+"):
+            _merge(whole, content)
+        if keys[0] != _VARIABLES:
+            kept.append(piece)
+    for piece in kept:
+        content = piece.content
+        if piece.option in _CONFIG_OPTIONS and isinstance(content, dict):
+            content = {key: value for key, value in content.items() if key != _VARIABLES}
+        where = f"the option {piece.option}" if piece.path is None else str(piece.path)
+        piece.put(_each_text(_filled, content, whole, where, ()))
+    return kept
+
+
+def _merge(into: dict[Any, Any], content: dict[Any, Any]) -> None:
+    """Merge a mapping into another one; its keys may omit `init_args`."""
+    for key, value in content.items():
+        holder = _holder(into, key)
+        if isinstance(value, dict) and isinstance(holder.get(key), dict):
+            _merge(holder[key], value)
+        else:
+            holder[key] = copy.deepcopy(value)
+
+
+def _holder(node: dict[Any, Any], key: str) -> dict[Any, Any]:
+    """Return the mapping that a key belongs to: `init_args` if it is a component's argument."""
+    arguments = node.get("init_args")
+    return arguments if isinstance(arguments, dict) and key not in _COMPONENT_KEYS else node
+
+
+def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
+    node: Any = whole
+    for index, key in enumerate(keys):
+        if isinstance(node, list):
+            node = {str(n): item for n, item in enumerate(node)}
+        node = _holder(node, key) if isinstance(node, dict) else {}
+        if key not in node:
+            known = [".".join([*keys[:index], str(other)]) for other in node]
+            problem = f"which no configuration file and no option sets{suggestion('.'.join(keys[: index + 1]), known)}"
+            raise ConfigurationError(f"{where} refers to {'.'.join(keys)}, {problem}")
+        node = node[key]
+    return node
+
+
+def _filled(text: str, whole: dict[str, Any], where: str, seen: tuple[str, ...]) -> Any:
+    """Replace the references in a text; a text that is a single reference becomes its value."""
+
+    def referred(key: str) -> Any:
+        if key in seen:
+            raise ConfigurationError(f"{where}: {' refers to '.join([*seen, key])}")
+        return _each_text(_filled, _look_up(key.split("."), whole, where), whole, where, (*seen, key))
+
+    single = _REFERENCE.fullmatch(text)
+    return referred(single[1]) if single else _REFERENCE.sub(lambda match: str(referred(match[1])), text)

@@ -1,0 +1,83 @@
+"""Factories from configuration: a class path and its arguments as a picklable callable.
+
+jsonargparse calls a *function* in a configuration immediately, and shares objects nested in a
+factory's arguments between all objects that the factory makes. Environments must be made several
+times, each with separate parts, in the process that steps them; so their nodes are replaced by
+`Factory` before anything is instantiated.
+"""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import gymnasium
+from jsonargparse import ArgumentParser, Namespace
+
+from maze_pl.config.trust import Trust
+from maze_pl.core.class_path import import_object
+
+
+@dataclass(frozen=True)
+class Factory:
+    """Callable of a class path, with arguments from configuration.
+
+    Attributes:
+        class_path: Dotted path of a class or function.
+        init_args: Its arguments; class paths nested in them are instantiated again in each call.
+        dict_kwargs: Further keyword arguments that its signature does not name.
+        trust: The classes that its arguments may have.
+    """
+
+    class_path: str
+    init_args: dict[str, Any] = field(default_factory=dict)
+    dict_kwargs: dict[str, Any] = field(default_factory=dict)
+    trust: Trust = field(default_factory=Trust)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make an object; arguments given here override configured ones."""
+        target = import_object(self.class_path)
+        given: set[str | int] = {*list(inspect.signature(target).parameters)[: len(args)], *kwargs}
+        configured = {name: value for name, value in self.init_args.items() if name not in given}
+        parser, name = ArgumentParser(exit_on_error=False), self.class_path.rpartition(".")[2]  # shown in messages
+        add_arguments(parser, target, name, skip=given)
+        config = parser.parse_object({name: configured} if configured else {})
+        self.trust.require_classes(config, self.class_path)
+        arguments = parser.instantiate(with_factories(config), instantiate_groups=False).get(name)
+        made = {} if arguments is None else vars(arguments)  # without arguments there is no group
+        return target(*args, **{**made, **self.dict_kwargs, **kwargs})
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any], trust: Trust | None = None) -> Self:
+        """Return the factory for a configuration node; by default all classes are trusted."""
+        return cls(node["class_path"], node.get("init_args") or {}, node.get("dict_kwargs") or {}, trust or Trust())
+
+
+def add_arguments(
+    parser: ArgumentParser, target: Any, key: str | None = None, skip: set[str | int] | None = None
+) -> list[str]:
+    """Add all arguments of a class or function, also passed-on ones, to a parser; return names."""
+    add = parser.add_class_arguments if isinstance(target, type) else parser.add_function_arguments
+    return add(target, key, skip=skip, sub_configs=True, fail_untyped=False)
+
+
+def with_factories(config: Any) -> Any:
+    """Copy a parsed configuration; nodes of environments and functions become a `Factory`.
+
+    Args:
+        config: Parsed, not yet instantiated; or a part of it.
+    """
+    if isinstance(config, list):
+        return [with_factories(item) for item in config]
+    if isinstance(config, dict):
+        return {key: with_factories(item) for key, item in config.items()}
+    if not isinstance(config, Namespace):
+        return config
+    if isinstance(config.get("class_path"), str):
+        target = import_object(config["class_path"])
+        if inspect.isfunction(target) or (isinstance(target, type) and issubclass(target, gymnasium.Env)):
+            return Factory.of(config.as_dict())
+    copy = config.clone()
+    for key, value in list(vars(copy).items()):
+        copy[key] = with_factories(value)
+    return copy

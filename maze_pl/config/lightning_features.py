@@ -1,0 +1,66 @@
+"""Refusal of Lightning features that do not fit reinforcement learning, with the alternatives.
+
+Options, callbacks and plugins belong here that Lightning accepts and that would fail late or
+silently do nothing. docs/lightning.md lists them together with all that works, and a test tries
+each.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pytorch_lightning import callbacks
+from pytorch_lightning.plugins.io import AsyncCheckpointIO
+
+from maze_pl.config.search_path import ConfigurationError
+
+_BATCHES: Final = "a larger model.batch_size, data.n_envs or data.n_rollout_steps averages over more data"
+_OPTIONS: Final[dict[str, tuple[Any, str]]] = {
+    "gradient_clip_val": (None, "algorithms clip the gradient themselves: use model.max_grad_norm"),
+    "accumulate_grad_batches": (1, f"algorithms step their optimizers themselves: {_BATCHES}"),
+    "barebones": (
+        False,
+        "a run without checkpoints and logs is `--trainer.logger false --trainer.enable_checkpointing false "
+        "--trainer.enable_progress_bar false`",
+    ),
+}
+_CALLBACKS: Final[dict[type[callbacks.Callback], str]] = {
+    callbacks.GradientAccumulationScheduler: f"algorithms step their optimizers themselves: {_BATCHES}",
+    callbacks.BatchSizeFinder: "rollouts are not loaded in batches of a free size: set model.batch_size",
+    callbacks.LearningRateFinder: "the loss of a policy says little about its learning rate: compare runs with "
+    "several values of model.lr by their eval/return",
+    callbacks.StochasticWeightAveraging: "it averages after training and outside of checkpoints: use "
+    "pytorch_lightning.callbacks.EMAWeightAveraging, whose average is what is evaluated and saved",
+    callbacks.ModelPruning: "it replaces parameters that the optimizer holds in one flat tensor: prune the networks "
+    "of the trained agent with torch.nn.utils.prune",
+}
+
+
+def refuse_unsuitable(options: Mapping[str, Any]) -> None:
+    """Refuse Trainer options that do not fit.
+
+    Args:
+        options: Arguments of `Trainer`, callbacks and plugins as instances.
+
+    Raises:
+        ConfigurationError: Names such an option and the remedy.
+    """
+    for name, (harmless, remedy) in _OPTIONS.items():
+        value = options.get(name)
+        if value is not None and value != harmless:
+            raise ConfigurationError(f"trainer.{name}={value} is not supported: {remedy}")
+    for callback in _as_list(options.get("callbacks")):
+        for kind, remedy in _CALLBACKS.items():
+            if isinstance(callback, kind):
+                raise ConfigurationError(f"the callback {type(callback).__name__} is not supported: {remedy}")
+    for plugin in _as_list(options.get("plugins")):
+        if isinstance(plugin, AsyncCheckpointIO):
+            raise ConfigurationError(
+                "the plugin AsyncCheckpointIO is not supported: a checkpoint is renamed when it is complete, which "
+                "must not happen before it is written; use last_checkpoint.every_n_epochs to write less often"
+            )
+
+
+def _as_list(given: Any) -> Iterable[Any]:
+    if given is None or isinstance(given, str):
+        return []
+    return given if isinstance(given, list | tuple) else [given]

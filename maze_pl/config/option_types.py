@@ -1,0 +1,86 @@
+"""Refusal of `null` for options that need a value.
+
+jsonargparse accepts `null` for every option, whatever its type; it would cause a traceback in the
+constructor, or after an epoch. Checks of parsed options against the annotations of their classes
+belong here.
+"""
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from jsonargparse import Namespace
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.class_path import import_object
+
+
+def refuse_nulls(config: Any, where: str = "") -> None:
+    """Refuse `null` for an option whose annotation and default do not admit it.
+
+    Args:
+        config: Parsed, not yet instantiated; or a part of it.
+        where: Name of this part, for messages.
+
+    Raises:
+        ConfigurationError: Names such an option and the type that it needs.
+    """
+    if isinstance(config, list):
+        for index, item in enumerate(config):
+            refuse_nulls(item, f"{where}[{index}]")
+        return
+    if not isinstance(config, Namespace | dict):
+        return
+    entries: Mapping[Any, Any] = vars(config) if isinstance(config, Namespace) else config
+    if isinstance(entries.get("class_path"), str):
+        arguments = entries.get("init_args") or {}
+        refuse_nulls_of(import_object(entries["class_path"]), arguments, where)
+        refuse_nulls(arguments, where)
+        return
+    for name, value in entries.items():
+        refuse_nulls(value, f"{where}.{name}".lstrip("."))
+
+
+def refuse_nulls_of(target: Callable[..., Any], arguments: Any, where: str) -> None:
+    """Refuse `null` among the configured arguments of one class or function; see `refuse_nulls`."""
+    entries: Mapping[str, Any] = vars(arguments) if isinstance(arguments, Namespace) else arguments
+    for name, value in entries.items():
+        if value is not None:
+            continue
+        needed = _type_without_null(target, name)
+        if needed is not None:
+            raise ConfigurationError(f"{where}.{name}: expected {inspect.formatannotation(needed)}, got null")
+
+
+def _type_without_null(target: Callable[..., Any], name: str) -> Any:
+    """Return a parameter's annotation that does not admit None; None if it does or is unknown."""
+    for function in _constructors(target):
+        parameter = inspect.signature(function).parameters.get(name)
+        if parameter is None or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        try:
+            annotation = typing.get_type_hints(function).get(name, Any)
+        except NameError:  # a type imported for type checkers only
+            return None
+        return None if parameter.default is None or _admits_null(annotation) else annotation
+    return None
+
+
+def _constructors(target: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Yield the functions that take a call's arguments: itself, or all constructors of a class."""
+    if not isinstance(target, type):
+        yield target
+        return
+    for kind in target.__mro__:
+        if "__init__" in vars(kind) and kind is not object:
+            yield vars(kind)["__init__"]
+
+
+def _admits_null(annotation: Any) -> bool:
+    if annotation in (Any, None, object, types.NoneType) or isinstance(annotation, typing.TypeVar):
+        return True
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return any(_admits_null(choice) for choice in typing.get_args(annotation))
+    return False

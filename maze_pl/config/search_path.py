@@ -1,0 +1,180 @@
+"""Search path of configurations, and their YAML as jsonargparse reads it."""
+
+import difflib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SEARCH_PATH_VARIABLE = "MAZE_PL_CONFIG_PATH"
+SUFFIXES = (".yaml", ".yml", ".json")
+_CONFIG_FOLDER = "configs"
+_MOST_NODES = 1_000_000  # limit for a YAML text
+OUTPUT_FOLDER = "outputs"
+
+
+class ConfigurationError(ValueError):
+    """A user's request names something that does not exist, or contradicts itself."""
+
+
+def shipped_folder() -> Path:
+    """Return the folder of shipped configurations, in a checkout or in the wheel."""
+    package = Path(__file__).parents[1]
+    inside = package / _CONFIG_FOLDER
+    return inside if inside.is_dir() else package.parent / _CONFIG_FOLDER
+
+
+def search_folders(beside: Iterable[Path] = ()) -> list[Path]:
+    """Return the folders in which names are looked up; the first one wins.
+
+    Args:
+        beside: Files whose folders are searched first.
+
+    Returns:
+        The `configs` folders that these files are in, `./configs`, the folders of the environment variable
+        `MAZE_PL_CONFIG_PATH`, and the shipped ones.
+    """
+    own = [Path(folder) for folder in os.environ.get(SEARCH_PATH_VARIABLE, "").split(os.pathsep) if folder]
+    folders = [*map(config_folder, beside), Path.cwd() / _CONFIG_FOLDER, *own, shipped_folder()]
+    return list(dict.fromkeys(folder.resolve() for folder in folders))
+
+
+def config_folder(path: Path) -> Path:
+    """Return the innermost folder named `configs` around a file, or else the file's folder."""
+    folders = path.resolve().parents
+    return next((folder for folder in folders if folder.name == _CONFIG_FOLDER), folders[0])
+
+
+def project_folder(path: Path) -> Path | None:
+    """Return the folder from which a configuration file's project imports Python packages.
+
+    That is the parent of its `configs` folder (of `outputs`, for the configuration of a run; else
+    the file's folder). If it is inside of a package, it is the folder that contains the package.
+    None for shipped files.
+    """
+    folders = path.resolve().parents
+    if shipped_folder().resolve() in folders:
+        return None
+    inside = next((folder for folder in folders if folder.name in (_CONFIG_FOLDER, OUTPUT_FOLDER)), None)
+    project = folders[0] if inside is None else inside.parent
+    while (project / "__init__.py").is_file():
+        project = project.parent
+    return project
+
+
+def find(name: str, beside: Iterable[Path] = ()) -> Path | None:
+    """Return the path of a configuration by name without suffix, or None; see `search_folders`."""
+    paths = (folder / f"{name}{suffix}" for folder in search_folders(beside) for suffix in SUFFIXES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def known_names(beside: Iterable[Path] = ()) -> list[str]:
+    """Return all names that `find` would find, sorted."""
+    paths = {path.relative_to(folder) for folder in search_folders(beside) for path in folder.rglob("*")}
+    return sorted({path.with_suffix("").as_posix() for path in paths if path.suffix in SUFFIXES})
+
+
+def resolve(name: str, beside: Iterable[Path] = ()) -> Path:
+    """Return the path of a configuration that the user gave by path or by name.
+
+    Raises:
+        ConfigurationError: There is no such file; lists the searched folders and similar names.
+    """
+    beside, is_path = list(beside), name.endswith(SUFFIXES)
+    path = Path(name) if is_path else find(name, beside)
+    if path is None or not path.is_file():
+        searched = ", ".join(map(str, [Path.cwd()] if is_path else search_folders(beside)))
+        near = suggestion(name, known_names(beside))
+        raise ConfigurationError(f"there is no configuration {name!r}; looked in {searched}{near}")
+    return path
+
+
+def suggestion(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
+    """Return the end of a message about an unknown name: similar names by `shown`, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(shown, near))}?" if near else ""
+
+
+# ----------------------------------------------------------------------------------------------------------------- YAML
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML loader that refuses duplicate keys."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """Refuse duplicate keys, of which YAML would take the last."""
+        seen = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key.value in seen and isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands there twice", key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def _load(text: str) -> Any:
+    """Load a YAML text; aliases that expand to an excessive number of values are refused.
+
+    Raises:
+        yaml.YAMLError: It is not YAML, or nested aliases expand to more than `_MOST_NODES` values.
+    """
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _size_with_aliases(node, {}) > _MOST_NODES:
+            fault = f"its aliases stand for more than {_MOST_NODES:,} values"
+            raise yaml.constructor.ConstructorError(None, None, fault, node.start_mark)
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _size_with_aliases(node: yaml.Node, known: dict[int, int]) -> int:
+    """Count the nodes under a node; each use of an alias counts.
+
+    Args:
+        node: Root of the count.
+        known: Counts of nodes so far, by identity; a node that contains itself counts once.
+    """
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = size = 1
+    if isinstance(node, yaml.SequenceNode):
+        size += sum(_size_with_aliases(child, known) for child in node.value)
+    elif isinstance(node, yaml.MappingNode):
+        size += sum(_size_with_aliases(child, known) for _, child in node.value)
+    known[id(node)] = size
+    return size
+
+
+def parse(text: str) -> Any:
+    """Load a YAML text; return invalid YAML unchanged, as jsonargparse reports it."""
+    try:
+        return _load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def read(path: Path) -> Any:
+    """Load a YAML file.
+
+    Raises:
+        ConfigurationError: It cannot be read, or is not YAML.
+    """
+    try:
+        return _load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+
+
+def dump(value: Any) -> str:
+    """Dump a value as one line of YAML that jsonargparse reads as it would the original YAML.
+
+    A number such as 1e-3 is a text here, and is dumped without quotes; so are dates, which
+    jsonargparse takes for texts.
+    """
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"))
+    return text.removesuffix("\n").removesuffix("\n...")

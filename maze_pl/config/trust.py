@@ -1,0 +1,361 @@
+"""Trust in the classes and functions that configurations import.
+
+A configuration names classes and functions by their paths, and instantiating them runs their code.
+Files that the user writes or names on the command line are trusted. A run directory or a checkpoint
+may come from anybody: without `--trust` (`trust=True`) it may only name parts of `LIBRARIES`, and
+nothing is imported from its folder.
+"""
+
+import argparse
+import codecs
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import sysconfig
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from maze_pl.config.search_path import ConfigurationError, project_folder
+
+LIBRARIES: Final = ("maze_pl", "gymnasium", "torch.nn")
+"""Packages whose classes a configuration from anybody may name."""
+
+_FUNCTIONS: Final = "torch.nn.functional"  # some come from torch's C++ part, as their module says
+_DATA_SETS: Final = "minari:"  # prefix of data set names, where other texts have a module
+_HARMLESS: Final[dict[str, tuple[Any, ...]]] = {"trust": (None, False), "address": (None, "auto")}
+"""Safe values of arguments; others let pickles be read, from files or Ray machines."""
+
+SOURCE_FOLDERS: Final = "source_folders.txt"
+"""File in a run directory that lists the folders its classes were imported from, one per line."""
+
+_LARGEST_FILE: Final = 10_000_000
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The classes that a command may instantiate.
+
+    Attributes:
+        names: Names that the user gave, without their modules, which are trusted in addition to
+            `LIBRARIES`; None if everything is trusted.
+    """
+
+    names: frozenset[str] | None = None
+
+    @classmethod
+    def of_names_in(cls, content: Any) -> "Trust":
+        """Trust the names that the user wrote in options and files."""
+        return cls(frozenset(name.rpartition(".")[2] for name in (*_texts(content), *foreign_names(content))))
+
+    def require_classes(self, config: Any, source: str | Path) -> None:
+        """Refuse a parsed configuration with untrusted classes, also if named without a module.
+
+        Args:
+            config: A parsed configuration, or a part of it.
+            source: Origin of the configuration, for the message.
+
+        Raises:
+            ConfigurationError: A class is neither part of `LIBRARIES` nor named by the user.
+        """
+        if self.names is None:
+            return
+        for path in class_paths(config):
+            if not _is_of_libraries(path) and path.rpartition(".")[2] not in self.names:
+                remedy = "if you trust whoever made it, say --trust, or trust=True in Python"
+                raise ConfigurationError(f"{refusal(source, [path])}; {remedy}")
+
+
+def refusal(source: str | Path, names: Iterable[str], run_dir: Path | None = None) -> str:
+    """Return the message that something would run untrusted code, without the remedy.
+
+    Args:
+        source: The file that has the names.
+        names: The untrusted names.
+        run_dir: Run directory that records where they were imported from.
+    """
+    listed = [name if name.isprintable() else repr(name) for name in names]
+    shown = [*listed[:5], *([f"{len(listed) - 5} more"] if len(listed) > 5 else [])]
+    libraries = f"{', '.join(LIBRARIES[:-1])} or {LIBRARIES[-1]}"
+    text = f"{source} names what is not part of {libraries}, and may run any code: {', '.join(shown)}"
+    folders = ", ".join(recorded_folders(run_dir) if run_dir is not None else [])
+    return f"{text} (imported from {folders} when the run was made)" if folders else text
+
+
+def foreign_names(content: Any, import_folders: Sequence[str] = ()) -> list[str]:
+    """Return all names in a configuration that are outside of `LIBRARIES`, in order.
+
+    These are class paths; other texts for which a module can be found, such as functions and
+    gymnasium environments (`module:Name`); remote files, which the parser would fetch; and
+    arguments that cause pickles to be read. Texts that contain YAML, and named files, are searched
+    recursively.
+
+    Args:
+        content: YAML content: mappings, lists, texts and numbers.
+        import_folders: Folders with modules that Python does not find yet.
+    """
+    search = _Search(import_folders)
+    search.look(content, [Path()])
+    return list(search.found)
+
+
+def may_name_foreign(content: Any) -> bool:
+    """Tell if any text looks like a name outside of `LIBRARIES`, whether it is found or not."""
+    paths = (text.partition(":")[0] for text in _texts(content) if "." in text or ":" in text)
+    return any(not _is_of_libraries(path) and all(map(str.isidentifier, path.split("."))) for path in paths)
+
+
+class _Search:
+    """Recursive search of a configuration for names outside of `LIBRARIES`.
+
+    Args:
+        import_folders: Folders with modules, besides the ones on Python's path.
+
+    Attributes:
+        found: The names outside of `LIBRARIES`, in order.
+    """
+
+    def __init__(self, import_folders: Sequence[str]) -> None:
+        self.found: dict[str, None] = {}
+        self._import_folders, self._read = list(import_folders), set[Path]()
+
+    def look(self, content: Any, folders: list[Path], key: str = "") -> None:
+        """Search a part of the configuration.
+
+        Args:
+            content: The part.
+            folders: Folders in which the parser would look for files that it names.
+            key: The last component of its key.
+        """
+        if isinstance(content, Mapping):
+            for name, value in content.items():
+                last = name.rpartition(".")[2] if isinstance(name, str) else ""
+                if last in _HARMLESS and value not in _HARMLESS[last]:
+                    self.found[f"{last}: {value}"] = None
+                self.look(name, folders)
+                self.look(value, folders, last)
+        elif isinstance(content, list | tuple):
+            for value in content:
+                self.look(value, folders, key)
+        elif isinstance(content, str):
+            if self._is_foreign(content, key == "class_path"):
+                self.found[content] = None
+                return
+            for value in _values_in(content):
+                self.look(value, folders, key)
+            for path in _files(content, folders):
+                if path not in self._read:
+                    self._read.add(path)
+                    self._look_into(path, folders)
+
+    def _look_into(self, path: Path, folders: list[Path]) -> None:
+        """Search a file as the parser would read it: as YAML, or as a list of lines."""
+        with contextlib.suppress(UnicodeDecodeError):  # not a text, nor is it one for the parser
+            with path.open("rb") as file:
+                codecs.getincrementaldecoder("utf-8")().decode(file.read(4096))
+            if path.stat().st_size > _LARGEST_FILE:
+                self.found[f"{path} (too large to be looked through)"] = None
+                return
+            text = path.read_text(encoding="utf-8")
+            for value in [*_values_in(text), *text.splitlines()]:
+                self.look(value, [*folders, path.parent])
+
+    def _is_foreign(self, text: str, is_class_path: bool) -> bool:
+        """Tell if a text names something outside of `LIBRARIES` that can be imported or fetched."""
+        if ("://" in text or "::" in text) and _is_elsewhere(text):
+            return True
+        if text.startswith(_DATA_SETS):
+            return False
+        head = text.partition(":")[0]  # of module:Name
+        if head == text and "." not in text:
+            return False
+        if _is_of_libraries(head):
+            return head == text and not _is_known_object(text)
+        root = head.partition(".")[0]
+        return (is_class_path and bool(root)) or _is_importable(root, self._import_folders)
+
+
+def _is_elsewhere(text: str) -> bool:
+    """Tell if a text is the address of a remote file, which the parser would read."""
+    from fsspec import available_protocols  # type: ignore[import-untyped]
+
+    return any(part.partition("://")[0] in available_protocols() for part in text.split("::"))
+
+
+def _is_of_libraries(path: str) -> bool:
+    return any(path == library or path.startswith(f"{library}.") for library in LIBRARIES)
+
+
+def _is_importable(root: str, folders: Sequence[str] = ()) -> bool:
+    """Tell, without importing it, if Python finds a module on its path or in these folders."""
+    if not root or "/" in root:
+        return False
+    try:
+        return (importlib.util.find_spec(root) or PathFinder.find_spec(root, folders)) is not None
+    except (ValueError, ImportError):  # such as __main__
+        return True
+
+
+def _is_known_object(path: str) -> bool:
+    """Tell if a path in `LIBRARIES` stays inside of them and makes an object of theirs.
+
+    A path that does not exist passes; others report it.
+    """
+    found = _object(path)
+    if found is None:
+        return True
+    if isinstance(found, type):
+        return _is_of_libraries(found.__module__)
+    if not callable(found):
+        return False
+    home = str(getattr(found, "__module__", None) or "torch")
+    if path.startswith(f"{_FUNCTIONS}."):
+        return home.partition(".")[0] == "torch"
+    made = None
+    with contextlib.suppress(Exception):  # annotations that cannot be evaluated
+        made = typing.get_type_hints(found).get("return")
+    made = typing.get_origin(made) or made
+    return (
+        inspect.isfunction(found)
+        and isinstance(made, type)
+        and _is_of_libraries(f"{home}")
+        and _is_of_libraries(made.__module__)
+    )
+
+
+def _object(path: str) -> Any:
+    """Resolve a path through modules, then attributes; None if it does not exist."""
+    parts = path.split(".")
+    for n_modules in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:n_modules]))
+        except ImportError:
+            continue
+        for name in parts[n_modules:]:
+            found = getattr(found, name, None)
+        return found
+    return None
+
+
+def _values_in(text: str) -> Iterator[Any]:
+    """Yield a text's YAML value, if it differs from the text; all words if the YAML is broken."""
+    try:
+        value = yaml.load(text, Loader=_LOADER)
+    except (yaml.YAMLError, ValueError):
+        words = text.translate(str.maketrans("{}[]\"',", " " * 7)).split()
+        yield from (word for word in words if word != text)
+        return
+    if value != text:
+        yield value
+
+
+def _files(text: str, folders: list[Path]) -> Iterator[Path]:
+    """Yield the local files that a text names."""
+    for folder in folders if text.strip() else []:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            path = (folder / Path(text).expanduser()).resolve()
+            if path.is_file():
+                yield path
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """Yield all texts in a configuration."""
+    if isinstance(content, Mapping):
+        content = [*content.values()]
+    if isinstance(content, list | tuple):
+        for value in content:
+            yield from _texts(value)
+    elif isinstance(content, str):
+        yield content
+
+
+def class_paths(config: Any) -> Iterator[str]:
+    """Yield the paths of all classes and functions in a configuration, parsed or not."""
+    if isinstance(config, argparse.Namespace):  # a parsed configuration
+        config = vars(config)
+    if isinstance(config, Mapping):
+        if isinstance(config.get("class_path"), str):
+            yield config["class_path"]
+        config = [*config.values()]
+    if isinstance(config, list | tuple):
+        for value in config:
+            yield from class_paths(value)
+
+
+# ------------------------------------------------------------------------------------------------- folders of modules
+
+
+def source_folders(config: Any) -> list[Path]:
+    """Return the folders that a configuration imports from, except installed packages."""
+    installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
+    folders: dict[Path, None] = {}
+    for path in class_paths(config):
+        if not _is_of_libraries(path) and (place := _place(path.partition(".")[0])) is not None:
+            folders[place.parent] = None
+    return [folder for folder in folders if folder not in installed]
+
+
+def _place(root: str) -> Path | None:
+    """Return the file or folder of a module, if it has one."""
+    try:
+        spec = importlib.util.find_spec(root)
+    except (ValueError, ImportError):
+        return None
+    if spec is None:
+        return None
+    places = list(spec.submodule_search_locations or [])
+    if spec.has_location and spec.origin is not None:
+        places.append(spec.origin)
+    return Path(places[0]).resolve() if places else None
+
+
+def recorded_folders(run_dir: Path) -> list[str]:
+    """Return the folders from which a run imported its classes when it was made."""
+    try:
+        lines = (run_dir / SOURCE_FOLDERS).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [line for line in lines if line]
+
+
+def import_folders(run_dir: Path) -> list[str]:
+    """Return the folders for imports of a trusted run: the recorded ones and its project's.
+
+    Args:
+        run_dir: The run directory.
+    """
+    project = project_folder(run_dir / "config.yaml")
+    folders = [*recorded_folders(run_dir), *([str(project)] if project is not None else [])]
+    return [folder for folder in folders if Path(folder).is_dir()]
+
+
+def extend_import_path(folders: Iterable[str]) -> None:
+    """Append these folders to Python's import path."""
+    sys.path += [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
+
+
+def require_modules(config: Any, run_dir: Path) -> None:
+    """Refuse a trusted configuration whose modules are not found, before it is instantiated.
+
+    Args:
+        config: A configuration, or a part of it.
+        run_dir: The run directory that it belongs to.
+
+    Raises:
+        ConfigurationError: A module is missing; the message names its folder when the run was made.
+    """
+    for path in class_paths(config):
+        root = path.partition(".")[0]
+        if "." in path and not _is_importable(root):
+            folders = ", ".join(recorded_folders(run_dir))
+            origin = f" (it was in {folders} when the run was made)" if folders else ""
+            remedy = f"add the folder that has {root!r} in it to PYTHONPATH, or install it"
+            raise ConfigurationError(f"{run_dir} needs {path}, but there is no module {root!r} here{origin}; {remedy}")

@@ -1,0 +1,7 @@
+"""Data sets of recorded episodes: the in-memory data set, trajectory processors and Minari.
+
+The format of recorded files belongs to `maze_pl.records`, batches to `maze_pl.datamodules`.
+"""
+
+from .in_memory_dataset import InMemoryDataset as InMemoryDataset
+from .in_memory_dataset import ReplayRecordedActionsPolicy as ReplayRecordedActionsPolicy

@@ -1,0 +1,168 @@
+"""Distributions of observations, actions and rewards, for the dashboards."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import StatKey
+from maze_pl.envs.contract import bounds
+from maze_pl.envs.structured_env import Action, Array, Observation, StepResult, StructuredEnv
+from maze_pl.envs.wrappers.sampling_wrapper import SamplingWrapper, Shown
+from maze_pl.events import EventRecord, Subscriber, topics
+from maze_pl.events.display import require_matplotlib
+from maze_pl.events.statistics import group_label
+
+
+class MazeEnvMonitoringWrapper(SamplingWrapper):
+    """Logs distributions of observations, actions and rewards in training and evaluation.
+
+    Observations and actions are logged for each sub-step.
+
+    "Processed" values are those that pass through this wrapper: as the last of a list, it shows
+    what the policy sees and does. "Original" values are those that the environment inside all
+    wrappers returned. Observations (`ObservationEvents`) and rewards of environment steps
+    (`RewardEvents`; the steps of one decision together) are logged as histograms. Actions
+    (`ActionEvents`) are logged as figures: bar charts of discrete and binary ones, violin plots of
+    continuous ones.
+
+    Only a random sample is logged, the same for the same seed: 50 acts of an episode, 64 numbers of
+    a larger observation, and 100 episodes of an epoch. The values that pass through are left
+    unchanged. Logging that is switched off costs nothing; if all of it is, steps bypass this
+    wrapper.
+
+    Args:
+        env: The environment to wrap.
+        observation_logging: Whether to log observations, before and after processing.
+        action_logging: Whether to log actions, which needs matplotlib.
+        reward_logging: Whether to log rewards, before and after processing.
+
+    Raises:
+        ImportError: Actions are to be logged, and matplotlib is missing.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = MazeEnvMonitoringWrapper.wrap(
+        ...     GymMazeEnv("CartPole-v1"), observation_logging=True, action_logging=False, reward_logging=False
+        ... )
+        >>> observation, info = env.reset(seed=1)
+        >>> result = env.step({"action": 0})
+        >>> [(event, groups, values.shape) for (_, event, _, groups), values in env.end_episode().items()]
+        [('observation_original', ('substep_0', 'observation'), (1, 4)), \
+('observation_processed', ('substep_0', 'observation'), (1, 4))]
+    """
+
+    def __init__(
+        self, env: StructuredEnv, observation_logging: bool, action_logging: bool, reward_logging: bool
+    ) -> None:
+        if action_logging:
+            require_matplotlib("action_logging=True")
+        self.observation_logging, self.action_logging = observation_logging, action_logging
+        self._rewards = _Rewards() if reward_logging else None
+        super().__init__(env, size=50)
+        if self._rewards is not None:
+            env.pubsub.register_subscriber(self._rewards)
+        elif not observation_logging and not action_logging:
+            self.step, self.reset = env.step, env.reset  # type: ignore[method-assign]
+
+    def _begin(self, observation: Observation) -> None:
+        super()._begin(observation)
+        self._env_time = self.env.get_env_time()
+
+    def step(self, action: Action) -> StepResult:
+        """Watch the act if it is picked, step, and watch the reward."""
+        result, rewards = super().step(action), self._rewards
+        if rewards is not None:
+            rewards.step[1] += result[1]
+            env_time = self.env.get_env_time()
+            if env_time != self._env_time or result[2] or result[3]:
+                self._env_time, place = env_time, self.pick(topics.RewardEvents)
+                if place is not None:
+                    self._sample[place] = rewards.named("steps", rewards.step)
+                rewards.total += rewards.step
+                rewards.step[:] = 0.0
+        return result
+
+    def watch(self, step_key: StepKey, observation: Observation, action: Action) -> Iterator[Shown]:
+        """Yield the action, and the observation that led to it, before and after processing."""
+        group = group_label("step_key", step_key)
+        if self.action_logging:
+            for head, space in self.env.action_spaces_dict[step_key].spaces.items():
+                for event, names, value in _choices(head, space, action[head]):
+                    yield (topics.ActionEvents.__name__, event, None, (group, *names)), value
+        if self.observation_logging:
+            maze_env: Any = self.unwrapped
+            key = maze_env.actor_id().step_key
+            original = maze_env.observation_conversion_dict[key].maze_to_space(maze_env.get_maze_state())
+            places = {"observation_original": group_label("step_key", key), "observation_processed": group}
+            for (event, place), shown in zip(places.items(), (original, observation), strict=True):
+                for name, value in shown.items():
+                    yield (topics.ObservationEvents.__name__, event, None, (place, name)), self._excerpt(value)
+
+    def _excerpt(self, value: Any) -> Array:
+        """Up to 64 of the numbers of an observation."""
+        flat = np.ravel(value)
+        return flat if flat.size <= 64 else flat[self._random.choices(range(flat.size), k=64)]
+
+    def end_episode(self) -> Mapping[StatKey, float | Array]:
+        """The sample, and the sums of the rewards."""
+        rewards = self._rewards
+        return {**super().end_episode(), **dict(rewards.named(None, rewards.total) if rewards is not None else ())}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Rewards of the running episode, since adaptive wrappers would change them in a replay."""
+        rewards = self._rewards
+        if rewards is None:
+            return {}
+        kept = [shown for (stream, _), shown in self._sample.items() if stream is topics.RewardEvents]
+        steps = [[value for _, value in shown] for shown in kept]
+        return {"step": rewards.step.tolist(), "total": rewards.total.tolist(), "steps": steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state_dict`; replaying determines which steps are picked."""
+        rewards = self._rewards
+        if rewards is not None and state:
+            rewards.step[:], rewards.total[:] = state["step"], state["total"]
+            for place, values in enumerate(state["steps"]):
+                self._sample[topics.RewardEvents, place] = rewards.named("steps", np.array(values))
+
+
+class _Rewards(Subscriber):
+    """Sums of rewards; the simulation's come as events, even of steps that wrappers make.
+
+    Attributes:
+        step: Original and processed reward of the environment step.
+        total: Sums of both over the previous steps of the episode.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.total = np.zeros(2), np.zeros(2)
+
+    def get_interfaces(self) -> list[type]:
+        return [topics.BaseEnvEvents]
+
+    def notify_event(self, record: EventRecord) -> None:
+        if record.event is topics.BaseEnvEvents.reward:
+            self.step[0] += record.attributes["value"]
+
+    def clear_events(self) -> None:
+        if self.pubsub.context.env_time == 0:  # an episode begins, even one that a wrapper drops
+            self.step[:] = self.total[:] = 0.0
+
+    def named(self, statistic: str | None, values: Array) -> list[Shown]:
+        """Original and processed value, each with the key of its statistic."""
+        pairs = zip(("reward_original", "reward_processed"), values.tolist(), strict=True)
+        return [((topics.RewardEvents.__name__, event, statistic, ()), value) for event, value in pairs]
+
+
+def _choices(head: str, space: spaces.Space[Any], value: Any) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Event, names and value to log for an action; for several choices, one of each."""
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        yield "continuous_action" if isinstance(space, spaces.Box) else "binary_action", (head,), value
+    else:
+        for index, (low, high, one) in enumerate(zip(*map(np.ravel, (*bounds(space), value)), strict=True)):
+            name = head if isinstance(space, spaces.Discrete) else f"{head}_{index}"
+            yield "discrete_action", (name, f"{low}_to_{high}"), one

@@ -1,0 +1,30 @@
+"""Dict spaces with their entries sorted by name."""
+
+from gymnasium import spaces
+
+from maze_pl.envs.structured_env import Observation, StructuredEnv
+from maze_pl.envs.wrapper import ObservationWrapper
+
+
+class SortedSpacesWrapper(ObservationWrapper):
+    """Sorts the entries of observations and of both spaces by name; sub-steps keep their order.
+
+    Args:
+        env: The environment to wrap.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = SortedSpacesWrapper(GymMazeEnv("CartPole-v1"))
+        >>> list(env.observation_space)
+        ['observation']
+    """
+
+    def __init__(self, env: StructuredEnv) -> None:
+        super().__init__(env)
+        shown, taken = env.observation_spaces_dict.items(), env.action_spaces_dict.items()
+        self._observation_spaces = {key: spaces.Dict(sorted(space.items())) for key, space in shown}
+        self._action_spaces = {key: spaces.Dict(sorted(space.items())) for key, space in taken}
+
+    def observation(self, observation: Observation) -> Observation:
+        """The same entries, sorted."""
+        return dict(sorted(observation.items()))

@@ -1,0 +1,122 @@
+"""Records of observations and actions that are safe to load from untrusted sources."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.episode import StatKey
+from maze_pl.core.spec import Spec
+from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.trajectory_record import TrajectoryWriter
+from maze_pl.envs.wrapper import attributes_rewards
+from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
+from maze_pl.records.record_files import Act, SpacesTrajectoryRecord
+
+
+class SpacesRecordingWrapper(RecordingWrapper):
+    """Keeps the last episodes as agents saw and played them, and passes each of them to a writer.
+
+    It is meant to be the last of a list of wrappers: it copies everything that passes through it
+    into arrays of the spaces' types. An episode that is cut short by `reset` or `close` is recorded
+    up to there, as truncated; an episode that a resumed run continues is recorded as a whole.
+    Episodes that wrappers use to estimate their statistics are left out.
+    `TrajectoryRecordingWrapper` records the simulation instead.
+
+    Args:
+        env: The environment to wrap.
+        writer: Writer that receives each episode, such as `TrajectoryFiles`.
+        n_episodes: Number of episodes kept here.
+        max_agents: Step key -> largest number of agents alive at once, for sub-steps whose number
+            of agents changes.
+
+    Raises:
+        ValueError: The writer draws episodes, or `max_agents` is missing.
+
+    Attributes:
+        trajectories: The last episodes that ended, oldest first.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = SpacesRecordingWrapper.wrap(GymMazeEnv("CartPole-v1"))
+        >>> observation, info = env.reset(seed=1)
+        >>> result = env.step({"action": 1})
+        >>> env.close()
+        >>> record = env.trajectories[0]
+        >>> record.observation[0]["observation"].shape, record.action[0]["action"], record.reward, record.truncated
+        ((1, 4), array([1]), array([1.]), True)
+    """
+
+    def __init__(
+        self,
+        env: StructuredEnv,
+        writer: TrajectoryWriter | None = None,
+        n_episodes: int = 1,
+        max_agents: dict[StepKey, int] | None = None,
+    ) -> None:
+        super().__init__(env, writer, n_episodes)
+        if writer is not None and writer.needs_frames:
+            raise ValueError(f"{type(writer).__name__} draws episodes, which needs TrajectoryRecordingWrapper")
+        self._described, self._context = Spec.of(env, max_agents), env.context
+        self._is_flat, self._attributes = self._described.is_flat, attributes_rewards(env)
+        self._acts, self._rewards = cast(list[Act] | None, None), list[float]()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode and its record."""
+        self.end_episode()
+        result = self.env.reset(seed=seed, options=options)
+        self._acts, self._rewards, self._is_wanted = [], [], False
+        self._actor, self._env_time, self._seen = self.env.actor_id(), self.env.get_env_time(), _arrays(result[0])
+        return result
+
+    def step(self, action: Action) -> StepResult:
+        """Step, and record the act."""
+        env, acts, done = self.env, self._acts, _arrays(action)
+        result = env.step(action)
+        if acts is None:
+            return result
+        observation, reward, terminated, truncated, _ = result
+        before, is_flat = self._env_time, self._is_flat
+        acts.append((*self._actor, before, reward, not is_flat and env.is_actor_done(), self._seen, done))
+        self._env_time, self._seen = env.get_env_time(), _arrays(observation)
+        self._is_wanted = self._context.is_logged  # not only played to estimate statistics
+        if self._attributes and (self._env_time != before or terminated or truncated):
+            rewards = env.get_actor_rewards()
+            self._rewards += [] if rewards is None else list(rewards)
+        if not is_flat and not terminated:
+            self._actor = env.actor_id()
+        if terminated or truncated:
+            self._end(bool(terminated), bool(truncated))
+        return result
+
+    def _end(self, terminated: bool, truncated: bool) -> None:
+        """Complete the record, and pass it on if it is wanted."""
+        acts, self._acts, rewards = self._acts, None, self._rewards
+        if not acts or not self._is_wanted:
+            return
+        actor = None if terminated else ActorID(*self._actor)
+        seen = self._described.steps[actor.step_key].observation_space.spaces if actor else {}
+        last = {name: np.array(self._seen[name], space.dtype) for name, space in seen.items()}
+        attributed = np.array(rewards + [np.nan] * (len(acts) - len(rewards))) if rewards else None
+        rest = terminated, truncated, self._env_time, actor, last, attributed
+        self._keep(SpacesTrajectoryRecord.of_acts(self.env.get_episode_id(), self._described, acts, *rest))
+
+    def end_episode(self) -> Mapping[StatKey, float | Array]:
+        """Complete the record of the episode if one is running."""
+        self._end(terminated=False, truncated=True)
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Rewards of the running episode, since adaptive wrappers would change them in a replay."""
+        return {"reward": [act[3] for act in self._acts or ()], "actor_reward": [float(one) for one in self._rewards]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state_dict`; replaying restores observations and actions."""
+        if self._acts and len(self._acts) == len(state["reward"]):
+            self._acts = [(*act[:3], own, *act[4:]) for act, own in zip(self._acts, state["reward"], strict=True)]
+            self._rewards = list(state["actor_reward"])
+
+
+def _arrays(values: Mapping[str, Any]) -> Observation:
+    return {name: np.array(value) for name, value in values.items()}

@@ -1,0 +1,138 @@
+"""Several action heads in place of one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.wrappers.replaced_heads_wrapper import ReplacedHeadsWrapper
+
+Parts = Mapping[str, Mapping[str, Sequence[int]]]
+"""New head -> `indices` -> entries of the old head that it has."""
+
+
+class SplitActionsWrapper(ReplacedHeadsWrapper):
+    """Splits action heads into several heads, each with some of the entries.
+
+    The mask of a head is split, too: the new head `main` of a head with the mask `allowed` is
+    masked by the observation `allowed-main`. The mask of the whole head is removed, unless another
+    head uses it.
+
+    Args:
+        env: The environment to wrap.
+        split_config: Head -> new head -> `{indices: [...]}`, the entries that it has; each entry of the old head must
+            belong to exactly one new head. Heads are a Box, MultiDiscrete or MultiBinary with one axis.
+
+    Raises:
+        ValueError: A head is of another kind, unknown, or would occur twice; an entry belongs to no
+            new head or to several; or a mask has the wrong length.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> split = {"action": {"main": {"indices": [0]}, "side": {"indices": [1]}}}
+        >>> env = SplitActionsWrapper(GymMazeEnv("LunarLanderContinuous-v3"), split_config=split)
+        >>> list(env.action_space)
+        ['main', 'side']
+    """
+
+    def __init__(self, env: StructuredEnv, split_config: Mapping[str, Parts]) -> None:
+        self._indices: dict[str, dict[str, list[int]]] = {}
+        super().__init__(env, split_config)
+        self._masks: dict[StepKey, dict[str, str]] = {}
+        self._mask_parts: dict[StepKey, dict[str, tuple[str, list[int]]]] = {}  # new mask -> (old, entries)
+        self._dropped: dict[StepKey, set[str]] = {}
+        for key, masks in env.action_masks_dict.items():
+            self._split_masks(key, dict(masks))
+        self._has_masks = any(self._mask_parts.values())
+        self._observation_spaces = {
+            key: self._space_with_masks(key, space) for key, space in env.observation_spaces_dict.items()
+        }
+
+    def _split_masks(self, key: StepKey, masks: dict[str, str]) -> None:
+        """Determine the masks that replace the masks of split heads in a sub-step."""
+        heads, observations = self.env.action_spaces_dict[key].spaces, self.env.observation_spaces_dict[key].spaces
+        whole = {head: masks.pop(head) for head in self._new if head in masks and head in heads}
+        parts = self._mask_parts[key] = {}
+        for head, name in whole.items():
+            ones = np.ones(cast(Any, heads[head]).shape, np.int64)
+            n_options = getattr(heads[head], "nvec", ones)  # options of each entry
+            found, expected = getattr(observations.get(name), "shape", None), (int(n_options.sum()),)
+            if found != expected:
+                raise ValueError(f"split_config: the mask {name!r} of {head!r} has shape {found}, expected {expected}")
+            first = np.cumsum(n_options) - n_options
+            for part, indices in self._indices[head].items():
+                new = masks[part] = f"{name}-{part}"
+                if new in observations:
+                    raise ValueError(f"split_config: the mask {new!r} has the name of another observation; rename one")
+                parts[new] = name, [int(first[i]) + option for i in indices for option in range(int(n_options[i]))]
+        self._masks[key], self._dropped[key] = masks, set(whole.values()) - set(masks.values())
+
+    def _space_with_masks(self, key: StepKey, space: spaces.Dict) -> spaces.Dict:
+        """Observation space of a sub-step with its masks split."""
+        if not self._mask_parts.get(key):
+            return space
+        shown = {name: part for name, part in space.spaces.items() if name not in self._dropped[key]}
+        split = {name: _part(space[old], entries) for name, (old, entries) in self._mask_parts[key].items()}
+        return spaces.Dict(list({**shown, **split}.items()))
+
+    @property
+    def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
+        """For each sub-step, action head -> observation that masks it."""
+        return self._masks
+
+    def _with_split_masks(self, key: StepKey, observation: Observation) -> Observation:
+        """The same observation, with its masks split."""
+        if not self._mask_parts.get(key):
+            return observation
+        shown = {name: value for name, value in observation.items() if name not in self._dropped[key]}
+        return shown | {name: observation[old][entries] for name, (old, entries) in self._mask_parts[key].items()}
+
+    def step(self, action: Action) -> StepResult:
+        """Join the action, step, and split masks."""
+        result = self.env.step(self.action(action))
+        if not self._has_masks:
+            return result
+        return (self._with_split_masks(self.env.actor_id().step_key, result[0]), *result[1:])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode, and split masks."""
+        observation, info = super().reset(seed=seed, options=options)
+        if self._has_masks:
+            observation = self._with_split_masks(self.env.actor_id().step_key, observation)
+        return observation, info
+
+    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
+        """Convert a recorded state and action, turn the actions back, and split masks."""
+        seen, done = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        return seen and {key: self._with_split_masks(key, observation) for key, observation in seen.items()}, done
+
+    def replacement(self, head: str, space: Any, entry: Any) -> dict[str, spaces.Space[Any]]:
+        """New heads, each a vector of some of the entries."""
+        kinds = spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary
+        parts = self._indices[head] = {name: list(part["indices"]) for name, part in entry.items()}
+        indices = sorted(index for part in parts.values() for index in part)
+        if not isinstance(space, kinds) or indices != list(range(*space.shape)):
+            raise ValueError(f"split_config: {head!r}, {space}, is no vector with each entry in exactly one of {parts}")
+        return {name: _part(space, indices) for name, indices in parts.items()}
+
+    def joined(self, head: str, values: dict[str, Any]) -> Any:
+        """Join all parts to one vector."""
+        parts = self._indices[head]
+        whole = np.empty(sum(map(len, parts.values())), np.asarray(next(iter(values.values()))).dtype)
+        for name, indices in parts.items():
+            whole[indices] = values[name]
+        return whole
+
+    def divided(self, head: str, value: Any) -> dict[str, Any]:
+        """Divide a vector into its parts."""
+        return {name: np.asarray(value)[indices] for name, indices in self._indices[head].items()}
+
+
+def _part(space: Any, indices: list[int]) -> spaces.Space[Any]:
+    """Space of some entries of a vector."""
+    if isinstance(space, spaces.Box):
+        return spaces.Box(space.low[indices], space.high[indices], dtype=space.low.dtype.type)
+    return spaces.MultiDiscrete(space.nvec[indices]) if hasattr(space, "nvec") else spaces.MultiBinary(len(indices))

@@ -1,0 +1,139 @@
+"""Several environment steps for each decision."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.spaces import environment_action
+from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.wrapper import ActionWrapper, Wrapper, wrappers_of
+
+
+class StepSkipWrapper(Wrapper):
+    """Takes several environment steps per decision: one by the agents, then skipped ones.
+
+    Agents decide on all sub-steps of an environment step before the skipped steps follow.
+    Environment time counts all steps, and with it time limits and discounting. Rewards are summed;
+    where they are attributed, for each actor, at its last act. Events belong to the environment
+    step in which they are fired. Records hold the decision, with the rewards and events of all its
+    steps. Skipping stops at the end of an episode.
+
+    Masks are ignored in skipped steps. An actor that has not acted in the decided step does nothing
+    in the skipped ones, and its rewards there are not attributed. The number of agents must not
+    change during an episode, because ends of agents in skipped steps would go unnoticed.
+
+    Args:
+        env: The environment to wrap.
+        n_steps: Environment steps per decision, including the decided one.
+        skip_mode: Actions in skipped steps: `sticky` repeats the decided ones, `noop` does nothing.
+        noop_actions: Step key -> head -> value of the action that does nothing; by default the
+            result of `noop_action` of the action conversion.
+
+    Raises:
+        TypeError: An action that does nothing is needed but unknown.
+        ValueError: An argument is out of range or outside its space, or the number of agents
+            changes during an episode.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = StepSkipWrapper(GymMazeEnv("Pendulum-v1"), n_steps=4)
+        >>> _ = env.reset(seed=1)
+        >>> _ = env.step(env.action_space.sample())
+        >>> env.get_env_time()
+        4
+    """
+
+    def __init__(
+        self,
+        env: StructuredEnv,
+        n_steps: int,
+        skip_mode: Literal["sticky", "noop"] = "sticky",
+        noop_actions: Mapping[StepKey, Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(env)
+        if n_steps < 1 or skip_mode not in ("sticky", "noop"):
+            raise ValueError(f"n_steps={n_steps} must be at least 1, and skip_mode={skip_mode!r} 'sticky' or 'noop'")
+        if min(env.agent_counts_dict.values()) < 1:
+            raise ValueError("StepSkipWrapper needs numbers of agents that do not change: nobody would see their ends")
+        self.n_steps = n_steps
+        self._given_noops = self._checked(noop_actions or {})
+        self._noops = {key: self._noop(key) for key in env.agent_counts_dict} if skip_mode == "noop" else {}
+        self._acted: list[ActorID] = []  # actors of the decided environment step
+        self._actions: dict[ActorID, Action] = {}  # actions that they repeat
+        self._rewards: Array | None = None
+        self._complete, self._is_done = True, False
+
+    def _checked(self, noop_actions: Mapping[StepKey, Mapping[str, Any]]) -> dict[StepKey, Action]:
+        """Convert the given actions to the types of their spaces."""
+        known, actions = self.env.action_spaces_dict, dict[StepKey, Action]()
+        for key, named in noop_actions.items():
+            heads = known[key].spaces if key in known else {}
+            action = {head: np.array(value, heads[head].dtype) for head, value in named.items() if head in heads}
+            if key not in known or set(named) != set(heads) or not known[key].contains(action):
+                wanted = {key: dict(space.spaces) for key, space in known.items()}
+                raise ValueError(f"noop_actions={dict(noop_actions)} do not fit the action spaces {wanted}")
+            actions[key] = {head: environment_action(heads[head], value) for head, value in action.items()}
+        return actions
+
+    def _noop(self, key: StepKey) -> Action:
+        """Action that does nothing in a sub-step."""
+        if key in self._given_noops:
+            return self._given_noops[key]
+        conversions: Mapping[StepKey, Any] = self.env.action_conversion_dict  # type: ignore[attr-defined]
+        remedy = f"give StepSkipWrapper noop_actions={{{key!r}: {{head: value}}}}"
+        if set(conversions) != set(self.env.action_spaces_dict):
+            raise TypeError(f"sub-step {key!r} is made by a wrapper, which no action conversion knows; {remedy}")
+        try:
+            action = conversions[key].noop_action()
+        except TypeError as error:
+            raise TypeError(f"{error}, or {remedy}") from error
+        for wrapper in reversed([w for w in wrappers_of(self.env) if issubclass(type(w), ActionWrapper)]):
+            action = cast(ActionWrapper, wrapper).reverse_action(action)
+        return cast(Action, action)
+
+    def step(self, action: Action) -> StepResult:
+        """Perform an act and, if it completes an environment step, the skipped steps."""
+        env, time, actor = self.env, self.env.get_env_time(), self.env.actor_id()
+        if self._complete:
+            self._acted, self._actions = [], {}
+        self._acted.append(actor)
+        if not self._noops:
+            self._actions[actor] = action
+        observation, total, terminated, truncated, info = env.step(action)
+        self._is_done = env.is_actor_done()
+        self._complete = bool(env.get_env_time() != time or terminated or truncated)
+        if self._complete:
+            self._rewards = env.get_actor_rewards()
+            for _ in range(self.n_steps - 1):
+                acted, time = list[ActorID](), env.get_env_time()
+                while env.get_env_time() == time and not (terminated or truncated):
+                    acted.append(actor := env.actor_id())
+                    action = self._actions.get(actor) or self._noops.get(actor.step_key) or self._noop(actor.step_key)
+                    observation, reward, terminated, truncated, info = env.step(action)
+                    total += reward
+                self._credit(acted)
+        return observation, total, terminated, truncated, info
+
+    def _credit(self, acted: list[ActorID]) -> None:
+        """Add the rewards of a skipped step to its actors' last acts in the decided step."""
+        rewards = self.env.get_actor_rewards() if acted else None
+        if rewards is not None and self._rewards is not None:
+            last, self._rewards = {actor: i for i, actor in enumerate(self._acted)}, self._rewards.copy()
+            for actor, reward in zip(acted, rewards, strict=True):
+                if actor in last:
+                    self._rewards[last[actor]] += reward
+
+    def is_actor_done(self) -> bool:
+        """True if the actor that just acted was done before the skipped steps."""
+        return self._is_done
+
+    def get_actor_rewards(self) -> Array | None:
+        """Rewards of the acts of the decided step, plus those of skipped steps, if attributed."""
+        return self._rewards
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode."""
+        self._complete, self._is_done = True, False
+        return self.env.reset(seed=seed, options=options)

@@ -1,0 +1,36 @@
+"""Truncation of episodes after a number of environment steps."""
+
+from maze_pl.envs.structured_env import Action, StepResult, StructuredEnv
+from maze_pl.envs.wrapper import Wrapper
+
+
+class TimeLimitWrapper(Wrapper):
+    """Truncates an episode once it has taken a number of environment steps, in the act that completes the last one.
+
+    The limit is in environment time: sub-steps do not count, but steps that inner wrappers make by
+    themselves do. A step that terminates the episode does not truncate it as well.
+
+    Args:
+        env: The environment to wrap.
+        max_episode_steps: Environment steps after which an episode is truncated.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = TimeLimitWrapper.wrap(GymMazeEnv("Pendulum-v1"), max_episode_steps=2)
+        >>> _ = env.reset(seed=1)
+        >>> [env.step(env.action_space.sample())[3] for _ in range(2)]
+        [False, True]
+    """
+
+    def __init__(self, env: StructuredEnv, max_episode_steps: int) -> None:
+        super().__init__(env)
+        if max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps={max_episode_steps} must be at least 1")
+        self.max_episode_steps = max_episode_steps
+
+    def step(self, action: Action) -> StepResult:
+        """Step, and truncate the episode if its time is over."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if self.env.get_env_time() >= self.max_episode_steps and self.context.env_step_incremented and not terminated:
+            truncated = True
+        return observation, reward, terminated, truncated, info

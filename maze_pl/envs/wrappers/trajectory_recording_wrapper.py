@@ -1,0 +1,173 @@
+"""Records of the simulation's states, actions and events, optionally with frames."""
+
+import copy
+import io
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from maze_pl.core.episode import StatKey
+from maze_pl.envs.contract import name_of
+from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.trajectory_record import StateRecord, StateTrajectoryRecord, TrajectoryWriter
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
+from maze_pl.events import BaseEnvEvents, EventRecord, Subscriber
+from maze_pl.events.display import require_matplotlib
+
+_SIMPLE = {int, float, bool, str, type(None)}
+
+
+class _DecisionEvents(Subscriber):
+    """Copies of all events of a decision, as they were when fired, and of its first action.
+
+    Args:
+        env: The environment inside all wrappers.
+
+    Attributes:
+        maze_action: The first action that the simulation took in the decision.
+        has_acted: Whether it took one.
+    """
+
+    def __init__(self, env: StructuredEnv) -> None:
+        super().__init__()
+        self._env, self.maze_action, self.has_acted = env, cast(Any, None), False
+
+    def get_interfaces(self) -> list[type]:
+        return [object]
+
+    def notify_event(self, record: EventRecord) -> None:
+        self.events.append(record._replace(attributes=_copied(record.attributes)))
+        if record.event is BaseEnvEvents.reward and not self.has_acted:
+            self.has_acted, self.maze_action = True, _copied(self._env.get_maze_action())
+
+    def clear_events(self) -> None:
+        if not self.pubsub.context.env_step_incremented:  # an episode begins, not just a step
+            self.events.clear()
+
+    def take(self) -> list[EventRecord]:
+        """Return the events, and begin the next decision."""
+        events, self.events = self.events, []
+        self.has_acted = False
+        return events
+
+
+class TrajectoryRecordingWrapper(RecordingWrapper):
+    """Keeps the last episodes, decision by decision, and passes each of them to a writer.
+
+    A decision is an act from outside that reaches the simulation, with everything that inner
+    wrappers make of it. Its state is the state before it. Its action is the first that the
+    simulation took, or the result of `get_maze_action` of an inner wrapper that overrides it. Its
+    reward and events are those of all environment steps that it took.
+
+    Everything is copied when it is recorded (`copy.deepcopy` of state, action, information, events
+    and components), so nothing in a record changes later. For a small state this takes about as
+    long as a step of CartPole with its statistics; for a large one, copying dominates the cost of
+    recording. An episode that is cut short by `reset` or `close` is recorded up to there; an
+    episode that a resumed run continues is recorded as a whole. Episodes that wrappers use to
+    estimate their statistics are left out. A writer that needs frames receives those of `render`.
+    Evaluation episodes are recorded, too.
+
+    Args:
+        env: The environment to wrap.
+        writer: Writer that receives each episode, such as `TrajectoryFiles` or `GifFiles`.
+        n_episodes: Number of episodes kept here.
+
+    Raises:
+        ValueError: The writer needs frames, and nothing draws this environment.
+
+    Attributes:
+        trajectories: The last episodes that ended, oldest first.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = TrajectoryRecordingWrapper.wrap(GymMazeEnv("CartPole-v1"))
+        >>> observation, info = env.reset(seed=1)
+        >>> result = env.step({"action": 1})
+        >>> env.close()
+        >>> [(step.maze_action, step.reward) for step in env.trajectories[0].steps]
+        [(1, 1.0)]
+    """
+
+    def __init__(self, env: StructuredEnv, writer: TrajectoryWriter | None = None, n_episodes: int = 1) -> None:
+        super().__init__(env, writer, n_episodes)
+        self._has_frames = writer is not None and writer.needs_frames
+        if self._has_frames:
+            require_matplotlib(type(writer).__name__)
+            if self.get_renderer() is None and self.render_mode != "rgb_array":
+                remedy = "make a gymnasium environment with render_mode='rgb_array' (--data.env.dict_kwargs.render_mode"
+                raise ValueError(f"nothing draws {name_of(env)}: {remedy} rgb_array), give a simulation a get_renderer")
+        self._record: StateTrajectoryRecord | None = None
+        self._reward = 0.0  # includes acts that did not reach the simulation
+        layers = list(wrappers_of(env))
+        self._names_actions = any(type(one).get_maze_action is not Wrapper.get_maze_action for one in layers)
+        self._events = _DecisionEvents(layers[-1].env if layers else env)
+        env.pubsub.register_subscriber(self._events)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode and its record."""
+        self.end_episode()
+        result = self.env.reset(seed=seed, options=options)
+        self._record, self._is_wanted = StateTrajectoryRecord(self.env.get_episode_id()), False
+        self._events.has_acted, self._reward = False, 0.0  # steps by wrappers are not decisions
+        self._look(self._record)
+        return result
+
+    def step(self, action: Action) -> StepResult:
+        """Step, and record the decision, unless an inner wrapper only stores the action."""
+        env, record, fired = self.env, self._record, self._events
+        env_time, actor_id = env.get_env_time(), env.core_env.actor_id()
+        components = _copied(env.get_serializable_components())
+        result = env.step(action)
+        _, reward, terminated, truncated, info = result
+        self._reward += reward
+        if record is not None and fired.has_acted:
+            taken = _copied(env.get_maze_action()) if self._names_actions else fired.maze_action
+            outcome = (self._reward, terminated, truncated, _copied(info))
+            step = StateRecord(env_time, actor_id, record.last_maze_state, taken, *outcome, fired.take(), components)
+            record.steps.append(step)
+            self._reward, self._is_wanted = 0.0, self.context.is_logged
+            self._look(record)
+        elif record is not None and record.steps and (terminated or truncated):  # by a wrapper alone
+            last = record.steps[-1]
+            last.reward += self._reward
+            last.terminated, last.truncated = terminated, truncated
+            last.events += fired.take()
+        if terminated or truncated:
+            self.end_episode()
+        return result
+
+    def _look(self, record: StateTrajectoryRecord) -> None:
+        """Record the state and a frame: of the last step if there is a renderer, else the state."""
+        record.last_maze_state = _copied(self.env.get_maze_state())
+        renderer = self.get_renderer() if self._has_frames else None
+        if renderer is not None and record.steps:
+            self._add_frame(record, record.draw(renderer, len(record.steps) - 1))
+        elif renderer is None and self._has_frames:
+            self._add_frame(record, self.render())
+
+    def _add_frame(self, record: StateTrajectoryRecord, picture: Any) -> None:
+        from PIL import Image
+
+        frame = io.BytesIO()
+        Image.fromarray(picture).save(frame, "PNG", compress_level=1)
+        record.frames.append(frame.getvalue())
+
+    def end_episode(self) -> Mapping[StatKey, float | Array]:
+        """Complete the record of the episode if one is running."""
+        record, self._record = self._record, None
+        if record is not None and self._is_wanted:
+            if self._has_frames and (renderer := self.get_renderer()) is not None:
+                self._add_frame(record, record.draw(renderer, len(record.steps)))
+            self._keep(record)
+        return {}
+
+
+def _copied(value: Any) -> Any:
+    """Copy a value; a simple one without `copy.deepcopy`, which takes ten times as long."""
+    if type(value) is np.ndarray and not value.dtype.hasobject:
+        return value.copy(order="K")
+    if type(value) is dict and all(type(one) in _SIMPLE for one in value.values()):
+        return dict(value)
+    return value if type(value) in _SIMPLE else copy.deepcopy(value)

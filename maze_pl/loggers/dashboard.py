@@ -1,0 +1,103 @@
+"""Dashboards: loggers of configurations, distributions and images besides numbers."""
+
+import sys
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+from lightning_fabric.utilities.logger import _flatten_dict, _sanitize_params
+from pytorch_lightning.loggers.logger import Logger
+
+from maze_pl.envs.trajectory_record import figure_to_array
+from maze_pl.events import Histogram
+
+X_AXIS = "env_steps"
+N_BINS = 64
+Bins = tuple[np.ndarray, np.ndarray]  # counts [n] and edges [n + 1]
+
+
+class Dashboard(Logger):
+    """A logger that takes more than numbers; it is only used on rank 0.
+
+    Attributes:
+        view_command: Command to view the run; empty if there is nothing to view.
+    """
+
+    view_command = ""
+
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
+        """Do nothing: `begin` logs the whole configuration, not only the module's."""
+
+    @abstractmethod
+    def begin(self, config: str, command: str, env_steps: int) -> None:
+        """Begin or continue a run; later points from before are hidden, or not logged again.
+
+        Args:
+            config: The configuration, as YAML.
+            command: The command line.
+            env_steps: Env steps at which the run begins or continues.
+        """
+
+    @abstractmethod
+    def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
+        """Log distributions by name."""
+
+    @abstractmethod
+    def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
+        """Log images by name: arrays `[height, width, 3]` of bytes or of numbers in 0 to 1."""
+
+
+def log_epoch(
+    loggers: Iterable[Logger], source: str, values: Mapping[str, Any], plots: Mapping[str, Any], env_steps: int
+) -> None:
+    """Log an epoch's distributions and plots to dashboards, and flush all loggers to disk.
+
+    Args:
+        loggers: All loggers; only dashboards get distributions and plots.
+        source: Prefix of the names, such as `train`.
+        values: `<Topic>/<event>/<statistic>` -> value; only histograms are logged.
+        plots: Matplotlib figures, or arrays, by such names.
+        env_steps: Position on the x axis.
+    """
+    found = {name: bins(value) for name, value in values.items() if isinstance(value, Histogram)}
+    histograms = {f"{source}_{name}/histogram": counted for name, counted in found.items() if counted is not None}
+    images = {f"{source}_{name}": as_array(image) for name, image in plots.items()}
+    for logger in loggers:
+        if isinstance(logger, Dashboard):
+            logger.log_distributions(histograms, env_steps)
+            logger.log_images(images, env_steps)
+        logger.save()
+
+
+def as_array(image: Any) -> np.ndarray:
+    """Convert an image to an array; figures are closed, as matplotlib's pyplot would keep them."""
+    if isinstance(image, np.ndarray):
+        return image
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close(image)
+    return figure_to_array(image)
+
+
+def dashboards(trainer: pl.Trainer) -> list[Dashboard]:
+    """Return the trainer's dashboards; empty except on rank 0."""
+    return [one for one in trainer.loggers if isinstance(one, Dashboard) and trainer.is_global_zero]
+
+
+def bins(histogram: Histogram) -> Bins | None:
+    """Return counts and edges: one bin per integer if few, else 64; None if no value is finite."""
+    finite = np.isfinite(histogram.values)
+    values, counts = histogram.values[finite].astype(np.float64), histogram.counts[finite]
+    if not len(values):
+        return None
+    are_few_whole = values[-1] - values[0] < N_BINS and np.array_equal(values, np.round(values))
+    edges = np.arange(values[0] - 0.5, values[-1] + 1.0) if are_few_whole else N_BINS
+    return np.histogram(values, edges, weights=counts)
+
+
+def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten the configuration of data and model, as in `model.lr`; lists become texts."""
+    given = {name: config[name] for name in ("seed_everything", "model", "data") if name in config}
+    table = _sanitize_params(_flatten_dict(given, delimiter="."))
+    return {name.replace(".init_args", ""): value for name, value in table.items() if value != "None"}

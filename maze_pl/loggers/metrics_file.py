@@ -1,0 +1,68 @@
+"""Logger that writes `metrics.csv`."""
+
+import csv
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from lightning_utilities.core.rank_zero import rank_zero_only
+from pytorch_lightning.loggers.logger import Logger
+
+from maze_pl.system.atomic_files import write_file
+
+
+class MetricsFile(Logger):
+    """Writes metrics to one CSV file; the column `step` counts env steps.
+
+    Args:
+        save_dir: Folder of the file.
+        filename: Its name.
+    """
+
+    def __init__(self, save_dir: str, filename: str = "metrics.csv") -> None:
+        super().__init__()
+        self.save_dir, self._path = save_dir, Path(save_dir, filename)
+        self._columns: list[str] = []
+        self._row: dict[str, Any] = {}  # the last row, which begins at the offset
+        self._offset = 0
+
+    name = version = save_dir = ""  # no separate folders for experiments and versions
+
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
+        """Do nothing: the run directory holds the whole configuration."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Append a row, or complete the last one if it has the same step.
+
+        Args:
+            metrics: Name -> value; a new name becomes a new column.
+            step: Env steps so far.
+        """
+        same = step is not None and self._row.get("step") == step
+        numbers = {name: value if isinstance(value, int) else float(value) for name, value in metrics.items()}
+        row = {**(self._row if same else {"step": step}), **numbers}
+        is_new = not row.keys() <= set(self._columns)
+        if is_new:
+            lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.is_file() else []
+            rows = list(csv.DictReader(lines))[: -1 if same else None]
+            if not self._columns:  # drop rows of the previous run after the point of resuming
+                rows = [one for one in rows if step is None or int(one["step"] or -1) < step]
+            self._columns = list(dict.fromkeys([*self._columns, *(rows[0] if rows else ()), *row]))
+            text = io.StringIO()
+            writer = csv.DictWriter(text, self._columns, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+            write_file(self._path, text.getvalue().encode())
+        if is_new or not same:
+            self._offset = self._path.stat().st_size
+        try:
+            with self._path.open("r+", newline="", encoding="utf-8") as file:
+                file.seek(self._offset)
+                csv.DictWriter(file, self._columns, restval="").writerow(row)
+                file.truncate()
+        except OSError as error:  # the disk is full, for example
+            os.truncate(self._path, self._offset)  # no half row
+            raise OSError(error.errno, f"{self._path} cannot be written: {error.strerror}") from error
+        self._row = row

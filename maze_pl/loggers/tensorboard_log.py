@@ -1,0 +1,72 @@
+"""Logger for TensorBoard."""
+
+import contextlib
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pytorch_lightning.loggers import TensorBoardLogger
+from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from torch.utils.tensorboard.summary import hparams
+
+from maze_pl.loggers.dashboard import Bins, Dashboard, hyperparameters
+
+_COMPARED = ("eval_BaseEnvEvents/reward/mean", "train_BaseEnvEvents/reward/mean")
+
+
+class TensorBoardLog(Dashboard, TensorBoardLogger):
+    """Writes event files to one folder, with configuration, hyper-parameters and distributions.
+
+    Args:
+        save_dir: The run directory.
+        name: Folder of the event files in `save_dir`.
+    """
+
+    def __init__(self, save_dir: str, name: str = "tensorboard") -> None:
+        super().__init__(save_dir, name="", version=name, default_hp_metric=False)
+        self.view_command = f"tensorboard --logdir {shlex.quote(self.log_dir)}"
+
+    def begin(self, config: str, command: str, env_steps: int) -> None:
+        """Log configuration and command as texts and, for a new run, values for the HPARAMS tab."""
+        writer = self.experiment._get_file_writer()
+        # TensorBoard drops everything in earlier files at this step or later.
+        writer.add_event(Event(step=env_steps + 1, session_log=SessionLog(status=SessionLog.START)))
+        if env_steps == 0:
+            parameters = hyperparameters(yaml.safe_load(config))
+            for summary in hparams(parameters, dict.fromkeys(_COMPARED, 0.0))[:2]:  # type: ignore[no-untyped-call]
+                writer.add_summary(summary)
+        self.experiment.add_text("configuration", f"```yaml\n{config}\n```", env_steps)
+        self.experiment.add_text("command", f"`{command}`", env_steps)
+        self.save()
+
+    def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
+        """Log histograms, for the tabs HISTOGRAMS and DISTRIBUTIONS."""
+        for name, (counts, edges) in distributions.items():
+            centres = (edges[1:] + edges[:-1]) / 2
+            sums = int(counts.sum()), float(counts @ centres), float(counts @ centres**2)
+            limits_and_counts = edges[1:].tolist(), counts.tolist()
+            self.experiment.add_histogram_raw(name, edges[0], edges[-1], *sums, *limits_and_counts, env_steps)
+
+    def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
+        """Log images, for the tab IMAGES."""
+        for name, image in images.items():
+            self.experiment.add_image(name, image, env_steps, dataformats="HWC")
+
+    def save(self) -> None:
+        """Flush to disk; no hyper-parameter file, as the run directory holds the configuration."""
+        self.experiment.flush()
+
+    def finalize(self, status: str) -> None:
+        """Write the rest; a run that failed before it logged anything leaves no file."""
+        if status != "failed" or self._experiment is None:
+            super().finalize(status)
+            return
+        path = Path(self.experiment._get_file_writer().event_writer._file_name)
+        with contextlib.suppress(OSError):  # a full disk was reported before, and must not hide the actual failure
+            super().finalize(status)
+            if all(event.HasField("file_version") for event in LegacyEventFileLoader(str(path)).Load()):
+                path.unlink()
+                path.parent.rmdir()

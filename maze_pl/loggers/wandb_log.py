@@ -1,0 +1,125 @@
+"""Logger for Weights & Biases."""
+
+import json
+import os
+import shlex
+import uuid
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightning_fabric.loggers.logger import rank_zero_experiment
+from lightning_utilities.core.imports import lazy_import
+from lightning_utilities.core.rank_zero import rank_zero_only
+
+from maze_pl.loggers.dashboard import X_AXIS, Bins, Dashboard
+from maze_pl.system.atomic_files import write_file
+
+wandb = lazy_import("wandb")
+
+
+class WandbLog(Dashboard):
+    """Logs a run to Weights & Biases: online if logged in, else to files for `wandb sync`.
+
+    A resumed run continues as the same W&B run. Its history is append-only: points that a killed
+    run logged after its last checkpoint stay, and are not logged again. W&B's environment
+    variables, such as WANDB_PROJECT, set the destination; by default it is the project `maze_pl`
+    and the name of the run directory.
+
+    Args:
+        save_dir: The run directory; files go to its folder `wandb/`.
+    """
+
+    name = version = ""
+
+    def __init__(self, save_dir: str) -> None:
+        super().__init__()
+        self._folder = Path(save_dir)
+        self._record = self._folder / "wandb" / "maze_pl.json"
+        self._run: Any = None
+        self._logged: dict[str, int] = {}  # name -> env steps of its last point
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> Any:
+        """The `wandb.Run`, which starts on first access."""
+        if self._run is not None:
+            return self._run
+        record = json.loads(self._record.read_text(encoding="utf-8")) if self._record.is_file() else {}
+        identity, self._logged = record.get("id") or uuid.uuid4().hex[:8], record.get("logged", {})
+        self._record.parent.mkdir(parents=True, exist_ok=True)  # else its files would go elsewhere
+        settings: dict[str, Any] = {"console": "off", "silent": True}  # run.log has the console output
+        if "x_transaction_log_flush_interval" in getattr(wandb.Settings, "model_fields", {}):
+            settings["x_transaction_log_flush_interval"] = 1.0  # instead of 15 seconds, which a killed run would lose
+        folder = self._folder.resolve()
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "maze_pl"),
+            name=os.environ.get("WANDB_NAME", folder.name),
+            group=os.environ.get("WANDB_RUN_GROUP", folder.parent.name),
+            id=identity,
+            dir=str(folder),
+            mode=os.environ.get("WANDB_MODE") or (None if is_logged_in() else "offline"),
+            resume="allow" if record else None,
+            reinit="default" if wandb.run is None else "create_new",  # by default it would join another run's
+            settings=wandb.Settings(**settings),
+        )
+        if self._run.offline:  # reading its url would cause a warning
+            self.view_command = f"wandb sync {shlex.quote(str(self._folder))}/wandb/offline-run-*"
+        elif self._run.url:  # there is none if WANDB_MODE=disabled
+            self.view_command = f"python -m webbrowser {self._run.url}"
+        self._run.define_metric(X_AXIS)
+        self._run.define_metric("*", step_metric=X_AXIS)
+        self._keep(identity)
+        return self._run
+
+    def _keep(self, identity: str) -> None:
+        write_file(self._record, json.dumps({"id": identity, "logged": self._logged}).encode())
+
+    def begin(self, config: str, command: str, env_steps: int) -> None:
+        """Log the configuration, as run config and as a text, and the command."""
+        self.experiment.config.update({**yaml.safe_load(config), "command": command}, allow_val_change=True)
+        texts = {"configuration": config, "command": command}
+        panels = {name: wandb.Html(f"<pre>{escape(text)}</pre>", inject=False) for name, text in texts.items()}
+        self.experiment.log({**panels, X_AXIS: env_steps})
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Log numbers.
+
+        Args:
+            metrics: Name -> value.
+            step: Env steps so far.
+        """
+        run = self.experiment
+        if step is None:
+            run.log(dict(metrics))
+            return
+        new = {name: value for name, value in metrics.items() if self._logged.get(name, -1) < step}
+        if new:
+            run.log({**new, X_AXIS: step})
+            self._logged |= dict.fromkeys(new, step)
+            self._keep(run.id)
+
+    def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
+        """Log histograms."""
+        self.log_metrics({name: wandb.Histogram(np_histogram=one) for name, one in distributions.items()}, env_steps)
+
+    def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
+        """Log images."""
+        self.log_metrics({name: wandb.Image(image) for name, image in images.items()}, env_steps)
+
+    def finalize(self, status: str) -> None:
+        """Finish the run; mark it as failed if it did."""
+        if self._run is not None:
+            self._run.finish(exit_code=int(status == "failed"))
+            self._run = None
+
+
+def is_logged_in() -> bool:
+    """Tell if there is a Weights & Biases key, in the environment or from `wandb login`."""
+    from requests.utils import get_netrc_auth  # a dependency of wandb as well
+
+    server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
+    return bool(os.environ.get("WANDB_API_KEY")) or get_netrc_auth(server) is not None

@@ -1,0 +1,209 @@
+"""Advantages and value targets of acts, for critics of each actor, each whole row or each act."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.rollout import Rollout
+from maze_pl.core.streams import act_streams
+from maze_pl.functional import gae, vtrace
+
+
+@dataclass
+class Credit:
+    """Credit of the acts of one step key, [T, B] float64, zero where there is no act.
+
+    Attributes:
+        advantage: Estimated advantage of the act over the average of the policy.
+        return_: Target of the value at the act.
+        weight: 1 if the act counts in the loss of the policy; 0 if it does not exist or is open.
+        value_weight: 1 if the value of the act counts in the loss of the critic, else 0.
+    """
+
+    advantage: Tensor
+    return_: Tensor
+    weight: Tensor
+    value_weight: Tensor
+
+
+Values = Mapping[StepKey, Tensor]
+Credits = dict[StepKey, Credit]
+
+
+@dataclass(frozen=True)
+class VTrace:
+    """Credit assignment by `vtrace` for acts of an older policy.
+
+    The rho of a row is the product of the rhos of its acts.
+
+    Attributes:
+        clip_rho_threshold: Maximum rho in the value targets; None for no limit.
+        clip_pg_rho_threshold: Maximum rho in the advantages; None for no limit.
+        log_rho: Step key -> [T, B] current minus old log-probability of each act, 0 where there is
+            no act. Missing step keys count as 0 everywhere.
+    """
+
+    clip_rho_threshold: float | None
+    clip_pg_rho_threshold: float | None
+    log_rho: Values = field(default_factory=dict)
+
+
+Method = float | VTrace
+"""Method of credit assignment: lambda of generalised advantage estimates, or V-trace."""
+
+
+def _estimate(method: Method, log_rho: Tensor, *stream: Tensor) -> tuple[Tensor, Tensor]:
+    """[T, B] advantages and value targets of streams: arguments of `gae`, with [T, B] discounts."""
+    reward, value, next_value, terminated, cut, discount = stream
+    if not isinstance(method, VTrace):
+        advantage = gae(reward, value, next_value, terminated, cut, discount, method)
+        return advantage, advantage + value
+    last = (discount * next_value).masked_fill(terminated | ~cut, 0.0)
+    discount = discount.masked_fill(terminated | cut, 0.0)
+    clips = method.clip_rho_threshold, method.clip_pg_rho_threshold
+    return_, advantage = vtrace(log_rho, discount, reward + last, value, torch.zeros_like(value[0]), *clips)
+    return advantage, return_
+
+
+def _log_rho(method: Method, key: StepKey, like: Tensor) -> Tensor:
+    """[T, B] log rho of the acts of a step key, on the device of `like`; zeros if not needed."""
+    log_rho = method.log_rho.get(key) if isinstance(method, VTrace) else None
+    return torch.zeros_like(like) if log_rho is None else log_rho.to(like)
+
+
+def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
+    """Assign credit if each actor has its own stream and critic; lambda applies once per act.
+
+    Args:
+        rollout: The collected rollout.
+        values: Step key -> [T, B] value of the actor's observation.
+        final_values: Step key -> [F] value of the final observations.
+        gamma: Discount of one unit of environment time.
+        method: Method of estimation; with V-trace each act has its own rho.
+    """
+    credit = {}
+    for key, streams in act_streams(rollout, gamma).items():
+        value, final_value = values[key].double().cpu(), final_values[key].double().cpu()
+        exists = streams.row >= 0
+        at = streams.row.clamp(min=0)
+        own = value.gather(0, at)
+        next_value = _next(own)
+        if len(final_value):  # the successor is the column's next entry or a final observation
+            next_value = torch.where(streams.final >= 0, final_value[streams.final.clamp(min=0)], next_value)
+        cut, ends = streams.cut & ~streams.terminated, streams.terminated
+        log_rho = _log_rho(method, key, value).gather(0, at)
+        stream = streams.reward, own, next_value, ends, cut, streams.discount
+        advantage, return_ = _estimate(method, log_rho, *stream)
+        counts = (exists & ~streams.open).double()
+        dense = torch.where(exists, torch.stack([advantage * counts, return_ * counts, counts]), 0.0)
+        target = torch.zeros((3, *value.shape), dtype=value.dtype)
+        advantage, return_, weight = target.scatter_add(1, at.expand_as(dense), dense).to(values[key].device)
+        credit[key] = Credit(advantage, return_, weight, weight)
+    return credit
+
+
+def _next(x: Tensor) -> Tensor:
+    """[T, ...] entries of the next step in time, 0 at the last step."""
+    return torch.cat([x[1:], torch.zeros_like(x[:1])])
+
+
+def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
+    """Assign credit if all acts of a row share one value, taken at the row's first act.
+
+    Args:
+        rollout: The collected rollout.
+        values: Step key -> [T, B] value of the actor's observation; used only at the first act of
+            each row.
+        final_values: Step key -> [F] value of the final observations.
+        gamma: Discount of one unit of environment time.
+        method: Method of estimation; lambda applies once per row, and rho of a row is the product
+            over its acts.
+    """
+    rows = rollout.rows
+    slots = {key: rollout.n_slots(key) for key in rollout.segments}
+    if rollout.flat:
+        ((key, value),) = values.items()
+        value = value.double()
+        log_rho = _log_rho(method, key, value)
+        cut = rows.truncated.clone()
+        cut[-1] = True
+    else:
+        value, log_rho = torch.zeros((2, *rows.filled.shape), dtype=torch.float64, device=rows.filled.device)
+        for index, (key, n_slots) in enumerate(slots.items()):
+            t, n = torch.nonzero(rows.first_key == index, as_tuple=True)
+            value[t, n] = values[key][t, n * n_slots + rows.first_slot[t, n]].double()
+            log_rho += _log_rho(method, key, values[key].double()).view(*log_rho.shape, n_slots).sum(-1)
+        is_last = rows.filled & ~_next(rows.filled)
+        cut = rows.truncated | is_last | ~rows.filled
+    next_value = _next(value)
+    for key, final in rollout.finals.items():
+        next_value[final.row, final.env] = final_values[key].double()
+    discount = gamma ** rows.env_steps.double()
+    stream = rows.reward, value, next_value, rows.terminated, cut, discount
+    advantage, return_ = _estimate(method, log_rho, *stream)
+    if rollout.flat:
+        weight = torch.ones_like(value)
+        return {key: Credit(advantage, return_, weight, weight)}
+    credit = {}
+    for key, n_slots in slots.items():
+        segment = rollout.segments[key]
+        active = segment.active.double()
+        of_act = advantage.repeat_interleave(n_slots, 1) * active
+        of_row = return_.repeat_interleave(n_slots, 1) * active
+        credit[key] = Credit(of_act, of_row, active, active * (segment.position == 0))
+    return credit
+
+
+def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
+    """Assign credit if all acts of an environment form one stream, with a value for each act.
+
+    The worth of an act shows in the value before the next act, already within the row, instead of
+    only in the return of the whole row. There is no discount between the sub-steps of a row.
+    Rewards are those returned by `env.step`; rewards attributed to actors are ignored, because
+    values are of the whole environment.
+
+    Args:
+        rollout: The collected rollout.
+        values: Step key -> [T, N] value of the actor's observation.
+        final_values: Step key -> [F] value of the final observations.
+        gamma: Discount of one unit of environment time.
+        method: Method of estimation; lambda applies once per act, and each act has its own rho.
+
+    Raises:
+        ValueError: A row does not consist of one act of each sub-step in order. Only the end of an
+            episode may leave out the last ones.
+    """
+    rows, segments = rollout.rows, list(rollout.segments.values())
+    active = torch.stack([segment.active for segment in segments], 1)  # [T, K, N]
+    shape = active.shape
+    is_last = active & ~torch.cat([active[:, 1:], torch.zeros_like(active[:, :1])], 1)
+    ends = rows.terminated | rows.truncated
+    position = torch.stack([segment.position for segment in segments], 1)
+    expected = torch.arange(shape[1], device=active.device)[:, None].expand(shape)
+    whole = (active[:, -1] | ends | ~rows.filled) & (is_last.sum(1) == rows.filled)
+    if not bool(whole.all() and (position == expected)[active].all()):
+        raise ValueError(
+            f"a delta critic needs the sub-steps {list(rollout.segments)} to act once each, in this order, in every "
+            "environment step, which they do not: use a step or a shared critic"
+        )
+    reward = torch.stack([segment.reward for segment in segments], 1).flatten(0, 1)  # [T, K, N] -> [T * K, N]
+    value = torch.stack([values[key] for key in rollout.segments], 1).double().flatten(0, 1)
+    log_rhos = [_log_rho(method, key, values[key].double()) for key in rollout.segments]
+    log_rho = torch.stack(log_rhos, 1).flatten(0, 1)
+    next_value = _next(value).view(shape)
+    for key, final in rollout.finals.items():
+        last = is_last[final.row, :, final.env].int().argmax(1)
+        next_value[final.row, last, final.env] = final_values[key].double()
+    stops = torch.ones_like(ends)
+    stops[:-1] = rows.truncated[:-1] | ~rows.filled[1:]
+    cut = (is_last & stops[:, None]) | ~active
+    terminated = is_last & rows.terminated[:, None]
+    discount = torch.where(is_last, gamma ** rows.env_steps.double()[:, None], 1.0)
+    stream = (part.flatten(0, 1) for part in (next_value, terminated, cut, discount))
+    weight = active.double()
+    advantage, return_ = (x.view(shape) * weight for x in _estimate(method, log_rho, reward, value, *stream))
+    of_keys = zip(rollout.segments, advantage.unbind(1), return_.unbind(1), weight.unbind(1), strict=True)
+    return {key: Credit(advantage, return_, weight, weight) for key, advantage, return_, weight in of_keys}

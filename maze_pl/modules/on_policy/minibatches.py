@@ -1,0 +1,221 @@
+"""Acts that on-policy algorithms learn from, and their division into minibatches.
+
+A minibatch is a set of filled rows with all acts made in them. Rows are divided evenly, so that the
+number of minibatches follows from options alone and all ranks step equally often.
+
+If the policy is recurrent, a minibatch is a set of sequences of acts instead. Each sequence is of
+one actor in one episode, and begins with the state that the actor had at its first act. Sequences
+are divided in the same way, separately for each step key.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.rollout import Tree
+from maze_pl.system.ranks import sum_over_ranks, world_size
+
+
+@dataclass(slots=True)
+class Acts:
+    """Acts of one step key in a rollout or in a minibatch.
+
+    The weights of a minibatch are such that `weight @ loss`, averaged over ranks, is the mean of
+    `loss` over the valid acts of all ranks. The same holds for `value_weight` and the values that a
+    critic is to learn.
+
+    The acts of a recurrent policy form S sequences of at most L acts, n = L * S, in time-major
+    order. Shorter sequences are padded with copies of their last act, with weight 0.
+
+    Attributes:
+        observation: Name -> [n, ...]; for recurrent state [S, ...] before the first act of each
+            sequence.
+        action: Head -> [n, ...].
+        agent_id: [n] int64.
+        advantage: [n]
+        return_: [n] target of the value.
+        old_value: [n] value before learning; 0 where `value_weight` is 0.
+        weight: [n] weight of the act in the loss of the policy.
+        value_weight: [n] weight of the act's value in the loss of the critic.
+        old_log_prob: [n] log-probability under the policy that acted; 0 if not requested.
+        earlier: Further inputs of delta critics: observations of earlier sub-steps of the row.
+        carried: Names of recurrent state in `observation`.
+        share: Sum of `weight`; 1 on average over ranks.
+        value_share: Sum of `value_weight`; 1 on average over ranks, summed over step keys if they share a critic.
+    """
+
+    observation: Tree
+    action: Tree
+    agent_id: Tensor
+    advantage: Tensor
+    return_: Tensor
+    old_value: Tensor
+    weight: Tensor
+    value_weight: Tensor
+    old_log_prob: Tensor
+    earlier: Tree = field(default_factory=dict, kw_only=True)
+    carried: tuple[str, ...] = field(default=(), kw_only=True)
+    share: float = field(default=1.0, init=False)
+    value_share: float = field(default=1.0, init=False)
+
+    @property
+    def judged(self) -> Tree:
+        """All inputs of the critic."""
+        return self.observation | self.earlier if self.earlier else self.observation
+
+    def tensors(self) -> list[Tensor]:
+        """List all tensors: observation, action, earlier observations, then one number per act."""
+        trees = [*self.observation.values(), *self.action.values(), *self.earlier.values()]
+        vectors = [self.agent_id, self.advantage, self.return_, self.old_value, self.weight, self.value_weight]
+        return [*trees, *vectors, self.old_log_prob]
+
+    def with_tensors(self, tensors: Iterable[Tensor]) -> Acts:
+        """Return a copy with other tensors: the next of an iterator, ordered as in `tensors()`."""
+        rest = iter(tensors)
+        trees = (self.observation, self.action, self.earlier)
+        observation, action, earlier = ({name: next(rest) for name in tree} for tree in trees)
+        acts = Acts(observation, action, *itertools.islice(rest, 7), earlier=earlier, carried=self.carried)
+        acts.share, acts.value_share = self.share, self.value_share
+        return acts
+
+    @property
+    def structure(self) -> tuple[object, ...]:
+        """All fields that are not tensors."""
+        names = tuple(self.observation), tuple(self.action), tuple(self.earlier)
+        return *names, self.share, self.value_share
+
+    def select(self, index: Tensor, sequences: Tensor | None = None) -> Acts:
+        """Select the acts at `index` [m], in that order; `sequences` selects recurrent states."""
+        of_sequences = index if sequences is None else sequences
+        places = [of_sequences if name in self.carried else index for name in self.observation]
+        pairs = zip(self.tensors(), itertools.chain(places, itertools.repeat(index)), strict=False)
+        return self.with_tensors(tensor.index_select(0, place) for tensor, place in pairs)
+
+    def split(self, sizes: list[int]) -> list[Acts]:
+        """Split into consecutive parts of the given sizes, without dividing sequences."""
+        n_acts, tensors = max(len(self.weight), 1), self.tensors()
+        of_tensors = (sizes if n == n_acts else [size * n // n_acts for size in sizes] for n in map(len, tensors))
+        parts = (torch.split(tensor, own) for tensor, own in zip(tensors, of_tensors, strict=True))
+        return [self.with_tensors(part) for part in zip(*parts, strict=True)]
+
+
+Minibatch = dict[StepKey, Acts]
+"""Step key -> acts of a set of rows, without step keys that have no acts in them on this rank."""
+
+
+def flatten_minibatch(
+    minibatch: Minibatch,
+) -> tuple[list[Tensor], Callable[[Iterable[Tensor]], Minibatch], tuple[object, ...]]:
+    """Flatten a minibatch into a list of tensors.
+
+    Returns:
+        The tensors, a function that rebuilds a minibatch from such tensors, and all fields that are
+        not tensors.
+    """
+    tensors = [tensor for acts in minibatch.values() for tensor in acts.tensors()]
+    structure = [(step_key, acts.structure) for step_key, acts in minibatch.items()]
+
+    def rebuild(values: Iterable[Tensor]) -> Minibatch:
+        rest = iter(values)
+        return {step_key: acts.with_tensors(rest) for step_key, acts in minibatch.items()}
+
+    return tensors, rebuild, tuple(structure)
+
+
+@dataclass
+class LearningBatch:
+    """All acts of a rollout that can be learned from.
+
+    Attributes:
+        acts: By step key, with weights of 0 and 1.
+        row: By step key, [n] int64 index of the filled row or the sequence that each act belongs
+            to; None if act i belongs to row i.
+        n_rows: Number of filled rows; 0 if acts belong to sequences.
+        shared: True if the critic has one value for each row.
+        open_share: By step key, the number of acts left out because no observation follows them,
+            and the number of all acts.
+    """
+
+    acts: dict[StepKey, Acts]
+    row: dict[StepKey, Tensor] | None
+    n_rows: int
+    shared: bool
+    open_share: dict[StepKey, tuple[int, int]]
+
+    @property
+    def even(self) -> bool:
+        """True if minibatches with equally many rows have equally many acts of each step key."""
+        return self.row is None or all(len(acts.weight) == self.n_rows > 0 for acts in self.acts.values())
+
+    def minibatches(self, n_minibatches: int, generator: torch.Generator | None = None) -> list[Minibatch]:
+        """Divide the rows into minibatches and gather their acts; a collective call.
+
+        Args:
+            n_minibatches: Number of minibatches, equal on all ranks.
+            generator: Random generator to shuffle the rows; None keeps their order.
+        """
+        if self.row is None and world_size() == 1:
+            return self._equal_minibatches(n_minibatches, generator)
+        device = next(iter(self.acts.values())).weight.device
+        gathered: dict[StepKey, Acts] = {}
+        members: list[Tensor] = []  # by step key [n], minibatch of each gathered act, ascending
+        for key, acts in self.acts.items():
+            if not (members and self.n_rows):
+                n_rows = self.n_rows or len(torch.unique((self.row or {})[key]))
+                place = (torch.arange(n_rows) * n_minibatches).div_(max(n_rows, 1), rounding_mode="floor")
+                shuffled = None if generator is None else torch.randperm(n_rows, generator=generator)
+                if shuffled is not None and self.row is not None:
+                    # by row, not by position in the shuffle
+                    place = torch.empty_like(place).scatter_(0, shuffled, place)
+                place = place.to(device)
+            order = None if shuffled is None else shuffled.to(device)
+            member = place
+            if self.row is not None:
+                member, order = place[self.row[key]].sort(stable=True)  # sequences stay contiguous
+            sequences = place.argsort(stable=True) if acts.carried else None
+            gathered[key] = acts if order is None else acts.select(order, sequences)
+            members.append(member)
+        return self._normalised(gathered, members, n_minibatches)
+
+    def _equal_minibatches(self, n_minibatches: int, generator: torch.Generator | None) -> list[Minibatch]:
+        """Divide rows into minibatches if each row is one valid act, and there is one rank only."""
+        ((key, acts),) = self.acts.items()
+        bounds = [self.n_rows * index // n_minibatches for index in range(n_minibatches + 1)]
+        sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
+        if generator is not None:
+            acts = acts.select(torch.randperm(self.n_rows, generator=generator).to(acts.weight.device))
+        parts = [replace(acts)] if n_minibatches == 1 else acts.split(sizes)
+        weights = {size: torch.full_like(acts.weight[:size], 1.0 / size) for size in set(sizes)}
+        for part, size in zip(parts, sizes, strict=True):
+            part.weight = part.value_weight = weights[size]
+        return [{key: part} for part in parts]
+
+    def _normalised(self, gathered: dict[StepKey, Acts], members: list[Tensor], n_minibatches: int) -> list[Minibatch]:
+        """Split the gathered acts, with weights divided by their sums over all ranks."""
+        device = members[0].device
+        sums = torch.zeros(len(members), 2, n_minibatches, dtype=torch.float64, device=device)
+        for own, acts, member in zip(sums, gathered.values(), members, strict=True):
+            own[0].index_add_(0, member, acts.weight.double())
+            own[1].index_add_(0, member, acts.value_weight.double())
+        total = sum_over_ranks(sums.clone())
+        if self.shared:
+            total[:, 1] = total[:, 1].sum(0)
+        factors = world_size() / total.clamp(min=1.0)
+        shares = (sums * factors).tolist()
+        minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
+        for (key, acts), member, factor, share in zip(gathered.items(), members, factors, shares, strict=True):
+            own = factor.to(acts.weight.dtype)[:, member]
+            acts.weight, acts.value_weight = acts.weight * own[0], acts.value_weight * own[1]
+            parts = acts.split(torch.bincount(member, minlength=n_minibatches).tolist())
+            for minibatch, part, *of_part in zip(minibatches, parts, *share, strict=True):
+                if len(part.weight):
+                    # Rounded, so that one recorded update serves all almost equal shares.
+                    part.share, part.value_share = (round(number, 9) for number in of_part)
+                    minibatch[key] = part
+        return minibatches

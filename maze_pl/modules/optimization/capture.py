@@ -1,0 +1,255 @@
+"""Gradient of a loss, recorded once as a list of tensor operations, replayed without autograd.
+
+For small networks most of the time of an update goes into deciding what to compute, which is the
+same for every minibatch. Recording the operations (`make_fx`) and running the record in TorchScript
+takes less than half of the time. Everything that is not a tensor is baked into the record. A record
+is valid for one combination of shapes and settings, as long as nothing that the loss has read
+changes (see `reads`). It is checked against autograd when it is made and once in every epoch; if
+the numbers differ, recording is abandoned with a message.
+
+`torch.jit` is deprecated; its use is confined to this file.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._ops import OpOverload
+from torch.func import functional_call
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from maze_pl.modules.optimization.flat_optimizer import limit_norm
+
+MAX_RECORDS = 4
+
+Function = Callable[..., tuple[Tensor, Tensor]]
+Loss = Callable[[Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
+"""Function from the tensors of a minibatch to the loss, and further scalars."""
+
+
+class GradientRecorder:
+    """Records of the gradient of a loss, one for each key.
+
+    Args:
+        module: Owner of the parameters; a loss that changes its buffers is refused.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._records: dict[Any, Function] = {}
+        self._n_made = 0
+        self.refused: str | None = None  # reason why nothing is recorded any more
+
+    def record(
+        self,
+        key: Any,
+        loss: Loss,
+        parameters: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        gradient: Tensor,
+        max_norm: float = 0.0,
+        *,
+        check: bool,
+    ) -> Function | None:
+        """Return the record of a key for `replay`; make one if there is none.
+
+        Args:
+            key: All that the loss and the limit depend on besides the values of tensors, such as
+                their shapes.
+            loss: Loss to differentiate.
+            parameters: Parameters to differentiate with respect to.
+            inputs: The tensors of a minibatch.
+            gradient: Buffer that the flat gradient will be written into.
+            max_norm: Maximum L2 norm of the gradient; 0 for no limit. With a limit, the norm before
+                clipping precedes the scalars of the loss.
+            check: Compare the record with autograd.
+
+        Returns:
+            A function of parameters, inputs and `gradient`, which returns the flat gradient with
+            respect to `parameters`, and the scalars; None if the loss cannot be recorded.
+        """
+        record = self._records.get(key)
+        if self.refused is not None:
+            return None
+        if record is not None and not check:
+            return record
+        function = self._function(loss, parameters, max_norm)
+        arguments = [*(parameter.detach() for parameter in parameters), *inputs, torch.empty_like(gradient)]
+        record = record or self._make(function, arguments)
+        if record is not None and not _agree(record, function, arguments):
+            self.refused, record = "the recorded update gave other numbers than autograd", None
+        if record is not None:
+            self._records[key] = record
+        return record
+
+    def forget(self, key: Any, change: str) -> None:
+        """Drop a record that is outdated; stop recording if `MAX_RECORDS` have been made.
+
+        Args:
+            key: See `record`.
+            change: Description of the change.
+        """
+        self._records.pop(key, None)
+        if self._n_made >= MAX_RECORDS:
+            self.refused = f"what the loss reads keeps changing: {change}"
+
+    def _function(self, loss: Loss, parameters: Sequence[Tensor], max_norm: float) -> Function:
+        """Return the whole computation as a function of tensors only."""
+        # Each module is listed once, under one of its names: functional_call with tie_weights swaps
+        # the parameters of a shared module once for each name, and does not restore them.
+        position = {id(parameter): index for index, parameter in enumerate(parameters)}
+        owner = _Owner(self._module, loss)
+        places = {
+            name: position[id(parameter)]
+            for path, part in owner.named_modules()
+            for name, parameter in part.named_parameters(path, recurse=False, remove_duplicate=False)
+            if id(parameter) in position
+        }
+
+        def function(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+            inputs, written = tensors[len(parameters) : -1], tensors[-1]
+            with torch.enable_grad():
+                leaves = [tensor.detach().requires_grad_() for tensor in tensors[: len(parameters)]]
+                named = {name: leaves[index] for name, index in places.items()}
+                total, scalars = functional_call(owner, named, (inputs,), tie_weights=False)
+                gradients = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+            with torch.no_grad():
+                flat = torch.cat([gradient.reshape(-1) for gradient in gradients], out=written)
+                norms = [limit_norm(flat, max_norm)] if max_norm > 0.0 else []
+            return flat, torch.stack([*norms, *(scalar.detach() for scalar in scalars)])
+
+        return function
+
+    def _make(self, function: Function, arguments: Sequence[Tensor]) -> Function | None:
+        if self._n_made >= MAX_RECORDS:
+            self.refused = f"minibatches have more than {MAX_RECORDS} different shapes or settings"
+            return None
+        self._n_made += 1
+        record: Function | None = None
+        former = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
+        try:
+            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # deprecations that this file hides from the rest
+                graph = make_fx(function)(*arguments)
+                check_shapes_are_fixed(graph)
+                record = torch.jit.script(_simplified(graph, arguments)).forward
+                replay(record, arguments)
+        except ShapesDependOnValues as error:
+            self.refused = str(error)
+        except Exception as error:  # autograd takes over, and shows real errors
+            self.refused = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+        for buffer, value in former:
+            if not torch.equal(buffer, value):
+                buffer.copy_(value)
+                self.refused = "computing the loss changes buffers, such as those of batch normalisation"
+        return None if self.refused else record
+
+
+def _agree(record: Function, function: Function, arguments: Sequence[Tensor]) -> bool:
+    """True if a record and autograd give the same numbers."""
+    with torch.random.fork_rng(devices=[]):
+        found = replay(record, arguments)
+    with torch.random.fork_rng(devices=[]):
+        wanted = function(*arguments[:-1], torch.empty_like(arguments[-1]))
+    pairs = zip(found, wanted, strict=True)
+    return all(torch.allclose(*pair, rtol=1e-3, atol=1e-5, equal_nan=True) for pair in pairs)
+
+
+def replay(record: Function, arguments: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Run a record without optimising it, which gains nothing and outlasts a few updates."""
+    with torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
+        return record(*arguments)
+
+
+class _Owner(nn.Module):
+    """Module that computes the loss while `functional_call` has swapped the parameters."""
+
+    def __init__(self, module: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.module = module
+        self._loss = loss
+
+    def forward(self, inputs: Sequence[Tensor]) -> Any:
+        """Compute the loss of these inputs."""
+        return self._loss(inputs)
+
+
+# ----------------------------------------------------------------------------------------------------- the graph
+# Autograd records many operations that have no effect, are duplicates, or give the same result each
+# time. For small networks an operation costs about the same whatever it computes.
+
+
+class ShapesDependOnValues(ValueError):
+    """Error for a graph with operations whose output shapes depend on values."""
+
+
+def check_shapes_are_fixed(module: fx.GraphModule) -> None:
+    """Refuse operations whose output shapes depend on values, since a record has fixed shapes.
+
+    Raises:
+        ShapesDependOnValues: The graph has such an operation.
+    """
+    for node in module.graph.nodes:
+        if torch.Tag.dynamic_output_shape not in getattr(node.target, "tags", ()):
+            continue
+        masks = [item for item in node.args[1] if item is not None] if node.target is _aten.index.Tensor else []
+        if not masks or any(item.meta["tensor_meta"].dtype in (torch.bool, torch.uint8) for item in masks):
+            raise ShapesDependOnValues("the networks select entries by their values, so that shapes change")
+
+
+def _simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
+    """Remove needless operations from a graph, and convert it for TorchScript."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if node.target in (_aten.detach.default, _aten.alias.default):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+        elif node.target is _aten.t.default and node.args[0].target is _aten.t.default:
+            node.replace_all_uses_with(node.args[0].args[0])
+            graph.erase_node(node)
+        elif node.target is _aten.view.default and node.args[0].target is _aten.view.default:
+            node.args = (node.args[0].args[0], *node.args[1:])
+    operations = [node for node in graph.nodes if isinstance(node.target, OpOverload)]
+    end = next(index for index, node in enumerate(operations) if node.target._schema.is_mutable)
+    if operations[end].target is _aten.cat.out:  # the gradient; before it, nothing is in place
+        _merge(module, operations[:end], arguments)
+    graph.eliminate_dead_code()
+    for node in graph.nodes:
+        if node.target is _aten._to_copy.default:
+            node.target, node.args = _aten.to.dtype, (node.args[0], node.kwargs["dtype"])
+            node.kwargs = {name: value for name, value in node.kwargs.items() if name == "memory_format"}
+        node.kwargs = {name: value for name, value in node.kwargs.items() if name not in _PLACEMENT}
+        if isinstance(node.target, OpOverload):
+            node.target = node.target.overloadpacket
+    module.recompile()
+    return module
+
+
+def _merge(module: fx.GraphModule, operations: Sequence[fx.Node], arguments: Sequence[Tensor]) -> None:
+    """Merge duplicate operations, and replace those that depend on shapes only by constants."""
+    graph, seen, constants = module.graph, dict[Any, fx.Node](), dict[fx.Node, None]()
+    for node in operations:
+        target: Any = node.target
+        if torch.Tag.nondeterministic_seeded in target.tags or "empty" in target._schema.name:
+            continue
+        known = seen.setdefault((target, str(node.args), str(node.kwargs)), node)
+        if known is not node:
+            node.replace_all_uses_with(known)
+            graph.erase_node(node)
+        elif target.overloadpacket in _BY_SHAPE or constants.keys() >= set(node.all_input_nodes):
+            constants[node] = None
+    interpreter = fx.Interpreter(module, garbage_collect_values=False)
+    with torch.no_grad():
+        interpreter.run(*arguments)
+    for index, node in enumerate(constants):
+        if node.users.keys() - constants.keys() and isinstance(interpreter.env[node], Tensor):
+            module.register_buffer(f"constant_{index}", interpreter.env[node])
+            with graph.inserting_before(node):
+                node.replace_all_uses_with(graph.get_attr(f"constant_{index}"))
+
+
+_aten = torch.ops.aten
+_BY_SHAPE = (_aten.ones_like, _aten.zeros_like, _aten.full_like, _aten.new_zeros, _aten.new_ones, _aten.new_full)
+_PLACEMENT = ("device", "pin_memory", "layout")  # records are used on the CPU only

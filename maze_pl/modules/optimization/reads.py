@@ -1,0 +1,439 @@
+"""State that a loss reads besides its minibatch: found by observing the loss once, then watched.
+
+A recorded loss has the values of attributes, globals and closures baked in. One run of the loss is
+traced to collect the Python functions that it calls. Every object that can be reached from the
+algorithm through names that occur in these functions is watched; lists, dicts and arrays are
+watched as a whole. A loss that reads something that cannot be watched, such as a clock, a file, an
+iterator or an attribute with a computed name, is not recorded.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+import sys
+import sysconfig
+import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import partial, partialmethod
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, TypeVar
+
+import gymnasium
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import maze_pl
+from maze_pl.modules.optimization.watch import PLAIN, Watch
+
+Result = TypeVar("Result")
+
+LARGEST_ARRAY = 2**20
+"""Maximum size in bytes of a NumPy array that is compared with a copy."""
+LARGEST_CONTAINER = 10_000
+"""Maximum number of entries of a container that is compared with a copy."""
+
+_CONSTANT = (
+    *(*PLAIN, Enum, range, slice, type(Ellipsis), type(NotImplemented), np.dtype, np.ufunc),
+    *(torch.dtype, torch.Size, torch.layout, torch.memory_format, OpOverload, OpOverloadPacket),
+    *(types.GenericAlias, types.UnionType, TypeVar, types.CodeType, re.Pattern),
+)
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque, types.MappingProxyType)
+_BASES = (object, *_CONTAINERS[:-1], OrderedDict, defaultdict, *PLAIN, Exception, BaseException, torch._C.TensorBase)
+_C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+_C_MODULES = {"builtins", "math", "cmath", "_operator", "_functools", "_collections", "itertools", "numpy", "torch"}
+_IMPURE = {"input", "open", "print", "eval", "exec", "vars", "globals", "locals", "breakpoint", "compile", "id", "dir"}
+_BY_NAME = {"getattr", "setattr", "delattr", "hasattr"}
+_INDIRECT = {"__dict__", "__getattribute__", "attrgetter", "methodcaller", "_getframe", "currentframe", "settrace"}
+_TO_PYTHON = {"numpy", "tolist", "item", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage"}
+_MISSING: Any = object()
+_CELLS = partial(map, attrgetter("cell_contents"))  # in C, like everything that is called often
+
+# ---------------------------------------------------------------------------------- origin of code
+
+_PACKAGE, _TORCH, _NUMPY, _GYMNASIUM = (
+    f"{Path(package or '').parent}/" for package in (maze_pl.__file__, torch.__file__, np.__file__, gymnasium.__file__)
+)
+_MOVING = ("pytorch_lightning", "lightning_fabric", "torch.optim")
+"""Packages whose objects change with every step of an optimiser."""
+_LIBRARY = f"{sysconfig.get_path('stdlib')}/"
+_SHIPPED = (
+    _PACKAGE,
+    _GYMNASIUM,
+    *(f"{_TORCH}{part}/" for part in ("nn/modules", "nn/utils", "nn/parallel", "optim", "distributions")),
+)
+"""Files whose functions read nothing that changes by computed names."""
+_WITHOUT_STATE = (
+    *(f"{_PACKAGE}modules/{name}.py" for name in ("update", "capture", "reads")),
+    *(f"{_LIBRARY}{name}.py" for name in ("abc", "enum", "typing", "functools", "dataclasses", "contextlib", "copy")),
+    *(f"{_LIBRARY}{name}" for name in ("collections/", "_collections_abc.py", "warnings.py")),
+    f"{_TORCH}nn/modules/module.py",
+    _NUMPY,
+    "<frozen",
+)
+"""Files of functions that depend on their arguments only, and of the code that observes."""
+
+
+# ----------------------------------------------------------------------------------------------------------- observing
+
+
+class _Refused(Exception):
+    """Something cannot be watched."""
+
+
+class Observation:
+    """Observation of a loss: finds the state that it reads, and tells if that can be watched.
+
+    Args:
+        module: The algorithm.
+        opaque: Functions whose reads do not matter, including the reads of functions they call.
+        forbidden: Functions with side effects, which a record would leave out.
+        inputs: Objects that are passed to the loss and differ in each call.
+
+    Attributes:
+        watch: State that was read.
+        refused: Reason why the loss cannot be recorded, None if it can.
+    """
+
+    def __init__(
+        self,
+        module: pl.LightningModule,
+        opaque: Iterable[types.CodeType],
+        forbidden: Iterable[types.CodeType],
+        inputs: Iterable[Any],
+    ) -> None:
+        self.watch = Watch()
+        self.refused: str | None = None
+        self._module = module
+        self._opaque, self._forbidden = set(opaque), set(forbidden)
+        self._codes: set[types.CodeType] = set()
+        self._files: dict[str, bool] = {}  # file -> whether its functions are examined
+        self._names: set[str] = set()
+        self._fresh = {id(item) for item in inputs}  # ids of objects that are created in each call
+        self._kept: list[Any] = []  # references, so that ids are not reused
+        self._visited: set[int] = set()
+        self._objects: list[tuple[str, Any]] = []  # objects whose attributes are watched by name
+        self._looked_up = 0  # number of objects already examined
+        self._in_python: dict[type, bool] = {}
+
+    def run(self, function: Callable[[], Result]) -> Result:
+        """Call and observe a function that computes the loss and its gradient."""
+        buffers = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
+        for name, part in self._module.named_modules():
+            self._push(part, f"{type(self._module).__name__}{name and '.'}{name}")
+        previous = sys.gettrace()
+        with _ValuesTaken(self), _NumbersTaken(self):
+            sys.settrace(self._called)
+            try:
+                result = function()
+            finally:
+                sys.settrace(previous)
+        self.watch.complete()
+        if not all(torch.equal(*pair) for pair in buffers):
+            self.refuse("computing the loss changes buffers, such as those of batch normalisation")
+        if self.refused is None and (change := self.watch.change()) is not None:
+            self.refuse(f"computing the loss changes what it reads: {change}")
+        return result
+
+    def refuse(self, reason: str) -> None:
+        """Set the reason not to record; the first one counts."""
+        self.refused = self.refused or reason
+
+    # ------------------------------------------------------------------------------------------------------ functions
+
+    def _called(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        """Examine a function before it runs."""
+        code, caller = frame.f_code, frame.f_back
+        if self.refused is not None or not self._is_read(code.co_filename):
+            return
+        if code.co_filename.startswith(_LIBRARY) and caller and not self._is_read(caller.f_code.co_filename):
+            return
+        while caller is not None:
+            if caller.f_code in self._opaque:
+                return
+            caller = caller.f_back
+        if code in self._opaque:
+            return
+        if code in self._forbidden:
+            self.refuse(f"computing the loss calls {code.co_qualname}")
+        try:
+            self._require_known(frame)
+            if code not in self._codes:
+                self._codes.add(code)
+                self._read(code, frame.f_globals)
+        except _Refused as reason:
+            self.refuse(str(reason))
+
+    def _is_read(self, file: str) -> bool:
+        """True if functions of a file may read relevant state."""
+        if file not in self._files:
+            without = file.startswith(_WITHOUT_STATE)
+            self._files[file] = not without and (file.startswith(_SHIPPED) or not file.startswith(_TORCH))
+        return self._files[file]
+
+    def _require_known(self, frame: types.FrameType) -> None:
+        """Refuse a method of an object that was reached in an unknown way.
+
+        Raises:
+            _Refused: The frame belongs to such a method.
+        """
+        code = frame.f_code
+        name = code.co_varnames[0] if code.co_argcount else "."
+        owner = frame.f_locals.get(name)
+        if name.startswith(".") or isinstance(owner, (*_CONSTANT, Tensor, type, types.FunctionType, np.ndarray)):
+            return
+        if code.co_name in ("__init__", "__new__", "__post_init__") or type(owner) in _CONTAINERS:
+            self._fresh.add(id(owner))
+            self._kept.append(owner)
+        elif name == "self" and id(owner) not in self._visited | self._fresh and _is_user(code):
+            raise _Refused(f"{_place(code)} is called of a {type(owner).__name__} that is reached in no known way")
+
+    def _read(self, code: types.CodeType, scope: dict[str, Any]) -> None:
+        """Watch everything that a function can read through its names."""
+        is_user, where = _is_user(code), _place(code)
+        names, of_globals = set(code.co_names), set[str]()
+        instructions = list(dis.get_instructions(code))
+        for index, instruction in enumerate(instructions):
+            name = instruction.argval
+            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                of_globals.add(name)
+                if is_user and name in _BY_NAME and name not in scope:
+                    names.add(_constant_name(instructions[index:], f"{where} calls {name} with a computed name"))
+            elif instruction.opname == "IMPORT_NAME":
+                self._imported(name, scope, names, where, is_user)
+        if is_user:
+            impure = sorted((of_globals & _IMPURE - scope.keys()) | (names & _INDIRECT))
+            if impure:
+                raise _Refused(f"{where} uses {impure[0]}, whose outcome cannot be followed")
+        for name in of_globals & scope.keys():
+            self._global(scope, name, names, where, is_user)
+        new = names - self._names
+        self._names |= new
+        for label, item in self._objects[: self._looked_up] if new else []:
+            self._attributes(label, item, new)
+        self._look_up()
+
+    def _imported(self, name: str, scope: dict[str, Any], names: set[str], where: str, is_user: bool) -> None:
+        module = sys.modules.get(name) or sys.modules.get(f"{scope.get('__package__')}.{name}")
+        if module is not None:
+            self._module_entries(module, names, where, is_user)
+        elif is_user:
+            raise _Refused(f"{where} imports {name}")
+
+    def _global(self, scope: dict[str, Any], name: str, names: set[str], where: str, is_user: bool) -> None:
+        value = scope[name]
+        if isinstance(value, types.ModuleType):
+            self._module_entries(value, names, where, is_user)
+        elif is_user or not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+            self._push(self.watch.add_entry(str(scope.get("__name__")), scope, name), f"{name} in {where}")
+
+    def _module_entries(self, module: types.ModuleType, names: set[str], where: str, is_user: bool) -> None:
+        """Watch the entries that are read from an imported module."""
+        package = module.__name__.partition(".")[0]
+        if f"{module.__name__}.".startswith("numpy.random."):
+            raise _Refused(f"{where} uses {module.__name__}, whose outcome would be recorded")
+        if package == "torch":
+            return
+        for name in names & vars(module).keys():
+            value = vars(module)[name]
+            if isinstance(value, types.ModuleType):
+                if value is not module:
+                    self._module_entries(value, names - {name}, where, is_user)
+            elif package != "numpy":
+                self._global(vars(module), name, names, where, is_user)
+
+    # -------------------------------------------------------------------------------------------------------- objects
+
+    def _look_up(self) -> None:
+        """Look up all known names in objects found since the last call."""
+        while self._looked_up < len(self._objects):
+            label, item = self._objects[self._looked_up]
+            self._looked_up += 1
+            self._attributes(label, item, self._names)
+
+    def _push(self, value: Any, label: str) -> None:
+        """Watch a value and its parts.
+
+        Raises:
+            _Refused: The value cannot be watched.
+        """
+        if isinstance(value, _CONSTANT) or id(value) in self._visited or id(value) in self._fresh:
+            return
+        self._visited.add(id(value))
+        self._kept.append(value)
+        if isinstance(value, types.FunctionType):
+            self._function(value)
+        elif isinstance(value, types.MethodType):
+            self._push(value.__self__, label)
+            self._push(value.__func__, label)
+        elif isinstance(value, partial | partialmethod):
+            self._push((value.func, value.args, value.keywords), label)
+        elif isinstance(value, staticmethod | classmethod):
+            self._push(value.__func__, label)
+        elif isinstance(value, property):
+            self._push(value.fget, label)
+        elif isinstance(value, _C_FUNCTIONS):
+            self._c_function(value, label)
+        elif isinstance(value, np.ndarray):
+            if value.dtype.hasobject or value.nbytes > LARGEST_ARRAY:
+                raise _Refused(f"{label} is an array of {value.nbytes} bytes, too much to compare it each time")
+            self.watch.add_array(label, value)
+        elif type(value).__name__ == "_lru_cache_wrapper":
+            self._push(value.__wrapped__, label)  # eager calls use its cached values too
+        elif type(value) not in (Tensor, nn.Parameter, nn.Buffer):  # records see changes of these
+            self._object(value, label)
+
+    def _function(self, value: types.FunctionType) -> None:
+        contents = tuple(_CELLS(value.__closure__ or ()))
+        if not all(isinstance(content, type) for content in contents):
+            self.watch.add(f"a closure of {value.__qualname__}", value.__closure__ or (), _CELLS)
+            for name, content in zip(value.__code__.co_freevars, contents, strict=True):
+                self._push(content, f"{name} in {value.__qualname__}")
+        for default in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
+            self._push(default, f"a default of {value.__qualname__}")
+
+    def _c_function(self, value: Any, label: str) -> None:
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, types.ModuleType | type):
+            self._push(owner, label)
+            return
+        is_function = isinstance(value, types.BuiltinFunctionType)
+        home = value.__module__ if is_function else value.__objclass__.__module__
+        if isinstance(owner, type):
+            home = owner.__module__
+        if str(home or "builtins").partition(".")[0] not in _C_MODULES:
+            raise _Refused(f"{label} is {value.__qualname__} of {home}, whose outcome would be recorded")
+
+    def _object(self, value: Any, label: str) -> None:
+        if isinstance(value, types.ModuleType):
+            if value.__name__.partition(".")[0] not in _C_MODULES:
+                self._objects.append((label, value))
+            return
+        kind = type(value)
+        if not isinstance(value, type) and kind not in _CONTAINERS:
+            foreign = [base for base in kind.__mro__ if base not in _BASES and not self._is_in_python(base)]
+            if foreign:
+                name = f"{kind.__module__}.{kind.__qualname__}"
+                raise _Refused(f"{label} is a {name}, changes of which cannot be noticed")
+        if isinstance(value, _CONTAINERS):
+            if len(value) > LARGEST_CONTAINER:
+                raise _Refused(f"{label} has {len(value)} entries, too many to compare them each time")
+            if not isinstance(value, tuple | frozenset):
+                self.watch.add(label, value, iter)
+                if isinstance(value, dict | types.MappingProxyType):
+                    self.watch.add(label, value, type(value).values)
+            for index, item in enumerate(_contents(value)):
+                self._push(item, f"entry {index} of {label}")
+        if kind not in _CONTAINERS:
+            self.watch.moves = self.watch.moves or kind.__module__.startswith(_MOVING)
+            self._objects.append((label, value))
+
+    def _is_in_python(self, kind: type) -> bool:
+        """True if a class is written in Python: attributes and entries are all of its state."""
+        if kind not in self._in_python:
+            in_c = (*_C_FUNCTIONS[1:], types.BuiltinFunctionType)
+            is_heap = bool(kind.__flags__ & 2**9)
+            self._in_python[kind] = is_heap and not any(isinstance(item, in_c) for item in vars(kind).values())
+        return self._in_python[kind]
+
+    def _attributes(self, label: str, item: Any, names: set[str]) -> None:
+        """Watch attributes of an object, or of its class if the object itself lacks them."""
+        spaces: list[Any] = [{} if isinstance(item, type) else getattr(item, "__dict__", {})]
+        if isinstance(item, nn.Module):
+            own = spaces[0]
+            spaces += [own["_parameters"], own["_buffers"], own["_modules"]]
+            for contents in ("_forward_hooks", "_forward_pre_hooks", *({"_modules"} & names)):
+                self._push(own[contents], label)
+            names = names - {"_parameters", "_buffers", "_modules"}
+        found = set[str]()
+        for space in spaces:
+            for name in names & space.keys():
+                found.add(name)
+                self._push(self.watch.add_entry(label, space, name), f"{label}.{name}")
+        kind = item if isinstance(item, type) else type(item)
+        for base in kind.__mro__:
+            if self._is_in_python(base):
+                for name in (names - found) & vars(base).keys():
+                    self._class_attribute(base, name, item, label)
+
+    def _class_attribute(self, base: type, name: str, item: Any, label: str) -> None:
+        value = vars(base)[name]
+        if isinstance(value, types.MemberDescriptorType):
+            if not isinstance(item, type):
+                self.watch.add(f"{label}.{name}", [item], partial(_slot, value))
+                self._push(_slot(value, [item])[0], f"{label}.{name}")
+        elif isinstance(value, types.FunctionType | property | staticmethod | classmethod):
+            self._push(value, f"{base.__qualname__}.{name}")
+        elif not isinstance(value, types.GetSetDescriptorType):
+            self._push(self.watch.add_entry(base.__qualname__, vars(base), name), f"{base.__qualname__}.{name}")
+
+
+def _contents(container: Any) -> tuple[Any, ...]:
+    is_mapping = isinstance(container, dict | types.MappingProxyType)
+    return (*container, *container.values()) if is_mapping else tuple(container)
+
+
+def _slot(slot: Any, owner: list[Any]) -> tuple[Any, ...]:
+    try:
+        return (slot.__get__(owner[0]),)
+    except AttributeError:  # the slot is empty
+        return (_MISSING,)
+
+
+def _is_user(code: types.CodeType) -> bool:
+    """True if a function is neither part of maze_pl nor of the libraries it builds on."""
+    return not code.co_filename.startswith(_SHIPPED) and code.co_filename != "<string>"
+
+
+def _place(code: types.CodeType) -> str:
+    return f"{code.co_qualname} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+
+
+def _constant_name(instructions: list[dis.Instruction], problem: str) -> str:
+    """Return the attribute name in a call of `getattr` or the like.
+
+    Raises:
+        _Refused: The name is not a constant.
+    """
+    end = next(
+        index for index, item in enumerate(instructions) if item.opname in ("PRECALL", "CALL", "CALL_FUNCTION_EX")
+    )
+    texts = [item.argval for item in instructions[:end] if item.opname == "LOAD_CONST" and isinstance(item.argval, str)]
+    simple = all(item.opname.startswith(("LOAD_", "PUSH_NULL")) for item in instructions[:end])
+    if not simple or len(texts) != 1:
+        raise _Refused(problem)
+    return str(texts[0])
+
+
+class _NumbersTaken(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Detects operations that turn tensors into Python numbers."""
+
+    def __init__(self, observation: Observation) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._observation = observation
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.data_dependent_output in func.tags:
+            self._observation.refuse(f"computing the loss takes numbers out of tensors ({func})")
+        return func(*args, **(kwargs or {}))
+
+
+class _ValuesTaken(TorchFunctionMode):
+    """Detects tensor methods whose result is not a tensor."""
+
+    def __init__(self, observation: Observation) -> None:
+        super().__init__()
+        self._observation = observation
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _TO_PYTHON:
+            self._observation.refuse(f"computing the loss takes values out of tensors ({func.__name__})")
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,202 @@
+"""Learning-rate schedulers of `configure_optimizers`, stepped as under automatic optimisation.
+
+Under manual optimisation Lightning leaves stepping to the user's code, and drops the name of the
+value that a scheduler monitors. Algorithms optimise manually, but schedules over batches or epochs
+of a run do not depend on that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytorch_lightning.core.optimizer import _configure_optimizers, _configure_schedulers_automatic_opt
+from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities import rank_zero_warn
+from pytorch_lightning.utilities.types import LRSchedulerConfig
+
+if TYPE_CHECKING:
+    from maze_pl.modules.algorithm import AlgorithmModule
+
+_HOOK = "configure_optimizers"
+
+
+class Schedulers:
+    """Schedulers of an algorithm, stepped after batches, after epochs, or with a monitored value.
+
+    A scheduler with `interval: step` is stepped after every `frequency` batches; one with
+    `interval: epoch` after the last batch of every `frequency` epochs, before the evaluation.
+    `ReduceLROnPlateau` is stepped with the value of `monitor` when the epoch ends, after its
+    evaluation.
+
+    Args:
+        module: The algorithm.
+    """
+
+    def __init__(self, module: AlgorithmModule) -> None:
+        self._module = module
+        self._configs: list[LRSchedulerConfig] = []
+        self._replaced: Any = None  # the hook set on this instance, if any
+        self._rates: list[list[float]] = []  # by optimiser and group, in the current batch
+        self._learning_rate = 0.0
+        self._in_batch = False
+        self._counts: list[int | None] = []  # step count of each scheduler after its last step
+        self._restored: dict[str, float] = {}  # monitored values from a checkpoint
+
+    def __reduce__(self) -> Any:
+        return Schedulers, (self._module,)  # schedulers belong to one run
+
+    @property
+    def is_active(self) -> bool:
+        """True if schedulers determine the learning rates, not the options of the algorithm."""
+        return bool(self._module.trainer.lr_scheduler_configs)
+
+    # ------------------------------------------------------------------------------------------------ configuration
+
+    def intercept(self) -> None:
+        """Intercept what `configure_optimizers` will return to Lightning in this run."""
+        if self._module.trainer.state.fn != TrainerFn.FITTING or self._module.automatic_optimization:
+            return
+        attributes = vars(self._module)
+        if attributes.get(_HOOK) != self._configure:
+            self._replaced = attributes.get(_HOOK)
+        attributes[_HOOK] = self._configure
+
+    def _configure(self) -> Any:
+        """Return the optimisers, and the parts of schedulers that manual optimisation keeps."""
+        attributes = vars(self._module)
+        del attributes[_HOOK]
+        if self._replaced is not None:
+            attributes[_HOOK] = self._replaced
+        self._configs, returned = [], self._module.configure_optimizers()
+        if returned is None:
+            return None
+        optimizers, schedulers, monitor = _configure_optimizers(returned)
+        if not schedulers:
+            return returned
+        self._configs = _configure_schedulers_automatic_opt(schedulers, monitor)
+        kept = ("scheduler", "name", "interval", "frequency")
+        return optimizers, [{name: getattr(config, name) for name in kept} for config in self._configs]
+
+    # -------------------------------------------------------------------------------------------------------- steps
+
+    def start(self) -> None:
+        """Begin a run, after all state was restored."""
+        self._in_batch, self._counts = False, [_count(config) for config in self._configs]
+
+    def start_batch(self, learning_rate: float) -> None:
+        """Save the learning rates, as the algorithm may set some to 0 while it learns from a batch.
+
+        Args:
+            learning_rate: Rate given by the options of the algorithm, used for all optimisers if
+                there are no schedulers.
+        """
+        self._learning_rate = learning_rate
+        optimizers = self._module.trainer.optimizers if self.is_active else []
+        self._rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in optimizers]
+        self._in_batch = bool(self._configs)
+
+    def rates(self, index: int, n_groups: int) -> list[float]:
+        """Return the learning rates of the groups of an optimiser in this batch.
+
+        Args:
+            index: Index of the optimiser in the algorithm.
+            n_groups: Number of its parameter groups.
+        """
+        return self._rates[index] if self._rates else [self._learning_rate] * n_groups
+
+    def finish_batch(self) -> None:
+        """Step the schedulers that are due after a batch, and after the last batch of an epoch.
+
+        Raises:
+            ValueError: Other code has stepped a scheduler, or a monitored value does not exist.
+        """
+        if not self._in_batch:
+            return
+        self._in_batch = False
+        trainer = self._module.trainer
+        for optimizer, rates in zip(trainer.optimizers, self._rates, strict=True):
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+        if self._counts != [_count(config) for config in self._configs]:
+            name = type(self._module).__name__
+            remedy = "remove lr_schedulers().step(), or do not return the scheduler from configure_optimizers"
+            raise ValueError(
+                f"learning-rate schedulers of {name} are stepped by themselves after their interval: {remedy}"
+            )
+        n_batches = trainer.fit_loop.batch_idx + 1
+        self._step("step", n_batches)
+        if trainer.is_last_batch or n_batches == trainer.num_training_batches:
+            self._step("epoch", trainer.current_epoch + 1)
+
+    def finish_epoch(self) -> None:
+        """Step the schedulers that monitor a value, which may come from an evaluation.
+
+        Raises:
+            ValueError: The monitored value does not exist.
+        """
+        trainer = self._module.trainer
+        if trainer.is_last_batch or trainer.fit_loop.batch_idx + 1 == trainer.num_training_batches:
+            self._step("epoch", trainer.current_epoch + 1, by_value=True)
+        self._restored = {}
+
+    def _step(self, interval: str, number: int, by_value: bool = False) -> None:
+        for config in self._configs:
+            is_due = config.interval == interval and number % config.frequency == 0
+            waits = config.reduce_on_plateau and interval == "epoch"
+            if not is_due or waits != by_value:
+                continue
+            value = self._monitored(config) if config.reduce_on_plateau else None
+            if value is not None or not config.reduce_on_plateau:
+                self._module.lr_scheduler_step(config.scheduler, value)
+        self._counts = [_count(config) for config in self._configs]
+
+    def _monitored(self, config: LRSchedulerConfig) -> Any:
+        """Return the value that a scheduler monitors; None if it is missing but not required."""
+        name, metrics = str(config.monitor), self._module.trainer.callback_metrics
+        if name in metrics:
+            return metrics[name]
+        if name in self._restored:
+            return self._restored[name]
+        known = ", ".join(sorted(metric for metric in metrics if "_" not in metric.partition("/")[0])) or "none"
+        kind = type(config.scheduler).__name__
+        message = f"{kind} monitors {name!r}, of which there is no value; there is {known}"
+        if config.strict:
+            raise ValueError(f"{message}: monitor one of these, or evaluate before it is stepped")
+        rank_zero_warn(f"{message}: the learning rate stays as it is")
+        return None
+
+    # ---------------------------------------------------------------------------------------------------- checkpoints
+
+    def save(self, checkpoint: dict[str, Any]) -> dict[str, float]:
+        """Update the states in a checkpoint if the batch has not been finished.
+
+        Args:
+            checkpoint: Checkpoint made by Lightning, on each rank.
+
+        Returns:
+            The monitored values.
+        """
+        if not self._configs:
+            return {}
+        trainer, states = self._module.trainer, checkpoint.get("optimizer_states", [])
+        progress: Any = trainer.fit_loop.epoch_loop.batch_progress.current
+        if self._in_batch and progress.processed == progress.ready:  # callbacks save before the module's own hook
+            self.finish_batch()
+            if states:
+                checkpoint["optimizer_states"] = [trainer.strategy.optimizer_state(one) for one in trainer.optimizers]
+                checkpoint["lr_schedulers"] = [config.scheduler.state_dict() for config in self._configs]
+        elif self._in_batch:
+            for state, rates in zip(states, self._rates, strict=False):
+                for group, rate in zip(state["param_groups"], rates, strict=True):
+                    group["lr"] = rate
+        names = {str(config.monitor) for config in self._configs if config.reduce_on_plateau}
+        return {name: float(trainer.callback_metrics[name]) for name in names if name in trainer.callback_metrics}
+
+    def load(self, monitored: dict[str, float]) -> None:
+        """Restore the monitored values of a checkpoint, which Lightning does not keep."""
+        self._restored = monitored
+
+
+def _count(config: LRSchedulerConfig) -> int | None:
+    """Number of steps of a scheduler, None if it does not count them."""
+    return vars(config.scheduler).get("last_epoch")

@@ -1,0 +1,297 @@
+"""Rollouts: recorded episodes of a policy, played in this process, others, or on other machines."""
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from operator import methodcaller
+from typing import Any, cast
+
+import gymnasium
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.collect.engines import Engine, InProcessEngine
+from maze_pl.collect.episodes import play_episodes
+from maze_pl.config.factories import Factory
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.class_path import import_object
+from maze_pl.core.counts import require_room_for_environments
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.policy import MazeStatePolicy, Policy, PolicyBatch, PolicyStep, evaluation_mode
+from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spaces import MaskError, no_value
+from maze_pl.core.spec import Spec
+from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
+from maze_pl.envs import wrappers as ours
+from maze_pl.envs.contract import name_of
+from maze_pl.envs.trajectory_record import GifFiles, StateTrajectoryRecord
+from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
+from maze_pl.envs.vector.vector_env import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
+from maze_pl.events import EventLogFiles
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.runs.checkpoint import require_same_spaces
+
+Env = gymnasium.Env[Any, Any]
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """An episode that was played.
+
+    Attributes:
+        episode_id: Its UUID.
+        seed: Seed that the environment was reset with.
+        summary: Its statistics: `episode_index`, `reward` (the return), `env_steps` (the length), `kpis` and others.
+        spaces: Observations and actions of the agents, if recorded.
+        states: States of the simulation, if recorded.
+        events: Arguments of `EventLogFiles.append`, if events were recorded.
+    """
+
+    episode_id: str
+    seed: int
+    summary: EpisodeSummary
+    spaces: SpacesTrajectoryRecord | None = None
+    states: StateTrajectoryRecord | None = None
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+class _EventRows(EventLogFiles):
+    """Collects the event rows of an episode, for a writer that puts all episodes in order."""
+
+    def append(self, *rows: Any) -> None:
+        """Keep rows, in an attribute that only exists while there are any."""
+        self.kept = [*vars(self).get("kept", ()), rows]
+
+    def pop(self) -> Any:
+        """Remove and return the rows of the last episode, like the other recorders."""
+        return vars(self).pop("kept", [])
+
+
+def _vector(factories: list[Any], step_timeout: float | None, **options: Any) -> SequentialVectorEnv | SubprocVectorEnv:
+    """Make a vector env, in a subprocess if a step timeout must be able to kill it."""
+    if step_timeout is None:
+        return SequentialVectorEnv(factories, **options)
+    return SubprocVectorEnv(factories, step_timeout=step_timeout, n_workers=1, **options)
+
+
+def _recorded(env: Any) -> tuple[str, dict[str, Any]]:
+    """Return the id and the recordings of the episode that an environment has just played."""
+    return env.get_episode_id(), {kind: recorded.pop() for kind, recorded in env.recorded.items()}
+
+
+class _Player:
+    """Plays groups of episodes; also wraps the policy, to supply and check what it needs.
+
+    Args:
+        policy: The wrapped policy.
+        make: Makes an environment.
+        n_envs: Maximum number of episodes in a group.
+        spec: Spaces of the agents.
+        seed: Determines the episodes and the policy's random numbers.
+        step_timeout: Seconds that an environment may take for a step or a reset; None means no
+            limit.
+        how: `deterministic` and `temperature`.
+    """
+
+    def __init__(
+        self, policy: Any, make: Any, n_envs: int, spec: Spec, seed: int, step_timeout: float | None, **how: Any
+    ) -> None:
+        self.policy, self.seed, self.how = policy, seed, how
+        options: Any = {"seed": derive_seed(seed, "rollout"), "autoreset": False, "seed_by_env": False}
+        self.vector = _vector([make] * n_envs, step_timeout, spec=spec, **options)
+        self.close, self._known = self.vector.close, set[StepKey]()
+
+    def play(self, episodes: range) -> list[Trajectory]:
+        """Play a group of episodes, each in a separate environment."""
+        self.first = episodes.start
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", self.first))
+        with evaluation_mode(self.policy):
+            played = play_episodes(self.vector, self, episodes, generator=generator, deterministic=False)
+        recorded = self.vector.of_each(_recorded, range(len(played)))
+        return [self._kept(*one, summary) for one, summary in zip(recorded, played, strict=True)]
+
+    def _kept(self, episode_id: str, recorded: dict[str, Any], summary: EpisodeSummary) -> Trajectory:
+        """Return the trajectory of the episode that an environment has just played."""
+        seed = derive_seed(self.vector.seed, "env", 0, summary.episode_index)
+        return Trajectory(episode_id, seed, summary, **recorded)
+
+    def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
+        """Ask the policy to act; validate its first action in each sub-step."""
+        if isinstance(self.policy, MazeStatePolicy) and batch.episode_index is not None:
+            envs = (batch.episode_index - self.first).tolist()
+            batch.maze_state = self.vector.of_each(methodcaller("get_maze_state"), envs)
+        try:
+            step: PolicyStep = self.policy.act(batch, generator=generator, **self.how)
+            if batch.step_key not in self._known:
+                heads, n = self.vector.spec.steps[batch.step_key].action_space.spaces, len(batch.agent_id)
+                if heads.keys() != step.action.keys() or any(no_value(heads[k], v, n) for k, v in step.action.items()):
+                    raise ValueError(f"{step.action} are not {n} actions of {heads}")
+                self._known.add(batch.step_key)
+        except MaskError:
+            raise
+        except Exception as error:
+            if batch.step_key in self._known or not type(self.policy).__module__.startswith("maze_pl."):
+                raise  # users understand errors of their policies better
+            what = f"{type(self.policy).__name__} is a policy for something else than sub-step {batch.step_key!r}"
+            raise ValueError(f"{what} with observations {[*batch.observation]}: {error}") from error
+        return step
+
+
+def rollout(
+    env: Callable[[], Env] | Env,
+    policy: Any = "random",
+    episodes: int = 1,
+    seed: int = 0,
+    *,
+    record: Collection[str] = ("spaces",),
+    wrappers: Sequence[Callable[..., Env]] | None = None,
+    max_steps: int = 0,
+    deterministic: bool = False,
+    temperature: float = 1.0,
+    n_envs: int = 4,
+    engine: Engine | None = None,
+    learned: Mapping[str, Any] | None = None,
+    action_masks: dict[str, str] | None = None,
+    max_agents: dict[StepKey, int] | None = None,
+    progress: bool = False,
+    receive: Callable[[Trajectory], object] = id,
+    stop: Callable[[], object] = bool,
+) -> list[Trajectory]:
+    """Play episodes with a policy. The same seed gives the same episodes on any engine.
+
+    Args:
+        env: Builds one environment, or is one, which plays one episode after the other and is then
+            closed; a plain gymnasium environment is adapted.
+        policy: A policy; a trained module; a class path or callable that makes a policy from any of
+            `action_spaces_dict`, `masks` (by sub-step), `spec` and `env` (a sample that is not
+            played in); `random`; or `heuristic` for the policy that the environment names.
+        episodes: Number of episodes.
+        seed: Determines the episodes and the policy's random numbers.
+        record: Data to keep of each episode besides its statistics: `spaces` (observations and
+            actions), `states` (of the simulation), `events` (all of them), `gifs` (files in
+            `renderings` of the current or the run directory, written where the episode is played).
+        wrappers: Callables that wrap the environment, the first one innermost.
+        max_steps: Env steps after which an episode is truncated; 0 means no limit.
+        deterministic: Whether the policy takes its most likely actions.
+        temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
+        n_envs: Episodes per group; a group is played in parallel with its own random numbers.
+        engine: Plays the groups; None means in this process.
+        learned: Wrapper statistics (`shared_states_of`); wrappers estimate them if None or empty.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
+            to the masks that the environment declares itself.
+        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        progress: Whether to show a progress bar.
+        receive: Called with each trajectory, in order, as soon as it is available; may remove data
+            that should not be kept.
+        stop: Called from time to time; if it returns true, the remaining episodes are left out.
+
+    Returns:
+        The trajectories, in the order of the episodes.
+
+    Raises:
+        TypeError: Something is neither an environment nor a policy.
+        ValueError: A number is too small, or policy, environment and wrappers do not fit together.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> trajectories = rollout(lambda: GymMazeEnv("CartPole-v1"), "heuristic", episodes=2, max_steps=100)
+        >>> [(one.summary.reward, one.spaces.truncated) for one in trajectories]
+        [(100.0, True), (100.0, True)]
+    """
+    least = {"episodes": (episodes, 1), "max_steps": (max_steps, 0), "n_envs": (n_envs, 1)}
+    for name, (number, smallest) in {**least, "temperature": (temperature, 1e-9)}.items():
+        if not number >= smallest:
+            raise ValueError(f"{name}={number} must be at least {smallest}")
+    if episodes > MOST_EPISODES:
+        raise ValueError(f"episodes={episodes} must be at most {MOST_EPISODES}")
+    require_room_for_environments("n_envs", n_envs)
+    is_one, given = isinstance(env, gymnasium.Env), cast(Any, env)
+    size, step_timeout = 1 if is_one else n_envs, None if engine is None else engine.step_timeout
+    if is_one and step_timeout is not None:
+        fault = f"step_timeout={step_timeout} has environments made in processes of their own"
+        raise ValueError(f"{fault}: give a function that makes one, such as lambda: MyEnv(), instead of {env}")
+    factory = partial(make_wrapped, (lambda: given) if is_one else given, wrappers or (), action_masks)
+    sample = factory()
+    spec = Spec.of(sample, max_agents)
+    if not learned and step_timeout is None:
+        sample.estimate(1000, derive_seed(seed, "normalization"))
+        learned = shared_states_of(wrapper_stack(sample))
+    elif not learned:
+        with closing(_vector([factory], step_timeout)) as vector:
+            learned = vector.estimate(1000, derive_seed(seed, "normalization"))
+    policy = _made(policy, spec, sample)
+    if not is_one:
+        sample.close()
+
+    def make() -> Any:
+        wrapped: Any = factory()
+        load_shared_states(wrapper_stack(wrapped), learned, freeze=True)  # before wrappers are inserted
+        # A limit that is never reached keeps vectors from stepping a gymnasium environment past its states.
+        wrapped, recorded = ours.TimeLimitWrapper(wrapped.env, max_steps or sys.maxsize), dict[str, Any]()
+        if "states" in record or "gifs" in record:
+            wrapped = ours.TrajectoryRecordingWrapper(wrapped, GifFiles() if "gifs" in record else None)
+            recorded["states"] = wrapped.trajectories
+        if "events" in record:
+            wrapped = ours.EventLogsWrapper(wrapped, _EventRows(n_rows=sys.maxsize))
+            recorded["events"] = wrapped.writer
+        if "spaces" in record:
+            wrapped = ours.SpacesRecordingWrapper(wrapped, None, 1, max_agents)
+            recorded["spaces"] = wrapped.trajectories
+        wrapped = ours.LogStatsWrapper(wrapped)
+        wrapped.recorded = {kind: episodes for kind, episodes in recorded.items() if kind in record}
+        return wrapped
+
+    options = {"deterministic": deterministic, "temperature": temperature}
+    groups = [range(first, min(first + size, episodes)) for first in range(0, episodes, size)]
+    ready, played = dict[int, list[Trajectory]](), list[Trajectory]()
+    bar = tqdm(total=episodes, unit="episode", disable=not progress, mininterval=0.2 if sys.stderr.isatty() else 10)
+    with bar, closing(engine or InProcessEngine()) as workers:
+        workers.start(lambda policy, *_: _Player(policy, make, size, spec, seed, step_timeout, **options), policy)
+        waiting = iter(groups)
+        for actor, group in zip(range(workers.n_workers), waiting, strict=False):
+            workers.submit(actor, "play", group)
+        for group in groups:
+            while group.start not in ready:
+                if stop():
+                    return played
+                with suppress(TimeoutError):
+                    done = workers.get(0.5)
+                    ready[done.result[0].summary.episode_index] = done.result
+                    for following in islice(waiting, 1):
+                        workers.submit(done.actor, "play", following)
+            for trajectory in ready.pop(group.start):
+                receive(trajectory)
+                played.append(trajectory)
+                bar.update()
+    return played
+
+
+def _made(policy: Any, spec: Spec, env: Any) -> Policy:
+    """Make the policy that the argument `policy` of `rollout` describes."""
+    policy = target = Factory(policy) if isinstance(policy, str) else policy
+    if isinstance(policy, Factory):
+        named = {"random": "maze_pl.agents.RandomPolicy", "heuristic": env.heuristic_policy or "heuristic"}
+        path = named.get(policy.class_path, policy.class_path)
+        try:
+            target, policy = import_object(path), replace(policy, class_path=path)
+        except ImportError as error:
+            known = "use random, heuristic (where the environment has a heuristic_policy), or a class path"
+            raise ValueError(f"no policy {policy.class_path!r} for {name_of(env)}: {error}; {known}") from error
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        given: dict[str, Any] = {"action_spaces_dict": {key: step.action_space for key, step in spec.steps.items()}}
+        given |= {"masks": {key: step.masks for key, step in spec.steps.items()}, "spec": spec, "env": env}
+        configured = {**getattr(policy, "init_args", {}), **getattr(policy, "keywords", {})}
+        names = inspect.signature(target).parameters.keys() & given.keys() - configured
+        policy = policy(**{name: given[name] for name in names})
+    policy = getattr(policy, "policy", policy) if isinstance(policy, nn.Module) else policy  # of an algorithm
+    if isinstance(policy, TorchPolicy):
+        require_same_spaces(policy.spec.to_dict(), spec.to_dict(), "the policy")
+    if not isinstance(policy, Policy):
+        raise TypeError(f"policy={policy!r} is none: it has no method act")
+    return policy

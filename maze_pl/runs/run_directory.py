@@ -1,0 +1,159 @@
+"""Run directories: each belongs to one process during training, and no written file is removed."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
+
+from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError
+from maze_pl.system.atomic_files import PART_SUFFIX, RUN_DIR_VARIABLE
+
+_LOCK: Final = ".lock"
+
+
+def is_first_rank() -> bool:
+    """Tell if this is rank 0, which speaks and writes for all ranks."""
+    return getattr(rank_zero_only, "rank", 0) == 0
+
+
+def run_directory(resumed: str | None, named: str | None, experiment: str | None, undo: contextlib.ExitStack) -> str:
+    """Return the directory of this run, the same in all processes of this machine.
+
+    Args:
+        resumed: Directory of the run that is resumed, if any.
+        named: Directory that the user asked for, if any.
+        experiment: Folder under `outputs` in which a new directory is made otherwise.
+        undo: On closing, removes directories that were made for this run and are still empty.
+
+    Raises:
+        ConfigurationError: A new run would write into a directory that is not empty, or the
+            experiment is not a folder below `outputs`.
+    """
+    is_first = is_first_rank()
+    if experiment is not None and (Path(experiment).is_absolute() or ".." in Path(experiment).parts):
+        remedy = f"name a directory elsewhere by --run_dir, such as --run_dir {experiment}"
+        raise ConfigurationError(f"experiment={experiment!r} is not a folder below {OUTPUT_FOLDER}/; {remedy}")
+    if resumed is None and not is_first and RUN_DIR_VARIABLE in os.environ:
+        return os.environ[RUN_DIR_VARIABLE]
+    if resumed is not None:
+        path = Path(resumed)
+    elif named is None:
+        path = new_directory(Path(OUTPUT_FOLDER, experiment or "run"), is_first, undo)
+    else:
+        path = Path(named)
+        if is_first and path.is_dir() and any(file.name != _LOCK for file in path.iterdir()):
+            remedy = f"name another one, or go on with the run in it by `maze-pl fit --resume {path}`"
+            raise ConfigurationError(f"the run directory {path} already holds something: {remedy}")
+        undo.enter_context(removed_if_empty(path))
+    os.environ[RUN_DIR_VARIABLE] = str(path)
+    return str(path)
+
+
+def new_directory(experiment: Path, is_made: bool, undo: contextlib.ExitStack) -> Path:
+    """Return a directory named after the current second, created at once to reserve it.
+
+    Args:
+        experiment: Its parent folder.
+        is_made: False on a node that does not know the directory of rank 0, and writes nothing.
+        undo: On closing, removes directories that were made here and are still empty.
+    """
+    now = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    path = experiment / now
+    if not is_made:
+        return path
+    undo.enter_context(removed_if_empty(experiment))
+    experiment.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+            path = experiment / f"{now}-{number}"
+        else:
+            undo.callback(_remove_empty, [path])
+            return path
+
+
+@contextlib.contextmanager
+def removed_if_empty(path: Path) -> Iterator[None]:
+    """On exit, remove a directory and its parents if they were made in the block and are empty.
+
+    Args:
+        path: The directory; parts that exist before the block are left alone.
+    """
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield
+    finally:
+        _remove_empty(made)
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, the innermost first, unless they are not empty or do not exist."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def last_checkpoint(run_dir: str, folder: str | None = None) -> str | None:
+    """Return the checkpoint that a run resumes from; None if it has none and starts again.
+
+    Args:
+        run_dir: The run directory.
+        folder: Folder of the last checkpoint; None means `checkpoints` in the run directory.
+
+    Raises:
+        ConfigurationError: The folder does not exist, or the run has checkpoints, but no last one.
+    """
+    if folder is not None and not Path(folder).is_dir():
+        remedy = "resume in the directory in which the run was started, or name the folder by that option"
+        raise ConfigurationError(f"--last_checkpoint.dirpath {folder} of the run {run_dir} does not exist: {remedy}")
+    file = Path(folder or Path(run_dir, "checkpoints"), "last.ckpt")
+    if file.is_file():
+        return str(file)
+    for other in sorted(Path(run_dir).rglob("*.ckpt")):
+        remedy = f"bring it back, or go on from {other} by --ckpt_path"
+        raise ConfigurationError(f"there is no checkpoint {file}, with which the run {run_dir} ended: {remedy}")
+    rank_zero_info(f"{run_dir} holds no checkpoint yet: the run starts from the beginning")
+    return None
+
+
+@contextlib.contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Lock a run directory, so that no other process trains in it.
+
+    The lock ends with the process that holds it, however that ends. Its file is removed if the run
+    has written nothing else. All other files stay, even if the run fails, as they may tell why.
+
+    Raises:
+        ConfigurationError: The directory cannot be written, or another process trains in it.
+    """
+    lock_file = path / _LOCK
+    with contextlib.ExitStack() as stack:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(lock_file.open("a+b", buffering=0))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            process = f"process {lock.read().decode().strip()} trains in it; wait for it, or stop it by INT or TERM"
+            raise ConfigurationError(f"the run directory {path} is in use: {process}") from None
+        except OSError as error:
+            raise ConfigurationError(f"the run directory {path} cannot be written: {error.strerror}") from error
+        try:
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n".encode())
+            for folder in (path, path / "checkpoints"):
+                for part in folder.glob(f".*{PART_SUFFIX}"):  # left by a killed process
+                    part.unlink()
+            with removed_if_empty(path / "checkpoints"):
+                yield
+        finally:
+            if list(path.iterdir()) == [lock_file]:
+                lock_file.unlink()

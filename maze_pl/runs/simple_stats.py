@@ -1,0 +1,124 @@
+"""Helpers for hand-written training loops and notebooks: statistics, TensorBoard as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from maze_pl.config.search_path import ConfigurationError
+
+if TYPE_CHECKING:
+    import pandas
+    from pytorch_lightning.loggers import Logger
+
+    from maze_pl.envs.structured_env import StructuredEnv
+
+
+class SimpleStatsLoggingSetup:
+    """Statistics of a hand-written loop: its end closes the open episode and prints the table.
+
+    Other unfinished episodes, cut off by `reset`, are left out; a line below the table tells their
+    number. `LogStatsWrapper(env, count_unfinished=True)` includes them, as far as they went.
+
+    Lightning loggers write the statistics elsewhere, as in a `Trainer`: one of Lightning's,
+    `TensorBoardLog` or `WandbLog` from `maze_pl.callbacks`, or a subclass of `Logger` with a custom
+    `log_metrics`.
+
+    Example:
+        >>> from maze_pl import SimpleStatsLoggingSetup
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> from maze_pl.envs.wrappers import LogStatsWrapper
+        >>> env = LogStatsWrapper.wrap(GymMazeEnv("CartPole-v1"), logging_prefix="main")
+        >>> with SimpleStatsLoggingSetup(env) as setup:  # doctest: +ELLIPSIS
+        ...     _ = env.reset(seed=0)
+        ...     for _ in range(5):
+        ...         _ = env.step({"action": 1})
+        <BLANKLINE>
+        main | 5 env steps
+        ...
+        >>> setup.statistics["BaseEnvEvents/reward/mean"]
+        5.0
+
+    Args:
+        env: An environment with a `LogStatsWrapper` around it, whose `logging_prefix` names the statistics.
+        loggers: Loggers that also get the statistics, over env steps.
+
+    Attributes:
+        statistics: After the block, `<Topic>/<event>/<statistic>/<groups>` -> number or histogram.
+
+    Raises:
+        TypeError: The environment has no `LogStatsWrapper`.
+    """
+
+    def __init__(self, env: StructuredEnv, loggers: Sequence[Logger] = ()) -> None:
+        from maze_pl.envs.wrappers import LogStatsWrapper
+
+        if not isinstance(env, LogStatsWrapper):
+            raise TypeError(f"{type(env).__name__} keeps no statistics: wrap it by LogStatsWrapper.wrap(env) first")
+        self.env, self.loggers = env, loggers
+        self.statistics: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self.env.drain_episode_summaries()  # drop earlier episodes
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        from tqdm import tqdm
+
+        from maze_pl.events import EpochStatistics
+        from maze_pl.events.display import render
+        from maze_pl.loggers.dashboard import log_epoch
+        from maze_pl.modules.statistics import EpochTable
+
+        if kind is not None and issubclass(kind, Exception):  # an interrupt still prints the statistics so far
+            return
+        self.env.close_episode()
+        epoch = EpochStatistics(self.env.pubsub.topics)
+        n_unfinished = self.env.n_unfinished
+        for summary in self.env.drain_episode_summaries():
+            epoch.add(summary)
+        plots, self.statistics = epoch.compute_plots(), dict(epoch.compute())
+        prefix, env_steps = self.env.logging_prefix or "main", epoch.total_step_count
+        tqdm.write(render(f"{prefix} | {env_steps:,} env steps", 1, {prefix: self.statistics}))
+        if n_unfinished:
+            not_counted = f"unfinished episodes that reset cut off, and that are not counted: {n_unfinished}"
+            tqdm.write(f"{not_counted}; LogStatsWrapper(env, count_unfinished=True) counts them")
+        for logger in self.loggers:
+            logger.log_metrics(EpochTable(self.statistics, {}).scalars(prefix), step=env_steps)
+        log_epoch(self.loggers, prefix, self.statistics, plots, env_steps)
+
+
+def tensorboard_to_pandas(path: str | Path) -> pandas.DataFrame:
+    """Read the numbers of a TensorBoard log: a column for each name, a row for each env step count.
+
+    Points that a resumed run has replaced are left out, as in TensorBoard. TensorBoard keeps
+    numbers in single precision; `metrics.csv` has all digits.
+
+    Example:
+        >>> frame = maze_pl.tensorboard_to_pandas("outputs/ppo_cartpole/2026-11-20_12-00-00")  # doctest: +SKIP
+        >>> frame["eval_BaseEnvEvents/reward/mean"].dropna().plot()  # doctest: +SKIP
+
+    Args:
+        path: A run directory, a folder of event files, or an event file.
+
+    Raises:
+        ConfigurationError: There are no event files, or pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ConfigurationError("tensorboard_to_pandas needs pandas: pip install 'maze-pl[pandas]'") from error
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    path = Path(path)
+    folder = path / "tensorboard" if (path / "tensorboard").is_dir() else path
+    if not folder.is_file() and not any(folder.glob("events.out.tfevents.*")):
+        raise ConfigurationError(f"there is no TensorBoard log in {path}")
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    columns = {}
+    for tag in sorted(events.Tags()["scalars"]):
+        points = events.Scalars(tag)
+        column = pandas.Series([point.value for point in points], [point.step for point in points], dtype=float)
+        columns[tag] = column[~column.index.duplicated(keep="last")]
+    return pandas.DataFrame(columns).sort_index().rename_axis("env_steps")

@@ -1,0 +1,191 @@
+"""Acting on observations outside of training: single ones and batches, with probabilities, and wrong ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from maze_pl.agents import TorchActorCritic, TorchPolicy
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.modules import A2C, ES
+from maze_pl.perception import (
+    ConcatModelBuilder,
+    DenseBlock,
+    FlattenConcatPolicyNet,
+    ProbabilisticPolicyComposer,
+    RecurrentBlock,
+    TemplateModelComposer,
+)
+
+OBSERVATION = spaces.Dict(
+    {"image": spaces.Box(0, 255, (2, 3), np.uint8), "kind": spaces.Discrete(3), "mask": spaces.MultiBinary(4)}
+)
+ACTION = spaces.Dict(
+    {
+        "pick": spaces.Discrete(4, start=1),
+        "dials": spaces.MultiDiscrete([2, 3]),
+        "switches": spaces.MultiBinary([2, 2]),
+        "force": spaces.Box(-0.1, 0.1, (2,), np.float32),
+    }
+)
+SPEC = Spec({0: StepSpec(OBSERVATION, ACTION, masks={"pick": "mask"})})
+LOGITS = {"pick": (4,), "dials": (5,), "switches": (4,), "force": (4,)}
+
+
+def agent(spec: Spec = SPEC) -> A2C:
+    torch.manual_seed(0)
+    shapes = {name: tuple(space.shape or ()) for name, space in OBSERVATION.items()}
+    network = FlattenConcatPolicyNet(shapes, LOGITS, nn.Tanh, [8])
+    nn.init.normal_(network.heads.get_parameter("0.weight"))
+    return A2C(actor_critic=TorchActorCritic(TorchPolicy([network], spec), None)).eval()
+
+
+def batch(size: int, seed: int = 0) -> dict[str, Any]:
+    OBSERVATION.seed(seed)
+    drawn = [OBSERVATION.sample() for _ in range(size)]
+    together = {name: np.stack([one[name] for one in drawn]) for name in OBSERVATION}
+    together["mask"][:, 0] = 1
+    return together
+
+
+def single(observations: dict[str, Any], row: int) -> dict[str, Any]:
+    return {name: array[row] for name, array in observations.items()}
+
+
+def test_a_batch_gets_the_actions_of_its_rows() -> None:
+    learner, observations = agent(), batch(5)
+    actions = learner.act(observations)
+    assert {head: value.shape for head, value in actions.items()} == {
+        head: (5, *(space.shape or ())) for head, space in ACTION.items()
+    }
+    assert np.abs(actions["force"]).max() <= np.float32(0.1)
+    for row in range(5):
+        alone = learner.act(single(observations, row))
+        assert ACTION.contains(alone)
+        for head, value in alone.items():
+            np.testing.assert_allclose(actions[head][row], value, rtol=1e-5)
+
+
+def test_probabilities_are_those_of_the_distributions_and_heed_masks() -> None:
+    learner, observations = agent(), batch(5)
+    observations["mask"][:, 2] = 0
+    _, probabilities = learner.act(observations, with_probabilities=True, temperature=0.5)
+    assert set(probabilities) == {"pick", "dials", "switches"}
+    joint = learner.policy.distribution(0, {n: torch.as_tensor(a) for n, a in observations.items()}, temperature=0.5)
+    options = range(1, 5)
+    for option in options:
+        log_prob = joint.distributions["pick"].log_prob(torch.full((5,), option))
+        expected = log_prob.exp().detach().numpy()
+        np.testing.assert_allclose(probabilities["pick"][:, option - 1], expected, rtol=1e-5)
+    assert not probabilities["pick"][:, 2].any()
+    assert [part.shape for part in probabilities["dials"]] == [(5, 2), (5, 3)]
+    for part in (probabilities["pick"], *probabilities["dials"]):
+        np.testing.assert_allclose(part.sum(-1), 1.0, rtol=1e-5)
+    ones = torch.ones(5, 2, 2)
+    expected = joint.distributions["switches"].log_prob(ones).exp().detach().numpy()
+    assert probabilities["switches"].shape == (5, 2, 2)
+    np.testing.assert_allclose(probabilities["switches"].prod((1, 2)), expected, rtol=1e-5)
+
+
+def test_probabilities_of_one_observation_have_no_batch() -> None:
+    learner, observations = agent(), batch(2)
+    action, probabilities = learner.act(single(observations, 1), with_probabilities=True)
+    _, of_both = learner.act(observations, with_probabilities=True)
+    assert action["pick"] == probabilities["pick"].argmax() + 1
+    np.testing.assert_allclose(probabilities["pick"], of_both["pick"][1], rtol=1e-5)
+    np.testing.assert_allclose(probabilities["switches"], of_both["switches"][1], rtol=1e-5)
+    for one, both in zip(probabilities["dials"], of_both["dials"], strict=True):
+        np.testing.assert_allclose(one, both[1], rtol=1e-5)
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("image", np.zeros((3, 2)), r"'image' has shape \(3, 2\), expected \(2, 3\), or \(B, 2, 3\) for a batch"),
+    ("image", np.zeros((1, 5, 2, 3)), r"'image' has shape \(1, 5, 2, 3\)"),
+    ("image", [["a", 0, 0], [0, 0, 0]], r"'image' cannot be read as uint8 of shape \(2, 3\): invalid literal"),
+    ("image", [[0, 0], [0, 0, 0]], "'image' cannot be read as uint8"),
+    ("image", None, "'image' cannot be read as uint8"),
+    ("kind", np.zeros((1, 1), int), r"'kind' has shape \(1, 1\), expected \(\), or \(B,\) for a batch"),
+    ("kind", np.zeros(2, int), r"different sizes: {'image': 'no batch', 'kind': 'a batch of 2', 'mask': 'no batch'}"),
+]
+
+
+@pytest.mark.parametrize(("name", "array", "message"), WRONG)
+def test_a_wrong_observation_is_named_with_the_shape_that_it_should_have(name: str, array: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        agent().act({**single(batch(1), 0), name: array})
+
+
+def test_what_is_no_dict_or_no_batch_is_refused() -> None:
+    learner = agent()
+    with pytest.raises(ValueError, match=r"needs a dict with the observations \['image', .*\], not ndarray"):
+        learner.act(np.zeros(4))  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match=r"also observes \['image', 'mask'\]; given were \['kind'\]"):
+        learner.act({"kind": 1})
+    with pytest.raises(ValueError, match="a batch of observations is empty"):
+        learner.act({name: array[:0] for name, array in batch(1).items()})
+    with pytest.raises(ValueError, match=r"agent_id=\[0, 0\]: expected one agent or 3"):
+        learner.act(batch(3), agent_id=[0, 0])
+
+
+def remembering() -> A2C:
+    spec = Spec({0: StepSpec(spaces.Dict({"x": spaces.Box(-1, 1, (2,))}), spaces.Dict({"a": spaces.Discrete(3)}))})
+    feature = {"block_type": DenseBlock, "block_params": {"hidden_units": [4]}}
+    recurrence = {"block_type": RecurrentBlock, "block_params": {"hidden_size": 4}}
+    builder = ConcatModelBuilder({"feature": feature, "recurrence": recurrence}, {"x": "feature"})
+    torch.manual_seed(0)
+    return A2C(networks=TemplateModelComposer(builder, ProbabilisticPolicyComposer()), spec=spec).eval()
+
+
+def test_a_batch_remembers_row_by_row() -> None:
+    learner, memory = remembering(), dict[Any, Any]()
+    alone: list[dict[Any, Any]] = [{}, {}, {}]
+    for step in range(4):
+        x = np.random.default_rng(step).uniform(-1, 1, (3, 2)).astype(np.float32)
+        _, together = learner.act({"x": x}, memory=memory, with_probabilities=True)
+        for row in range(3):
+            _, one = learner.act({"x": x[row]}, memory=alone[row], with_probabilities=True)
+            np.testing.assert_allclose(together["a"][row], one["a"], rtol=1e-5)
+    with pytest.raises(ValueError, match="the memory holds what 3 actors carry, but there are 2 observations"):
+        learner.act({"x": x[:2]}, memory=memory)
+
+
+class AgentNet(nn.Module):
+    """Prefers one action."""
+
+    def __init__(self, choice: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(5.0 * nn.functional.one_hot(torch.tensor(choice), 3).float())
+
+    def forward(self, observation: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"a": observation["x"] * 0.0 + self.bias}
+
+
+def test_each_row_may_be_another_agent() -> None:
+    step = StepSpec(spaces.Dict({"x": spaces.Box(-1, 1, (1,))}), spaces.Dict({"a": spaces.Discrete(3)}), 3, 3)
+    policy = TorchPolicy([[AgentNet(choice) for choice in range(3)]], Spec({0: step}), None, [0])
+    action, probabilities = policy.act_on({"x": np.zeros((4, 1))}, agent_id=[2, 0, 1, 2], with_probabilities=True)
+    assert action["a"].tolist() == [2, 0, 1, 2]
+    assert probabilities["a"].argmax(-1).tolist() == [2, 0, 1, 2]
+
+
+class Wrapped(nn.Module):
+    """Acts as the policy does."""
+
+    def __init__(self, torch_policy: TorchPolicy) -> None:
+        super().__init__()
+        self.torch_policy, self.spec = torch_policy, torch_policy.spec
+
+    def act(self, batch: Any, **options: Any) -> Any:
+        return self.torch_policy.act(batch, **options)
+
+
+def test_what_wraps_a_policy_takes_batches_and_has_no_probabilities() -> None:
+    learner = ES(actor_critic=agent().networks, policy_wrapper=Wrapped).eval()
+    assert learner.act(batch(3))["pick"].shape == (3,)
+    with pytest.raises(ValueError, match="a Wrapped has no distributions, and so no probabilities"):
+        learner.act(batch(3), with_probabilities=True)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.wrappers import TimeLimit
+from jsonargparse import ArgumentParser
+
+from maze_pl.config.factories import Factory, with_factories
+
+
+class Layout:
+    def __init__(self, width: int = 3) -> None:
+        self.width = width
+
+
+class RoomEnv(gymnasium.Env[Any, Any]):
+    def __init__(self, layout: Layout, goal: int = 1) -> None:
+        self.layout, self.goal = layout, goal
+
+
+def make_room(layout: Layout, goal: int = 1, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    env = RoomEnv(layout, goal)
+    env.metadata = kwargs
+    return env
+
+
+class Data:
+    def __init__(
+        self,
+        env: Callable[[], gymnasium.Env[Any, Any]],
+        wrappers: list[Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]] | None = None,
+        layouts: dict[str, Layout] | None = None,
+    ) -> None:
+        self.env, self.wrappers, self.layouts = env, wrappers, layouts
+
+
+def instantiate(config: dict[str, Any]) -> Any:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(Data, "data")
+    parsed = parser.parse_object({"data": {"class_path": f"{__name__}.Data", "init_args": config}})
+    return parser.instantiate(with_factories(parsed)).data
+
+
+@pytest.mark.parametrize("maker", ["make_room", "RoomEnv"])
+def test_environments_are_made_when_asked_for_each_with_its_own_parts(maker: str) -> None:
+    layout = {"class_path": f"{__name__}.Layout", "init_args": {"width": 7}}
+    data = instantiate({"env": {"class_path": f"{__name__}.{maker}", "init_args": {"layout": layout, "goal": 2}}})
+    factory = pickle.loads(pickle.dumps(data.env))
+    first, second = factory(), factory()
+    assert (first.layout.width, first.goal) == (7, 2)
+    assert first is not second
+    assert first.layout is not second.layout
+
+
+def test_wrappers_get_the_environment_first_and_their_configuration_after_it() -> None:
+    data = instantiate(
+        {
+            "env": {"class_path": "gymnasium.make", "init_args": {"id": "CartPole-v1"}},
+            "wrappers": [{"class_path": "gymnasium.wrappers.TimeLimit", "init_args": {"max_episode_steps": 5}}],
+        }
+    )
+    env = data.wrappers[0](data.env())
+    assert isinstance(env, TimeLimit)
+    assert env._max_episode_steps == 5
+
+
+def test_other_objects_are_instantiated_at_once() -> None:
+    data = instantiate(
+        {
+            "env": {
+                "class_path": f"{__name__}.make_room",
+                "init_args": {"layout": {"class_path": f"{__name__}.Layout"}},
+            },
+            "layouts": {"small": {"class_path": f"{__name__}.Layout", "init_args": {"width": 1}}},
+        }
+    )
+    assert isinstance(data.layouts["small"], Layout)
+
+
+def test_arguments_of_a_call_take_the_place_of_configured_ones() -> None:
+    layout = Layout(9)
+    env = Factory(f"{__name__}.make_room", {"layout": {"class_path": "nowhere.Layout"}, "goal": 2}, {"more": 1})(
+        layout=layout
+    )
+    assert env.layout is layout
+    assert env.goal == 2
+    assert env.metadata == {"more": 1}

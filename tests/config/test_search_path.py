@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from maze_pl.config.search_path import config_folder, project_folder, shipped_folder, suggestion
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "project"),
+    [
+        ("shop/configs/train.yaml", "shop/configs", "shop"),
+        ("shop/configs/experiment/a.yaml", "shop/configs", "shop"),
+        ("shop/outputs/train/now/config.yaml", "shop/outputs/train/now", "shop"),
+        ("shop/loose.yaml", "shop", "shop"),
+        ("src/package/inner/configs/train.yaml", "src/package/inner/configs", "src"),
+    ],
+)
+def test_a_file_knows_the_folders_that_it_belongs_to(path: str, folder: str, project: str, tmp_path: Path) -> None:
+    package = tmp_path / "src" / "package" / "inner"
+    package.mkdir(parents=True)
+    for directory in (package, package.parent):
+        (directory / "__init__.py").touch()
+    assert config_folder(tmp_path / path) == tmp_path / folder
+    assert project_folder(tmp_path / path) == tmp_path / project
+
+
+def test_files_that_come_with_maze_pl_make_nothing_importable() -> None:
+    assert project_folder(shipped_folder() / "ppo_cartpole.yaml") is None
+    assert project_folder(shipped_folder() / "env" / "gym_env.yaml") is None
+
+
+def test_only_names_that_are_close_are_suggested() -> None:
+    assert suggestion("polcy", ["policy", "critic"]) == "; did you mean policy?"
+    assert suggestion("zzz", ["policy", "critic"]) == ""

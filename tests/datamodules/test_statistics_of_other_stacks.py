@@ -1,0 +1,171 @@
+"""What wrappers have learned reaches the same wrappers in another stack, or it is said or refused."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maze_pl.datamodules import RolloutDataModule
+from maze_pl.envs.vector.vector_env import current_names, load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.wrappers import (
+    ObservationNormalizationWrapper,
+    ReturnNormalizationRewardWrapper,
+    RewardScalingWrapper,
+    TimeLimitWrapper,
+    TrajectoryRecordingWrapper,
+)
+from maze_pl.runs.rollout import rollout
+from tests.datamodules.drift import Drift
+from tests.datamodules.probe import NORMALIZED, SCALE, Probe, equal, fit, make_data, make_trainer, validate
+
+# Lightning asks back where there are no evaluators.
+pytestmark = pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+
+OBSERVATIONS = f"{ObservationNormalizationWrapper.__module__}.ObservationNormalizationWrapper"
+RETURNS = f"{ReturnNormalizationRewardWrapper.__module__}.ReturnNormalizationRewardWrapper"
+LIMIT = partial(TimeLimitWrapper, max_episode_steps=1000)
+RECORD = partial(TrajectoryRecordingWrapper, n_episodes=0)
+SAMPLES = {"n_normalization_samples": 30}
+
+
+def saved(folder: Path, *wrappers: Any) -> tuple[Path, RolloutDataModule, Probe]:
+    """A checkpoint after two epochs, and what wrote it."""
+    data, module, trainer = make_data(wrappers=list(wrappers), **SAMPLES), Probe(), make_trainer(2)
+    trainer.fit(module, data)
+    trainer.save_checkpoint(folder / "run.ckpt")
+    return folder / "run.ckpt", data, module
+
+
+def frozen(data: RolloutDataModule) -> dict[str, Any]:
+    """What the wrappers of `make_env` know."""
+    return {name: state for name, one in wrapper_stack(data.make_env()).items() if (state := one.shared_state())}
+
+
+def test_names_say_class_and_place_among_its_kind_whatever_else_is_there() -> None:
+    env = make_wrapped(lambda: Drift(None), [NORMALIZED, LIMIT, NORMALIZED, SCALE])
+    assert [name.rpartition(".")[2] for name in wrapper_stack(env)] == [
+        "LogStatsWrapper",
+        "ReturnNormalizationRewardWrapper",
+        "ObservationNormalizationWrapper (2 of 2)",
+        "TimeLimitWrapper",
+        "ObservationNormalizationWrapper (1 of 2)",
+    ]
+
+
+@pytest.mark.parametrize("others", [[LIMIT, NORMALIZED, SCALE], [NORMALIZED, LIMIT, SCALE, RECORD]])
+def test_a_run_is_resumed_with_further_wrappers_that_learn_nothing(tmp_path: Path, others: list[Any]) -> None:
+    path, data, begun = saved(tmp_path, NORMALIZED, SCALE)
+    resumed = make_data(wrappers=others, n_normalization_samples=3)  # would be others if they were estimated
+    after = fit(resumed, 4, ckpt_path=path).rollouts
+    whole = fit(make_data(wrappers=[NORMALIZED, SCALE], **SAMPLES), 4).rollouts
+    assert equal([*begun.rollouts, *after], whole)
+    assert frozen(resumed)[OBSERVATIONS].keys() == frozen(data)[OBSERVATIONS].keys()
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "message"),
+    [
+        ([NORMALIZED], [SCALE, NORMALIZED], rf"no statistics of the wrappers \['{RETURNS}'\], but only"),
+        ([NORMALIZED], [NORMALIZED, SCALE], rf"no statistics of the wrappers \['{RETURNS}'\]"),
+        ([LIMIT], [SCALE], rf"no statistics of the wrappers \['{RETURNS}'\], but only of \[\]"),
+        ([NORMALIZED, SCALE], [SCALE], rf"statistics of the wrappers \['{OBSERVATIONS}'\], but the wrappers here"),
+        ([SCALE], [SCALE, SCALE], rf"statistics of the wrappers \['{RETURNS}'\], but .*RewardWrapper \(2 of 2\)"),
+        ([SCALE, SCALE], [SCALE], r"statistics of the wrappers \['.*\(2 of 2\)', '.*\(1 of 2\)'\], but the wrappers"),
+    ],
+)
+def test_a_run_is_neither_resumed_nor_validated_with_others_that_learn(
+    tmp_path: Path, then: list[Any], now: list[Any], message: str
+) -> None:
+    path, _, _ = saved(tmp_path, *then)
+    with pytest.raises(ValueError, match=message):
+        fit(make_data(wrappers=now), 4, ckpt_path=path)
+    with pytest.raises(ValueError, match=message):
+        validate(make_data(wrappers=now, evaluators=None), ckpt_path=path, weights_only=True)
+
+
+@pytest.mark.parametrize("now", [[SCALE, NORMALIZED], [NORMALIZED, SCALE], [SCALE, LIMIT, NORMALIZED]])
+def test_a_warm_start_shares_what_a_new_wrapper_learns_and_what_the_others_knew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, now: list[Any]
+) -> None:
+    _, data, _ = saved(tmp_path, NORMALIZED)
+    known = data.state_dict()["shared"]
+    warm = make_data(wrappers=now, n_normalization_samples=3)
+    warm.warm_start(data._learned())
+    with caplog.at_level(logging.INFO):
+        fit(warm, 2)
+    assert f"the wrappers ['{RETURNS}'] learn anew, as the other run has no statistics of them" in caplog.text
+    shared = warm.state_dict()["shared"]
+    assert str(shared[OBSERVATIONS]) == str(known[OBSERVATIONS])
+    n_seen, _, _ = shared[RETURNS]["base"]
+    assert n_seen == 2 * 2 * 2 * 7, "rewards of all environments in all rollouts"
+    assert frozen(warm)[RETURNS]["base"] == shared[RETURNS]["base"]
+
+
+def test_a_warm_start_says_what_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _, data, _ = saved(tmp_path, NORMALIZED, SCALE)
+    warm = make_data(wrappers=[partial(RewardScalingWrapper, scale=0.5), NORMALIZED])
+    warm.warm_start(data._learned())
+    with caplog.at_level(logging.INFO):
+        assert list(frozen(warm)) == [OBSERVATIONS]
+    assert f"statistics of the wrappers ['{RETURNS}'] are left out, as these are not here" in caplog.text
+
+
+@pytest.mark.parametrize(("then", "now"), [([SCALE], [SCALE, SCALE]), ([SCALE, SCALE], [SCALE])])
+def test_a_warm_start_with_more_or_fewer_of_a_class_is_refused(tmp_path: Path, then: list[Any], now: list[Any]) -> None:
+    _, data, _ = saved(tmp_path, *then)
+    warm = make_data(wrappers=now)
+    warm.warm_start(data._learned())
+    with pytest.raises(ValueError, match=r"with as many of each class"):
+        warm.make_env()
+
+
+@pytest.mark.parametrize("now", [[SCALE, NORMALIZED], [LIMIT]])
+def test_environments_for_an_agent_are_not_made_with_other_statistics_than_it_was_trained_with(
+    tmp_path: Path, now: list[Any]
+) -> None:
+    _, data, _ = saved(tmp_path, NORMALIZED)
+    other = make_data(wrappers=now)
+    other.warm_start(data._learned(), may_differ=False)
+    with pytest.raises(ValueError, match="statistics of the wrappers"):
+        other.make_env()
+
+
+def test_no_environment_works_by_its_own_statistics_where_others_share_theirs() -> None:
+    stack = wrapper_stack(make_wrapped(lambda: Drift(None), [SCALE, NORMALIZED]))
+    given = {OBSERVATIONS: {"observation": {"mean": 0.0, "std": 1.0}}}
+    with pytest.raises(ValueError, match=rf"no statistics for the wrapper {RETURNS}, but for \['{OBSERVATIONS}'\]"):
+        load_shared_states(stack, given)
+    with pytest.raises(ValueError, match="no statistics for the wrapper"):
+        rollout(lambda: Drift(None), "random", wrappers=[SCALE, NORMALIZED], learned=given)
+
+
+def earlier(state: dict[str, Any], *names: str) -> dict[str, Any]:
+    """States of wrappers as earlier checkpoints name them."""
+    return {f"{names.index(name)}:{name}": one for name, one in state.items()}
+
+
+def test_checkpoints_with_positions_are_read(tmp_path: Path) -> None:
+    path, _, begun = saved(tmp_path, NORMALIZED, SCALE)
+    content = torch.load(path, weights_only=True)
+    own, names = content["RolloutDataModule"], ("", RETURNS, OBSERVATIONS)
+    own["shared"] = earlier(own["shared"], *names)
+    for shard in own["ranks"][0]:
+        shard["shared"] = earlier(shard["shared"], *names)
+        learning = [{name: part[name] for name in names[1:]} for part in shard["wrappers"]]
+        shard["wrappers"] = [earlier(part, *names) for part in learning]
+    torch.save(content, path)
+    resumed = fit(make_data(wrappers=[LIMIT, NORMALIZED, SCALE]), 4, ckpt_path=path).rollouts
+    assert equal([*begun.rollouts, *resumed], fit(make_data(wrappers=[NORMALIZED, SCALE], **SAMPLES), 4).rollouts)
+
+
+def test_positions_are_not_guessed_from() -> None:
+    twice = wrapper_stack(make_wrapped(lambda: Drift(None), [SCALE, LIMIT, SCALE]))
+    states = {f"1:{RETURNS}": 1, f"3:{RETURNS}": 2}
+    assert current_names(states, twice) == {f"{RETURNS} (2 of 2)": 1, f"{RETURNS} (1 of 2)": 2}
+    once = wrapper_stack(make_wrapped(lambda: Drift(None), [SCALE]))
+    assert current_names(states, once) == states

@@ -1,0 +1,503 @@
+from __future__ import annotations
+
+import doctest
+import tracemalloc
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from maze_pl.core.rollout import TrajectoryBatch
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.datasets import InMemoryDataset, in_memory_dataset, trajectory_processors
+from maze_pl.datasets.trajectory_processors import DeadEndClippingTrajectoryProcessor
+from maze_pl.envs import GymMazeEnv, MazeEnv
+from maze_pl.envs.cutting_2d import struct_env_factory
+from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion
+from maze_pl.envs.structured_env import StructuredEnv
+from maze_pl.envs.trajectory_record import StateTrajectoryRecord, TrajectoryFiles
+from maze_pl.envs.wrappers import (
+    ObservationNormalizationWrapper,
+    ObservationStackWrapper,
+    SpacesRecordingWrapper,
+    TrajectoryRecordingWrapper,
+)
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.runs.rollout import rollout
+from tests.datasets.episodes_of_acts import Act, episode, flat, make_spec
+from tests.envs.line import LineAction, LineCoreEnv, LineObservation, make_line_env
+
+
+def everything(dataset: InMemoryDataset) -> TrajectoryBatch:
+    return dataset.batch(torch.arange(len(dataset)))
+
+
+def walks(*strides: list[int]) -> list[StateTrajectoryRecord]:
+    """Episodes of the walker, each with these strides."""
+    env = TrajectoryRecordingWrapper(make_line_env(goal=100), n_episodes=len(strides))
+    for number, episode_strides in enumerate(strides):
+        env.reset(seed=number)
+        for stride in episode_strides:
+            env.step({"stride": stride})
+    env.close()
+    return list(env.trajectories)
+
+
+def save_walks(folder: Path, *strides: list[int]) -> list[Path]:
+    paths = [folder / f"{number}.states" for number in range(len(strides))]
+    for path, record in zip(paths, walks(*strides), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record.save(path)
+    return paths
+
+
+# --------------------------------------------------------------------------------------------------- episodes in order
+
+
+def test_batches_hold_the_acts_that_were_asked_for() -> None:
+    dataset = InMemoryDataset([flat(3, 0), flat(2, 1)]).load()
+    assert (len(dataset), dataset.n_episodes, dataset.spec) == (5, 2, make_spec(1))
+    acts = dataset.batch(torch.tensor([4, 0, 0])).acts["a"]
+    assert acts.observation["seen"].tolist() == [[1, 1], [0, 0], [0, 0]]
+    assert acts.action["choice"].tolist() == [1, 0, 0]
+    assert acts.agent_id.tolist() == [0, 0, 0]
+    assert acts.next_observation is acts.reward is None
+
+
+def test_every_sub_step_is_in_a_batch_even_if_it_has_no_acts_there() -> None:
+    spec = make_spec(1, 2)
+    records = [
+        episode([Act("a", 0, 0), Act("b", 1, 0)], spec, number=0),
+        episode([Act("b", 0, 0), Act("a", 0, 0), Act("b", 1, 0)], spec, number=1),
+    ]
+    dataset = InMemoryDataset(records).load()
+    acts = everything(dataset).acts
+    assert acts["a"].observation["seen"].tolist() == [[0, 0], [1, 1]]
+    assert acts["b"].observation["seen"].tolist() == [[0, 1], [1, 0], [1, 2]]
+    assert acts["b"].agent_id.tolist() == [1, 0, 1]
+    batch = dataset.batch(torch.tensor([4, 2]))
+    assert (list(batch.acts), len(batch), len(batch.acts["a"])) == (["a", "b"], 2, 0)
+    assert batch.acts["b"].observation["seen"].tolist() == [[1, 2], [0, 1]]
+    assert batch.acts["a"].observation["seen"].shape == (0, 2)
+
+
+def test_a_batch_moves_to_a_device() -> None:
+    batch = everything(InMemoryDataset(flat(2)).load()).to("meta")
+    assert batch.acts["a"].observation["seen"].device.type == batch.acts["a"].agent_id.device.type == "meta"
+
+
+def test_episodes_are_split_as_wholes_and_by_seed() -> None:
+    spec = make_spec(1, 1)
+    acts = [Act(key, 0, 0) for key in "ab"]
+    dataset = InMemoryDataset([episode(acts, spec, number=number) for number in range(10)]).load()
+    numbers = []
+    for part in dataset.split(20, seed=1):
+        seen = dataset.batch(part).acts
+        assert torch.equal(seen["a"].observation["seen"][:, 0], seen["b"].observation["seen"][:, 0])
+        numbers.append(set(seen["a"].observation["seen"][:, 0].int().tolist()))
+    assert [len(part) for part in numbers] == [8, 2]
+    assert numbers[0] | numbers[1] == set(range(10))
+    held_out = [dataset.split(20, seed)[1].tolist() for seed in range(5)]
+    assert held_out[1] == dataset.split(20, seed=1)[1].tolist() and len({*map(tuple, held_out)}) > 1
+
+
+@pytest.mark.parametrize(("n_episodes", "percentage", "held_out"), [(10, 0, 0), (10, 1, 1), (10, 99, 9), (1, 20, 0)])
+def test_something_is_left_to_learn_from(n_episodes: int, percentage: int, held_out: int) -> None:
+    dataset = InMemoryDataset([flat(1, number) for number in range(n_episodes)]).load()
+    assert [len(part) for part in dataset.split(percentage, 0)] == [n_episodes - held_out, held_out]
+
+
+def test_a_processor_may_leave_nothing_of_an_episode_but_not_of_all() -> None:
+    clip = DeadEndClippingTrajectoryProcessor(2)
+    dataset = InMemoryDataset([flat(2, 0), flat(3, 1)], clip).load()
+    assert everything(dataset).acts["a"].observation["seen"].tolist() == [[1, 0]]
+    with pytest.raises(ValueError, match=r"episode 0, episode episode 1: there is no act to learn from"):
+        InMemoryDataset([flat(2, 0), flat(2, 1)], clip).load()
+
+
+# ---------------------------------------------------------------------------------------------------------- conversions
+
+
+class DoubledObservation(LineObservation):
+    def maze_to_space(self, maze_state: Any) -> dict[str, np.ndarray]:
+        return {"place": 2 * super().maze_to_space(maze_state)["place"]}
+
+
+def test_states_are_converted_by_the_conversions_of_today() -> None:
+    def make() -> MazeEnv:
+        return MazeEnv(LineCoreEnv(), {0: LineAction()}, {0: DoubledObservation()})
+
+    dataset = InMemoryDataset(walks([0, 1, 1], [1])).load(make)
+    acts = everything(dataset).acts[0]
+    assert acts.observation["place"].tolist() == [[0], [2], [6], [0]]
+    assert acts.action["stride"].tolist() == [0, 1, 1, 1]
+    assert acts.action["stride"].dtype == torch.int64 and acts.observation["place"].dtype == torch.float32
+
+
+def test_stacks_have_the_history_of_their_own_episode() -> None:
+    def make() -> StructuredEnv:
+        stack = {"observation": "place", "stack_steps": 3}
+        return ObservationStackWrapper(make_line_env(), [stack])
+
+    acts = everything(InMemoryDataset(walks([0, 1, 0], [1, 1])).load(make)).acts[0]
+    stacks = acts.observation["place"][..., 0].tolist()
+    assert stacks == [[0, 0, 0], [0, 0, 1], [0, 1, 3], [0, 0, 0], [0, 0, 2]]
+
+
+def test_states_are_normalised_by_the_statistics_of_the_environment() -> None:
+    def make() -> StructuredEnv:
+        env = ObservationNormalizationWrapper(make_line_env())
+        env.set_normalization_statistics({"place": {"mean": 1.0, "std": 2.0}})
+        return env
+
+    acts = everything(InMemoryDataset(walks([0, 1])).load(make)).acts[0]
+    np.testing.assert_allclose(acts.observation["place"].numpy(), [[-0.5], [0.0]], atol=1e-6)
+
+
+def make_structured() -> StructuredEnv:
+    return struct_env_factory(max_pieces_in_inventory=50, raw_piece_size=(20, 20), static_demand=(6, 4))
+
+
+def test_states_become_what_all_sub_steps_of_a_structured_environment_saw() -> None:
+    outside = SpacesRecordingWrapper(TrajectoryRecordingWrapper(make_structured(), n_episodes=2), n_episodes=2)
+    generator = np.random.default_rng(0)
+    for seed in range(2):
+        outside.reset(seed=seed)
+        for _ in range(20):
+            outside.step({head: int(generator.integers(2)) for head in outside.action_space.spaces})
+    outside.close()
+    expected = InMemoryDataset(list(outside.trajectories)).load()
+    states = list(outside.env.trajectories)  # type: ignore[attr-defined]
+    assert len(states[0].steps) == 10, "a state for both sub-steps"
+    converted = InMemoryDataset(states).load(make_structured)
+    for key in (0, 1):
+        one, other = (everything(dataset).acts[key] for dataset in (expected, converted))
+        assert len(one) == 20
+        for name, values in {**one.observation, **one.action}.items():
+            assert torch.equal(values, {**other.observation, **other.action}[name]), name
+
+
+def test_converted_episodes_say_how_they_ended() -> None:
+    from maze_pl.datasets.in_memory_dataset import converted
+
+    record = walks([0, 1, 1])[0]
+    env = make_line_env()
+    spaces_record = converted(record, env, InMemoryDataset(record).load(make_line_env).spec)  # type: ignore[arg-type]
+    assert (spaces_record.terminated, spaces_record.truncated, spaces_record.last_env_time) == (False, True, 3)
+    assert spaces_record.last_actor == (0, 0)
+    assert spaces_record.last_observation["place"].tolist() == [5]
+    assert spaces_record.reward.tolist() == [1, 2, 2]
+
+
+def test_states_need_an_environment() -> None:
+    with pytest.raises(ValueError, match="holds states, which only an environment can convert: give one"):
+        InMemoryDataset(walks([0])).load()
+
+
+# ---------------------------------------------------------------------------------------------------------------- files
+
+
+def test_folders_are_read_with_all_that_is_in_them_in_the_order_of_names(tmp_path: Path) -> None:
+    save_walks(tmp_path / "b", [1, 1])
+    save_walks(tmp_path / "a" / "deep", [0], [0, 0, 0])
+    (tmp_path / "a" / "notes.txt").write_text("not an episode")
+    dataset = InMemoryDataset(tmp_path, trust=True, n_workers=1).load(make_line_env)
+    assert everything(dataset).acts[0].action["stride"].tolist() == [0, 0, 0, 0, 1, 1]
+    several = InMemoryDataset([tmp_path / "b", str(tmp_path / "a" / "deep" / "1.states")], trust=True, n_workers=1)
+    assert everything(several.load(make_line_env)).acts[0].action["stride"].tolist() == [1, 1, 0, 0, 0]
+
+
+def both_records(folder: Path, policy: str = "random", files: str | None = None) -> int:
+    """What `maze-pl rollout` leaves: three episodes, each as states and as spaces; gives the number of acts."""
+    kinds = {kind: TrajectoryFiles(str(folder / kind), files) for kind in ("states", "spaces")}
+    played = rollout(
+        lambda: GymMazeEnv("CartPole-v1"), policy, episodes=3, seed=5, max_steps=20, record=("states", "spaces")
+    )
+    for one in played:
+        kinds["states"].write(cast(Any, one.states))
+        kinds["spaces"].write(cast(Any, one.spaces))
+    return sum(one.summary.env_steps for one in played)
+
+
+@pytest.mark.parametrize("files", [None, "episodes"])
+def test_an_episode_that_is_there_as_states_and_as_spaces_is_read_once_and_safely(
+    tmp_path: Path, files: str | None
+) -> None:
+    n_acts = both_records(tmp_path, files=files)
+    for input_data in (tmp_path, [tmp_path / "states", tmp_path / "spaces"]):
+        dataset = InMemoryDataset(input_data).load()
+        assert (dataset.n_episodes, len(dataset)) == (3, n_acts)
+        learned, held_out = (
+            everything(dataset).acts[0].observation["observation"][part] for part in dataset.split(34, 0)
+        )
+        assert not {*map(tuple, learned.tolist())} & {*map(tuple, held_out.tolist())}
+
+
+def test_records_of_both_kinds_in_one_folder_are_one_episode_each(tmp_path: Path) -> None:
+    n_acts = both_records(tmp_path)
+    for path in [*tmp_path.glob("s*/*.s*")]:
+        path.rename(tmp_path / path.name)
+    dataset = InMemoryDataset(tmp_path).load()
+    assert (dataset.n_episodes, len(dataset)) == (3, n_acts)
+
+
+def test_an_episode_that_comes_twice_is_there_once_however_its_files_are_called(tmp_path: Path) -> None:
+    n_acts = both_records(tmp_path)
+    for number, path in enumerate(sorted(tmp_path.glob("states/*"))):
+        path.rename(tmp_path / f"{number}.states")
+    with pytest.raises(ValueError, match=r"0\.states runs whatever code it holds"):  # which may be another episode
+        InMemoryDataset(tmp_path).load()
+    dataset = InMemoryDataset([tmp_path, tmp_path / "spaces"], trust=True, n_workers=1)
+    dataset.load(lambda: GymMazeEnv("CartPole-v1"))
+    assert (dataset.n_episodes, len(dataset)) == (3, n_acts)
+
+
+def test_episodes_of_one_seed_that_were_played_by_two_policies_are_two(tmp_path: Path) -> None:
+    n_acts = both_records(tmp_path / "random") + both_records(tmp_path / "heuristic", "heuristic")
+    assert len({path.name for path in tmp_path.rglob("*.spaces")}) == 3, "they have the same ids"
+    dataset = InMemoryDataset(tmp_path).load()
+    assert (dataset.n_episodes, len(dataset)) == (6, n_acts)
+
+
+def test_states_that_have_no_spaces_are_not_passed_over(tmp_path: Path) -> None:
+    both_records(tmp_path / "both")
+    (path,) = save_walks(tmp_path / "states", [0])
+    with pytest.raises(ValueError, match=f"{path}.*trust"):
+        InMemoryDataset(tmp_path).load()
+
+
+def test_states_with_times_that_no_environment_has_are_refused() -> None:
+    (record,) = walks([0, 1, 0])
+    record.steps[1].env_time = 10**12
+    with pytest.raises(ValueError, match=r"cannot convert.*environment times, 0 to 3, do not go on"):
+        InMemoryDataset(record).load(make_line_env)
+
+
+def test_records_with_times_that_no_environment_has_are_refused() -> None:
+    record = flat(3)
+    record.env_time[1] = -4
+    with pytest.raises(ValueError, match="environment times"):
+        InMemoryDataset(record).load()
+
+
+def masked_records(value: float) -> list[SpacesTrajectoryRecord]:
+    """Two episodes, the second of which holds a number as a mask."""
+    sees = spaces.Dict({"m": spaces.Box(-9, 9, (2,), np.float32)})
+    spec = Spec({0: StepSpec(sees, spaces.Dict({"a": spaces.Discrete(2)}), masks={"a": "m"})})
+    rest = {"terminated": True, "truncated": False, "last_env_time": 1, "last_actor": None, "last_observation": {}}
+    return [
+        SpacesTrajectoryRecord.of_acts(f"e{v}", spec, [(0, 0, 0, 1.0, False, {"m": [v, 1]}, {"a": 1})], **rest)
+        for v in (0, value)
+    ]
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, 2])
+def test_masks_that_are_none_are_named(value: float) -> None:
+    with pytest.raises(ValueError, match=rf"episode e{value}: the mask 'm' of action head 'a' holds \[{value}"):
+        InMemoryDataset(masked_records(value)).load()
+    with pytest.warns(UserWarning, match="skipped, 1 in all"):
+        dataset = InMemoryDataset(masked_records(value), on_damaged="skip").load()
+    assert dataset.n_episodes == 1
+    assert InMemoryDataset(masked_records(1)).load().n_episodes == 2
+
+
+def test_files_that_may_run_code_are_only_read_if_they_are_trusted(tmp_path: Path) -> None:
+    (path,) = save_walks(tmp_path, [0])
+    with pytest.raises(ValueError, match=f"{path}.*trust"):
+        InMemoryDataset(tmp_path).load(make_line_env)
+    with pytest.raises(ValueError, match=f"{path}.*trust"):
+        InMemoryDataset(tmp_path, on_damaged="skip").load(make_line_env)
+
+
+@pytest.mark.parametrize("n_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_damaged_files_are_named_and_refused_or_skipped(tmp_path: Path, n_workers: int) -> None:
+    first, _, third = save_walks(tmp_path, [0], [1], [1, 1])
+    first.write_bytes(first.read_bytes()[:-20])
+    third.write_bytes(b"")
+    with pytest.raises(ValueError, match=f"{first}.*on_damaged=skip"):
+        InMemoryDataset(tmp_path, trust=True, n_workers=n_workers).load(make_line_env)
+    dataset = InMemoryDataset(tmp_path, trust=True, n_workers=n_workers, on_damaged="skip")
+    with pytest.warns(UserWarning, match=f"skipped, 2 in all: {first}.*, {third}"):
+        dataset.load(make_line_env)
+    assert everything(dataset).acts[0].action["stride"].tolist() == [1]
+    assert [str(third) in message for message in dataset.damaged] == [False, True]
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_episodes_in_the_same_order(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    save_walks(tmp_path, *(generator.integers(2, size=length).tolist() for length in (5, 1, 9, 3, 2)))
+    one, two = (InMemoryDataset(tmp_path, trust=True, n_workers=n).load(make_line_env) for n in (1, 2))
+    assert torch.equal(everything(one).acts[0].action["stride"], everything(two).acts[0].action["stride"])
+    assert torch.equal(everything(one).acts[0].observation["place"], everything(two).acts[0].observation["place"])
+
+
+def test_there_must_be_something_to_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"there is no file or folder {tmp_path / 'none'}"):
+        InMemoryDataset(tmp_path / "none").load()
+    with pytest.raises(ValueError, match=f"the folder {tmp_path} holds no recorded episodes"):
+        InMemoryDataset(str(tmp_path)).load()
+    with pytest.raises(ValueError, match="there is no act to learn from"):
+        InMemoryDataset([]).load()
+
+
+@pytest.mark.parametrize("options", [{"on_damaged": "ignore"}, {"n_workers": -1}, {"max_memory": -1}])
+def test_arguments_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=str(next(iter(options.values())))):
+        InMemoryDataset([], **options)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (flat(2, 1, make_spec(1, size=5)), r"observation 'seen' of sub-step 'a' is Box\(0.0, 5.0.*that of .* is Box"),
+        (episode([Act("b", 0, 0)], make_spec(1, 1), number=1), "observation 'seen' of sub-step 'b' is Box.* is None"),
+    ],
+)  # fmt: skip
+def test_episodes_with_other_spaces_are_refused(other: SpacesTrajectoryRecord, message: str) -> None:
+    with pytest.raises(ValueError, match=f"episode 1 does not fit: its {message}"):
+        InMemoryDataset([flat(2, 0), other]).load()
+
+
+@pytest.mark.parametrize(("what", "value"), [("action", 17), ("action", -1), ("observation", np.nan)])
+def test_a_file_with_what_is_outside_of_its_space_is_named(
+    what: str, value: float, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    record, other = (one.spaces for one in rollout(lambda: GymMazeEnv("CartPole-v1"), "random", 2))
+    assert record is not None
+    getattr(record, what)[0][what][1] = value
+    record.save(tmp_path / "wrong.spaces")
+    with pytest.raises(ValueError, match=rf"wrong\.spaces: its {what} '{what}' of sub-step 0 holds what is no value"):
+        InMemoryDataset(tmp_path).load()
+    dataset = InMemoryDataset([str(tmp_path), other], on_damaged="skip").load()
+    assert (dataset.n_episodes, len(dataset.damaged), len(recwarn)) == (1, 1, 1)
+
+
+def test_a_file_with_states_of_another_environment_is_named(tmp_path: Path) -> None:
+    (path,) = save_walks(tmp_path, [1, 2])
+    with pytest.raises(ValueError, match=r"0\.states holds states that the environment cannot convert: \w+Error"):
+        InMemoryDataset(path, trust=True).load(lambda: GymMazeEnv("CartPole-v1"))
+
+
+def test_equal_spaces_need_not_be_the_same_objects() -> None:
+    dataset = InMemoryDataset([flat(2, 0, make_spec(1)), flat(2, 1, make_spec(1))])
+    assert len(dataset.load()) == 4
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+
+
+def test_large_data_is_in_files_that_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    records = [flat(500, number) for number in range(200)]
+    expected = everything(InMemoryDataset(records).load()).acts["a"]
+    size = sum(values.nbytes for values in (expected.observation["seen"], expected.action["choice"], expected.agent_id))
+    tracemalloc.start()
+    dataset = InMemoryDataset(records, max_memory=size // 20).load()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < size / 5
+    assert not [*tmp_path.iterdir()]
+    acts = everything(dataset).acts["a"]
+    assert torch.equal(acts.observation["seen"], expected.observation["seen"])
+    assert torch.equal(acts.action["choice"], expected.action["choice"])
+
+
+def test_episodes_of_other_types_are_the_same_in_files() -> None:
+    records = [flat(5, number) for number in range(6)]
+    for record, seen, choice in zip(records[2:], "fdee", "hlbq", strict=True):
+        record.observation["a"]["seen"] = record.observation["a"]["seen"].astype(seen)
+        record.action["a"]["choice"] = record.action["a"]["choice"].astype(choice)
+    whole = everything(InMemoryDataset(records).load()).acts["a"]
+    assert whole.observation["seen"].tolist() == [[number, i] for number in range(6) for i in range(5)]
+    for max_memory in (1, 200, 300, 500):  # files that end with each episode, or with several, or not with the last
+        acts = everything(InMemoryDataset(records, max_memory=max_memory).load()).acts["a"]
+        for name, one, other in (("seen", acts.observation, whole.observation), ("choice", acts.action, whole.action)):
+            assert one[name].dtype == other[name].dtype
+            assert torch.equal(one[name], other[name])
+
+
+def test_a_sub_step_without_any_act_can_be_in_a_file() -> None:
+    records = [episode([Act("a", 0, time) for time in range(5)], make_spec(1, 1))]
+    acts = everything(InMemoryDataset(records, max_memory=1).load()).acts
+    assert [len(part) for part in acts.values()] == [5, 0]
+    assert acts["b"].observation["seen"].shape == (0, 2)
+
+
+def test_other_processes_read_for_themselves() -> None:
+    import pickle
+
+    dataset = InMemoryDataset([flat(3)]).load()
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert len(everything(copy.load()).acts["a"]) == 3 and copy.n_episodes == 1
+
+
+# --------------------------------------------------------------------------------------------------------------- Minari
+
+
+@pytest.mark.filterwarnings("ignore:`eval_env` is set to None", "ignore:env_spec is None")
+@pytest.mark.parametrize(
+    ("observation_space", "action_space"),
+    [
+        (spaces.Box(-1, 1, (2,)), spaces.Discrete(3, start=1)),
+        (spaces.Discrete(4), spaces.Box(-1, 1, (2,))),
+        (spaces.Dict({"near": spaces.Box(0, 1, (2,)), "far": spaces.Discrete(3)}), spaces.Box(-1, 1, (1,), np.float64)),
+    ],
+)
+def test_data_sets_of_minari_are_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, observation_space: Any, action_space: Any
+) -> None:
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+
+    def joined(values: list[Any]) -> Any:
+        return (
+            {key: np.stack([one[key] for one in values]) for key in values[0]}
+            if isinstance(values[0], dict)
+            else values
+        )
+
+    buffers, seen, done = [], list[Any](), list[Any]()
+    for number, length in enumerate((3, 2)):
+        observations = [observation_space.sample() for _ in range(length + 1)]
+        actions = [action_space.sample() for _ in range(length)]
+        ends = [False] * (length - 1)
+        outcome = {"terminations": [*ends, number == 0], "truncations": [*ends, number == 1], "infos": {}}
+        rewards = [1.0] * length
+        buffers.append(
+            minari.data_collector.EpisodeBuffer(
+                id=number, observations=joined(observations), actions=np.stack(actions), rewards=rewards, **outcome
+            )
+        )
+        seen += observations[:-1]
+        done += actions
+    minari.create_dataset_from_buffers(
+        *("test/walk-v0", buffers),
+        observation_space=observation_space,
+        action_space=action_space,
+        data_format="arrow",
+        **{name: "x" for name in ("author", "author_email", "code_permalink", "algorithm_name", "description")},
+    )
+    dataset = InMemoryDataset("minari:test/walk-v0").load()
+    sees, acts = GymObservationConversion(observation_space), GymActionConversion(action_space)
+    assert (dataset.n_episodes, len(dataset)) == (2, 5)
+    assert dataset.spec == Spec({0: StepSpec(sees.space(), acts.space())})
+    batch = everything(dataset).acts[0]
+    for name, values in batch.observation.items():
+        np.testing.assert_array_equal(values.numpy(), np.stack([sees.maze_to_space(one)[name] for one in seen]))
+    np.testing.assert_array_equal(batch.action["action"].numpy(), np.stack(done))
+
+
+def test_data_sets_that_minari_does_not_have_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    with pytest.raises(ValueError, match=r"no data set 'test/none-v0'"):
+        InMemoryDataset("minari:test/none-v0").load()
+
+
+def test_examples() -> None:
+    assert doctest.testmod(in_memory_dataset).failed == 0
+    assert doctest.testmod(trajectory_processors).failed == 0

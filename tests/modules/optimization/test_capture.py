@@ -1,0 +1,230 @@
+"""Replayed updates are those of autograd, and are given up where they cannot be."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from maze_pl.modules import A2C, PPO
+from maze_pl.modules.optimization import gradient_step as update
+from maze_pl.modules.optimization.capture import MAX_RECORDS, GradientRecorder, replay
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")
+
+
+class Net(nn.Module):
+    """A few operations of the kinds that policies are made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(3, 8), nn.LayerNorm(8), nn.Linear(8, 2)
+        self.unused = nn.Linear(2, 2)
+
+    def loss(self, inputs: Any) -> tuple[Tensor, list[Tensor]]:
+        (x,) = inputs
+        logits = self.second(torch.tanh(self.norm(self.first(x))))
+        probability = torch.where(x[:, :1] > 0, logits, logits.detach() * 2).log_softmax(-1)
+        return probability.square().mean(), [probability.mean(), x.sum()]
+
+
+def expected(net: Net, x: Tensor) -> Tensor:
+    parameters = list(net.parameters())
+    gradients = torch.autograd.grad(net.loss([x])[0], parameters, allow_unused=True)
+    return torch.cat(
+        [torch.zeros(p.numel()) if g is None else g.flatten() for p, g in zip(parameters, gradients, strict=True)]
+    )
+
+
+def into(net: Net) -> Tensor:
+    return torch.empty(sum(parameter.numel() for parameter in net.parameters()))
+
+
+def gradient(
+    recorder: GradientRecorder, key: Any, loss: Any, parameters: Any, inputs: Any, *, check: bool, target: Tensor
+) -> Any:
+    record = recorder.record(key, loss, parameters, inputs, target, check=check)
+    if record is None:
+        return None
+    return replay(record, [*(parameter.detach() for parameter in parameters), *inputs, target])
+
+
+class Twins(nn.Module):
+    """Two networks that have a module in common, and a parameter in modules of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        embedding = nn.Linear(3, 4)
+        self.left, self.right = nn.Sequential(embedding, nn.Linear(4, 2)), nn.Sequential(embedding, nn.Linear(4, 2))
+        self.right[1].weight = self.left[1].weight
+
+    def loss(self, inputs: Any) -> tuple[Tensor, list[Tensor]]:
+        product = self.left(inputs[0]).tanh() * self.right(inputs[0])
+        return product.mean(), [product.sum()]
+
+
+def test_parameters_that_several_networks_share_are_the_same_ones_after_recording() -> None:
+    torch.manual_seed(0)
+    net: Any = Twins()
+    before = dict(net.named_parameters(remove_duplicate=False))
+    recorder, parameters = GradientRecorder(net), list(net.parameters())
+    for step in range(3):
+        x = torch.randn(6, 3)
+        target = into(net)
+        found = gradient(recorder, "key", net.loss, parameters, [x], check=step != 1, target=target)
+        assert found is not None, recorder.refused
+        torch.testing.assert_close(found[0], expected(net, x), rtol=1e-5, atol=1e-7)
+        after = dict(net.named_parameters(remove_duplicate=False))
+        assert before.keys() == after.keys()
+        assert all(after[name] is parameter for name, parameter in before.items())
+
+
+def test_a_replayed_gradient_is_autograds_for_other_inputs_and_parameters() -> None:
+    torch.manual_seed(0)
+    net = Net()
+    recorder = GradientRecorder(net)
+    for step in range(5):
+        x = torch.randn(6, 3)
+        result = gradient(recorder, "key", net.loss, list(net.parameters()), [x], check=False, target=into(net))
+        assert result is not None, recorder.refused
+        torch.testing.assert_close(result[0], expected(net, x), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(result[1], torch.stack([value.detach() for value in net.loss([x])[1]]))
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.add_(0.1 * step)
+    assert recorder.refused is None
+
+
+def test_the_random_state_is_left_alone() -> None:
+    net = Net()
+    before = torch.get_rng_state()
+    gradient(
+        GradientRecorder(net), "key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net)
+    )
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_branch_on_data_is_refused_with_its_reason() -> None:
+    net = Net()
+
+    def branching(inputs: Any) -> tuple[Tensor, list[Tensor]]:
+        total, scalars = net.loss(inputs)
+        return (total if total > 0 else -total), scalars
+
+    recorder = GradientRecorder(net)
+    assert (
+        gradient(recorder, "key", branching, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net))
+        is None
+    )
+    assert recorder.refused
+    assert (
+        gradient(recorder, "key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net))
+        is None
+    )
+
+
+def test_a_loss_that_changed_behind_the_record_is_found_out_by_the_check() -> None:
+    net, factor = Net(), [1.0]
+
+    def drifting(inputs: Any) -> tuple[Tensor, list[Tensor]]:
+        total, scalars = net.loss(inputs)
+        return total * factor[0], scalars
+
+    recorder = GradientRecorder(net)
+    arguments: Any = ("key", drifting, list(net.parameters()), [torch.ones(2, 3)])
+    assert gradient(recorder, *arguments, check=True, target=into(net)) is not None
+    factor[0] = 3.0
+    assert gradient(recorder, *arguments, check=True, target=into(net)) is None
+    assert recorder.refused is not None and "other numbers" in recorder.refused
+
+
+def test_a_loss_that_changes_buffers_is_refused_and_they_are_left_alone() -> None:
+    net, norm = Net(), nn.BatchNorm1d(3)
+    net.batch_norm = norm
+    recorder = GradientRecorder(net)
+    arguments: Any = (list(net.parameters()), [torch.randn(4, 3)])
+    loss: Any = net.loss
+    assert gradient(recorder, "unused", loss, *arguments, check=True, target=into(net)) is not None, (
+        "constant buffers do no harm"
+    )
+    assert (
+        gradient(recorder, "used", lambda inputs: net.loss([norm(inputs[0])]), *arguments, check=True, target=into(net))
+        is None
+    )
+    assert recorder.refused is not None and "batch normalisation" in recorder.refused
+    assert int(norm.num_batches_tracked) == 0
+    assert torch.equal(norm.running_mean, torch.zeros(3))
+
+
+def test_buffers_are_also_left_alone_by_a_loss_that_cannot_be_recorded() -> None:
+    net, norm = Net(), nn.BatchNorm1d(3)
+    net.batch_norm = norm
+
+    def branching(inputs: Any) -> tuple[Tensor, list[Tensor]]:
+        total, scalars = net.loss([norm(inputs[0])])
+        return (total if total > 0 else -total), scalars
+
+    recorder = GradientRecorder(net)
+    assert (
+        gradient(recorder, "key", branching, list(net.parameters()), [torch.randn(4, 3)], check=True, target=into(net))
+        is None
+    )
+    assert int(norm.num_batches_tracked) == 0
+
+
+def test_too_many_shapes_are_refused() -> None:
+    net = Net()
+    recorder = GradientRecorder(net)
+    parameters = list(net.parameters())
+    for n in range(MAX_RECORDS):
+        assert (
+            gradient(recorder, n, net.loss, parameters, [torch.ones(n + 1, 3)], check=False, target=into(net))
+            is not None
+        )
+    assert (
+        gradient(recorder, "one more", net.loss, parameters, [torch.ones(9, 3)], check=False, target=into(net)) is None
+    )
+    assert recorder.refused is not None and "different shapes" in recorder.refused
+
+
+@pytest.mark.parametrize("options", [{}, {"target_kl": 10.0, "value_clip_range": 0.3}, {"critic_burn_in_epochs": 1}])
+def test_ppo_learns_the_same_with_and_without_capture(
+    kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    networks, calls = kit.make_actor_critic(), list[int]()
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(1)
+        return replay(*arguments)
+
+    monkeypatch.setattr(update, "replay", counted)
+    results = {}
+    for capture in ("auto", "off"):
+        module = PPO(
+            actor_critic=copy.deepcopy(networks), batch_size=10, lr=1e-2, max_grad_norm=0.5, capture=capture, **options
+        )
+        torch.manual_seed(1)
+        calls.clear()
+        trainer = kit.fit(module, epochs=3)
+        numbers = {name: v for name, v in module.epoch_statistics["train"].items() if "time_" not in name}
+        results[capture] = (
+            torch.cat([p.detach().flatten() for p in module.networks.parameters()]),
+            numbers,
+            len(calls),
+        )
+        assert module._updates.recorder.refused is None
+    torch.testing.assert_close(results["auto"][0], results["off"][0], rtol=1e-3, atol=1e-5)
+    assert results["auto"][1].keys() == results["off"][1].keys()
+    for name, number in results["off"][1].items():
+        if isinstance(number, float):
+            assert results["auto"][1][name] == pytest.approx(number, rel=1e-3, abs=1e-5), name
+    assert (results["auto"][2], results["off"][2]) == (trainer.global_step, 0)
+
+
+def test_capture_is_checked() -> None:
+    with pytest.raises(ValueError, match="capture='on' must be 'auto' or 'off'"):
+        A2C(networks=object(), capture="on")  # type: ignore[arg-type]

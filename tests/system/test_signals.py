@@ -1,0 +1,121 @@
+"""What INT and TERM do before training, while it runs, and to processes that are being started."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from maze_pl.system.signals import MAIN_PROCESS_VARIABLE, StoppedBySignal, StopSignals
+
+NUMBERS = [signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_ends_what_has_nothing_to_keep_with_the_status_of_a_shell(
+    number: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = [signal.getsignal(one) for one in NUMBERS]
+    with pytest.raises(StoppedBySignal) as stopped, StopSignals():
+        signal.raise_signal(number)
+    assert stopped.value.code == 128 + number
+    assert [signal.getsignal(one) for one in NUMBERS] == before
+    assert f"maze-pl: stopped by {signal.Signals(number).name}" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_deferred_signal_is_noted_however_often_it_comes_at_once(number: int) -> None:
+    with StopSignals(deferred=True) as signals:
+        for _ in range(3):
+            signal.raise_signal(number)
+        assert signals.received == number
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_process_that_an_environment_forks_ends_by_term_and_not_by_int() -> None:
+    with StopSignals(deferred=True):
+        here, there = multiprocessing.Pipe()
+        forked = multiprocessing.get_context("fork").Process(target=lambda: (there.send(None), time.sleep(60)))
+        forked.start()
+        here.recv()
+    assert forked.pid is not None
+    os.kill(forked.pid, signal.SIGINT)
+    forked.join(0.2)
+    assert forked.is_alive()
+    forked.terminate()
+    forked.join(30)
+    assert forked.exitcode == -signal.SIGTERM
+
+
+def test_signals_that_are_held_come_when_they_are_taken_and_not_before() -> None:
+    with StopSignals(deferred=True) as signals:
+        signals.hold()
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # other threads of these tests hold nothing
+        assert signals.received == 0
+        code = "import signal; print(signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert child.stdout == "True\n"  # a process that is started meanwhile holds them too
+        signals.take()
+        assert signals.received == signal.SIGTERM
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_a_copy_does_not_take_the_signals() -> None:
+    with StopSignals(deferred=True) as signals:
+        copy = pickle.loads(pickle.dumps(signals))
+        signal.raise_signal(signal.SIGTERM)
+        assert (signals.received, copy.received) == (signal.SIGTERM, 0)
+
+
+SECOND = """
+import os, signal, sys, time
+from maze_pl.system.signals import StopSignals
+with StopSignals(deferred=True):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(1.1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+"""
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    assert subprocess.run([sys.executable, "-c", SECOND], capture_output=True).returncode == -signal.SIGTERM
+
+
+RANK = """
+import os, subprocess, sys, time
+from maze_pl.system.signals import follow_main_process
+if follow_main_process():
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+subprocess.Popen([sys.executable, *sys.orig_argv[1:]], env={**os.environ, "LOCAL_RANK": "1"})
+time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_that_was_launched_ends_with_the_process_that_launched_it() -> None:
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("LOCAL_RANK", MAIN_PROCESS_VARIABLE)
+    }
+    with subprocess.Popen([sys.executable, "-c", RANK], env=environment, stdout=subprocess.PIPE, text=True) as main:
+        assert main.stdout is not None
+        rank = int(main.stdout.readline())
+        os.kill(rank, 0)
+        main.kill()
+        assert main.stdout.read() == ""  # which ends with the last process that has it open
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.kill(rank, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the rank still lives")
