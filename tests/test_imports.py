@@ -15,7 +15,7 @@ BELOW = {"system", "functional", "core", "records", "events", "envs", "distribut
 EVERYTHING = BELOW | {"collect", "datasets", "datamodules", "modules", "config", "loggers", "runs", "callbacks"}
 ALLOWED = {
     "system": set(),
-    "functional": set(),
+    "functional": {"core"},
     "core": {"system"},
     "records": {"core", "system"},
     "events": {"core", "system"},

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from maze_pl.agents.network_io import NetworkInput, StateShapes, evaluate_recurrent, networks_by_step, state_shapes
 from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler, numpy_views
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import PolicyBatch, PolicyStep
-from maze_pl.core.rollout import Rollout
 from maze_pl.core.spaces import allowed_entries, environment_action, environment_actions
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.distribution_mapper import DistributionMapper, DistributionMapperConfig, distribution_mappers

@@ -28,7 +28,7 @@ Pair = Sequence[nn.Module]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CriticInputs:
     """Inputs and outputs of a pair of networks.
 
     Attributes:
@@ -119,7 +119,7 @@ class TorchStateActionCritic(Critic, ABC):
     """Estimates Q-values with twin networks, each of which has a target network.
 
     Args:
-        networks: Two networks for each entry of `judged`, by key or in order. They take
+        networks: Two networks for each entry of `critic_inputs`, by key or in order. They take
             observations and continuous heads in one dict of tensors [B, ...] and return a dict of
             outputs [B, L].
         spec: Sub-steps with their observation and action spaces.
@@ -130,9 +130,11 @@ class TorchStateActionCritic(Critic, ABC):
 
     def __init__(self, networks: Sequence[Pair] | Mapping[StepKey, Pair], spec: Spec) -> None:
         super().__init__()
-        judged = self.judged(spec)
-        self.twins = nn.ModuleList(TwinNetwork(pair) for pair in networks_by_step(networks, tuple(judged)).values())
-        self._spaces = [{**one.observation_space.spaces, **one.action_space.spaces} for one in judged.values()]
+        critic_inputs = self.critic_inputs(spec)
+        self.twins = nn.ModuleList(
+            TwinNetwork(pair) for pair in networks_by_step(networks, tuple(critic_inputs)).values()
+        )
+        self._spaces = [{**one.observation_space.spaces, **one.action_space.spaces} for one in critic_inputs.values()]
         self._inputs = [NetworkInput(twin, {*seen}) for twin, seen in zip(self.twins, self._spaces, strict=True)]
         self._own = _by_step(spec)
         self._index = {key: index for index, key in enumerate(spec.step_keys)}
@@ -140,7 +142,7 @@ class TorchStateActionCritic(Critic, ABC):
 
     @classmethod
     @abstractmethod
-    def judged(cls, spec: Spec) -> dict[StepKey, Judged]:
+    def critic_inputs(cls, spec: Spec) -> dict[StepKey, CriticInputs]:
         """Inputs and outputs of each pair of networks, by sub-step, or by "all" for a shared pair.
 
         Raises:
@@ -189,8 +191,8 @@ class TorchStepStateActionCritic(TorchStateActionCritic):
     """A pair of networks for each sub-step, shared by its agents; see `TorchStateActionCritic` for the arguments."""
 
     @classmethod
-    def judged(cls, spec: Spec) -> dict[StepKey, Judged]:
-        """Inputs and outputs by sub-step; see `TorchStateActionCritic.judged`."""
+    def critic_inputs(cls, spec: Spec) -> dict[StepKey, CriticInputs]:
+        """Inputs and outputs by sub-step; see `TorchStateActionCritic.critic_inputs`."""
         return _by_step(spec)
 
 
@@ -204,27 +206,27 @@ class TorchSharedStateActionCritic(TorchStateActionCritic):
     """
 
     @classmethod
-    def judged(cls, spec: Spec) -> dict[StepKey, Judged]:
-        """Inputs and outputs, by the key "all"; see `TorchStateActionCritic.judged`."""
+    def critic_inputs(cls, spec: Spec) -> dict[StepKey, CriticInputs]:
+        """Inputs and outputs, by the key "all"; see `TorchStateActionCritic.critic_inputs`."""
         own = _by_step(spec)
         if len(own) == 1:
             return {"all": next(iter(own.values()))}
         heads = union_space({key: one.action_space for key, one in own.items()}, "action head")
         outputs = {f"{key}/{name}": shape for key, one in own.items() for name, shape in one.q_shapes.items()}
-        return {"all": _checked(Judged(shared_observation_space(spec), heads, outputs), "some sub-steps")}
+        return {"all": _checked(CriticInputs(shared_observation_space(spec), heads, outputs), "some sub-steps")}
 
 
-def _by_step(spec: Spec) -> dict[StepKey, Judged]:
-    judged: dict[StepKey, Judged] = {}
+def _by_step(spec: Spec) -> dict[StepKey, CriticInputs]:
+    critic_inputs: dict[StepKey, CriticInputs] = {}
     for key, step in spec.steps.items():
         sizes = {head: choice_sizes(space) for head, space in step.action_space.spaces.items()}
         continuous = spaces.Dict([(head, step.action_space[head]) for head, own in sizes.items() if not own])
         outputs = {head: (sum(own),) for head, own in sizes.items() if own} or {"q_value": (1,)}
-        judged[key] = _checked(Judged(step.observation_space, continuous, outputs), f"sub-step {key!r}")
-    return judged
+        critic_inputs[key] = _checked(CriticInputs(step.observation_space, continuous, outputs), f"sub-step {key!r}")
+    return critic_inputs
 
 
-def _checked(judged: Judged, where: str) -> Judged:
-    if taken := sorted({*judged.observation_space.spaces} & {*judged.action_space.spaces}):
+def _checked(critic_inputs: CriticInputs, where: str) -> CriticInputs:
+    if taken := sorted({*critic_inputs.observation_space.spaces} & {*critic_inputs.action_space.spaces}):
         raise ValueError(f"the action heads {taken} of {where} have names of observations beside them: rename them")
-    return judged
+    return critic_inputs

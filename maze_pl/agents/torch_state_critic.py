@@ -47,7 +47,7 @@ class StateCritic(Critic, ABC):
     kind: ClassVar[Literal["shared", "step", "delta"]]
 
     @classmethod
-    def judged(cls, spec: Spec) -> dict[StepKey, spaces.Dict]:
+    def critic_inputs(cls, spec: Spec) -> dict[StepKey, spaces.Dict]:
         """Inputs of each network, by sub-step, or by "all" if one network serves all sub-steps."""
         if cls.kind == "shared":
             return {"all": shared_observation_space(spec)}

@@ -10,7 +10,7 @@ from maze_pl.callbacks.early_stopping import EarlyStopping
 from maze_pl.callbacks.epoch_table import say
 from maze_pl.callbacks.stop_at_return import StopAtReturn
 from maze_pl.config.search_path import suggestion
-from maze_pl.core.rollout import Experience
+from maze_pl.core.batches import Experience
 from maze_pl.datamodules.environments import EnvironmentDataModule
 
 _KPI = "kpi/"

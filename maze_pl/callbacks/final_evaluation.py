@@ -10,12 +10,12 @@ from pytorch_lightning import callbacks
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
 from maze_pl.callbacks.epoch_table import say
 from maze_pl.collect.storage import from_tensors
-from maze_pl.core.rollout import Evaluation
+from maze_pl.core.batches import Evaluation
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.events.display import format_value
 from maze_pl.modules.algorithm import CHECKPOINT_KEY as MODULE_KEY
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.statistics import episode_means
+from maze_pl.modules.run_statistics import episode_means
 from maze_pl.runs.checkpoint import read_checkpoint
 from maze_pl.system.ranks import gather_objects
 

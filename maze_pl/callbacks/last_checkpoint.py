@@ -4,7 +4,7 @@ import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 
 from maze_pl.callbacks.saving import _folder, save_atomically
-from maze_pl.core.counts import require_count
+from maze_pl.core.checks import check_count
 
 
 class LastCheckpoint(callbacks.Checkpoint):
@@ -16,7 +16,7 @@ class LastCheckpoint(callbacks.Checkpoint):
     """
 
     def __init__(self, every_n_epochs: int = 1, dirpath: str | None = None) -> None:
-        require_count("every_n_epochs", every_n_epochs, 1)
+        check_count("every_n_epochs", every_n_epochs, 1)
         self.every_n_epochs, self.dirpath = every_n_epochs, dirpath
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:

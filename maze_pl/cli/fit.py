@@ -34,7 +34,7 @@ from maze_pl.config.trust import foreign_names
 from maze_pl.datamodules import ReplayDataModule, RolloutDataModule, TrajectoryDataModule
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.modules import A2C, PPO, AlgorithmModule
-from maze_pl.modules.options import count_minibatches
+from maze_pl.modules.on_policy.minibatches import count_minibatches
 from maze_pl.perception.drawing import actor_critic_graphs, table
 from maze_pl.runs.checkpoint import best_or_last, check_fit, checkpoint_path, require_intact, warm_start
 from maze_pl.runs.run_directory import claimed, is_first_rank, last_checkpoint, run_directory

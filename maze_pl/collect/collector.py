@@ -8,18 +8,18 @@ import torch
 
 from maze_pl.collect.storage import ActorSlots, RolloutStorage, check_acts, check_now, from_tensors, tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Final, Rollout, Rows, Segment, SegmentOf
 from maze_pl.core.policy import Array, Policy, PolicyBatch
-from maze_pl.core.rollout import Final, Rollout, Rows, Segment, SegmentOf
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 
-Acts = tuple[SegmentOf[Array], tuple[Array, Array], Array]
+_CollectedActs = tuple[SegmentOf[Array], tuple[Array, Array], Array]
 """Segment of a group of acts, their rows and columns in it, and their environments."""
 Pending = list[list[tuple[int, int, int]]]
 """For each environment, the acts of its current step: index of the step key, row and slot."""
 
 
 class Collector:
-    """Collects rollouts of a fixed number of environment steps; see `maze_pl.core.rollout` for what a row is.
+    """Collects rollouts of a fixed number of environment steps; see `maze_pl.core.batches` for what a row is.
 
     Environments may be at different actors at the same time: the policy is called once for each
     step key whose turn it is in any environment. An environment that has completed its steps waits
@@ -170,7 +170,7 @@ class Collector:
             completed[envs] += step_ends
             envs = envs[completed[envs] < self.n_rollout_steps]
 
-    def _act(self, policy: Policy, key: int, envs: Array, row: Array, position: Array) -> Acts:
+    def _act(self, policy: Policy, key: int, envs: Array, row: Array, position: Array) -> _CollectedActs:
         """Call the policy of one step key and store its observations and actions."""
         rows, segment, slots = self.storage.rows, self.storage.segments[self._keys[key]], self.slots.next[envs]
         index, actor = (row[envs], envs * self.slots.n_slots[key] + slots), self.slots.offsets[key] + slots

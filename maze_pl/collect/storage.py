@@ -14,8 +14,8 @@ from gymnasium import spaces
 from lightning_utilities.core.apply_func import apply_to_collection
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import RowsOf, SegmentOf
 from maze_pl.core.policy import Array, Policy, PolicyBatch, PolicyStep
-from maze_pl.core.rollout import RowsOf, SegmentOf
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.envs.contract import EnvContractError

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from maze_pl.core.batches import Experience
 from maze_pl.core.policy import Array
-from maze_pl.core.rollout import Experience
 from maze_pl.core.seeding import derive_seed
 
 _CHUNK = 1 << 20

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

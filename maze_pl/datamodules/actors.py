@@ -9,10 +9,10 @@ from typing import Any, Literal
 from maze_pl.collect.engines import InProcessEngine
 from maze_pl.collect.engines.engine import Done, Engine
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.datamodules.environments import Env
 from maze_pl.datamodules.rollout import RolloutDataModule
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 
 
 class ActorDataModule(RolloutDataModule):
@@ -83,7 +83,7 @@ class ActorDataModule(RolloutDataModule):
         check: Literal["fast", "full"] = "fast",
     ) -> None:
         for name in ("num_actors", "actors_batch_size", "queue_out_of_sync_factor"):
-            require_count(name, locals()[name], 1)
+            check_count(name, locals()[name], 1)
         super().__init__(
             env,
             wrappers,

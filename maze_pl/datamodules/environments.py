@@ -14,14 +14,14 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from maze_pl.collect.engines import Engine, InProcessEngine
-from maze_pl.collect.environment_actor import EnvironmentActor
+from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.collect.storage import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Evaluation
 from maze_pl.core.policy import Policy
-from maze_pl.core.rollout import Evaluation
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.vector.vector_env import class_of, current_names, load_shared_states, make_wrapped, wrapper_stack
@@ -91,7 +91,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
     """
 
     vectorization = "sequential"
-    _actor = EnvironmentActor
+    _actor = RolloutWorker
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         super().__init__()
         if check not in ("fast", "full"):
             raise ValueError(f"check={check!r} must be 'fast' or 'full'")
-        require_count("n_normalization_samples", n_normalization_samples, 1)
+        check_count("n_normalization_samples", n_normalization_samples, 1)
         if not (env is None or callable(env)) or not all(map(callable, wrappers or [])):
             came = f"env={env!r} and wrappers={wrappers!r} must be callables that make and wrap an environment"
             raise TypeError(f"{came}; write env=lambda: GymMazeEnv('CartPole-v1'), for example")
@@ -214,7 +214,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
             return partial(SubprocVectorEnv, factories, spec=self.spec, step_timeout=limit, n_workers=1, **options)
         return partial(SequentialVectorEnv, factories, spec=self.spec, **options)
 
-    def _make_actor(self) -> Callable[..., EnvironmentActor]:
+    def _make_actor(self) -> Callable[..., RolloutWorker]:
         """Return the factory of the engine's actors."""
         evaluation = {}
         for name, evaluator in self.evaluators.items():

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from maze_pl.collect.engines.engine import Engine
-from maze_pl.collect.environment_actor import EnvironmentActor
-from maze_pl.collect.population_actor import Played, PopulationActor
+from maze_pl.collect.population_worker import Played, PopulationWorker
+from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.population import NoiseTable, PopulationBatch, perturbed_parameters
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule, Source
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.system.ranks import gather_objects
 
@@ -67,7 +67,7 @@ class PopulationDataModule(EnvironmentDataModule):
         ValueError: A number is out of range, or both minima are 0.
     """
 
-    _actor = PopulationActor
+    _actor = PopulationWorker
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class PopulationDataModule(EnvironmentDataModule):
         )
         least = {"n_rollouts_per_update": 0, "n_timesteps_per_update": 0, "max_steps": 0}
         for name, minimum in {**least, "epoch_length": 1, "shared_noise_table_size": 1}.items():
-            require_count(name, locals()[name], minimum)
+            check_count(name, locals()[name], minimum)
         if n_shards:
             raise ValueError(f"n_shards={n_shards} must be 0: each episode of a population is played by itself")
         if n_rollouts_per_update == n_timesteps_per_update == 0:
@@ -115,7 +115,7 @@ class PopulationDataModule(EnvironmentDataModule):
         """Returns of populations, played on demand."""
         return Source(self._collect, self.epoch_length)
 
-    def _make_actor(self) -> Callable[..., EnvironmentActor]:
+    def _make_actor(self) -> Callable[..., RolloutWorker]:
         self._busy = {}
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
         options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}

@@ -22,13 +22,13 @@ from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.replay.storage import Array, ReplayStorage
 from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import ReplayBatch, TransitionBatch
 from maze_pl.core.policy import Policy, RandomPolicy
-from maze_pl.core.rollout import Acts, ReplayBatch
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
 from maze_pl.datamodules.environments import Env, Source, make_frozen
 from maze_pl.datamodules.rollout import RolloutDataModule
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datasets import trajectory_processors as processors
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.wrappers.normalization import PROGRESS_AFTER
@@ -138,7 +138,7 @@ class ReplayDataModule(RolloutDataModule):
         check: Literal["fast", "full"] = "fast",
     ) -> None:
         for name in ("num_actors", "rollouts_per_iteration", "num_batches_per_iter", "batch_size", "n_step"):
-            require_count(name, locals()[name], int(name != "num_actors"))
+            check_count(name, locals()[name], int(name != "num_actors"))
         super().__init__(
             env,
             wrappers,
@@ -226,7 +226,7 @@ class ReplayDataModule(RolloutDataModule):
         for key, columns in self._transitions.of(rollout).items():
             self._storages[key][0].add(columns)
 
-    def _draw(self, storages: list[ReplayStorage]) -> list[tuple[Acts, Array]]:
+    def _draw(self, storages: list[ReplayStorage]) -> list[tuple[TransitionBatch, Array]]:
         """Draw minibatches of a sub-step; an empty storage leaves its share to the other."""
         sizes = [self.batch_size - self.n_shown, self.n_shown]
         if not all(map(len, storages)):
@@ -234,7 +234,9 @@ class ReplayDataModule(RolloutDataModule):
         drawn = zip(storages, sizes, strict=False)
         return [one.sample(self.num_batches_per_iter, size, self._generator) for one, size in drawn]
 
-    def _reprioritise(self, drawn: dict[StepKey, list[tuple[Acts, Array]]], errors: dict[StepKey, Tensor]) -> None:
+    def _reprioritise(
+        self, drawn: dict[StepKey, list[tuple[TransitionBatch, Array]]], errors: dict[StepKey, Tensor]
+    ) -> None:
         """Pass the TD errors of drawn acts on to their storages."""
         for key, parts in drawn.items():
             expected = parts[0][1].shape[0], sum(places.shape[1] for _, places in parts)

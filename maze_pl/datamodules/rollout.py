@@ -12,12 +12,12 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from maze_pl.collect.engines.engine import Engine
-from maze_pl.collect.environment_actor import EnvironmentActor
+from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.counts import require_room_for_environments
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
+from maze_pl.core.checks import check_room_for_environments
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule, Source
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.system.ranks import gather_objects
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -85,14 +85,14 @@ class RolloutDataModule(EnvironmentDataModule):
             check=check,
         )
         for name, count, least in (("n_envs", n_envs, 0), ("n_shards", n_shards, 0), ("epoch_length", epoch_length, 1)):
-            require_count(name, count, least)
-        require_count("n_rollout_steps", n_rollout_steps, 1)
+            check_count(name, count, least)
+        check_count("n_rollout_steps", n_rollout_steps, 1)
         if vectorization not in ("sequential", "subprocess"):
             raise ValueError(f"vectorization={vectorization!r} must be 'sequential' or 'subprocess'")
         if on_nondeterminism not in ("restart", "refuse"):
             raise ValueError(f"on_nondeterminism={on_nondeterminism!r} must be 'restart' or 'refuse'")
         self.n_envs = n_envs or len(os.sched_getaffinity(0))
-        require_room_for_environments("n_envs", self.n_envs)
+        check_room_for_environments("n_envs", self.n_envs)
         self.n_shards = n_shards or self.n_envs
         if self.n_shards > self.n_envs:
             raise ValueError(f"n_shards={n_shards} must be at most n_envs={self.n_envs}, as each has an environment")
@@ -120,7 +120,7 @@ class RolloutDataModule(EnvironmentDataModule):
 
     # ------------------------------------------------------------------------------------------------ training
 
-    def _make_actor(self) -> Callable[..., EnvironmentActor]:
+    def _make_actor(self) -> Callable[..., RolloutWorker]:
         first, make = self._rank * self.n_envs, partial(self._vector, seed=self.seed)
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
         states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from maze_pl.core.counts import require_count as require_count
-from maze_pl.core.counts import require_room_for_environments
+from maze_pl.core.checks import check_count as check_count
+from maze_pl.core.checks import check_room_for_environments
 
 MOST_EPISODES = 1_000_000
 
@@ -33,9 +33,9 @@ class RolloutEvaluator:
     render: bool = False
 
     def __post_init__(self) -> None:
-        require_count("n_episodes", self.n_episodes, 1, " of an evaluator", MOST_EPISODES)
-        require_count("n_envs", self.n_envs, 0, " of an evaluator")
-        require_room_for_environments("n_envs", min(self.n_envs, self.n_episodes), " of an evaluator")
+        check_count("n_episodes", self.n_episodes, 1, " of an evaluator", MOST_EPISODES)
+        check_count("n_envs", self.n_envs, 0, " of an evaluator")
+        check_room_for_environments("n_envs", min(self.n_envs, self.n_episodes), " of an evaluator")
 
     @property
     def groups(self) -> list[range]:

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import TrajectoryBatch
+from maze_pl.core.batches import TrajectoryBatch
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule, make_frozen
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, require_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 
 
@@ -73,7 +73,7 @@ class TrajectoryDataModule(EnvironmentDataModule):
             engine=engine,
             check=check,
         )
-        require_count("batch_size", batch_size, 1)
+        check_count("batch_size", batch_size, 1)
         if not 0 <= validation_percentage < 100:
             raise ValueError(f"validation_percentage={validation_percentage} must be at least 0 and below 100")
         if env is None and wrappers:

@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
 from maze_pl.core.policy import PolicyBatch, PolicyStep
-from maze_pl.core.rollout import Acts, TrajectoryBatch
 from maze_pl.core.spaces import MaskError, allowed_entries, leaves, mapped, no_value
 from maze_pl.core.spec import Spec
 from maze_pl.datasets.minari_data import minari_records
@@ -254,7 +254,7 @@ class InMemoryDataset:
         for key, fields in self._columns.items():
             size = len(fields["agent_id"])
             rows = acts if len(self._columns) == 1 else acts[(acts >= first) & (acts < first + size)] - first
-            batch[key], first = Acts(**taken(fields, rows)), first + size
+            batch[key], first = TransitionBatch(**taken(fields, rows)), first + size
         return TrajectoryBatch(batch)
 
     def __getstate__(self) -> dict[str, Any]:

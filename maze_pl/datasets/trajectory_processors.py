@@ -27,7 +27,7 @@ class TrajectoryProcessor(ABC):
         """Return the acts of an episode to learn from.
 
         Returns:
-            For each sub-step, the fields of `Acts` as arrays `[n, ...]`; the same fields for each
+            For each sub-step, the fields of `TransitionBatch` as arrays `[n, ...]`; the same fields for each
             episode.
         """
 
@@ -92,7 +92,7 @@ class IdentityWithNextObservationTrajectoryProcessor(TrajectoryProcessor):
         self.gamma = gamma
 
     def process(self, record: SpacesTrajectoryRecord) -> dict[StepKey, Columns]:
-        """See `columns_of`; adds the fields that follow `agent_id` in `Acts`."""
+        """See `columns_of`; adds the fields that follow `agent_id` in `TransitionBatch`."""
         length, time, keys = len(record), record.env_time, record.spec.step_keys
         last = record.last_actor or ActorID(keys[0], -1)
         n_ids = max(int(record.agent_id.max()), last.agent_id) + 1

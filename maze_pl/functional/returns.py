@@ -9,7 +9,8 @@ equally fast on every device, and differentiable.
 import torch
 from torch import Tensor
 
-from maze_pl.functional.shapes import check_fraction, check_time_major
+from maze_pl.core.checks import check_fraction
+from maze_pl.functional.shapes import check_time_major
 
 
 def gae(

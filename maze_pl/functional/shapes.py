@@ -2,6 +2,8 @@
 
 from torch import Tensor
 
+from maze_pl.core.checks import check_fraction
+
 
 def check_same_shape(**tensors: Tensor) -> None:
     """Raise unless all tensors have the shape of the first one.
@@ -34,14 +36,3 @@ def check_time_major(reward: Tensor, gamma: float | Tensor, **tensors: Tensor) -
             check_same_shape(reward=reward, gamma=gamma)
     else:
         check_fraction(gamma=gamma)
-
-
-def check_fraction(**values: float) -> None:
-    """Raise unless every value lies in [0, 1].
-
-    Raises:
-        ValueError: A value lies outside.
-    """
-    for name, value in values.items():
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"{name}={value} must lie between 0 and 1")

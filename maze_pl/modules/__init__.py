@@ -5,7 +5,8 @@ from .algorithm import AlgorithmModule as AlgorithmModule, ModelComposer as Mode
 from .bc import BC as BC
 from .es import ES as ES
 from .impala import IMPALA as IMPALA
-from .on_policy.minibatches import Acts as Acts, LearningBatch as LearningBatch, Minibatch as Minibatch
+from .on_policy.minibatches import LearningBatch as LearningBatch, Minibatch as Minibatch
+from .on_policy.minibatches import PolicySamples as PolicySamples
 from .on_policy.learning_batch import learning_batch as learning_batch
 from .optimization.flat_optimizer import FlatAdam as FlatAdam
 from .ppo import PPO as PPO

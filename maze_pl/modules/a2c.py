@@ -5,13 +5,12 @@ from typing import Any, Literal
 from torch import Tensor
 
 from maze_pl.agents import TorchActorCritic
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
+from maze_pl.core.checks import check_at_least, check_fraction
 from maze_pl.core.spec import Spec
-from maze_pl.functional.shapes import check_fraction
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
-from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, experience
+from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, make_learning_batch
 from maze_pl.modules.on_policy.minibatches import Minibatch
-from maze_pl.modules.options import check_at_least
 
 
 class A2C(AlgorithmModule):
@@ -83,7 +82,7 @@ class A2C(AlgorithmModule):
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
         options = {"normalize_advantage": self.normalize_advantage, "with_log_prob": False}
-        batch = experience(self, rollout, self.gae_lambda, **options)
+        batch = make_learning_batch(self, rollout, self.gae_lambda, **options)
         (whole,) = batch.minibatches(1)
         self.descend(whole, even=batch.even, record_norms=True)
 

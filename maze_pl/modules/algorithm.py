@@ -15,15 +15,15 @@ from torch.optim import Optimizer
 from maze_pl import __version__
 from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import Evaluation, Experience
+from maze_pl.core.batches import Evaluation, Experience
+from maze_pl.core.checks import check_at_least, check_positive, is_plain
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.modules.optimization.flat_optimizer import FlatAdam
 from maze_pl.modules.optimization.gradient_step import Updates
-from maze_pl.modules.options import check_at_least, check_positive, is_plain
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state, seed_global_generators
+from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
-from maze_pl.modules.statistics import EpochTable, RunStatistics, Value
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
 
 CHECKPOINT_KEY = "maze_pl"
@@ -456,7 +456,7 @@ class AlgorithmModule(pl.LightningModule):
         """Do the same as in validation."""
         self.on_validation_epoch_end()
 
-    def _publish(self, source: str, table: EpochTable) -> None:
+    def _publish(self, source: str, table: SourceStatistics) -> None:
         self.epoch_statistics[source], self.epoch_plots[source] = table.values, table.plots
         scalars = table.scalars(source)
         for logger in self.loggers:

@@ -11,11 +11,11 @@ from torch.optim import Optimizer
 from maze_pl.agents import TorchActorCritic
 from maze_pl.agents.network_io import refuse_memory
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import Acts, TrajectoryBatch
+from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
+from maze_pl.core.checks import check_at_least
 from maze_pl.core.spec import Spec
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
 from maze_pl.modules.optimization.flat_optimizer import FlatAdam, gradient_norm
-from maze_pl.modules.options import check_at_least
 from maze_pl.system.ranks import sum_over_ranks, world_size
 
 _LARGEST = 1e30  # limit of losses and gradients; -log of a masked action is larger
@@ -120,7 +120,7 @@ class BC(AlgorithmModule):
                 surprise, _ = self._measure(step_key, acts, "eval")
                 self._statistics.record("loss", surprise, None, len(acts), "eval")
 
-    def _measure(self, step_key: StepKey, acts: Acts, source: str) -> tuple[Tensor, Tensor]:
+    def _measure(self, step_key: StepKey, acts: TransitionBatch, source: str) -> tuple[Tensor, Tensor]:
         """Return sums over acts of -log pi and of entropies; record both, and the accuracy."""
         joint = self.policy.distribution(step_key, acts.observation, acts.agent_id)
         log_prob, entropies = joint.log_prob_and_entropy(acts.action)

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy
+from maze_pl.core.checks import check_at_least, check_positive
 from maze_pl.core.policy import Policy
 from maze_pl.core.population import PopulationBatch, perturbed_parameters
 from maze_pl.core.spec import Spec
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
-from maze_pl.modules.options import check_at_least, check_positive
 
 
 class PolicyWrapper(Protocol):

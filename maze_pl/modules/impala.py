@@ -8,14 +8,13 @@ from torch import Tensor
 
 from maze_pl.agents import TorchActorCritic
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
+from maze_pl.core.checks import check_at_least, check_fraction, check_positive
 from maze_pl.core.spec import Spec
-from maze_pl.functional.shapes import check_fraction
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
 from maze_pl.modules.on_policy.credit import VTrace
-from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, experience
-from maze_pl.modules.on_policy.minibatches import Acts, Minibatch
-from maze_pl.modules.options import check_at_least, check_positive
+from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, make_learning_batch
+from maze_pl.modules.on_policy.minibatches import Minibatch, PolicySamples
 
 REWARD_CLIPPINGS = ("none", "abs_one", "soft_asymmetric")
 
@@ -107,7 +106,7 @@ class IMPALA(AlgorithmModule):
         method = VTrace(self.vtrace_clip_rho_threshold, self.vtrace_clip_pg_rho_threshold)
         if self.reward_clipping != "none":
             rollout = self._with_clipped_rewards(rollout)
-        batch = experience(self, rollout, method, normalize_advantage=False, with_log_prob=True)
+        batch = make_learning_batch(self, rollout, method, normalize_advantage=False, with_log_prob=True)
         (whole,) = batch.minibatches(1)
         self.descend(whole, even=batch.even, record_norms=True)
 
@@ -122,7 +121,7 @@ class IMPALA(AlgorithmModule):
         """
         return actor_critic_loss(self, minibatch, self._policy_losses)
 
-    def _policy_losses(self, step_key: StepKey, acts: Acts, log_prob: Tensor) -> Tensor:
+    def _policy_losses(self, step_key: StepKey, acts: PolicySamples, log_prob: Tensor) -> Tensor:
         rho = torch.exp(log_prob.detach() - acts.old_log_prob).clamp(0.0, self.vtrace_clip_rho_threshold)
         self.record("rho", acts.weight.dot(rho), step_key, count=acts.share)
         return -log_prob * acts.advantage

@@ -7,14 +7,13 @@ from torch import Tensor
 
 from maze_pl.agents import TorchActorCritic
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
+from maze_pl.core.checks import check_at_least, check_fraction, check_positive
 from maze_pl.core.spec import Spec
 from maze_pl.functional import approx_kl, ppo_clip_loss
-from maze_pl.functional.shapes import check_fraction
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
-from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, experience
-from maze_pl.modules.on_policy.minibatches import Acts, Minibatch
-from maze_pl.modules.options import check_at_least, check_positive, count_minibatches
+from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, make_learning_batch
+from maze_pl.modules.on_policy.minibatches import Minibatch, PolicySamples, count_minibatches
 from maze_pl.system.ranks import mean_over_ranks
 
 
@@ -105,7 +104,7 @@ class PPO(AlgorithmModule):
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
         options = {"normalize_advantage": self.normalize_advantage, "with_log_prob": True}
-        batch = experience(self, rollout, self.gae_lambda, **options)
+        batch = make_learning_batch(self, rollout, self.gae_lambda, **options)
         n_minibatches = count_minibatches(self.batch_size, rollout.n_envs, rollout.n_rollout_steps)
         for epoch in range(self.n_optimization_epochs):
             divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
@@ -131,7 +130,7 @@ class PPO(AlgorithmModule):
         """
         return actor_critic_loss(self, minibatch, self._policy_losses, self.value_clip_range)
 
-    def _policy_losses(self, step_key: StepKey, acts: Acts, log_prob: Tensor) -> Tensor:
+    def _policy_losses(self, step_key: StepKey, acts: PolicySamples, log_prob: Tensor) -> Tensor:
         if self.target_kl is not None:
             divergence = acts.weight.dot(approx_kl(log_prob.detach(), acts.old_log_prob))
             self.record("policy_kl", divergence, step_key, count=acts.share)

@@ -10,16 +10,15 @@ from torch.optim import Optimizer
 from maze_pl.agents import TorchActorCritic, TorchStateActionCritic
 from maze_pl.agents.network_io import refuse_memory, torch_dtype
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import ReplayBatch, TransitionBatch, Tree
+from maze_pl.core.checks import check_at_least, check_fraction, check_positive
 from maze_pl.core.policy import evaluation_mode
-from maze_pl.core.rollout import Acts, ReplayBatch, Tree
 from maze_pl.core.spec import Spec
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
-from maze_pl.functional.shapes import check_fraction
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
 from maze_pl.modules.optimization.flat_optimizer import FlatAdam
-from maze_pl.modules.options import check_at_least, check_positive
 
 POLICY, CRITIC, ENTROPY = range(3)
 """Indices of the optimisers."""
@@ -178,7 +177,7 @@ class SAC(AlgorithmModule):
         if batch.reprioritise is not None and self._errors is not None:
             batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
 
-    def critic_loss(self, minibatch: dict[StepKey, Acts]) -> Tensor:
+    def critic_loss(self, minibatch: dict[StepKey, TransitionBatch]) -> Tensor:
         """Compute the squared TD errors of both critics, see the class."""
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
@@ -195,7 +194,7 @@ class SAC(AlgorithmModule):
                 self._errors.setdefault(key, []).append(error.detach().abs().mean(dim=0))
         return total
 
-    def policy_loss(self, minibatch: dict[StepKey, Acts]) -> Tensor:
+    def policy_loss(self, minibatch: dict[StepKey, TransitionBatch]) -> Tensor:
         """Compute minus the value of the policy, see the class."""
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
@@ -230,7 +229,7 @@ class SAC(AlgorithmModule):
         terms += [coefs[self._heads[f"{key}/{head}"]] * entropy for head, entropy in entropies.items()]
         return sum(terms[1:], terms[0]), entropies, joint
 
-    def _q_value(self, step_key: StepKey, acts: Acts) -> Tensor:
+    def _q_value(self, step_key: StepKey, acts: TransitionBatch) -> Tensor:
         """[2, B] Q(s, a) of both critics for the actions taken."""
         heads, terms = self.spec.steps[step_key].action_space, []
         for name, q in self.critic.q_values(step_key, acts.observation, acts.action).items():

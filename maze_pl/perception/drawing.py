@@ -128,10 +128,12 @@ def actor_critic_graphs(networks: TorchActorCritic) -> dict[str, NetworkGraph]:
     seen, parts = dict[StepKey, spaces.Dict](), list[nn.Module]()
     if isinstance(critic, TorchStateActionCritic):
         parts = [_first_twin(part) for part in critic.parts]
-        judged = critic.judged(spec).items()
-        seen = {key: spaces.Dict({**one.observation_space.spaces, **one.action_space.spaces}) for key, one in judged}
+        critic_inputs = critic.critic_inputs(spec).items()
+        seen = {
+            key: spaces.Dict({**one.observation_space.spaces, **one.action_space.spaces}) for key, one in critic_inputs
+        }
     elif isinstance(critic, TorchSharedStateCritic | StepwiseStateCritic):
-        parts, seen = [*critic.parts], critic.judged(spec)
+        parts, seen = [*critic.parts], critic.critic_inputs(spec)
     for (key, space), network in zip(seen.items(), parts, strict=True):
         graphs["critic" + f"_{key}" * (len(seen) > 1)] = network_graph(network, space)
     return graphs

@@ -20,8 +20,8 @@ from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.config.factories import Factory
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.checks import check_room_for_environments
 from maze_pl.core.class_path import import_object
-from maze_pl.core.counts import require_room_for_environments
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import MazeStatePolicy, Policy, PolicyBatch, PolicyStep, evaluation_mode
 from maze_pl.core.seeding import derive_seed
@@ -210,7 +210,7 @@ def rollout(
             raise ValueError(f"{name}={number} must be at least {smallest}")
     if episodes > MOST_EPISODES:
         raise ValueError(f"episodes={episodes} must be at most {MOST_EPISODES}")
-    require_room_for_environments("n_envs", n_envs)
+    check_room_for_environments("n_envs", n_envs)
     is_one, given = isinstance(env, gymnasium.Env), cast(Any, env)
     size, step_timeout = 1 if is_one else n_envs, None if engine is None else engine.step_timeout
     if is_one and step_timeout is not None:

@@ -69,7 +69,7 @@ class SimpleStatsLoggingSetup:
         from maze_pl.events import EpochStatistics
         from maze_pl.events.display import render
         from maze_pl.loggers.dashboard import log_epoch
-        from maze_pl.modules.statistics import EpochTable
+        from maze_pl.modules.run_statistics import SourceStatistics
 
         if kind is not None and issubclass(kind, Exception):  # an interrupt still prints the statistics so far
             return
@@ -85,7 +85,7 @@ class SimpleStatsLoggingSetup:
             not_counted = f"unfinished episodes that reset cut off, and that are not counted: {n_unfinished}"
             tqdm.write(f"{not_counted}; LogStatsWrapper(env, count_unfinished=True) counts them")
         for logger in self.loggers:
-            logger.log_metrics(EpochTable(self.statistics, {}).scalars(prefix), step=env_steps)
+            logger.log_metrics(SourceStatistics(self.statistics, {}).scalars(prefix), step=env_steps)
         log_epoch(self.loggers, prefix, self.statistics, plots, env_steps)
 
 

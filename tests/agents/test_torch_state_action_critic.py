@@ -144,8 +144,8 @@ def test_networks_that_are_no_twins_or_remember_are_refused(networks, message):
 @pytest.mark.parametrize("kind", [TorchSharedStateActionCritic, TorchStepStateActionCritic])
 def test_discrete_heads_are_outputs_and_continuous_ones_are_inputs(kind: type[TorchStateActionCritic]):
     spec = flat_spec(MIXED)
-    ((key, judged),) = kind.judged(spec).items()
-    assert judged.q_shapes == MIXED_SHAPES and list(judged.action_space) == ["move"]
+    ((key, critic_inputs),) = kind.critic_inputs(spec).items()
+    assert critic_inputs.q_shapes == MIXED_SHAPES and list(critic_inputs.action_space) == ["move"]
     nets = pair(5, bits=4, tool=3)
     critic = kind({key: nets}, spec)
     observation, action = {"view": torch.randn(7, 3)}, {"move": torch.randn(7, 2), "tool": torch.ones(7)}
@@ -175,9 +175,11 @@ TWO = Spec(
 
 
 def test_a_shared_pair_sees_zeros_for_what_is_absent_and_which_sub_step_it_is():
-    judged = TorchSharedStateActionCritic.judged(TWO)["all"]
-    assert sorted(judged.observation_space) == ["heard", "step_key", "view"] and list(judged.action_space) == ["force"]
-    assert judged.q_shapes == {"first/choice": (3,), "second/choice": (2,)}
+    critic_inputs = TorchSharedStateActionCritic.critic_inputs(TWO)["all"]
+    assert sorted(critic_inputs.observation_space) == ["heard", "step_key", "view"] and list(
+        critic_inputs.action_space
+    ) == ["force"]
+    assert critic_inputs.q_shapes == {"first/choice": (3,), "second/choice": (2,)}
     nets = [Net(9, {"first/choice": 3, "second/choice": 2}) for _ in range(2)]
     critic = TorchSharedStateActionCritic([nets], TWO)
     view, heard = torch.randn(4, 3), torch.ones(4, 3, dtype=torch.int8)
@@ -209,10 +211,10 @@ def test_a_shared_pair_is_refused_where_names_mean_different_things():
 
     box = {"force": spaces.Box(-1, 1, (2,))}
     with pytest.raises(ValueError, match=r"observation 'view' has shape \(4,\).*use a step critic"):
-        TorchSharedStateActionCritic.judged(two({"view": spaces.Box(-1, 1, (4,))}, box, box))
+        TorchSharedStateActionCritic.critic_inputs(two({"view": spaces.Box(-1, 1, (4,))}, box, box))
     with pytest.raises(ValueError, match=r"action head 'force' has shape \(1,\).*use a step critic"):
-        TorchSharedStateActionCritic.judged(two(VIEW, {"force": spaces.Box(-1, 1, (1,))}, box))
+        TorchSharedStateActionCritic.critic_inputs(two(VIEW, {"force": spaces.Box(-1, 1, (1,))}, box))
     with pytest.raises(ValueError, match=r"\['force'\] of some sub-steps have names of observations"):
-        TorchSharedStateActionCritic.judged(two(box, {"pick": spaces.Discrete(2)}, box))
+        TorchSharedStateActionCritic.critic_inputs(two(box, {"pick": spaces.Discrete(2)}, box))
     with pytest.raises(ValueError, match=r"\['view'\] of sub-step 0 have names of observations"):
-        TorchStepStateActionCritic.judged(flat_spec({"view": spaces.Box(-1, 1, (2,))}))
+        TorchStepStateActionCritic.critic_inputs(flat_spec({"view": spaces.Box(-1, 1, (2,))}))

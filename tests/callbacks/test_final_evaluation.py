@@ -17,8 +17,8 @@ from maze_pl.__main__ import main
 from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint
 from maze_pl.callbacks.console_log import ConsoleLog
 from maze_pl.callbacks.final_evaluation import _means
+from maze_pl.core.batches import Evaluation
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.rollout import Evaluation
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
 from maze_pl.modules import A2C

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from maze_pl.collect.population_actor import Played, PopulationActor
+from maze_pl.collect.population_worker import Played, PopulationWorker
 from maze_pl.core.population import NoiseTable
 from maze_pl.envs.vector import SequentialVectorEnv
 from tests.datamodules.counter import Counter
@@ -24,12 +24,12 @@ class Long(Drift):
         return observation, reward, self.time == 450, False, info
 
 
-def make_actor(env: Any = Drift, policy: Any = None, **options: Any) -> PopulationActor:
+def make_actor(env: Any = Drift, policy: Any = None, **options: Any) -> PopulationWorker:
     make = partial(SequentialVectorEnv, [env], seed=3, autoreset=False, seed_by_env=False)
-    return PopulationActor(3, {}, policy or Counter(), 0, 0, training=[make], noise=NOISE, **options)
+    return PopulationWorker(3, {}, policy or Counter(), 0, 0, training=[make], noise=NOISE, **options)
 
 
-def play(actor: PopulationActor, number: int, update: int = 0, stddev: float = 0.5, **options: Any) -> Played:
+def play(actor: PopulationWorker, number: int, update: int = 0, stddev: float = 0.5, **options: Any) -> Played:
     while (played := actor.play_perturbed(number, update, stddev, {}, **options)) is None:
         pass
     return played

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maze_pl.collect.collector import Collector
+from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import RandomPolicy
-from maze_pl.core.rollout import Rollout
 from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.modules.on_policy.credit import shared_credit, step_credit
 from tests.collect.scripted import (

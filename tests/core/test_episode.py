@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maze_pl.core.episode import MAX_SAMPLED_EPISODES, EpisodeSummary, thin_out
-from maze_pl.modules.statistics import RunStatistics
+from maze_pl.modules.run_statistics import RunStatistics
 
 KEY = ("ObservationEvents", "observation_processed", None, ("substep_0", "heap"))
 

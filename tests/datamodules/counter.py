@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import PolicyBatch, PolicyStep
-from maze_pl.core.rollout import Rollout
 
 
 class Counter(torch.nn.Module):

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 
 from maze_pl.collect.engines import InProcessEngine
-from maze_pl.core.rollout import Evaluation, Rollout
+from maze_pl.core.batches import Evaluation, Rollout
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormalizationRewardWrapper
 from tests.datamodules.counter import Counter

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.datamodules import ActorDataModule, RolloutEvaluator
 from maze_pl.envs.wrappers import ReturnNormalizationRewardWrapper
 from tests.datamodules.drift import Drift, Mortal, Stuck

@@ -15,8 +15,8 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.collect.engines import ProcessEngine
+from maze_pl.core.batches import ReplayBatch
 from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
-from maze_pl.core.rollout import ReplayBatch
 from maze_pl.datamodules import ReplayDataModule
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.datasets.trajectory_processors import (

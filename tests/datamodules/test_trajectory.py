@@ -14,7 +14,7 @@ from gymnasium import spaces
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import nn
 
-from maze_pl.core.rollout import Evaluation, TrajectoryBatch
+from maze_pl.core.batches import Evaluation, TrajectoryBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.datamodules import RolloutEvaluator, TrajectoryDataModule
 from maze_pl.datamodules.trajectory import ActLoader

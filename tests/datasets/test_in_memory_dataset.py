@@ -10,7 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from maze_pl.core.rollout import TrajectoryBatch
+from maze_pl.core.batches import TrajectoryBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.datasets import InMemoryDataset, in_memory_dataset, trajectory_processors
 from maze_pl.datasets.trajectory_processors import DeadEndClippingTrajectoryProcessor

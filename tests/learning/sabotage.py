@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.modules import PPO
 
 Sabotage = Callable[[Rollout], Rollout]

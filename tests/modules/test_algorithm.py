@@ -11,10 +11,10 @@ from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor
 
-from maze_pl.core.rollout import Evaluation, Rollout
+from maze_pl.core.batches import Evaluation, Rollout
 from maze_pl.functional import lambda_return
 from maze_pl.modules import A2C, PPO, AlgorithmModule, FlatAdam
-from maze_pl.modules.statistics import RunStatistics
+from maze_pl.modules.run_statistics import RunStatistics
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 

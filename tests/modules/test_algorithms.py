@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from maze_pl.modules import A2C, PPO, Acts
+from maze_pl.modules import A2C, PPO, PolicySamples
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
@@ -26,11 +26,11 @@ def constant_networks(kit: SimpleNamespace, logit: float, value: float) -> Any:
 
 def minibatch(
     action: list[int], advantage: list[float], target: list[float], old_value: list[float], old_log_prob: list[float]
-) -> dict[Any, Acts]:
+) -> dict[Any, PolicySamples]:
     n = len(action)
     weight = torch.full((n,), 1 / n)
     return {
-        0: Acts(
+        0: PolicySamples(
             {"observation": torch.zeros(n, 3)},
             {"action": torch.tensor(action)},
             torch.zeros(n, dtype=torch.int64),
@@ -211,7 +211,7 @@ def test_structured_rollouts_train_every_network_that_acted(
 
 def test_user_may_override_the_loss(kit: SimpleNamespace) -> None:
     class Pulled(PPO):
-        def loss(self, minibatch: dict[Any, Acts]) -> Tensor:
+        def loss(self, minibatch: dict[Any, PolicySamples]) -> Tensor:
             return super().loss(minibatch) + 0.5 * sum(p.square().sum() for p in self.policy.parameters())
 
     module = Pulled(actor_critic=kit.make_actor_critic(), batch_size=10, lr=1e-2)

@@ -19,7 +19,7 @@ from torch import Tensor, distributions, nn
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy
 from maze_pl.callbacks import BestCheckpoint
-from maze_pl.core.rollout import Acts, TrajectoryBatch
+from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.modules import A2C, BC
 from maze_pl.perception import (
@@ -70,13 +70,15 @@ def module_of(*logits: dict[str, list[float]], masks: dict[str, str] | None = No
     return BC(actor_critic=TorchActorCritic(policy), **options)
 
 
-def acts(*heads: str, rows: slice = slice(None), mask: list[int] | None = None) -> Acts:
+def acts(*heads: str, rows: slice = slice(None), mask: list[int] | None = None) -> TransitionBatch:
     n = len(range(2)[rows])
     observation = {"observation": torch.zeros(n, 3), "mask": torch.tensor([mask or [1, 1, 1]] * n, dtype=torch.int8)}
-    return Acts(observation, {head: ACTIONS[head][rows] for head in heads}, torch.zeros(n, dtype=torch.int64))
+    return TransitionBatch(
+        observation, {head: ACTIONS[head][rows] for head in heads}, torch.zeros(n, dtype=torch.int64)
+    )
 
 
-def loss_and_gradient(module: BC, *own: Acts) -> tuple[float, dict[str, list[float]]]:
+def loss_and_gradient(module: BC, *own: TransitionBatch) -> tuple[float, dict[str, list[float]]]:
     loss: Any = module.training_step(TrajectoryBatch(dict(enumerate(own))), 0)
     loss.backward()
     named = {name.rpartition(".")[2]: parameter for name, parameter in module.named_parameters()}
@@ -219,7 +221,10 @@ def demonstrations(seed: int, n: int = 20, n_lead: int | None = None) -> Traject
     act = {"force": crew[:, :2].clamp(-1, 1), "flags": (crew[:, 2:] > 0).to(torch.int8)}
     none = torch.zeros(n, dtype=torch.int64)
     return TrajectoryBatch(
-        {"lead": Acts({"seen": lead}, {"turn": turn}, none[:n_lead]), "crew": Acts({"seen": crew}, act, none[n_lead:])}
+        {
+            "lead": TransitionBatch({"seen": lead}, {"turn": turn}, none[:n_lead]),
+            "crew": TransitionBatch({"seen": crew}, act, none[n_lead:]),
+        }
     )
 
 
@@ -271,7 +276,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch(kit: SimpleNamespace
     def half(seed: int) -> TrajectoryBatch:
         part = slice(0, 5) if seed == 0 else slice(5, 10)
         own = {
-            key: Acts(
+            key: TransitionBatch(
                 {name: value[part] for name, value in a.observation.items()},
                 {name: value[part] for name, value in a.action.items()},
                 a.agent_id[part],
@@ -452,7 +457,7 @@ def both(seed: int) -> TrajectoryBatch:
     parts = [part(seed, rank).acts for rank in range(2)]
     return TrajectoryBatch(
         {
-            key: Acts(
+            key: TransitionBatch(
                 {name: torch.cat([p[key].observation[name] for p in parts]) for name in parts[0][key].observation},
                 {name: torch.cat([p[key].action[name] for p in parts]) for name in parts[0][key].action},
                 torch.cat([p[key].agent_id for p in parts]),

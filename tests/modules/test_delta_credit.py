@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.agents import TorchActorCritic, TorchDeltaStateCritic, TorchPolicy, TorchSharedStateCritic
-from maze_pl.core.rollout import Final, Rollout, Rows, Segment
+from maze_pl.core.batches import Final, Rollout, Rows, Segment
 from maze_pl.core.spec import Spec
 from maze_pl.modules import A2C, PPO, AlgorithmModule
 from maze_pl.modules.on_policy.credit import delta_credit, shared_credit
@@ -167,10 +167,10 @@ def test_minibatches_carry_what_the_critic_saw_before_in_the_row() -> None:
     rows = []
     for minibatch in parts:
         later = minibatch[1]
-        assert set(later.judged) == {"piece", "0/stock"} and set(later.observation) == {"piece"}
-        assert torch.equal(later.judged["0/stock"], minibatch[0].observation["stock"])
+        assert set(later.critic_inputs) == {"piece", "0/stock"} and set(later.observation) == {"piece"}
+        assert torch.equal(later.critic_inputs["0/stock"], minibatch[0].observation["stock"])
         assert networks.critic is not None
-        torch.testing.assert_close(networks.critic.value(1, later.judged), later.old_value)
+        torch.testing.assert_close(networks.critic.value(1, later.critic_inputs), later.old_value)
         rows.append(int(later.observation["piece"][0, 0]))
     assert sorted(rows) == [0, 1, 2]
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.datamodules import ActorDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.modules import A2C, IMPALA, learning_batch

@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.functional import gae
 from maze_pl.modules import LearningBatch, learning_batch
 from maze_pl.modules.on_policy.learning_batch import normalize_advantages
-from maze_pl.modules.on_policy.minibatches import Acts
-from maze_pl.modules.options import count_minibatches
+from maze_pl.modules.on_policy.minibatches import PolicySamples, count_minibatches
 
 
 def prepare(actor_critic: Any, rollout: Rollout, normalize: bool = False) -> LearningBatch:
@@ -21,13 +20,13 @@ def prepare(actor_critic: Any, rollout: Rollout, normalize: bool = False) -> Lea
     )
 
 
-def some_acts(advantage: list[float]) -> Acts:
+def some_acts(advantage: list[float]) -> PolicySamples:
     x = torch.tensor(advantage)
     ones = torch.ones_like(x)
-    return Acts({"o": x.unsqueeze(1)}, {"a": x.long()}, x.long(), x, x, x, ones, ones, x)
+    return PolicySamples({"o": x.unsqueeze(1)}, {"a": x.long()}, x.long(), x, x, x, ones, ones, x)
 
 
-def joined(parts: list[Acts], name: str) -> Tensor:
+def joined(parts: list[PolicySamples], name: str) -> Tensor:
     return torch.cat([getattr(part, name) for part in parts])
 
 

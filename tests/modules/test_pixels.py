@@ -17,12 +17,12 @@ from torch import Tensor, nn
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.agents import TorchActorCritic
-from maze_pl.core.rollout import Final, Rollout, Rows, Segment
+from maze_pl.core.batches import Final, Rollout, Rows, Segment
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.modules import A2C, PPO
 from maze_pl.modules.on_policy import learning_batch as on_policy
 from maze_pl.modules.on_policy.learning_batch import learning_batch
-from maze_pl.modules.on_policy.minibatches import Acts
+from maze_pl.modules.on_policy.minibatches import PolicySamples
 from maze_pl.perception import (
     ConcatModelBuilder,
     ProbabilisticPolicyComposer,
@@ -81,7 +81,7 @@ def ppo_numbers(networks: TorchActorCritic, batch: Rollout) -> dict[str, Tensor]
     (minibatch,) = learning.minibatches(1)
     loss = module.loss(minibatch)
     gradients = torch.autograd.grad(loss, list(networks.parameters()))
-    acts: Acts = minibatch[0]
+    acts: PolicySamples = minibatch[0]
     return {
         "advantage": acts.advantage,
         "return": acts.return_,

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import distributed
 
-from maze_pl.core.rollout import Final, Rollout, Rows, Segment
+from maze_pl.core.batches import Final, Rollout, Rows, Segment
 from maze_pl.modules import A2C, PPO
 from maze_pl.system.ranks import gather_objects, mean_over_ranks, sum_over_ranks, world_size
 

@@ -19,14 +19,14 @@ from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchSharedStateCritic
 from maze_pl.agents.torch_state_critic import TorchDeltaStateCritic
 from maze_pl.collect.collector import Collector
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import PolicyBatch
-from maze_pl.core.rollout import Rollout
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import MazeEnv, make_gym_maze_env
 from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.modules import A2C, PPO, LearningBatch, learning_batch
-from maze_pl.modules.on_policy.minibatches import Acts
+from maze_pl.modules.on_policy.minibatches import PolicySamples
 from maze_pl.perception import (
     ConcatModelBuilder,
     DeltaStateCriticComposer,
@@ -302,10 +302,10 @@ def test_sequences_give_the_numbers_of_stepping_one_by_one(name: str, length: in
             assert all(gradient.abs().max() > 1e-6 for gradient in found)
 
 
-def loss_by_hand(play: Play, key: StepKey, acts: Acts, expected: Mapping[float, Stepped]) -> Tensor:
+def loss_by_hand(play: Play, key: StepKey, acts: PolicySamples, expected: Mapping[float, Stepped]) -> Tensor:
     """Loss of a minibatch from single steps; compares all that it is made of on the way."""
     log_prob, entropies = play.actor_critic.policy.evaluate(key, acts.observation, acts.action, acts.agent_id)
-    value = play.actor_critic.critic.value(key, acts.judged, acts.agent_id)
+    value = play.actor_critic.critic.value(key, acts.critic_inputs, acts.agent_id)
     total = torch.zeros((), dtype=torch.float64)
     numbers, counts, judged = acts.observation["id"].flatten(), acts.weight > 0, acts.value_weight > 0
     for found, name, part in (

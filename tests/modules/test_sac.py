@@ -13,7 +13,7 @@ from gymnasium import spaces
 from torch import nn
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchStepStateActionCritic
-from maze_pl.core.rollout import Acts, ReplayBatch
+from maze_pl.core.batches import ReplayBatch, TransitionBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions import (
     CategoricalProbabilityDistribution,
@@ -109,7 +109,7 @@ def make_acts(kind, shape=(B,), seed=0, dtype=torch.float32):
     }
     reward = torch.randn(shape, generator=generator, dtype=dtype)
     discount = torch.where(torch.rand(shape, generator=generator) < 0.3, 0.0, 0.9).to(dtype)
-    return Acts(observation, action, torch.zeros(shape, dtype=torch.int64), after, reward, discount)
+    return TransitionBatch(observation, action, torch.zeros(shape, dtype=torch.int64), after, reward, discount)
 
 
 def replay_batch(kind, n_updates=2, seed=0, reprioritise=None):
@@ -269,7 +269,9 @@ def test_losses_of_one_act_computed_by_hand():
         for bias in (twin.network.get_parameter("heads.0.bias"), twin.target.get_buffer("heads.0.bias")):
             bias.copy_(torch.tensor([[1.0, 2.0], [1.5, 0.5]]))
     view = {"view": torch.zeros(1, 3)}
-    acts = Acts(view, {"choice": torch.tensor([1])}, torch.zeros(1), view, torch.ones(1), torch.full((1,), 0.9))
+    acts = TransitionBatch(
+        view, {"choice": torch.tensor([1])}, torch.zeros(1), view, torch.ones(1), torch.full((1,), 0.9)
+    )
     assert module.critic_loss({0: acts}).item() == pytest.approx(1.729486, abs=1e-5)
     assert module.policy_loss({0: acts}).item() == pytest.approx(-0.888629, abs=1e-5)
 

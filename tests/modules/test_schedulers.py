@@ -14,8 +14,8 @@ from pytorch_lightning.callbacks import LearningRateMonitor
 from torch import Tensor, nn
 from torch.optim import lr_scheduler as schedules
 
+from maze_pl.core.batches import Rollout, TrajectoryBatch, TransitionBatch
 from maze_pl.core.population import NoiseTable, PopulationBatch
-from maze_pl.core.rollout import Acts, Rollout, TrajectoryBatch
 from maze_pl.modules import BC, ES, PPO, AlgorithmModule
 from maze_pl.modules.optimization.flat_optimizer import FlatAdam
 from tests.exact.comparison import differences, without_times
@@ -338,7 +338,7 @@ class Evolution(ES):
 
 def recorded(seed: int) -> TrajectoryBatch:
     zeros = torch.zeros(4, dtype=torch.int64)
-    return TrajectoryBatch({0: Acts({"observation": torch.zeros(4, 3)}, {"action": zeros}, zeros)})
+    return TrajectoryBatch({0: TransitionBatch({"observation": torch.zeros(4, 3)}, {"action": zeros}, zeros)})
 
 
 def population(seed: int) -> PopulationBatch:

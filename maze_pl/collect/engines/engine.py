@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from maze_pl.core.counts import require_count, require_seconds
+from maze_pl.core.checks import check_count, check_seconds
 from maze_pl.system.lost_process import LostProcessError
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -103,8 +103,8 @@ class Engine(ABC):
     _n_workers = 1
 
     def __init__(self, max_replacements: int = 3, step_timeout: float | None = None) -> None:
-        require_count("max_replacements", max_replacements, 0, f" of {type(self).__name__}")
-        require_seconds("step_timeout", step_timeout, f" of {type(self).__name__}")
+        check_count("max_replacements", max_replacements, 0, f" of {type(self).__name__}")
+        check_seconds("step_timeout", step_timeout, f" of {type(self).__name__}")
         self.max_replacements, self.step_timeout = max_replacements, step_timeout
         self._replaced = 0
         self._restarts: dict[int, int] = {}

@@ -15,7 +15,7 @@ from maze_pl.envs.contract import portable_error
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.worker_process import WorkerProcess, dumps, end_workers, prepare_workers
 
-_PRELOADED: Final = ("maze_pl.collect.environment_actor", "maze_pl.agents", "maze_pl.perception")
+_PRELOADED: Final = ("maze_pl.collect.rollout_worker", "maze_pl.agents", "maze_pl.perception")
 
 
 class _Worker(WorkerHost):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from maze_pl.collect.engines.engine import _LOGGER, Done, Engine, Host, Job, MakeActor
-from maze_pl.core.counts import require_count
+from maze_pl.core.checks import check_count
 
 
 class Outcome(NamedTuple):
@@ -63,7 +63,7 @@ class WorkerEngine(Engine):
 
     def __init__(self, n_workers: int, max_replacements: int, step_timeout: float | None = None) -> None:
         super().__init__(max_replacements, step_timeout)
-        require_count("n_workers", n_workers, 0, f" of {type(self).__name__}")
+        check_count("n_workers", n_workers, 0, f" of {type(self).__name__}")
         self._n_workers = n_workers
         self._homes: dict[int, Any] = {}  # actor -> worker
         self._sent: dict[Any, deque[Job]] = {}  # worker -> jobs that it has not finished, in order

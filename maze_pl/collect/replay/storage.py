@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from maze_pl.collect.storage import tensors
-from maze_pl.core.rollout import Acts
+from maze_pl.core.batches import TransitionBatch
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import StepSpec
 from maze_pl.envs.vector.vector_env import allocate_tree
@@ -165,7 +165,7 @@ class ReplayStorage:
                 self._follower[before % self.capacity] = number % self.capacity
             self._last[stream] = number
 
-    def sample(self, n_updates: int, batch_size: int, generator: Generator) -> tuple[Acts, Array]:
+    def sample(self, n_updates: int, batch_size: int, generator: Generator) -> tuple[TransitionBatch, Array]:
         """Draw minibatches, with replacement.
 
         Args:
@@ -187,7 +187,7 @@ class ReplayStorage:
         places = np.stack(runs, -1).reshape(n_updates, -1) if runs[1:] else runs[0]
         return self._acts(places), places
 
-    def _acts(self, places: Array) -> Acts:
+    def _acts(self, places: Array) -> TransitionBatch:
         fields = self._columns
         last, reward, discount = places, fields["reward"][places], fields["discount"][places]
         for _ in range(self._n_step - 1):
@@ -202,7 +202,7 @@ class ReplayStorage:
         if self._priorities is not None:
             weight = self._priorities.leaves[places] ** -self._beta  # N and the total cancel with those of the largest
             drawn["weight"] = (weight / weight.max(-1, initial=0.0, keepdims=True)).astype(np.float32)
-        return Acts(**tensors(drawn))
+        return TransitionBatch(**tensors(drawn))
 
     def reprioritise(self, places: Array, errors: Tensor) -> None:
         """Update priorities with the TD errors of transitions that were just sampled.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from maze_pl.collect.storage import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.core.spaces import mapped
 from maze_pl.records.columns import Columns, taken
 
@@ -47,7 +47,7 @@ class Transitions:
 
         Returns:
             By step key, if it has transitions, arrays [n, ...]: `observation`, `action`,
-            `agent_id`, `reward`, `discount` and `next_observation` as in `Acts`; `stream`, a number
+            `agent_id`, `reward`, `discount` and `next_observation` as in `TransitionBatch`; `stream`, a number
             that is the same for all acts of a slot of an environment; and `is_first`, whether the
             act is the actor's first in its episode, so that it does not continue the stream's
             previous transition. Arrays may be views of the rollout.

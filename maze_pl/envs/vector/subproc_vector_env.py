@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from maze_pl.core.counts import require_seconds
+from maze_pl.core.checks import check_seconds
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError, name_of, portable_error
@@ -88,7 +88,7 @@ class SubprocVectorEnv(VectorEnv):
         step_timeout: float | None = None,
         **options: Any,
     ) -> None:
-        require_seconds("step_timeout", step_timeout, f" of {type(self).__name__}")
+        check_seconds("step_timeout", step_timeout, f" of {type(self).__name__}")
         if spec is None:
             probe = SequentialVectorEnv(env_factories[:1])
             spec = probe.spec

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.core.streams import act_streams
 from maze_pl.functional import gae, vtrace
 

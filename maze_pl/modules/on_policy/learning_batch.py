@@ -17,11 +17,11 @@ from torch import Tensor
 from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.agents.torch_state_critic import name_in_row
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Rollout, Segment, Tree
 from maze_pl.core.policy import evaluation_mode
-from maze_pl.core.rollout import Rollout, Segment, Tree
 from maze_pl.functional import value_loss
 from maze_pl.modules.on_policy.credit import Credit, Method, VTrace, delta_credit, shared_credit, step_credit
-from maze_pl.modules.on_policy.minibatches import Acts, LearningBatch, Minibatch
+from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, PolicySamples
 from maze_pl.system.ranks import sum_over_ranks
 
 MOST_ELEMENTS = 2**23
@@ -95,7 +95,7 @@ def learning_batch(
     return LearningBatch(acts, rows, n_rows, shared, open_share)
 
 
-def experience(module: Any, rollout: Rollout, method: Method, **options: Any) -> LearningBatch:
+def make_learning_batch(module: Any, rollout: Rollout, method: Method, **options: Any) -> LearningBatch:
     """Make an algorithm's learning batch by `learning_batch`, and record the share of open acts."""
     if not isinstance(rollout, Rollout):
         remedy = "use a RolloutDataModule or an ActorDataModule"
@@ -110,7 +110,7 @@ def experience(module: Any, rollout: Rollout, method: Method, **options: Any) ->
 def actor_critic_loss(
     module: Any,
     minibatch: Minibatch,
-    policy_losses: Callable[[StepKey, Acts, Tensor], Tensor],
+    policy_losses: Callable[[StepKey, PolicySamples, Tensor], Tensor],
     value_clip_range: float | None = None,
 ) -> Tensor:
     """Compute the loss of policy and critic, summed over step keys k.
@@ -139,7 +139,7 @@ def actor_critic_loss(
             module.record("policy_loss", policy_loss, step_key, count=acts.share)
             module.record("policy_entropy", entropy, step_key, count=acts.share)
         if acts.value_share:
-            value = module.critic.value(step_key, acts.judged, acts.agent_id)
+            value = module.critic.value(step_key, acts.critic_inputs, acts.agent_id)
             error = acts.value_weight.dot(value_loss(value, acts.return_, acts.old_value, value_clip_range))
             total = total.add(error, alpha=module.value_loss_coef)
             module.record("critic_value", acts.value_weight.dot(value.detach()), step_key, count=acts.value_share)
@@ -147,7 +147,7 @@ def actor_critic_loss(
     return total
 
 
-def normalize_advantages(acts: dict[StepKey, Acts]) -> None:
+def normalize_advantages(acts: dict[StepKey, PolicySamples]) -> None:
     """Normalise the advantages of each step key to mean 0 and standard deviation 1 over all ranks.
 
     This is a collective call. The advantage of a step key with a single act on all ranks becomes 0.
@@ -280,19 +280,19 @@ def _valid(chosen: _Chosen, credit: Credit) -> Tensor:
     return chosen.take((credit.weight + credit.value_weight).to(chosen.agent_id.device)) > 0
 
 
-def _acts(chosen: _Chosen, value: Tensor, log_prob: Tensor, credit: Credit) -> Acts:
+def _acts(chosen: _Chosen, value: Tensor, log_prob: Tensor, credit: Credit) -> PolicySamples:
     """Return the valid acts of a step key, in the data type of the critic."""
     like = chosen.take(value)
     advantage, return_, weight, value_weight = (chosen.take(part).to(like) for part in vars(credit).values())
     seen = chosen.observation, chosen.action, chosen.agent_id
-    acts = Acts(*seen, advantage, return_, like, weight, value_weight, log_prob, earlier=chosen.earlier)
+    acts = PolicySamples(*seen, advantage, return_, like, weight, value_weight, log_prob, earlier=chosen.earlier)
     if chosen.index is None:
         return acts
     valid = _valid(chosen, credit)
     return acts if bool(valid.all()) else acts.select(valid.nonzero().squeeze(1))
 
 
-def _in_sequences(acts: Acts, chosen: _Chosen, credit: Credit, length: int) -> tuple[Acts, Tensor]:
+def _in_sequences(acts: PolicySamples, chosen: _Chosen, credit: Credit, length: int) -> tuple[PolicySamples, Tensor]:
     """Arrange valid acts in sequences; also return the sequence that each belongs to, [L * S].
 
     An invalid act has no successor: it is the last act of its actor before an episode or the

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.rollout import Tree
+from maze_pl.core.batches import Tree
 from maze_pl.system.ranks import sum_over_ranks, world_size
 
 
 @dataclass(slots=True)
-class Acts:
+class PolicySamples:
     """Acts of one step key in a rollout or in a minibatch.
 
     The weights of a minibatch are such that `weight @ loss`, averaged over ranks, is the mean of
@@ -65,7 +65,7 @@ class Acts:
     value_share: float = field(default=1.0, init=False)
 
     @property
-    def judged(self) -> Tree:
+    def critic_inputs(self) -> Tree:
         """All inputs of the critic."""
         return self.observation | self.earlier if self.earlier else self.observation
 
@@ -75,12 +75,12 @@ class Acts:
         vectors = [self.agent_id, self.advantage, self.return_, self.old_value, self.weight, self.value_weight]
         return [*trees, *vectors, self.old_log_prob]
 
-    def with_tensors(self, tensors: Iterable[Tensor]) -> Acts:
+    def with_tensors(self, tensors: Iterable[Tensor]) -> PolicySamples:
         """Return a copy with other tensors: the next of an iterator, ordered as in `tensors()`."""
         rest = iter(tensors)
         trees = (self.observation, self.action, self.earlier)
         observation, action, earlier = ({name: next(rest) for name in tree} for tree in trees)
-        acts = Acts(observation, action, *itertools.islice(rest, 7), earlier=earlier, carried=self.carried)
+        acts = PolicySamples(observation, action, *itertools.islice(rest, 7), earlier=earlier, carried=self.carried)
         acts.share, acts.value_share = self.share, self.value_share
         return acts
 
@@ -90,14 +90,14 @@ class Acts:
         names = tuple(self.observation), tuple(self.action), tuple(self.earlier)
         return *names, self.share, self.value_share
 
-    def select(self, index: Tensor, sequences: Tensor | None = None) -> Acts:
+    def select(self, index: Tensor, sequences: Tensor | None = None) -> PolicySamples:
         """Select the acts at `index` [m], in that order; `sequences` selects recurrent states."""
         of_sequences = index if sequences is None else sequences
         places = [of_sequences if name in self.carried else index for name in self.observation]
         pairs = zip(self.tensors(), itertools.chain(places, itertools.repeat(index)), strict=False)
         return self.with_tensors(tensor.index_select(0, place) for tensor, place in pairs)
 
-    def split(self, sizes: list[int]) -> list[Acts]:
+    def split(self, sizes: list[int]) -> list[PolicySamples]:
         """Split into consecutive parts of the given sizes, without dividing sequences."""
         n_acts, tensors = max(len(self.weight), 1), self.tensors()
         of_tensors = (sizes if n == n_acts else [size * n // n_acts for size in sizes] for n in map(len, tensors))
@@ -105,7 +105,7 @@ class Acts:
         return [self.with_tensors(part) for part in zip(*parts, strict=True)]
 
 
-Minibatch = dict[StepKey, Acts]
+Minibatch = dict[StepKey, PolicySamples]
 """Step key -> acts of a set of rows, without step keys that have no acts in them on this rank."""
 
 
@@ -142,7 +142,7 @@ class LearningBatch:
             and the number of all acts.
     """
 
-    acts: dict[StepKey, Acts]
+    acts: dict[StepKey, PolicySamples]
     row: dict[StepKey, Tensor] | None
     n_rows: int
     shared: bool
@@ -163,7 +163,7 @@ class LearningBatch:
         if self.row is None and world_size() == 1:
             return self._equal_minibatches(n_minibatches, generator)
         device = next(iter(self.acts.values())).weight.device
-        gathered: dict[StepKey, Acts] = {}
+        gathered: dict[StepKey, PolicySamples] = {}
         members: list[Tensor] = []  # by step key [n], minibatch of each gathered act, ascending
         for key, acts in self.acts.items():
             if not (members and self.n_rows):
@@ -196,7 +196,9 @@ class LearningBatch:
             part.weight = part.value_weight = weights[size]
         return [{key: part} for part in parts]
 
-    def _normalised(self, gathered: dict[StepKey, Acts], members: list[Tensor], n_minibatches: int) -> list[Minibatch]:
+    def _normalised(
+        self, gathered: dict[StepKey, PolicySamples], members: list[Tensor], n_minibatches: int
+    ) -> list[Minibatch]:
         """Split the gathered acts, with weights divided by their sums over all ranks."""
         device = members[0].device
         sums = torch.zeros(len(members), 2, n_minibatches, dtype=torch.float64, device=device)
@@ -219,3 +221,18 @@ class LearningBatch:
                     part.share, part.value_share = (round(number, 9) for number in of_part)
                     minibatch[key] = part
         return minibatches
+
+
+def count_minibatches(batch_size: int, n_envs: int, n_rollout_steps: int) -> int:
+    """Number of minibatches of a rollout, from options alone, so that all ranks step equally often.
+
+    Raises:
+        ValueError: The batch size does not divide the size of a rollout.
+    """
+    size = n_envs * n_rollout_steps
+    if size % batch_size == 0:
+        return size // batch_size
+    below = next(factor for factor in range(min(batch_size, size), 0, -1) if size % factor == 0)
+    above = next((factor for factor in range(batch_size, size + 1) if size % factor == 0), below)
+    remedy = f"use a factor such as {below} or {above}" if above != below else f"use a factor such as {below}"
+    raise ValueError(f"batch_size={batch_size} does not divide n_envs * n_rollout_steps = {size}; {remedy}")

@@ -120,11 +120,11 @@ class StateCriticComposerInterface(CriticComposerInterface):
                 observations.
             TypeError: A network or its outputs have the wrong type.
         """
-        judged, networks = self.critic.judged(spec), dict[StepKey, nn.Module]()
-        for key, factory in factories_by_step(self.networks, tuple(judged)).items():
+        critic_inputs, networks = self.critic.critic_inputs(spec), dict[StepKey, nn.Module]()
+        for key, factory in factories_by_step(self.networks, tuple(critic_inputs)).items():
             is_shared, where = self.critic.kind == "shared", f"critic network of sub-step {key!r}"
             where, keys = ("shared critic network", spec.step_keys) if is_shared else (where, (key,))
-            networks[key] = _network(factory, judged[key], where, policy, keys)
+            networks[key] = _network(factory, critic_inputs[key], where, policy, keys)
         return self.critic(networks, spec)
 
     def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
@@ -205,9 +205,9 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
 
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.TorchStateActionCritic:
         """Make the networks, test each of them on zeros, and combine them into a critic."""
-        judged, pairs = self.critic.judged(spec), []
-        for key, factory in factories_by_step(self.networks, tuple(judged)).items():
-            one, where = judged[key], f"state-action network of sub-step {key!r}"
+        critic_inputs, pairs = self.critic.critic_inputs(spec), []
+        for key, factory in factories_by_step(self.networks, tuple(critic_inputs)).items():
+            one, where = critic_inputs[key], f"state-action network of sub-step {key!r}"
             if isinstance(factory, nn.Module):
                 raise ValueError(f"{where}: one finished network cannot be two of them; give its class")
             sees, does = one.observation_space.spaces, one.action_space.spaces

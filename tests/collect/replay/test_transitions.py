@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maze_pl.collect.replay.transitions import Transitions
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.core.streams import act_streams
 from maze_pl.datasets.trajectory_processors import IdentityWithNextObservationTrajectoryProcessor
 from maze_pl.envs.wrappers import SpacesRecordingWrapper

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from maze_pl.collect.collector import Collector
+from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import RandomPolicy
-from maze_pl.core.rollout import Rollout
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv, episode_state, sequential_vector_env
 from maze_pl.envs.wrappers import (

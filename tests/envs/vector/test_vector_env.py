@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from maze_pl.collect.collector import Collector
+from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import RandomPolicy
-from maze_pl.core.rollout import Rollout
 from maze_pl.core.seeding import derive_seed
 from maze_pl.envs import GymMazeEnv, make_gym_maze_env
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv

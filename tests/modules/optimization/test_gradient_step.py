@@ -12,7 +12,7 @@ import torch
 from pytorch_lightning import Callback, Trainer
 from torch import Tensor
 
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.modules import A2C, PPO, AlgorithmModule
 from maze_pl.modules.optimization.gradient_step import Updates
 

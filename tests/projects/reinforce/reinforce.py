@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from maze_pl.core.rollout import Rollout
+from maze_pl.core.batches import Rollout
 from maze_pl.modules import AlgorithmModule
 from maze_pl.modules.on_policy.credit import step_credit
 from maze_pl.system.ranks import sum_over_ranks

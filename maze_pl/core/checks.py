@@ -1,13 +1,14 @@
-"""Validation of user-supplied counts and time limits."""
+"""Validation of user-supplied options: numbers in their ranges, counts, time limits."""
 
 import math
 import os
+from typing import Any
 
 MOST = 2**31 - 1
 _LEAST_BYTES_OF_AN_ENVIRONMENT = 4096  # lower bound for an object with spaces and a random generator
 
 
-def require_count(name: str, value: int, least: int, whose: str = "", most: int = MOST) -> None:
+def check_count(name: str, value: int, least: int, whose: str = "", most: int = MOST) -> None:
     """Refuse a count that is not an integer, too small or too large.
 
     Args:
@@ -29,7 +30,7 @@ def require_count(name: str, value: int, least: int, whose: str = "", most: int 
         raise ValueError(f"{name}={value}{whose} must be at most {most}")
 
 
-def require_room_for_environments(name: str, n_envs: int, whose: str = "") -> None:
+def check_room_for_environments(name: str, n_envs: int, whose: str = "") -> None:
     """Refuse more environments than fit into the machine's memory, before the first one is made.
 
     Args:
@@ -47,7 +48,7 @@ def require_room_for_environments(name: str, n_envs: int, whose: str = "") -> No
         raise ValueError(f"{name}={n_envs}{whose} environments take at least {amounts}; use fewer")
 
 
-def require_seconds(name: str, value: float | None, whose: str = "") -> None:
+def check_seconds(name: str, value: float | None, whose: str = "") -> None:
     """Refuse a time limit that is not a positive number; None stands for no limit.
 
     Raises:
@@ -60,3 +61,45 @@ def require_seconds(name: str, value: float | None, whose: str = "") -> None:
         raise TypeError(f"{name}={value!r}{whose} must be a number of seconds, not {type(value).__name__}")
     if not 0 < value < math.inf:
         raise ValueError(f"{name}={value}{whose} must be greater than 0 and finite, or null for no limit")
+
+
+def check_at_least(least: float, **values: float | None) -> None:
+    """Raise unless every value that is not None is finite and at least `least`.
+
+    Raises:
+        ValueError: A value is smaller or not finite.
+    """
+    for name, value in values.items():
+        if value is not None and not least <= value < math.inf:
+            raise ValueError(f"{name}={value} must be at least {least:g}" + (" and finite" if value > least else ""))
+
+
+def check_positive(**values: float | None) -> None:
+    """Raise unless every value that is not None is finite and greater than 0.
+
+    Raises:
+        ValueError: A value is not positive or not finite.
+    """
+    for name, value in values.items():
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name}={value} must be greater than 0" + (" and finite" if value > 0 else ""))
+
+
+def check_fraction(**values: float) -> None:
+    """Raise unless every value lies in [0, 1].
+
+    Raises:
+        ValueError: A value lies outside.
+    """
+    for name, value in values.items():
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name}={value} must lie between 0 and 1")
+
+
+def is_plain(value: Any) -> bool:
+    """True if a value consists only of numbers, strings, lists and dicts, as checkpoints must."""
+    if isinstance(value, dict):
+        return all(is_plain(key) and is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(is_plain(item) for item in value)
+    return value is None or type(value) in (bool, int, float, str)

@@ -273,7 +273,7 @@ class Evaluation(Batch):
 
 
 @dataclass
-class Acts:
+class TransitionBatch:
     """n acts of one sub-step, in any order, from any episodes.
 
     Attributes:
@@ -308,10 +308,10 @@ class Acts:
         """List all tensors, without fields that are None."""
         return leaves(self)
 
-    def with_tensors(self, tensors: Iterable[Tensor]) -> Acts:
+    def with_tensors(self, tensors: Iterable[Tensor]) -> TransitionBatch:
         """Return a copy with other tensors, taken from an iterable in the order of `tensors()`."""
         rest = iter(tensors)
-        acts: Acts = mapped(lambda _: next(rest), self)
+        acts: TransitionBatch = mapped(lambda _: next(rest), self)
         return acts
 
     @property
@@ -331,7 +331,7 @@ class TrajectoryBatch(Batch):
             missing.
     """
 
-    acts: dict[StepKey, Acts]
+    acts: dict[StepKey, TransitionBatch]
 
     def __len__(self) -> int:
         """Number of acts."""
@@ -349,7 +349,7 @@ class ReplayBatch(Experience):
             by them.
     """
 
-    acts: dict[StepKey, Acts]
+    acts: dict[StepKey, TransitionBatch]
     collected: int
     reprioritise: Callable[[dict[StepKey, Tensor]], None] | None = None
 
@@ -358,7 +358,7 @@ class ReplayBatch(Experience):
         """Environment time that passed on this rank."""
         return self.collected
 
-    def updates(self) -> Iterator[dict[StepKey, Acts]]:
+    def updates(self) -> Iterator[dict[StepKey, TransitionBatch]]:
         """Yield the acts of each update, [B, ...], without sub-steps that have no acts yet."""
         present = {key: acts for key, acts in self.acts.items() if acts.agent_id.numel()}
         n_updates = len(next(iter(present.values())))

@@ -22,7 +22,7 @@ _Recorded = list[tuple[Tensor | float, float]]
 
 
 @dataclass
-class EpochTable:
+class SourceStatistics:
     """Statistics of one epoch, equal on all ranks.
 
     Attributes:
@@ -79,15 +79,15 @@ class RunStatistics:
         if any(summary.samples for summary in summaries):
             thin_out(pending)
 
-    def finish_training(self) -> EpochTable:
+    def finish_training(self) -> SourceStatistics:
         """Return the training statistics since the last call; a collective call."""
         return self._finish(["train"])["train"]
 
-    def finish_evaluation(self) -> dict[str, EpochTable]:
+    def finish_evaluation(self) -> dict[str, SourceStatistics]:
         """Return the statistics of each evaluator since the last call; a collective call."""
         return self._finish([name for name in dict.fromkeys([*self._pending, *self._recorded]) if name != "train"])
 
-    def _finish(self, sources: list[str]) -> dict[str, EpochTable]:
+    def _finish(self, sources: list[str]) -> dict[str, SourceStatistics]:
         own = {source: self._recorded.pop(source, {}).items() for source in sources}
         sums = {source: {name: tuple(map(math.fsum, _numbers(e))) for name, e in own[source]} for source in sources}
         gathered = gather_objects({source: (sums[source], self._pending.pop(source, [])) for source in sources})
@@ -135,13 +135,13 @@ class RunStatistics:
         pending = apply_to_collection(state["pending"], Tensor, Tensor.numpy)
         self._pending = {name: [EpisodeSummary(**summary) for summary in part] for name, part in pending.items()}
 
-    def _table(self, source: str, summaries: list[EpisodeSummary]) -> EpochTable:
+    def _table(self, source: str, summaries: list[EpisodeSummary]) -> SourceStatistics:
         epoch = self._epochs.setdefault(source, EpochStatistics())
         for summary in summaries:
             epoch.add(summary)
         plots = epoch.compute_plots()
         values = dict(epoch.compute()) if epoch.total_episode_count else {}  # never played
-        return EpochTable(values, episode_means(summaries), plots)
+        return SourceStatistics(values, episode_means(summaries), plots)
 
 
 def _numbers(recorded: _Recorded) -> tuple[list[float], list[float]]:

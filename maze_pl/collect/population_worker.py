@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from maze_pl.collect.environment_actor import EnvironmentActor
 from maze_pl.collect.episodes import playing
+from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.population import NoiseTable, perturbed_parameters
 from maze_pl.core.seeding import derive_seed
@@ -34,7 +34,7 @@ class Played(NamedTuple):
 
 
 @dataclass
-class PopulationActor(EnvironmentActor):
+class PopulationWorker(RolloutWorker):
     """Plays the episodes of evaluators and the episodes of perturbed policies.
 
     Episodes of perturbed policies are numbered within an update: 2i and 2i + 1 belong to pair i,

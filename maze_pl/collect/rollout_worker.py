@@ -9,15 +9,15 @@ import torch
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.collect.storage import from_tensors, to_tensors
+from maze_pl.core.batches import Rollout
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import evaluation_mode
-from maze_pl.core.rollout import Rollout
 from maze_pl.core.seeding import derive_seed
 from maze_pl.envs.vector.vector_env import VectorEnv
 
 
 @dataclass
-class EnvironmentActor:
+class RolloutWorker:
     """Collects rollouts from a shard of the environments, and plays the episodes of evaluators.
 
     Training environments are made on the first collection, an evaluator's environments on its first
