@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.test_rollout import dynamic_envs
+from tests.core.test_batches import dynamic_envs
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
