@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.test_batches import dynamic_envs
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
@@ -28,6 +27,7 @@ from maze_pl.events import EventLogFiles
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 from maze_pl.system.lost_process import LostProcessError
 from tests.collect.test_memory import CountingPolicy
+from tests.core.test_batches import dynamic_envs
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Failing, Mortal, Stuck
 from tests.datamodules.probe import EVAL, WRAPPERS, Probe, equal, fit, make_data, make_trainer, numbers, validate
