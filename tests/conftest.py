@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
 LONG = ("test_readme", "test_generated", "test_imitation", "test_strategies", "test_resume.py", "learning/")
+FOLDER = Path(__file__).parent
+# Helper modules check things, too.
+pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in FOLDER.iterdir() if path.stem != "conftest"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maze_pl.__main__ import main
-from tests.bad_input.conftest import disk_full_at
+from tests.bad_input.project import disk_full_at
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from maze_pl.__main__ import main
 from maze_pl.config.search_path import shipped_folder
-from tests.bad_input.conftest import require_only_evidence, tree
+from tests.bad_input.project import require_only_evidence, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

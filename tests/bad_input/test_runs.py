@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maze_pl.__main__ import main
-from tests.bad_input.conftest import FIT, SMALL, disk_full_at, require_only_evidence, tree
+from tests.bad_input.project import FIT, SMALL, disk_full_at, require_only_evidence, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -16,7 +16,7 @@ from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.modules import A2C
 from maze_pl.system.signals import StoppedBySignal, StopSignals
-from tests.distributed.test_data_module_class import make
+from tests.distributed.cartpole import make
 from tests.faults.moments import FailAt, SignalAt
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]

@@ -26,7 +26,7 @@ from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.envs.trajectory_record import read_trajectories
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper
 from maze_pl.runs.rollout import rollout
-from tests.bad_input.conftest import SMALL, tree
+from tests.bad_input.project import SMALL, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
 

@@ -8,30 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gymnasium import spaces
 
-from maze_pl.collect.collector import Collector
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
+from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs import Wrapper, make_gym_maze_env
 from maze_pl.envs.maze_env import MazeEnv
-from maze_pl.envs.vector import SequentialVectorEnv
+from tests.collect.collectors import DynamicCoreEnv, collector_of, dynamic, random_policy
 from tests.collect.scripted import Act, Choose, Episode, Observe, Script, ScriptedCoreEnv, make_env
-from tests.envs.vector.test_vector_env import assert_equal
+from tests.equality import assert_equal
 from tests.structured import agreement, hierarchy, team
 
 CARTPOLE = partial(make_gym_maze_env, "CartPole-v1")
-
-
-def collector_of(factories: list[Any], n_rollout_steps: int = 10, **options: Any) -> Collector:
-    return Collector(SequentialVectorEnv(factories, **options), n_rollout_steps, torch.Generator().manual_seed(0))
-
-
-def random_policy(collector: Collector) -> RandomPolicy:
-    steps = collector.spec.steps.items()
-    return RandomPolicy({key: step.action_space for key, step in steps}, {key: step.masks for key, step in steps})
 
 
 class Slow(Wrapper):
@@ -103,24 +92,6 @@ def test_an_environment_that_is_not_deterministic_is_found_out_and_restarted() -
     assert other.vector.episodes()[0] == one.vector.episodes()[0] + 1
     rollout = other.collect(random_policy(other))
     assert rollout.segments[0].is_first[0].tolist() == [True, False]
-
-
-class DynamicCoreEnv(ScriptedCoreEnv):
-    """Agents come and go."""
-
-    @property
-    def agent_counts_dict(self) -> dict[int | str, int]:
-        return {0: -1}
-
-
-def dynamic(acts: list[Act], max_agents: int) -> Collector:
-    script = Script((1,), False, ((Episode(tuple(acts), False, (0, 0)),),))
-
-    def make() -> MazeEnv:
-        return MazeEnv(DynamicCoreEnv(script, 0), {0: Choose()}, {0: Observe()})
-
-    spec = Spec.of(make(), max_agents={0: max_agents})
-    return collector_of([make], 4, spec=spec)
 
 
 def test_the_slot_of_a_finished_agent_is_used_again() -> None:

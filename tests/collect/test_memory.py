@@ -6,7 +6,6 @@ from collections import defaultdict
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -15,37 +14,18 @@ from hypothesis import strategies as st
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.core.batches import Rollout
-from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.policy import PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.vector import SequentialVectorEnv
+from tests.collect.collectors import DynamicCoreEnv, collector_of, dynamic
+from tests.collect.counting_policy import CountingPolicy
+from tests.collect.random_scripts import scripts
 from tests.collect.scripted import Act, Choose, Episode, Observe, Script, make_env, spec_of
-from tests.collect.test_collector import DynamicCoreEnv, collector_of, dynamic
-from tests.collect.test_row_model import scripts
 from tests.structured import agreement, hierarchy, team
 
 CARTPOLE = partial(make_gym_maze_env, "CartPole-v1")
-
-
-class CountingPolicy:
-    """Carries how often the actor has acted, and the sum of the numbers that it saw; acts at random."""
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
-        self.batches: list[PolicyBatch] = []
-
-    def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
-        n = len(batch.agent_id)
-        state = batch.state or {"count": np.zeros((n, 1)), "sum": np.zeros((n, 2, 1))}
-        self.batches.append(PolicyBatch(batch.step_key, dict(batch.observation), batch.agent_id.copy(), state))
-        seen = sum(array.reshape(n, -1).sum(1) for array in batch.observation.values())
-        action = {
-            head: torch.randint(2, (n, *space.shape), generator=generator).numpy().astype(space.dtype)
-            for head, space in self.spec.steps[batch.step_key].action_space.spaces.items()
-        }
-        after = {"count": state["count"] + 1, "sum": state["sum"] + seen.reshape(n, 1, 1)}
-        return PolicyStep(action, state=after)
 
 
 class Expected:

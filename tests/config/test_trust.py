@@ -18,7 +18,7 @@ from maze_pl.__main__ import main
 from maze_pl.config.assembling import prepare
 from maze_pl.config.search_path import ConfigurationError, shipped_folder
 from maze_pl.config.trust import Trust, class_paths, foreign_names, import_folders, source_folders
-from tests.bad_input.conftest import SMALL
+from tests.bad_input.project import SMALL
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
 

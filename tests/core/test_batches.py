@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,12 +16,11 @@ from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs import make_gym_maze_env
-from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.vector import SequentialVectorEnv
-from tests.collect.scripted import Act, Choose, Episode, Observe, Script, make_env, spec_of
-from tests.collect.test_collector import DynamicCoreEnv
-from tests.collect.test_row_model import scripts
-from tests.envs.vector.test_vector_env import assert_equal
+from tests.collect.collectors import dynamic_envs
+from tests.collect.random_scripts import scripts
+from tests.collect.scripted import Act, Episode, Script, make_env, spec_of
+from tests.equality import assert_equal
 from tests.structured import agreement, hierarchy, team
 
 
@@ -79,18 +77,6 @@ def assert_as_one(factories: list[Any], sizes: list[int], remembers: bool, **opt
     for (one,), other in zip(together, joined, strict=True):
         assert_equal(settled(one), settled(other))
     return joined
-
-
-def dynamic_envs(n_envs: int) -> list[Callable[[], MazeEnv]]:
-    """Agents come and go, in each environment after another number of acts."""
-
-    def make(n: int) -> MazeEnv:
-        acts = [Act(0, n + i // 2, 1.0 + i, 0.0, i % (n + 1) == 0, i % 2 == 1) for i in range(8)]
-        episodes = (Episode(tuple(acts), n % 2 == 0, (0, 50)),)
-        script = Script((1,), False, (episodes,))
-        return MazeEnv(DynamicCoreEnv(script, 0), {0: Choose()}, {0: Observe()})
-
-    return [partial(make, n) for n in range(n_envs)]
 
 
 @pytest.mark.parametrize("sizes", [[2, 3], [4, 1], [1, 1, 1, 1, 1]])

@@ -7,8 +7,8 @@ from functools import partial
 import torch
 
 from maze_pl.core.streams import act_streams
+from tests.collect.collectors import collector_of, random_policy
 from tests.collect.scripted import Act, Episode, Script, make_env
-from tests.collect.test_collector import collector_of, random_policy
 
 GAMMA = 0.5
 

@@ -26,12 +26,12 @@ from maze_pl.envs.wrappers import EventLogsWrapper, MazeEnvMonitoringWrapper, Tr
 from maze_pl.events import EventLogFiles
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 from maze_pl.system.lost_process import LostProcessError
-from tests.collect.test_memory import CountingPolicy
-from tests.core.test_batches import dynamic_envs
+from tests.collect.collectors import dynamic_envs
+from tests.collect.counting_policy import CountingPolicy
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Failing, Mortal, Stuck
 from tests.datamodules.probe import EVAL, WRAPPERS, Probe, equal, fit, make_data, make_trainer, numbers, validate
-from tests.envs.vector.test_vector_env import assert_equal
+from tests.equality import assert_equal
 from tests.structured import hierarchy, team
 
 # Lightning asks back where there are no evaluators.

@@ -20,7 +20,7 @@ from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, Prob
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Log, Mortal, Stuck
 from tests.datamodules.probe import NORMALIZED, learned
-from tests.envs.vector.test_vector_env import assert_equal
+from tests.equality import assert_equal
 from tests.structured.catalogue import every_environment
 
 WRAPPERS: Any = [NORMALIZED, partial(ReturnNormalizationRewardWrapper, gamma=0.9)]

@@ -24,7 +24,7 @@ from maze_pl.datasets.trajectory_processors import (
     IdentityWithNextObservationTrajectoryProcessor,
 )
 from maze_pl.runs.rollout import rollout
-from tests.bad_input.test_runs import disk_full_at
+from tests.bad_input.project import disk_full_at
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Log, Moody
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from maze_pl.datamodules import RolloutDataModule
-from tests.distributed.test_data_module_class import make, trainer
+from tests.distributed.cartpole import make, trainer
 
 
 def test_episodes_go_on_counting_where_environments_start_anew(tmp_path: Path) -> None:

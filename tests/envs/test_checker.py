@@ -33,8 +33,7 @@ from maze_pl.envs.wrappers import (
     ReturnNormalizationRewardWrapper,
     TimeLimitWrapper,
 )
-from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env
-from tests.envs.vector.test_standstill import make_timeless
+from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env, make_timeless
 
 
 class WalkEvents:

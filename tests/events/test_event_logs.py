@@ -18,24 +18,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from maze_pl.events import EnvironmentContext, EventLogFiles, EventLogWriter, Pubsub
+from maze_pl.events import EventLogFiles
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
-
-
-class YardEvents:
-    def arrived(self, lorry: str, weight: float, axles: int = 2, cargo: Any = None, late: bool = False) -> None: ...
-
-    def left(self) -> None: ...
-
-    def renamed(self, episode_id: int, env_time: str) -> None: ...
-
-
-def yard(writer: EventLogWriter, seed: int = 0) -> tuple[Any, EnvironmentContext]:
-    context = EnvironmentContext()
-    context.reset_episode(seed)
-    pubsub = Pubsub(context)
-    pubsub.register_subscriber(writer)
-    return pubsub.create_event_topic(YardEvents), context
+from tests.events.yard import yard
 
 
 def read(folder: Path, name: str) -> pd.DataFrame:
@@ -229,7 +214,8 @@ def test_a_relative_folder_lies_in_the_run_directory(tmp_path: Path, monkeypatch
 
 WRITE_FOR_EVER = """
 import sys
-from tests.events.test_event_logs import EventLogFiles, yard
+from maze_pl.events import EventLogFiles
+from tests.events.yard import yard
 writer = EventLogFiles(sys.argv[1], sys.argv[2])
 writer.n_rows = 200
 events, _ = yard(writer, int(sys.argv[3]))

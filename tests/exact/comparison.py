@@ -36,3 +36,15 @@ def without_times(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: without_times(value) for key, value in state.items() if "time_" not in str(key)}
     return state
+
+
+def comparable_with_buffers(path: Path) -> Any:
+    """What of a checkpoint of SAC must be equal, the replay buffers included.
+
+    The same content may be pickled in several ways, so the names of the buffers' files are left out.
+    """
+    checkpoint = torch.load(path, weights_only=True)
+    replay = checkpoint["ReplayDataModule"].pop("replay")
+    buffers = [torch.load(path.with_name(name), weights_only=True) for name in replay["files"]]
+    kept = ("state_dict", "optimizer_states", "ReplayDataModule", "global_step", "epoch", "maze_pl")
+    return without_times({key: checkpoint[key] for key in kept} | {"buffers": buffers})

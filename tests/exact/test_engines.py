@@ -8,7 +8,7 @@ import pytest
 
 from maze_pl.collect.engines import InProcessEngine, ProcessEngine
 from tests.exact.comparison import comparable, differences, without_times
-from tests.exact.test_resume import run
+from tests.exact.runs import run
 from tests.exact.worker import train
 
 # These algorithms are stopped by the divergence, and small rollouts hold no episode that ended.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from maze_pl.functional import lambda_return, vtrace
+from tests.functional.paper import by_the_paper
 
 
 def column(*numbers: float) -> Tensor:
@@ -50,28 +51,6 @@ def test_each_threshold_limits_its_own() -> None:
     assert float(vtrace(RHO.log(), DISCOUNT, REWARD, VALUE, AFTER, None, 1.5)[1][3]) == pytest.approx(
         1.5 * (4 + 0.5 * (50 + d4) - 40)
     )
-
-
-def by_the_paper(
-    log_rho: Tensor, discount: Tensor, reward: Tensor, value: Tensor, after: Tensor, clip: float, clip_pg: float
-) -> tuple[list[list[float]], list[list[float]]]:
-    """Equation 1 of Espeholt et al. as it reads: for each step a sum over all later ones, with products in it."""
-    n_steps, n_columns = reward.shape
-    targets, advantages = ([[0.0] * n_columns for _ in range(n_steps)] for _ in range(2))
-    for b in range(n_columns):
-        rho = [math.exp(float(x)) for x in log_rho[:, b]]
-        v = [*value[:, b].tolist(), float(after[b])]
-        g, r = discount[:, b].tolist(), reward[:, b].tolist()
-        for s in range(n_steps):
-            total = v[s]
-            for t in range(s, n_steps):
-                trace = math.prod(g[i] * min(1.0, rho[i]) for i in range(s, t))
-                total += trace * min(clip, rho[t]) * (r[t] + g[t] * v[t + 1] - v[t])
-            targets[s][b] = total
-        for s in range(n_steps):
-            following = targets[s + 1][b] if s + 1 < n_steps else v[n_steps]
-            advantages[s][b] = min(clip_pg, rho[s]) * (r[s] + g[s] * following - v[s])
-    return targets, advantages
 
 
 @st.composite

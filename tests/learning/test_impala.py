@@ -8,7 +8,7 @@ import pytest
 
 import maze_pl
 from maze_pl.__main__ import main
-from tests.learning.test_memory import mean_return
+from tests.learning.training import mean_return
 
 # Lightning warns about itself with torch 2.13, and about a hook that the module overrides on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*")

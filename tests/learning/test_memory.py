@@ -10,8 +10,8 @@ import torch
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.modules import A2C, PPO
+from tests.learning.training import mean_return
 
-N_EPISODES = 10
 FORGETFUL = ["--model.networks.model_builder.modality_config.recurrence", "{}"]
 
 
@@ -26,22 +26,6 @@ def test_cartpole_without_velocities_takes_a_memory(
     assert main([*command, *options]) == 0
     reached = mean_return(Path("here"))
     assert reached >= 400 if remembers else reached < 100
-
-
-def mean_return(run_dir: Path) -> float:
-    """Plays by hand, with what was trained, on episodes that no evaluation saw."""
-    agent, env = maze_pl.load(run_dir), maze_pl.load_env(run_dir)
-    total = 0
-    for seed in range(N_EPISODES):
-        observation, _ = env.reset(seed=1_000 + seed)
-        memory: dict[object, object] = {}
-        over = False
-        while not over:
-            observation, _, terminated, truncated, _ = env.step(agent.act(observation, memory=memory))
-            total += 1  # the environment's own reward, which training scales
-            over = terminated or truncated
-    env.close()
-    return total / N_EPISODES
 
 
 @pytest.mark.slow

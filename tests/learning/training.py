@@ -1,15 +1,17 @@
-"""Trains through the public Python API and says what 20 deterministic episodes of the result return."""
+"""Training through the public Python API, and the mean return of what was learned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
 from torch import nn
 
+import maze_pl
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.modules import AlgorithmModule
 from maze_pl.perception import (
@@ -67,3 +69,19 @@ def train(module: AlgorithmModule, env: Callable[[], Any], *, seed: int, n_rollo
     torch.set_num_threads(1)
     trainer.fit(module, data)
     return float(trainer.callback_metrics["eval/return"])
+
+
+def mean_return(run_dir: Path) -> float:
+    """Mean return of CartPole in 10 episodes that no evaluation played, stepped by hand."""
+    agent, env = maze_pl.load(run_dir), maze_pl.load_env(run_dir)
+    total = 0
+    for seed in range(10):
+        observation, _ = env.reset(seed=1_000 + seed)
+        memory: dict[object, object] = {}
+        over = False
+        while not over:
+            observation, _, terminated, truncated, _ = env.step(agent.act(observation, memory=memory))
+            total += 1  # the environment's own reward, which training scales
+            over = terminated or truncated
+    env.close()
+    return total / 10

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -30,6 +29,7 @@ from maze_pl.perception import (
     SharedStateCriticComposer,
 )
 from tests.exact.comparison import differences, without_times
+from tests.modules.kit import KIT
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
@@ -438,15 +438,6 @@ def test_the_policy_goes_on_under_another_algorithm(kit: SimpleNamespace, tmp_pa
     }
 
 
-def load_kit() -> Any:
-    spec = importlib.util.spec_from_file_location("kit", Path(__file__).parent / "conftest.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def part(seed: int, rank: int) -> TrajectoryBatch:
     """What one of two ranks gets; in the first batch rank 1 has no acts of the lead."""
     return demonstrations(2 * seed + rank, 20 + 10 * rank, n_lead=0 if seed == 0 and rank else None)
@@ -473,7 +464,7 @@ def run_on_two_ranks(folder: Path) -> None:
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     module = BC(actor_critic=networks(), lr=1e-2, max_grad_norm=0.5)
     options: dict[str, Any] = dict(devices=2, strategy="ddp", use_distributed_sampler=False)
-    trainer = fit(load_kit(), module, epochs=2, length=3, make=lambda seed: part(seed, rank), **options)
+    trainer = fit(KIT, module, epochs=2, length=3, make=lambda seed: part(seed, rank), **options)
     tables = gather_objects(without_times(module.epoch_statistics))
     parameters = gather_objects(flat(module).tolist())
     if rank == 0:

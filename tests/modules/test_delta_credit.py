@@ -15,7 +15,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.modules import A2C, PPO, AlgorithmModule
 from maze_pl.modules.on_policy.credit import delta_credit, shared_credit
 from maze_pl.modules.on_policy.learning_batch import learning_batch
-from tests.modules.conftest import Network, step_spec
+from tests.modules.kit import Network, step_spec
 from tests.structured import agreement, hierarchy
 from tests.structured.catalogue import random_rollout
 

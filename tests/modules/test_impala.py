@@ -21,13 +21,14 @@ from maze_pl.datamodules import ActorDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.modules import A2C, IMPALA, learning_batch
 from maze_pl.modules.on_policy.credit import VTrace, delta_credit, shared_credit, step_credit
+from tests.collect.collectors import random_policy
+from tests.collect.random_scripts import script_collector, scripts, value_of
 from tests.collect.scripted import PlayedAct, Reference, Script, shared_reference, step_reference
-from tests.collect.test_row_model import collector_of, random_policy, scripts, value_of
-from tests.functional.test_vtrace import by_the_paper
+from tests.functional.paper import by_the_paper
 from tests.learning.training import networks
-from tests.modules.test_algorithms import BATCH, ENTROPY, LOGIT, constant_networks, minibatch
-from tests.modules.test_recurrent import PLAYS, networks_that_remember, step_by_step
-from tests.modules.test_shared_embedding import Gradients
+from tests.modules.gradients import Gradients
+from tests.modules.hand_computed import BATCH, ENTROPY, LOGIT, constant_networks, minibatch
+from tests.modules.recurrent_plays import PLAYS, networks_that_remember, step_by_step
 from tests.structured import agreement, hierarchy, team
 from tests.structured.catalogue import random_rollout
 
@@ -102,7 +103,7 @@ def of_rows(acts: list[PlayedAct], gamma: float, clip: Any, clip_pg: Any) -> lis
 def test_vtrace_of_streams_and_rows_agrees_with_playing_act_by_act(
     script: Script, n_rollout_steps: int, gamma: float, clip: float | None, clip_pg: float | None
 ) -> None:
-    collector, reference = collector_of(script, n_rollout_steps), Reference(script, n_rollout_steps)
+    collector, reference = script_collector(script, n_rollout_steps), Reference(script, n_rollout_steps)
     policy = random_policy(collector)
     for _ in range(2):
         rollout, played = collector.collect(policy), reference.collect()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -15,15 +14,7 @@ from torch import distributed
 from maze_pl.core.batches import Final, Rollout, Rows, Segment
 from maze_pl.modules import A2C, PPO
 from maze_pl.system.ranks import gather_objects, mean_over_ranks, sum_over_ranks, world_size
-
-
-def load_kit() -> Any:
-    spec = importlib.util.spec_from_file_location("kit", Path(__file__).parent / "conftest.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.modules.kit import KIT
 
 
 def flat(module: torch.nn.Module) -> torch.Tensor:
@@ -63,7 +54,7 @@ def make_ppo(kit: Any) -> PPO:
 
 def run_on_two_ranks(folder: Path) -> None:
     """What each of two ranks does: learn from different data, save, and resume."""
-    kit = load_kit()
+    kit = KIT
     os.environ.setdefault("PL_GLOBAL_SEED", "7")
     options: dict[str, Any] = dict(devices=2, strategy="ddp_find_unused_parameters_true", use_distributed_sampler=False)
     rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -108,7 +99,7 @@ def test_two_ranks_learn_the_same_from_different_data(tmp_path: Path) -> None:
     process = subprocess.run(command, timeout=240, env=environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr[-5000:]
     report = json.loads((tmp_path / "report.json").read_text())
-    kit = load_kit()
+    kit = KIT
     single = make_a2c(kit)
     kit.fit(
         single,

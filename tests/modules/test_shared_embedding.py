@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +24,7 @@ from maze_pl.perception import (
     StepStateCriticComposer,
     TemplateModelComposer,
 )
+from tests.modules.gradients import Gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")
 
@@ -70,14 +70,6 @@ def of(module: nn.Module | None) -> dict[int, Tensor]:
 
 def linear_layers(module: nn.Module) -> list[nn.Linear]:
     return [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
-
-
-class Gradients(pl.Callback):
-    """Keeps the gradient of each parameter, and how many numbers the optimiser changes."""
-
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *arguments: Any) -> None:
-        self.of = {id(parameter): parameter.grad.clone() for parameter in pl_module.networks.parameters()}
-        self.size = trainer.optimizers[0].gradient.numel()  # type: ignore[attr-defined]
 
 
 def gradients_by_hand(networks: TorchActorCritic, kit: SimpleNamespace) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from maze_pl.callbacks import WandbLog
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs import run_directory
 from tests.run_directory import wandb_file
-from tests.run_directory.conftest import SMALL, TWO_EPISODES, maze_pl
+from tests.run_directory.command import SMALL, TWO_EPISODES, maze_pl
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,9 @@ from maze_pl.core.streams import act_streams
 from maze_pl.datasets.trajectory_processors import IdentityWithNextObservationTrajectoryProcessor
 from maze_pl.envs.wrappers import SpacesRecordingWrapper
 from maze_pl.records.columns import Columns
+from tests.collect.collectors import random_policy
+from tests.collect.random_scripts import script_collector, scripts
 from tests.collect.scripted import Act, Episode, PlayedAct, Reference, Script, make_env
-from tests.collect.test_row_model import collector_of, random_policy, scripts
 
 N_STEPS = 10
 Found = dict[tuple[Any, ...], tuple[float, ...]]
@@ -27,7 +28,7 @@ Found = dict[tuple[Any, ...], tuple[float, ...]]
 
 def collected(script: Script, n_rollout_steps: int, gamma: float) -> tuple[Found, Transitions, list[Columns]]:
     """What comes of ten environment steps in rollouts of so many, and in which order."""
-    collector = collector_of(script, n_rollout_steps)
+    collector = script_collector(script, n_rollout_steps)
     transitions, policy = Transitions(collector.n_envs, gamma, script.n_slots), random_policy(collector)
     found: Found = {}
     parts: list[Columns] = []
@@ -97,7 +98,7 @@ def test_a_run_cut_into_rollouts_gives_the_transitions_of_playing_act_by_act(
     script: Script, n_rollout_steps: int, gamma: float
 ) -> None:
     found, _, _ = collected(script, n_rollout_steps, gamma)
-    long = collector_of(script, N_STEPS)
+    long = script_collector(script, N_STEPS)
     played, expected = Reference(script, N_STEPS).collect(), {}
     for acts in played:
         expected |= by_hand(acts, script, gamma)
@@ -174,7 +175,7 @@ def test_rewards_between_acts_of_an_actor_add_up_over_rollouts() -> None:
 
 def test_open_acts_go_on_from_their_state() -> None:
     """Three environment steps, then six more that another object goes on with."""
-    collector = collector_of(HAND, 1)
+    collector = script_collector(HAND, 1)
     policy, whole, begun = random_policy(collector), transitions_of(HAND), transitions_of(HAND)
     for step in range(9):
         rollout = collector.collect(policy)
@@ -191,7 +192,7 @@ def test_open_acts_go_on_from_their_state() -> None:
 
 
 def test_an_environment_that_starts_anew_without_an_end_leaves_no_transition_to_its_next_episode() -> None:
-    collector, transitions = collector_of(HAND, 1), transitions_of(HAND)
+    collector, transitions = script_collector(HAND, 1), transitions_of(HAND)
     policy = random_policy(collector)
     transitions.of(collector.collect(policy))
     collector.slots.forget(0)  # as when it cannot be brought to where it was
@@ -205,7 +206,7 @@ def test_an_environment_that_starts_anew_without_an_end_leaves_no_transition_to_
 def test_what_is_open_when_an_episode_is_lost_does_not_end_with_the_next_one() -> None:
     lost = Episode((Act(0, 0, 1.0, 0.0, 0), Act(1, 0, 2.0, 0.0, 1), Act(0, 0, 4.0, 0.0, 1)), True, (1, 0))
     script = Script((1, 1), False, ((lost, Episode((Act(0, 0, 8.0, 0.0, 1),), False, (0, 0))),))
-    collector, transitions = collector_of(script, 1), transitions_of(script)
+    collector, transitions = script_collector(script, 1), transitions_of(script)
     policy = random_policy(collector)
     assert list(transitions.of(collector.collect(policy))) == [0], "the act of sub-step 1 is open"
     collector.slots.forget(0)

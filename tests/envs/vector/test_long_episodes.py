@@ -29,7 +29,7 @@ from tests.envs.structured_example import (
     WorkObservation,
     make_heap_env,
 )
-from tests.envs.vector.test_vector_env import assert_equal
+from tests.equality import assert_equal
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from maze_pl.perception import (
 )
 from tests.collect.scripted import Act, Episode, Script, make_env, spec_of
 from tests.datamodules.probe import make_trainer
-from tests.envs.structured_example import make_heap_env
+from tests.envs.structured_example import make_timeless
 
 REMEDY = "increment_env_step.. in the act that completes an environment step"
 
@@ -91,13 +91,6 @@ def test_so_they_are_in_other_processes() -> None:
 )
 def test_episodes_that_end_in_their_first_environment_step_are_no_standstill(episodes: Any) -> None:
     collect(vector_of(script(*episodes)), 12)
-
-
-def make_timeless() -> Any:
-    """A heap whose author has forgotten to let time pass, so that it never ends."""
-    env = make_heap_env()
-    env.context.increment_env_step = lambda: None
-    return env
 
 
 @pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")

@@ -24,6 +24,7 @@ from maze_pl.core.seeding import derive_seed
 from maze_pl.envs import GymMazeEnv, make_gym_maze_env
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.system.lost_process import LostProcessError
+from tests.equality import assert_equal
 from tests.structured import hierarchy, team
 
 
@@ -34,27 +35,6 @@ def rollouts_of(vector: VectorEnv, n: int = 3, n_rollout_steps: int = 40) -> lis
         return [collector.collect(policy).clone() for _ in range(n)]
     finally:
         vector.close()
-
-
-def assert_equal(one: Any, other: Any) -> None:
-    if isinstance(one, torch.Tensor):
-        assert torch.equal(one, other)
-    elif isinstance(one, np.ndarray):
-        np.testing.assert_array_equal(one, other)
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_equal(one[key], other[key])
-    elif hasattr(one, "__dataclass_fields__"):
-        for name in one.__dataclass_fields__:
-            if name != "seconds":
-                assert_equal(getattr(one, name), getattr(other, name))
-    elif isinstance(one, list):
-        assert len(one) == len(other)
-        for x, y in zip(one, other, strict=True):
-            assert_equal(x, y)
-    else:
-        assert one == other
 
 
 @pytest.mark.parametrize("make_env", [partial(make_gym_maze_env, "CartPole-v1"), team.make_env, hierarchy.make_env])

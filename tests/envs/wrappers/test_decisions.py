@@ -25,7 +25,7 @@ from maze_pl.events import BaseEnvEvents, EpisodeEventLog, EventLogWriter, Event
 from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents
 from tests.envs.line import LineEvents, make_line_env
 from tests.envs.split_steps import N_STEPS, BidFirstWrapper, make_auction_env
-from tests.envs.wrappers.test_contract import CASES, build, with_dicts
+from tests.envs.wrappers.cases import CASES, build, with_dicts
 
 ACTIONS = (DiscreteActionEvents, ContinuousActionEvents)
 

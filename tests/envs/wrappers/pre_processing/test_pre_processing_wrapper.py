@@ -26,7 +26,7 @@ from maze_pl.envs.wrappers import (
     UnSqueezePreProcessor,
 )
 from tests.envs.structured_example import make_heap_env
-from tests.envs.wrappers.test_contract import play
+from tests.envs.wrappers.cases import play
 
 WRAPPERS = "maze_pl.envs.wrappers."
 CASCADE: list[dict[str, Any]] = [
