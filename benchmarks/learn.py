@@ -82,10 +82,10 @@ def episode_returns(checkpoint: Path) -> list[float]:
     agent, env = maze_pl.load(checkpoint), maze_pl.load_env(checkpoint)
     for episode in range(N_EPISODES):
         observation, _ = env.reset(seed=FIRST_EPISODE_SEED + episode)
-        memory: dict[Any, Any] = {}
+        policy_state: dict[Any, Any] = {}
         ended = False
         while not ended:
-            observation, _, terminated, truncated, _ = env.step(agent.act(observation, memory=memory))
+            observation, _, terminated, truncated, _ = env.step(agent.act(observation, policy_state=policy_state))
             ended = terminated or truncated
     env.close()
     return [summary.reward for summary in env.drain_episode_summaries()]

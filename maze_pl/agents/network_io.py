@@ -54,7 +54,7 @@ def state_shapes(network: nn.Module) -> StateShapes:
     return shapes
 
 
-def refuse_memory(network: nn.Module, what: str) -> None:
+def refuse_recurrent(network: nn.Module, what: str) -> None:
     """Refuse a recurrent network, for algorithms that sample acts without the preceding ones.
 
     Args:
@@ -64,11 +64,11 @@ def refuse_memory(network: nn.Module, what: str) -> None:
     Raises:
         ValueError: The network is recurrent.
     """
-    if remembered := state_shapes(network):
+    if shapes := state_shapes(network):
         raise ValueError(
-            f"{what} carries {list(remembered)} from act to act, but acts are drawn one by one, without those before "
-            "them: use a network without memory, and an ObservationStackWrapper where one observation does not tell "
-            "enough"
+            f"{what} is recurrent (policy state {list(shapes)}), but acts are drawn one by one, "
+            "without the preceding acts: use a network that is not recurrent, and an "
+            "ObservationStackWrapper if one observation does not hold enough information"
         )
 
 

@@ -14,23 +14,34 @@ class TorchActorCritic(nn.Module):
         policy: The policy.
         critic: Estimates values of states or of actions in states; may be None. A recurrent network
             of the critic must share its recurrent modules with the policy's network of the same
-            sub-step, because only policies carry a state.
+            sub-step, because only policies have a policy state.
 
     Raises:
-        ValueError: The critic carries its own state.
+        ValueError: The critic has a recurrent state of its own.
     """
 
     def __init__(self, policy: TorchPolicy, critic: Critic | None = None) -> None:
         super().__init__()
         self.policy, self.critic = policy, critic
-        for key, network in ({} if critic is None else critic.recurrent).items():
-            nets = list(policy.networks[policy.spec.step_keys.index(key)].children())
-            known, shapes = {id(parameter) for parameter in nets[0].parameters()}, state_shapes(network)
-            carrying = [module for module in network.modules() if getattr(module, "state_shapes", None)]
-            shared = all(known & {id(parameter) for parameter in module.parameters()} for module in carrying)
-            if len(nets) > 1 or not shared or not shapes.items() <= state_shapes(nets[0]).items():
+        if critic is None:
+            return
+        for key, network in critic.recurrent.items():
+            policy_networks = list(policy.networks[policy.spec.step_keys.index(key)].children())
+            if len(policy_networks) > 1 or not _shares_policy_state(network, policy_networks[0]):
                 raise ValueError(
-                    f"the critic of sub-step {key!r} carries a state of its own, {list(shapes)}, but only policies do: "
-                    "have its network share the part that remembers with the policy's network of that sub-step, which "
-                    "all agents must share then, or remember nothing"
+                    f"the critic of sub-step {key!r} has a state of its own, "
+                    f"{list(state_shapes(network))}, but only policies may have one: let its network "
+                    "share the recurrent part with the policy's network of that sub-step, which "
+                    "must be one network for all agents, or use a critic that is not recurrent"
                 )
+
+
+def _shares_policy_state(network: nn.Module, policy_network: nn.Module) -> bool:
+    """Return whether all recurrent modules of a critic's network belong to the policy's network."""
+    policy_parameters = {id(parameter) for parameter in policy_network.parameters()}
+    for module in network.modules():
+        if not getattr(module, "state_shapes", None):
+            continue
+        if policy_parameters.isdisjoint(id(parameter) for parameter in module.parameters()):
+            return False
+    return state_shapes(network).items() <= state_shapes(policy_network).items()

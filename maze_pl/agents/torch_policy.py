@@ -107,7 +107,7 @@ class TorchPolicy(nn.Module):
                 raise ValueError(f"sub-step {key!r} has {what}: expected {expected}, got {len(nets)}")
             shapes = state_shapes(nets[0])
             if others := [state_shapes(net) for net in nets if state_shapes(net) != shapes]:
-                raise ValueError(f"networks of sub-step {key!r} carry different states: {shapes} and {others[0]}")
+                raise ValueError(f"networks of sub-step {key!r} have different policy states: {shapes} and {others[0]}")
             plain = NumpyNetwork(nets[0]) if len(nets) == 1 and not shapes else None
             sampler = NumpySampler(mappers[key])
             heads = spec.steps[key].action_space.spaces
@@ -153,7 +153,7 @@ class TorchPolicy(nn.Module):
             if action is not None:
                 return PolicyStep(action)
         with torch.inference_mode():
-            observation = {name: _tensor(array) for name, array in {**batch.observation, **(batch.state or {})}.items()}
+            observation = _network_inputs(batch)
             agent_id = None
             if len(step.networks) > 1:
                 agent_id = torch.from_numpy(np.asarray(batch.agent_id))
@@ -165,7 +165,7 @@ class TorchPolicy(nn.Module):
             arrays = None if with_log_prob else numpy_views(logits)
             action = None if arrays is None else step.sampler.choose(arrays, allowed, how)
             if action is not None:
-                return PolicyStep(action, state=after)
+                return PolicyStep(action, policy_state=after)
             distribution = self._distribution(step, logits, observation, temperature)
             sampled = distribution.deterministic_sample() if deterministic else distribution.sample(generator)
             log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
@@ -181,7 +181,7 @@ class TorchPolicy(nn.Module):
         deterministic: bool = True,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
-        memory: dict[Any, Any] | None = None,
+        policy_state: dict[Any, Any] | None = None,
         with_probabilities: Literal[False] = False,
     ) -> dict[str, Any]: ...
 
@@ -195,7 +195,7 @@ class TorchPolicy(nn.Module):
         deterministic: bool = True,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
-        memory: dict[Any, Any] | None = None,
+        policy_state: dict[Any, Any] | None = None,
         with_probabilities: Literal[True],
     ) -> tuple[dict[str, Any], dict[str, Any]]: ...
 
@@ -208,7 +208,7 @@ class TorchPolicy(nn.Module):
         deterministic: bool = True,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
-        memory: dict[Any, Any] | None = None,
+        policy_state: dict[Any, Any] | None = None,
         with_probabilities: bool = False,
     ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
         """Return the action for one observation, as `step` takes it, or the actions for a batch.
@@ -221,9 +221,9 @@ class TorchPolicy(nn.Module):
             deterministic: Take the most likely action instead of sampling.
             temperature: Above 1 flattens the distributions, below 1 sharpens them.
             generator: Source of randomness.
-            memory: Recurrent state of the agents, needed for recurrent networks: a dict that is
-                empty at the start of an episode, and the same dict in each call. It is updated in
-                place. Each row of a batch is a separate actor and must keep its position.
+            policy_state: Needed for recurrent networks: a dict that is empty at the start of an
+                episode, and the same dict in each call, which updates it
+                in place. Each row of a batch is a separate actor and must keep its position.
             with_probabilities: Also return the probabilities of discrete heads.
 
         Returns:
@@ -234,7 +234,7 @@ class TorchPolicy(nn.Module):
 
         Raises:
             ValueError: There are several sub-steps and none was named, an observation is missing or
-                has the wrong shape, or the memory is missing or belongs to a batch of another size.
+                has the wrong shape, or the policy state is missing or belongs to a batch of another size.
         """
         steps = self.spec.steps  # only this and `act` are used, so that wrappers of policies can share this method
         if step_key is None and len(steps) > 1:
@@ -249,14 +249,16 @@ class TorchPolicy(nn.Module):
         if agents.shape not in ((), (size,)):
             raise ValueError(f"agent_id={agent_id!r}: expected one agent or {size}, one for each observation")
         actor = (key, agent_id if isinstance(agent_id, int) else tuple(agents.ravel().tolist()))
-        state = (memory or {}).get(actor)
+        state = (policy_state or {}).get(actor)
         if state is not None and any(len(array) != size for array in state.values()):
             n_actors = len(next(iter(state.values())))
-            raise ValueError(f"the memory holds what {n_actors} actors carry, but there are {size} observations")
+            raise ValueError(f"policy_state is that of {n_actors} actors, but there are {size} observations")
         batch = PolicyBatch(key, arrays, np.full(size, agents), state)
         acted = self.act(batch, deterministic=deterministic, temperature=temperature, generator=generator)
-        if memory is None and acted.state is not None:
-            raise ValueError(f"sub-step {key!r} needs a memory: pass memory={{}}, the same dict for a whole episode")
+        if policy_state is None and acted.policy_state is not None:
+            raise ValueError(
+                f"sub-step {key!r} is recurrent: pass policy_state={{}}, the same dict for a whole episode"
+            )
         action: dict[str, Any] = {}
         for head, value in acted.action.items():
             space = step.action_space[head]
@@ -267,14 +269,14 @@ class TorchPolicy(nn.Module):
                 raise ValueError(f"a {type(self).__name__} has no distributions, and so no probabilities")
             for head, array in self._probabilities(batch, temperature).items():
                 probabilities[head] = array if is_batch else _first(array)
-        if memory is not None:
-            memory[actor] = acted.state
+        if policy_state is not None:
+            policy_state[actor] = acted.policy_state
         return (action, probabilities) if with_probabilities else action
 
     @torch.inference_mode()
     def _probabilities(self, batch: PolicyBatch, temperature: float) -> dict[str, Any]:
         """Return head -> [B, ...] probabilities of the options of discrete heads, see `act_on`."""
-        seen = {name: _tensor(array) for name, array in {**batch.observation, **(batch.state or {})}.items()}
+        seen = _network_inputs(batch)
         joint = self.distribution(batch.step_key, seen, torch.from_numpy(np.array(batch.agent_id)), temperature)
         found: dict[str, Any] = {}
         for head, distribution in joint.distributions.items():
@@ -364,7 +366,7 @@ class TorchPolicy(nn.Module):
         for step_key, segment in rollout.segments.items():
             active, segment.log_prob = segment.active, torch.zeros(segment.active.shape)
             if bool(active.any()):
-                trees = segment.observation | segment.state, segment.action
+                trees = segment.observation | segment.policy_state, segment.action
                 seen, done = ({name: tensor[active].to(self.device) for name, tensor in tree.items()} for tree in trees)
                 joint = self.distribution(step_key, seen, segment.agent_id[active])
                 segment.log_prob[active] = joint.log_prob(done).to(segment.log_prob)
@@ -459,6 +461,14 @@ def _arrays(
 def _first(probability: Any) -> Any:
     """Probabilities of the only entry of a batch; a list of them for several choices."""
     return [part[0] for part in probability] if isinstance(probability, list) else probability[0]
+
+
+def _network_inputs(batch: PolicyBatch) -> dict[str, Tensor]:
+    """Observations and policy state of a batch as tensors, name -> [B, ...]."""
+    tensors = {name: _tensor(array) for name, array in batch.observation.items()}
+    if batch.policy_state is not None:
+        tensors |= {name: _tensor(array) for name, array in batch.policy_state.items()}
+    return tensors
 
 
 def _tensor(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:

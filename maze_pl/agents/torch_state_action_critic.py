@@ -17,7 +17,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_memory
+from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_recurrent
 from maze_pl.agents.torch_state_critic import Critic, complete_observation, shared_observation_space, union_space
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
@@ -68,7 +68,7 @@ class TwinNetwork(nn.Module):
         if len(pair) != 2 or pair[0] is pair[1] or shapes[0] != shapes[1]:
             kinds = [type(network).__name__ for network in pair]
             raise ValueError(f"a state-action critic needs two networks that differ in their weights only, got {kinds}")
-        refuse_memory(pair[0], "a network of the state-action critic")
+        refuse_recurrent(pair[0], "a network of the state-action critic")
         self.network, self.target = copy.deepcopy(pair[0]), copy.deepcopy(pair[0])
         # Path of a tensor, dict with the stacked pair, dict with its target, key in both dicts.
         self._places: list[tuple[str, dict[str, Any], dict[str, Any], str]] = []

@@ -101,7 +101,8 @@ class TorchSharedStateCritic(StateCritic):
             self.recurrent = {spec.step_keys[0]: self.network}
             if len(spec.steps) > 1:
                 raise ValueError(
-                    f"a critic of several sub-steps cannot remember {list(self._state_shapes)}: use a step critic"
+                    "a critic of several sub-steps cannot be recurrent, but its network has the "
+                    f"state {list(self._state_shapes)}: use a step critic"
                 )
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
 
@@ -194,7 +195,7 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
             )
         if self.recurrent:
             raise ValueError(
-                f"a delta critic cannot remember, as its networks {list(self.recurrent)} do: use a step critic"
+                f"a delta critic cannot be recurrent, as its networks {list(self.recurrent)} are: use a step critic"
             )
 
     def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:

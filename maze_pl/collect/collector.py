@@ -110,8 +110,8 @@ class Collector:
                     acts.append((0, t, 0))
                 over = (env_steps > 0) | terminated[t] | truncated[t]
                 self._write_actor_rewards(extras, np.flatnonzero(over).tolist(), pending)
-            if batch.state is not None:
-                segment.remember(t, batch.state)
+            if batch.policy_state is not None:
+                segment.write_policy_state(t, batch.policy_state)
                 seen[:] = ~(terminated[t] | truncated[t])
             if not advances:
                 rows.env_steps[t] = env_steps
@@ -176,7 +176,7 @@ class Collector:
         index, actor = (row[envs], envs * self.slots.n_slots[key] + slots), self.slots.offsets[key] + slots
         batch = self.slots.batch(self.vector.staging, key, envs)
         step = self.slots.act(policy, batch, key, envs, slots, generator=self.generator)
-        segment.remember(index, batch.state)
+        segment.write_policy_state(index, batch.policy_state)
         for name, values in batch.observation.items():
             segment.observation[name][index] = values
         for head, values in step.action.items():
@@ -254,8 +254,15 @@ class Collector:
 
     def _keep(self, key: int, row: Array, envs: Array, slots: Array, agents: Array, shown: dict[str, Array]) -> None:
         """Keep the observations that follow rows, and the policy states for the next acts."""
-        state = self.slots.recall(key, envs, slots) or {}
-        parts = {"row": row, "env": envs, "slot": slots, "agent_id": agents, "observation": shown, "state": state}
+        policy_state = self.slots.policy_state(key, envs, slots) or {}
+        parts = {
+            "row": row,
+            "env": envs,
+            "slot": slots,
+            "agent_id": agents,
+            "observation": shown,
+            "policy_state": policy_state,
+        }
         self._ends[self._keys[key]].append(Final(**tensors(parts)))
 
     # -------------------------------------------------------------------------------------------------- state
@@ -267,7 +274,7 @@ class Collector:
             return state
         state["episodes"], state["histories"] = self.vector.episodes(), self.vector.histories()
         state["wrappers"] = self.vector.wrapper_states()
-        state["slots"], state["memory"] = self.slots.state_dict(), self.slots.carried
+        state["slots"], state["memory"] = self.slots.state_dict(), self.slots.policy_states
         state["observation"] = self._shown()
         return dict(to_tensors(state))
 
@@ -292,7 +299,7 @@ class Collector:
         self.started = True
         self.slots.load_state_dict(state["slots"])
         self.storage.widen(self.slots.n_slots)
-        self.slots.carried = state.get("memory", {})
+        self.slots.policy_states = state.get("memory", {})
         shown = self._shown()
         strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], shown[str(n)])]
         self.vector.reset(strayed, [state["histories"][n]["episode"] + 1 for n in strayed])

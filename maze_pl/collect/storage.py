@@ -44,22 +44,22 @@ class SegmentArrays(SegmentOf[Array]):
         others: list[Any] = [np.zeros(shape, kind) for kind in "?qqd??d"]  # flags, integers, numbers
         super().__init__(seen, done, *others)
 
-    def remember(self, index: Any, state: Mapping[str, Array] | None) -> None:
+    def write_policy_state(self, index: Any, policy_state: Mapping[str, Array] | None) -> None:
         """Store the policy state before acts, if there is one.
 
         Args:
             index: Row, or rows and columns of the acts.
             state: Name -> [n, ...].
         """
-        for name, values in (state or {}).items():
-            if name not in self.state:
-                self.state[name] = np.zeros((*self.active.shape, *values.shape[1:]), values.dtype)
-            self.state[name][index] = values
+        for name, values in (policy_state or {}).items():
+            if name not in self.policy_state:
+                self.policy_state[name] = np.zeros((*self.active.shape, *values.shape[1:]), values.dtype)
+            self.policy_state[name][index] = values
 
     def blank(self, n_rows: int) -> None:
         """Zero the data of earlier rollouts in the first rows, where no act was made."""
         nothing = ~self.active[:n_rows]
-        trees = [*self.observation.values(), *self.action.values(), *self.state.values()]
+        trees = [*self.observation.values(), *self.action.values(), *self.policy_state.values()]
         for array in (*trees, self.position, self.agent_id):
             array[:n_rows][nothing] = 0
 
@@ -166,7 +166,7 @@ class ActorSlots:
         seen: [N, number of slots] bool, whether the holder has acted in the running episode.
         acted: [N, number of slots] bool, whether somebody has acted in the slot in the current row.
         next: [N] slot, within its step key, of the actor that acts next.
-        carried: By index of the step key, name -> [N, n_slots, ...] policy states.
+        policy_states: By index of the step key, name -> [N, n_slots, ...] policy states.
     """
 
     def __init__(self, spec: Spec, n_envs: int) -> None:
@@ -176,7 +176,7 @@ class ActorSlots:
         self.seen = np.zeros((n_envs, int(self.offsets[-1])), np.bool_)
         self.acted = np.zeros_like(self.seen)
         self.next = np.zeros(n_envs, np.int64)
-        self.carried: dict[int, dict[str, Array]] = {}
+        self.policy_states: dict[int, dict[str, Array]] = {}
         self._dynamic = np.array([step.n_agents < 0 for step in spec.steps.values()])
         self._occupant = np.full(self.seen.shape, -1, np.int64)  # id of the agent in a dynamic slot
         self._finished: list[set[tuple[int, int]]] = [set() for _ in range(n_envs)]  # (key, id) of dynamic agents
@@ -258,8 +258,8 @@ class ActorSlots:
         places = [int(self.offsets[key + 1])] * n_more
         self.seen, self.acted = np.insert(self.seen, places, False, 1), np.insert(self.acted, places, False, 1)
         self._occupant = np.insert(self._occupant, places, -1, 1)
-        for name, states in self.carried.get(key, {}).items():
-            self.carried[key][name] = np.insert(states, [states.shape[1]] * n_more, 0, 1)
+        for name, states in self.policy_states.get(key, {}).items():
+            self.policy_states[key][name] = np.insert(states, [states.shape[1]] * n_more, 0, 1)
         self.n_slots[key] += n_more
         self.offsets[key + 1 :] += n_more
 
@@ -282,7 +282,7 @@ class ActorSlots:
         is_first = ~self.seen[envs, self.offsets[key] + self.next[envs]]
         return PolicyBatch(self._keys[key], seen, staging.next_agent[envs], is_first=is_first)
 
-    def recall(self, key: int, envs: Any, slots: Any) -> dict[str, Array] | None:
+    def policy_state(self, key: int, envs: Any, slots: Any) -> dict[str, Array] | None:
         """Policy states for the next acts; None if no actor of the sub-step has ever had one.
 
         Args:
@@ -293,11 +293,11 @@ class ActorSlots:
         Returns:
             Name -> [n, ...], new arrays.
         """
-        if key not in self.carried:
+        if key not in self.policy_states:
             return None
         has_acted = self.seen[envs, self.offsets[key] + slots] & (slots >= 0)
         state = {}
-        for name, carried in self.carried[key].items():
+        for name, carried in self.policy_states[key].items():
             mask = np.reshape(has_acted, (*np.shape(has_acted), *[1] * (carried.ndim - 2)))
             state[name] = np.where(mask, carried[envs, slots], carried.dtype.type(0))
         return state
@@ -310,21 +310,23 @@ class ActorSlots:
         Args:
             policy: Chooses the actions.
             batch: The actors; gets their policy states before the act, if the policy has any.
-            key: As for `recall`.
+            key: As for `policy_state`.
             envs: [n] environments of the actors.
             slots: [n] slots of the actors.
             options: Keyword arguments of `policy.act`.
         """
-        batch.state = self.recall(key, envs, slots)
+        batch.policy_state = self.policy_state(key, envs, slots)
         step = policy.act(batch, **options)
-        if step.state is not None:
+        if step.policy_state is not None:
             self.seen[envs, self.offsets[key] + slots] = True
-            if key not in self.carried:
+            if key not in self.policy_states:
                 shape = len(self.seen), int(self.n_slots[key])
-                self.carried[key] = {name: np.zeros((*shape, *x.shape[1:]), x.dtype) for name, x in step.state.items()}
-                batch.state = {name: np.zeros_like(array) for name, array in step.state.items()}
-            for name, array in step.state.items():
-                self.carried[key][name][envs, slots] = array
+                self.policy_states[key] = {
+                    name: np.zeros((*shape, *x.shape[1:]), x.dtype) for name, x in step.policy_state.items()
+                }
+                batch.policy_state = {name: np.zeros_like(array) for name, array in step.policy_state.items()}
+            for name, array in step.policy_state.items():
+                self.policy_states[key][name][envs, slots] = array
         return step
 
     def state_dict(self) -> dict[str, Any]:

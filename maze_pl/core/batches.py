@@ -24,12 +24,12 @@ Entry = TypeVar("Entry")
 Tree = dict[str, Tensor]
 
 
-def _remembering(parts: Sequence[Any]) -> list[Any]:
+def _with_policy_states(parts: Sequence[Any]) -> list[Any]:
     """Fill in zero policy states for segments or finals without a state, if others have one."""
-    known = {name: tensor for part in parts for name, tensor in part.state.items()}
+    known = {name: tensor for part in parts for name, tensor in part.policy_state.items()}
     shapes = [part.agent_id.shape for part in parts]
     zeros = [{name: x.new_zeros((*shape, *x.shape[len(shape) :])) for name, x in known.items()} for shape in shapes]
-    return [replace(part, state=zero | part.state) for part, zero in zip(parts, zeros, strict=True)]
+    return [replace(part, policy_state=zero | part.policy_state) for part, zero in zip(parts, zeros, strict=True)]
 
 
 @dataclass
@@ -84,7 +84,7 @@ class SegmentOf(Generic[Entry]):
         actor_reward: [T, B] float64, reward attributed to this act, if the environment attributes
             rewards.
         log_prob: [T, B] log-probability under the policy that acted, if it was requested.
-        state: Name -> [T, B, ...], policy state before the act, if the policy has one.
+        policy_state: Name -> [T, B, ...], policy state before the act, if the policy has one.
     """
 
     observation: dict[str, Entry]
@@ -97,7 +97,7 @@ class SegmentOf(Generic[Entry]):
     is_first: Entry
     actor_reward: Entry | None = None
     log_prob: Entry | None = None
-    state: dict[str, Entry] = field(default_factory=dict)
+    policy_state: dict[str, Entry] = field(default_factory=dict)
 
 
 class Segment(SegmentOf[Tensor]):
@@ -116,7 +116,7 @@ class Final:
         slot: [F] int64, slot of the actor that would act next.
         agent_id: [F] int64, id of that actor.
         observation: Name -> [F, ...].
-        state: Name -> [F, ...], policy state with which the actor would act, if the policy has one.
+        policy_state: Name -> [F, ...], policy state with which the actor would act, if the policy has one.
     """
 
     row: Tensor
@@ -124,12 +124,12 @@ class Final:
     slot: Tensor
     agent_id: Tensor
     observation: Tree
-    state: Tree = field(default_factory=dict)
+    policy_state: Tree = field(default_factory=dict)
 
     @staticmethod
     def joined(parts: Sequence[Final]) -> Final:
         """Concatenate final observations."""
-        one: Final = mapped(lambda *tensors: torch.cat(tensors), *_remembering(parts)) if parts[1:] else parts[0]
+        one: Final = mapped(lambda *tensors: torch.cat(tensors), *_with_policy_states(parts)) if parts[1:] else parts[0]
         return one
 
 
@@ -235,7 +235,7 @@ class Rollout(Experience):
             acts = [_widened(part, key, n_slots) for part in parts]
             if len({one.actor_reward is None for one in acts}) > 1:
                 raise ValueError("get_actor_rewards() must return an array in all environments, or None in all of them")
-            segments[key] = mapped(beside, *_remembering(acts))
+            segments[key] = mapped(beside, *_with_policy_states(acts))
             ends = [part.finals[key] for part in parts]
             ends = [replace(end, env=end.env + first) for end, first in zip(ends, first_envs, strict=False)]
             finals[key] = Final.joined(ends)

@@ -26,7 +26,7 @@ class PolicyBatch:
         step_key: Key of the sub-step, which names the policy.
         observation: Name -> [B, ...].
         agent_id: [B] agent of the sub-step that each row belongs to.
-        state: Name -> [B, ...], policy state after each actor's last act, zero for actors that have
+        policy_state: Name -> [B, ...], policy state after each actor's last act, zero for actors that have
             not acted in their episode. None: zero for all.
         is_first: [B] whether this is the actor's first act in its episode.
         maze_state: [B] states of the simulations, in rollouts of a `MazeStatePolicy`.
@@ -37,7 +37,7 @@ class PolicyBatch:
     step_key: StepKey
     observation: dict[str, Array]
     agent_id: Array
-    state: dict[str, Array] | None = None
+    policy_state: dict[str, Array] | None = None
     is_first: Array | None = None
     maze_state: list[Any] | None = None
     episode_index: Array | None = None
@@ -52,12 +52,12 @@ class PolicyStep:
         action: Head -> [B, ...], as sampled; unbounded distributions may exceed the bounds of
             boxes.
         log_prob: [B] log-probability of the whole action, if it was requested.
-        state: Name -> [B, ...], policy state after this act, for recurrent policies.
+        policy_state: Name -> [B, ...], policy state after this act, for recurrent policies.
     """
 
     action: dict[str, Array]
     log_prob: Array | None = None
-    state: dict[str, Array] | None = None
+    policy_state: dict[str, Array] | None = None
 
 
 @runtime_checkable

@@ -154,7 +154,7 @@ class AlgorithmModule(pl.LightningModule):
         deterministic: bool = True,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
-        memory: dict[Any, Any] | None = None,
+        policy_state: dict[Any, Any] | None = None,
         with_probabilities: Literal[False] = False,
     ) -> dict[str, Any]: ...
 
@@ -168,7 +168,7 @@ class AlgorithmModule(pl.LightningModule):
         deterministic: bool = True,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
-        memory: dict[Any, Any] | None = None,
+        policy_state: dict[Any, Any] | None = None,
         with_probabilities: Literal[True],
     ) -> tuple[dict[str, Any], dict[str, Any]]: ...
 
@@ -181,7 +181,7 @@ class AlgorithmModule(pl.LightningModule):
         deterministic: bool = True,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
-        memory: dict[Any, Any] | None = None,
+        policy_state: dict[Any, Any] | None = None,
         with_probabilities: bool = False,
     ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
         """Compute the action for one observation, as `env.step` takes it, or actions for a batch.
@@ -194,7 +194,8 @@ class AlgorithmModule(pl.LightningModule):
             deterministic: Take the most likely action instead of sampling.
             temperature: Values above 1 flatten the distributions, values below 1 sharpen them.
             generator: Random generator for sampling.
-            memory: State of recurrent networks: a dict that is empty at the start of an episode.
+            policy_state: Needed for recurrent networks: a dict that is empty at the start of an
+                episode, and the same dict in each call, which updates it in place.
             with_probabilities: Also return head -> probabilities of the options of discrete heads.
 
         Returns:
@@ -211,7 +212,7 @@ class AlgorithmModule(pl.LightningModule):
             deterministic=deterministic,
             temperature=temperature,
             generator=generator,
-            memory=memory,
+            policy_state=policy_state,
             with_probabilities=with_probabilities,
         )
         return chosen

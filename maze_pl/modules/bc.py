@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from maze_pl.agents import TorchActorCritic
-from maze_pl.agents.network_io import refuse_memory
+from maze_pl.agents.network_io import refuse_recurrent
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
 from maze_pl.core.checks import check_at_least
@@ -92,7 +92,7 @@ class BC(AlgorithmModule):
 
     def _set_networks(self, actor_critic: TorchActorCritic) -> None:
         for step_key, nets in zip(actor_critic.policy.spec.step_keys, actor_critic.policy.networks, strict=True):
-            refuse_memory(nets, f"the policy's network of sub-step {step_key!r}")
+            refuse_recurrent(nets, f"the policy's network of sub-step {step_key!r}")
         super()._set_networks(TorchActorCritic(actor_critic.policy))
 
     def training_step(self, batch: TrajectoryBatch, batch_idx: int) -> STEP_OUTPUT:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from maze_pl.agents import TorchActorCritic, TorchStateActionCritic
-from maze_pl.agents.network_io import refuse_memory, torch_dtype
+from maze_pl.agents.network_io import refuse_recurrent, torch_dtype
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch, TransitionBatch, Tree
 from maze_pl.core.checks import check_at_least, check_fraction, check_positive
@@ -128,7 +128,7 @@ class SAC(AlgorithmModule):
             raise ValueError(f"SAC needs a critic of actions, not {found}: use a {composers}")
         self._heads: dict[str, int] = {}  # "<step key>/<head>" -> index of its entropy coefficient
         for key, nets in zip(policy.spec.step_keys, policy.networks, strict=True):
-            refuse_memory(nets, f"the policy's network of sub-step {key!r}")
+            refuse_recurrent(nets, f"the policy's network of sub-step {key!r}")
             seen = policy.spec.steps[key].observation_space.spaces.items()
             zeros = {name: torch.zeros((1, *(space.shape or ())), dtype=torch_dtype(space)) for name, space in seen}
             with evaluation_mode(policy):

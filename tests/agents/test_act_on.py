@@ -142,16 +142,16 @@ def remembering() -> A2C:
 
 
 def test_a_batch_remembers_row_by_row() -> None:
-    learner, memory = remembering(), dict[Any, Any]()
+    learner, policy_state = remembering(), dict[Any, Any]()
     alone: list[dict[Any, Any]] = [{}, {}, {}]
     for step in range(4):
         x = np.random.default_rng(step).uniform(-1, 1, (3, 2)).astype(np.float32)
-        _, together = learner.act({"x": x}, memory=memory, with_probabilities=True)
+        _, together = learner.act({"x": x}, policy_state=policy_state, with_probabilities=True)
         for row in range(3):
-            _, one = learner.act({"x": x[row]}, memory=alone[row], with_probabilities=True)
+            _, one = learner.act({"x": x[row]}, policy_state=alone[row], with_probabilities=True)
             np.testing.assert_allclose(together["a"][row], one["a"], rtol=1e-5)
-    with pytest.raises(ValueError, match="the memory holds what 3 actors carry, but there are 2 observations"):
-        learner.act({"x": x[:2]}, memory=memory)
+    with pytest.raises(ValueError, match="policy_state is that of 3 actors, but there are 2 observations"):
+        learner.act({"x": x[:2]}, policy_state=policy_state)
 
 
 class AgentNet(nn.Module):

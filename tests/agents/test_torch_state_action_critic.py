@@ -133,7 +133,7 @@ def test_a_module_used_twice_and_buffers_stay_what_they_are():
         ([Net(3, {"q": 2})], "two networks that differ in their weights only"),
         ([Net(3, {"q": 2}), Net(4, {"q": 2})], "two networks that differ in their weights only"),
         ([Net(3, {"q": 2})] * 2, "two networks that differ in their weights only"),
-        ([Remembering(3, {"q": 2}), Remembering(3, {"q": 2})], r"carries \['memory'\] from act to act"),
+        ([Remembering(3, {"q": 2}), Remembering(3, {"q": 2})], r"is recurrent \(policy state \['memory'\]\)"),
     ],
 )
 def test_networks_that_are_no_twins_or_remember_are_refused(networks, message):

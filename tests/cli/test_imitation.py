@@ -108,7 +108,7 @@ def test_evaluations_within_epochs_are_compared_with_the_policy_that_they_are_of
     [
         ([], ["recorded", "does not fit"]),  # the environment is LunarLander
         ([*PLAYED, "--model.critic_burn_in_epochs", "3"], ["critic_burn_in_epochs needs a critic"]),
-        ([*PLAYED, "--model.networks", "model/vector_obs_memory"], ["carries", "ObservationStackWrapper"]),
+        ([*PLAYED, "--model.networks", "model/vector_obs_memory"], ["is recurrent", "ObservationStackWrapper"]),
         ([*PLAYED, "--data.dataset.input_data", "nowhere"], ["nowhere"]),
         ([*PLAYED, "--model.entropy_coef", "-1"], ["entropy_coef=-1.0 must be at least 0"]),
         ([*ALONE[:2], "--model.lr", "1"], ["evaluators=['eval'] need an environment", "evaluators=null"]),

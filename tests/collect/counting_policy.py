@@ -20,7 +20,7 @@ class CountingPolicy:
 
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         n = len(batch.agent_id)
-        state = batch.state or {"count": np.zeros((n, 1)), "sum": np.zeros((n, 2, 1))}
+        state = batch.policy_state or {"count": np.zeros((n, 1)), "sum": np.zeros((n, 2, 1))}
         self.batches.append(PolicyBatch(batch.step_key, dict(batch.observation), batch.agent_id.copy(), state))
         seen = sum(array.reshape(n, -1).sum(1) for array in batch.observation.values())
         action = {
@@ -28,4 +28,4 @@ class CountingPolicy:
             for head, space in self.spec.steps[batch.step_key].action_space.spaces.items()
         }
         after = {"count": state["count"] + 1, "sum": state["sum"] + seen.reshape(n, 1, 1)}
-        return PolicyStep(action, state=after)
+        return PolicyStep(action, policy_state=after)

@@ -50,12 +50,12 @@ class Expected:
                     for slot in range(n_slots):
                         b, actor = n * n_slots + slot, (key, n, slot)
                         if not segment.active[t, b]:
-                            assert not any(tensor[t, b].any() for tensor in segment.state.values())
+                            assert not any(tensor[t, b].any() for tensor in segment.policy_state.values())
                             continue
                         if segment.is_first[t, b]:
                             self.count[actor] = self.sum[actor] = 0.0
-                        assert segment.state["count"][t, b].item() == self.count[actor]
-                        carried = segment.state["sum"][t, b].flatten().tolist()
+                        assert segment.policy_state["count"][t, b].item() == self.count[actor]
+                        carried = segment.policy_state["sum"][t, b].flatten().tolist()
                         assert carried == pytest.approx([self.sum[actor]] * 2, rel=1e-5, abs=1e-4)
                         self.count[actor] += 1
                         self.sum[actor] += sum(float(tensor[t, b].sum()) for tensor in segment.observation.values())
@@ -66,7 +66,7 @@ class Expected:
                     if (key, t, n) in finals:
                         slot, final, i = finals.pop((key, t, n))
                         count = self.count[key, n, slot] if slot >= 0 else 0.0
-                        assert (final.state["count"][i].item() if final.state else 0.0) == count
+                        assert (final.policy_state["count"][i].item() if final.policy_state else 0.0) == count
                 if rows.filled[t, n] and ends[t, n]:
                     for key in rollout.segments:
                         for slot in range(rollout.n_slots(key)):
@@ -98,14 +98,14 @@ def test_one_who_takes_the_place_of_another_begins_with_nothing() -> None:
     acts += [Act(0, 9, 1.0, 0.0, 0), Act(0, 8, 1.0, 0.0, 1), Act(0, 9, 1.0, 0.0, 0), Act(0, 8, 1.0, 0.0, 1)]
     collector = dynamic(acts, 2)
     segment = collector.collect(CountingPolicy(collector.spec)).segments[0]
-    assert segment.state["count"].squeeze(-1).tolist() == [[0, 0], [1, 1], [0, 2], [1, 3]]
+    assert segment.policy_state["count"].squeeze(-1).tolist() == [[0, 0], [1, 1], [0, 2], [1, 3]]
 
 
 def test_storage_that_grows_keeps_states() -> None:
     acts = tuple(Act(0, 0, 0.0, 0.0, int(t % 6 == 5)) for t in range(60))
     collector = collector_of([partial(make_env, Script((2,), False, ((Episode(acts, False, (0, 0)),),)), 0)], 4)
     segment = collector.collect(CountingPolicy(collector.spec)).segments[0]
-    assert segment.state["count"][:, 0].flatten().tolist() == list(range(24))
+    assert segment.policy_state["count"][:, 0].flatten().tolist() == list(range(24))
 
 
 @pytest.mark.parametrize("make", [CARTPOLE, team.make_env, hierarchy.make_env])
@@ -119,10 +119,10 @@ def test_a_restored_collector_goes_on_with_what_was_carried(make: Any) -> None:
     for _ in range(2):
         expected, found = one.collect(policy).clone(), other.collect(policy)
         for key, segment in expected.segments.items():
-            for name, tensor in segment.state.items():
-                assert tensor.any() and torch.equal(tensor, found.segments[key].state[name])
-            for name, tensor in expected.finals[key].state.items():
-                assert torch.equal(tensor, found.finals[key].state[name])
+            for name, tensor in segment.policy_state.items():
+                assert tensor.any() and torch.equal(tensor, found.segments[key].policy_state[name])
+            for name, tensor in expected.finals[key].policy_state.items():
+                assert torch.equal(tensor, found.finals[key].policy_state[name])
 
 
 def test_policies_without_a_state_leave_none() -> None:
@@ -130,7 +130,7 @@ def test_policies_without_a_state_leave_none() -> None:
     policy = CountingPolicy(collector.spec)
     without = type("Forgetful", (), {"act": lambda self, batch, **how: PolicyStep(policy.act(batch, **how).action)})()
     rollout = collector.collect(without)
-    assert rollout.segments[0].state == rollout.finals[0].state == {}
+    assert rollout.segments[0].policy_state == rollout.finals[0].policy_state == {}
 
 
 @pytest.mark.parametrize("n_envs", [1, 2, 4])
@@ -141,7 +141,7 @@ def test_evaluation_carries_it_for_each_actor_of_each_episode(make: Any, n_envs:
     groups = [range(first, first + n_envs) for first in range(0, 4, n_envs)]
     summaries = [one for group in groups for one in play_episodes(vector, policy, group, deterministic=True)]
     vector.close()
-    found = sorted(float(count) for batch in policy.batches for count in batch.state["count"].flatten())
+    found = sorted(float(count) for batch in policy.batches for count in batch.policy_state["count"].flatten())
     n_acts = len(found)
     assert len(summaries) == 4 and found.count(0.0) == len({*_actors(policy)}) * 4
     if make is CARTPOLE:
@@ -163,4 +163,4 @@ def test_evaluation_knows_agents_that_come_and_go() -> None:
     for episode in range(2):
         play_episodes(vector, policy, [episode], deterministic=True)
     vector.close()
-    assert [batch.state["count"].item() for batch in policy.batches] == [0, 0, 1, 0, 1] * 2
+    assert [batch.policy_state["count"].item() for batch in policy.batches] == [0, 0, 1, 0, 1] * 2

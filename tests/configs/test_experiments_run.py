@@ -51,5 +51,5 @@ def test_experiments_train(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert steps == 100 or algorithm == "es"  # whose episodes end by themselves
     agent, env = maze_pl.load("here"), maze_pl.load_env("here")
     observation, _ = env.reset(seed=0)
-    assert env.action_space.contains(agent.act(observation, env.actor_id().step_key, memory={}))
+    assert env.action_space.contains(agent.act(observation, env.actor_id().step_key, policy_state={}))
     env.close()

@@ -33,14 +33,14 @@ class Steady:
     def act(self, batch: PolicyBatch, **_: Any) -> PolicyStep:
         n = len(batch.agent_id)
         seen = sum(array.reshape(n, -1).astype(np.float64).sum(1) for array in batch.observation.values())
-        carried = (batch.state or {"sum": np.zeros((n, 2))})["sum"] if self.remembers else np.zeros((n, 2))
+        carried = (batch.policy_state or {"sum": np.zeros((n, 2))})["sum"] if self.remembers else np.zeros((n, 2))
         total = carried + np.abs(seen)[:, None]
         action = {
             head: (np.floor(total[:, 0]).astype(space.dtype) % 2) * np.ones(space.shape, space.dtype)
             for head, space in self.spec.steps[batch.step_key].action_space.spaces.items()
         }
         remembers = self.remembers and batch.step_key == self.spec.step_keys[-1]
-        return PolicyStep(action, state={"sum": total} if remembers else None)
+        return PolicyStep(action, policy_state={"sum": total} if remembers else None)
 
 
 def collected(factories: list[Any], sizes: list[int], remembers: bool, **options: Any) -> list[list[Rollout]]:

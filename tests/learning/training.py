@@ -77,10 +77,10 @@ def mean_return(run_dir: Path) -> float:
     total = 0
     for seed in range(10):
         observation, _ = env.reset(seed=1_000 + seed)
-        memory: dict[object, object] = {}
+        policy_state: dict[object, object] = {}
         over = False
         while not over:
-            observation, _, terminated, truncated, _ = env.step(agent.act(observation, memory=memory))
+            observation, _, terminated, truncated, _ = env.step(agent.act(observation, policy_state=policy_state))
             total += 1  # the environment's own reward, which training scales
             over = terminated or truncated
     env.close()

@@ -389,7 +389,9 @@ def test_a_policy_that_remembers_is_refused(kit: SimpleNamespace) -> None:
             return {"action": observation["memory"], "memory": observation["memory"]}
 
     policy = TorchPolicy([Remembering()], kit.flat_spec)
-    with pytest.raises(ValueError, match=r"sub-step 0 carries \['memory'\] from act to act.*ObservationStackWrapper"):
+    with pytest.raises(
+        ValueError, match=r"sub-step 0 is recurrent \(policy state \['memory'\]\).*ObservationStackWrapper"
+    ):
         BC(actor_critic=TorchActorCritic(policy))
 
 

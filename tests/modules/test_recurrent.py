@@ -119,7 +119,7 @@ def test_sequences_are_cut_where_rollouts_and_episodes_begin_and_by_length() -> 
     segment.is_first[5, 0] = segment.is_first[11, 1] = True
     numbers = torch.arange(36.0, dtype=torch.float64).view(12, 3)
     segment.observation["id"] = numbers[..., None]
-    segment.state = {name: numbers[..., None, None].expand(12, 3, 1, N_HIDDEN).clone() for name in ("h", "c")}
+    segment.policy_state = {name: numbers[..., None, None].expand(12, 3, 1, N_HIDDEN).clone() for name in ("h", "c")}
     (minibatch,) = prepare(play, rollout, 4).minibatches(1)
     acts = minibatch[0]
     expected = [[0, 1, 2, 3], [4, 4, 4, 4], [5, 6, 7, 8], [9, 10, 11, 11]]  # rows of the first environment
@@ -172,56 +172,56 @@ def test_fewer_sequences_than_minibatches_leave_some_empty() -> None:
 # ---------------------------------------------------------------------------------------------- acting and refusals
 
 
-def test_acting_needs_a_memory_that_is_the_same_in_each_call() -> None:
+def test_acting_needs_a_policy_state_that_is_the_same_in_each_call() -> None:
     play = PLAYS["several step keys and agents"]
     learner = A2C(actor_critic=play.actor_critic).eval()
     observation = {"id": np.array([3.0]), "allowed": np.array([1, 1, 1], np.int8)}
-    with pytest.raises(ValueError, match=r"sub-step 1 needs a memory: pass memory=\{\}, the same dict"):
+    with pytest.raises(ValueError, match=r"sub-step 1 is recurrent: pass policy_state=\{\}, the same dict"):
         learner.act(observation, 1)
-    memory: dict[Any, Any] = {}
+    policy_state: dict[Any, Any] = {}
     state, policy = None, play.actor_critic.policy
     for number in (3.0, 8.0, 1.0):
         observation["id"] = np.array([number])
-        learner.act(observation, 1, agent_id=2, memory=memory)
+        learner.act(observation, 1, agent_id=2, policy_state=policy_state)
         batch = PolicyBatch(1, {name: array[None] for name, array in observation.items()}, np.array([2]), state)
-        state = policy.act(batch, deterministic=True).state
+        state = policy.act(batch, deterministic=True).policy_state
         for name, array in state.items():
-            np.testing.assert_array_equal(memory[1, 2][name], array)
-    before = {name: array.copy() for name, array in memory[1, 2].items()}
-    learner.act(observation, 1, agent_id=0, memory=memory)
-    learner.act(observation, 0, memory=memory)
-    assert set(memory) == {(1, 2), (1, 0), (0, 0)}
-    assert all(np.array_equal(memory[1, 2][name], array) for name, array in before.items())
+            np.testing.assert_array_equal(policy_state[1, 2][name], array)
+    before = {name: array.copy() for name, array in policy_state[1, 2].items()}
+    learner.act(observation, 1, agent_id=0, policy_state=policy_state)
+    learner.act(observation, 0, policy_state=policy_state)
+    assert set(policy_state) == {(1, 2), (1, 0), (0, 0)}
+    assert all(np.array_equal(policy_state[1, 2][name], array) for name, array in before.items())
 
 
 def test_a_critic_has_no_memory_of_its_own() -> None:
     sizes = {"choice": 3, "level": 2}
     for play, own in ((PLAYS["flat"], Memory("lstm")), (PLAYS["flat, gru, critic shares"], Memory("lstm"))):
         critic = TorchSharedStateCritic([Heads(own, {"value": 1})], play.spec)
-        with pytest.raises(ValueError, match=r"critic of sub-step 0 carries a state of its own, \['h', 'c'\]"):
+        with pytest.raises(ValueError, match=r"critic of sub-step 0 has a state of its own, \['h', 'c'\]"):
             TorchActorCritic(play.actor_critic.policy, critic)
     play = PLAYS["separate networks"]
     memories = [Memory("lstm") for _ in range(3)]
     policy = TorchPolicy(
         [[Heads(memory, sizes) for memory in memories]], play.spec, substeps_with_separate_agent_nets=[0]
     )
-    with pytest.raises(ValueError, match="all agents must share"):
+    with pytest.raises(ValueError, match="one network for all agents"):
         TorchActorCritic(policy, TorchSharedStateCritic([Heads(memories[0], {"value": 1})], play.spec))
 
 
 def test_critics_that_cannot_share_are_refused() -> None:
     spec = PLAYS["one sub-step has no memory"].spec
-    with pytest.raises(ValueError, match=r"several sub-steps cannot remember \[.*\]: use a step critic"):
+    with pytest.raises(ValueError, match=r"several sub-steps cannot be recurrent, but .* \[.*\]: use a step critic"):
         TorchSharedStateCritic([Heads(Memory("gru"), {"value": 1})], spec)
     single = Spec({key: replace(step, n_agents=1, n_slots=1) for key, step in spec.steps.items()})
-    with pytest.raises(ValueError, match=r"delta critic cannot remember, as its networks \[1\] do"):
+    with pytest.raises(ValueError, match=r"delta critic cannot be recurrent, as its networks \[1\] are"):
         TorchDeltaStateCritic([Plain({"value": 1}), Heads(Memory("gru"), {"value": 1})], single)
 
 
 def test_separate_networks_carry_the_same() -> None:
     sizes, spec = {"choice": 3, "level": 2}, PLAYS["separate networks"].spec
     networks = [Heads(Memory(cell), sizes) for cell in ("lstm", "gru", "lstm")]
-    with pytest.raises(ValueError, match="networks of sub-step 0 carry different states"):
+    with pytest.raises(ValueError, match="networks of sub-step 0 have different policy states"):
         TorchPolicy([networks], spec, substeps_with_separate_agent_nets=[0])
 
 

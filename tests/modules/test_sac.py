@@ -484,7 +484,7 @@ def test_critics_of_states_and_networks_that_remember_are_refused():
         def forward(self, in_dict):
             return {**super().forward(in_dict), "memory": in_dict["memory"]}
 
-    with pytest.raises(ValueError, match=r"sub-step 0 carries \['memory'\] from act to act"):
+    with pytest.raises(ValueError, match=r"sub-step 0 is recurrent \(policy state \['memory'\]\)"):
         SAC(networks=networks(policy=partial(Remembering, hidden_units=[4])), spec=spec)
 
 

@@ -221,7 +221,7 @@ def test_a_memory_is_that_of_the_policy_so_that_the_critic_must_share_it() -> No
         return TemplateModelComposer(template, ProbabilisticPolicyComposer(), StateCriticComposer()).compose(FLAT)
 
     assert state_shapes(networks(["latent"]).policy) == {"latent.hidden": (1, 5), "latent.cell": (1, 5)}
-    with pytest.raises(ValueError, match="carries a state of its own"):
+    with pytest.raises(ValueError, match="has a state of its own"):
         networks(None)
 
 

@@ -85,7 +85,7 @@ def learning_batch(
             normalize_advantages(acts)
     n_acts = {key: len(part.agent_id) for key, part in chosen.items()}
     open_share = {key: (n_acts[key] - len(part.weight), n_acts[key]) for key, part in acts.items()}
-    if any(segment.state for segment in rollout.segments.values()):
+    if any(segment.policy_state for segment in rollout.segments.values()):
         sequences = {}
         for key, part in chosen.items():
             acts[key], sequences[key] = _in_sequences(acts[key], part, credit[key], sequence_length)
@@ -167,7 +167,9 @@ class _Chosen:
     def __init__(self, segment: Segment, flat: bool) -> None:
         self.segment = segment
         self.index = None if flat else segment.active.flatten().nonzero().squeeze(1)
-        self.observation = {name: self.take(tensor) for name, tensor in (segment.observation | segment.state).items()}
+        self.observation = {
+            name: self.take(tensor) for name, tensor in (segment.observation | segment.policy_state).items()
+        }
         self.action = {name: self.take(tensor) for name, tensor in segment.action.items()}
         self.agent_id = self.take(segment.agent_id)
         self.earlier: Tree = {}
@@ -199,7 +201,7 @@ def _final_value(critic: StateCritic, rollout: Rollout, key: StepKey) -> Tensor:
     """[F] values of the final observations of a step key."""
     final = rollout.finals[key]
     earlier = _earlier(rollout, key, final.row * rollout.n_envs + final.env) if critic.kind == "delta" else {}
-    return _in_parts(partial(critic.value, key), final.observation | final.state | earlier, final.agent_id)
+    return _in_parts(partial(critic.value, key), final.observation | final.policy_state | earlier, final.agent_id)
 
 
 def _values(critic: StateCritic, key: StepKey, chosen: _Chosen, shared: bool) -> Tensor:
@@ -221,7 +223,7 @@ def _flat_values(
     """[T, N] values and [F] final values, evaluated together, if every row is one act."""
     ((key, part),) = chosen.items()
     final = rollout.finals[key]
-    following, shape = final.observation | final.state, part.segment.active.shape
+    following, shape = final.observation | final.policy_state, part.segment.active.shape
     if _n_parts(part.observation) > 1:  # the copy would cost more than evaluating twice
         value = _in_parts(partial(critic.value, key), part.observation, part.agent_id)
         return {key: value.view(shape)}, {key: critic.value(key, following, final.agent_id)}
@@ -298,7 +300,7 @@ def _in_sequences(acts: PolicySamples, chosen: _Chosen, credit: Credit, length: 
     An invalid act has no successor: it is the last act of its actor before an episode or the
     rollout ends. So the acts between two starts are consecutive.
     """
-    carried = tuple(chosen.segment.state)
+    carried = tuple(chosen.segment.policy_state)
     index = torch.arange(len(chosen.agent_id), device=chosen.agent_id.device) if chosen.index is None else chosen.index
     valid = _valid(chosen, credit).nonzero().squeeze(1)
     column, order = (index[valid] % chosen.segment.active.shape[1]).sort(stable=True)  # by actor, then by time
