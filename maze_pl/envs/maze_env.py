@@ -77,6 +77,10 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         self._space_seed: int | None = None  # pending seed of the action spaces
         self._maze_state: Any = None
         self._maze_action: Any = None
+        self._is_rendered = False  # states are copied only for an environment that is rendered
+        self._has_decided = False  # in this episode
+        self._decided_state: Any = None  # state before the last decision
+        self._decided_action: Any = None
 
     # ---------------------------------------------------------------------------------------------- interaction
 
@@ -94,6 +98,9 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         if context.env_step_incremented:  # the last act completed an environment step
             self.pubsub.clear()
         maze_action = self._maze_action = self.action_conversion_dict[key].space_to_maze(action, self._maze_state)
+        if context.is_decision:
+            self._has_decided, self._decided_action = True, maze_action
+            self._decided_state = copy.deepcopy(self._maze_state) if self._is_rendered else self._maze_state
         result: Any = core_env.step(maze_action)
         try:
             maze_state, reward, terminated, truncated, info = result
@@ -131,7 +138,8 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
             self._np_random_seed = seed
             self.core_env.seed(seed)
             self._space_seed = seed
-        self._maze_action = None
+        self._maze_action = self._decided_state = self._decided_action = None
+        self._has_decided = False
         self._maze_state = self.core_env.reset()
         self._first_env_time = self.context.first_env_time = self.core_env.get_env_time()
         self._step_key = key = self.core_env.actor_id().step_key
@@ -153,7 +161,12 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         return None if self._np_random_seed is None else seeding.np_random(self._np_random_seed)[0]
 
     def render(self) -> Any:
-        """Draw the state and the events that led to it: `[height, width, 3]` bytes.
+        """Draw the last decision: `[height, width, 3]` bytes.
+
+        The picture is that of a recorded step: the state before the action, the action, and the
+        events of the environment step. Before the first decision of an episode it shows the first
+        state, without an action. States are copied from the first call on; until then, a simulation
+        that changes its state in place is drawn as it is now.
 
         Raises:
             NotImplementedError: The simulation has no renderer.
@@ -161,7 +174,9 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         renderer = self.get_renderer()
         if renderer is None:
             raise NotImplementedError(f"{name_of(self)} has no renderer; return one from its get_renderer")
-        return figure_to_array(renderer.render(self._maze_state, None, self.get_step_events()))
+        self._is_rendered = True
+        state = self._decided_state if self._has_decided else self._maze_state
+        return figure_to_array(renderer.render(state, self._decided_action, self.get_step_events()))
 
     close = StructuredEnv.close  # not gymnasium's
 
@@ -222,6 +237,8 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
             take_over(own, other, (self, env))
         self._step_key, self._maze_state = env._step_key, self.core_env.get_maze_state()
         self._maze_action, self._first_env_time = copy.deepcopy(env._maze_action), env._first_env_time
+        self._has_decided, self._decided_action = env._has_decided, copy.deepcopy(env._decided_action)
+        self._decided_state = copy.deepcopy(env._decided_state)
         self._space_seed, self._np_random_seed = env._space_seed, env._np_random_seed
         self._np_random = copy.deepcopy(env._np_random)
 

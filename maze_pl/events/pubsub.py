@@ -32,6 +32,8 @@ class EnvironmentContext:
             repetitions of an episode, as in evaluations.
         is_logged: Whether events belong in raw logs; False while the environment is stepped only to
             estimate statistics, or to restore the state of a resumed run.
+        is_decision: Whether the agents decide on the current act; False while a wrapper makes steps
+            by itself.
     """
 
     def __init__(self) -> None:
@@ -48,6 +50,7 @@ class EnvironmentContext:
         self._seed, self.episode_started = seed, time.time()
         self.env_time = self.first_env_time = 0
         self.env_step_incremented = False
+        self.is_decision = True
 
     @property
     def episode_id(self) -> str:

@@ -11,7 +11,8 @@ from matplotlib import pyplot
 from matplotlib.backend_bases import KeyEvent, MouseEvent
 
 from maze_pl.envs import IntRangeArg, StateTrajectoryRecord, browse, draw_event_statistics
-from maze_pl.envs.wrappers import TrajectoryRecordingWrapper
+from maze_pl.envs.cutting_2d import maze_env_factory
+from maze_pl.envs.wrappers import RandomResetWrapper, StepSkipWrapper, TrajectoryRecordingWrapper
 from maze_pl.events import BaseEnvEvents, display
 from tests.envs.line import LineEvents, LineRenderer, make_line_env
 
@@ -47,6 +48,50 @@ def test_recorded_steps_are_drawn_with_their_action_and_events(record: StateTraj
     pictures = [record.draw(renderer, step) for step in range(4)]
     assert renderer.calls == [([0], 1, 3, {}), ([0, 1], 1, 2, {}), ([0, 1, 2], 2, 2, {}), ([0, 1, 2, 4], None, 0, {})]
     assert all((one != other).any() for one, other in itertools.pairwise(pictures))
+
+
+def test_a_running_environment_is_drawn_like_its_record() -> None:
+    renderer = LineRenderer()
+    env = TrajectoryRecordingWrapper.wrap(make_line_env(goal=4, renderer=renderer))
+    env.reset(seed=1)
+    env.render()
+    assert renderer.calls.pop() == ([0], None, 1, {})
+    for stride in (0, 0, 1):
+        env.step({"stride": stride})
+        env.render()
+    (record,) = env.trajectories
+    assert renderer.calls == [
+        (step.maze_state["trail"], step.maze_action, len(step.events), {}) for step in record.steps
+    ]
+    env.reset(seed=1)
+    env.render()
+    assert renderer.calls[-1] == ([0], None, 1, {})
+
+
+def test_the_action_that_is_drawn_is_the_one_that_was_decided_on() -> None:
+    renderer = LineRenderer()
+    line = make_line_env(renderer=renderer)
+    started = RandomResetWrapper.wrap(line, min_skip_steps=2, max_skip_steps=2)
+    env = StepSkipWrapper.wrap(started, n_steps=2)
+    env.reset(seed=1)
+    env.render()
+    before, action, *_ = renderer.calls[-1]
+    assert len(before) == 3 and action is None
+    for _ in range(2):
+        before = list(line.get_maze_state()["trail"])
+        env.step({"stride": 1})
+        env.render()
+        assert renderer.calls[-1][:2] == (before, 2)
+
+
+def test_a_copy_of_an_environment_draws_the_same_decision() -> None:
+    envs = [maze_env_factory(50, (4, 3), (1, 2)) for _ in range(2)]
+    for env in envs:
+        env.reset(seed=1)
+    envs[0].render()
+    envs[0].step({"piece_idx": 0, "cut_rotation": 1, "cut_order": 0})
+    envs[1].clone_from(envs[0])
+    np.testing.assert_array_equal(envs[0].render(), envs[1].render())
 
 
 def test_arrow_keys_step_through_an_episode(record: StateTrajectoryRecord) -> None:

@@ -61,9 +61,11 @@ class RandomResetWrapper(Wrapper):
             until = self.env.get_env_time() + n_steps
             for space in self._spaces.values() if n_steps else ():
                 space.seed(int(self._generator.integers(2**31)))
+            self.context.is_decision = False
             while self.env.get_env_time() < until and not ended:
                 observation, _, terminated, truncated, info = self.env.step(self._random_action(observation))
                 ended = terminated or truncated
+            self.context.is_decision = True
             if not ended:
                 return observation, info
             self.env.pubsub.discard()

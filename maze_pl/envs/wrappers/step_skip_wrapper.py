@@ -106,6 +106,7 @@ class StepSkipWrapper(Wrapper):
         self._complete = bool(env.get_env_time() != time or terminated or truncated)
         if self._complete:
             self._rewards = env.get_actor_rewards()
+            was_decision, self.context.is_decision = self.context.is_decision, False
             for _ in range(self.n_steps - 1):
                 acted, time = list[ActorID](), env.get_env_time()
                 while env.get_env_time() == time and not (terminated or truncated):
@@ -114,6 +115,7 @@ class StepSkipWrapper(Wrapper):
                     observation, reward, terminated, truncated, info = env.step(action)
                     total += reward
                 self._credit(acted)
+            self.context.is_decision = was_decision
         return observation, total, terminated, truncated, info
 
     def _credit(self, acted: list[ActorID]) -> None:

@@ -277,7 +277,6 @@ def test_a_hand_written_loop_draws_online() -> None:
     pictures.append(env.render())
     assert [picture.shape for picture in pictures] == [(50, 100, 3)] * 2
     assert pictures[0].dtype == np.uint8
-    assert (pictures[0] != pictures[1]).any()
-    assert renderer.calls == [([0], None, 1, {}), ([0, 2], None, 3, {})]
+    assert renderer.calls == [([0], None, 1, {}), ([0], 2, 3, {})]
     with pytest.raises(NotImplementedError, match="has no renderer; return one from its get_renderer"):
         make_line_env().render()
