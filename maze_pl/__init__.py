@@ -5,11 +5,12 @@ Importing this package is cheap: torch and Lightning are imported when something
 
 from typing import TYPE_CHECKING
 
-from .runs.checkpoint import load as load, load_env as load_env
+__version__ = "0.1.0"  # before the imports below, which read it
+
+from .runs.loading import load as load, load_env as load_env
 from .runs.simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetup
 from .runs.simple_stats import tensorboard_to_pandas as tensorboard_to_pandas
 
-__version__ = "0.1.0"
 __all__ = ["SimpleStatsLoggingSetup", "load", "load_env", "rollout", "tensorboard_to_pandas"]
 
 if TYPE_CHECKING:

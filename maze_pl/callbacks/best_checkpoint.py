@@ -7,10 +7,11 @@ import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 
 from maze_pl.callbacks.epoch_table import say
-from maze_pl.callbacks.last_checkpoint import keep_last
-from maze_pl.callbacks.saving import _folder, save_atomically, unknown_value
+from maze_pl.callbacks.last_checkpoint import checkpoint_folder, keep_last
+from maze_pl.callbacks.monitored_values import unknown_value
+from maze_pl.core.checkpoint import callback_state
 from maze_pl.events.display import format_value
-from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.runs.checkpoint import read_checkpoint, write_checkpoint
 
 
 class BestCheckpoint(callbacks.ModelCheckpoint):
@@ -35,15 +36,14 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the folder, without Lightning's warning about a non-empty one on resuming."""
-        self.dirpath = _folder(trainer, stage, self.dirpath)
+        self.dirpath = checkpoint_folder(trainer, stage, self.dirpath)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Read the score to beat from `best.ckpt` of the resumed run; all ranks must call it."""
         super().on_train_start(trainer, pl_module)
         path, score = Path(str(self.dirpath), f"{self.filename}{self.FILE_EXTENSION}"), None
         if trainer.ckpt_path is not None and trainer.is_global_zero and path.is_file():
-            states = read_checkpoint(path).get("callbacks", {})
-            score = states.get(self.state_key, {}).get("best_model_score")
+            score = callback_state(read_checkpoint(path), self.state_key).get("best_model_score")
             if score is None:
                 say(trainer, f"{path} was not chosen by {self.monitor}: the next evaluation replaces it")
         score = trainer.strategy.broadcast(score)  # some ranks may have no access to the file
@@ -71,7 +71,7 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         self._evaluated = False
 
     def _save_checkpoint(self, trainer: pl.Trainer, filepath: str) -> None:
-        save_atomically(trainer, filepath)
+        write_checkpoint(trainer, filepath)
         self._last_global_step_saved = trainer.global_step
         self._last_checkpoint_saved = filepath
         say(trainer, f"-> new best {self.monitor} {format_value(trainer.callback_metrics[str(self.monitor)].item())}!")

@@ -35,8 +35,8 @@ class ConsoleLog:
         self._former = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._former.enter_context(contextlib.redirect_stdout(_Copied(sys.stdout, self)))
-        self._former.enter_context(contextlib.redirect_stderr(_Copied(sys.stderr, self)))
+        self._former.enter_context(contextlib.redirect_stdout(CopiedStream(sys.stdout, self)))
+        self._former.enter_context(contextlib.redirect_stderr(CopiedStream(sys.stderr, self)))
         for handler in (handler for name in _LIBRARIES for handler in logging.getLogger(name).handlers):
             if isinstance(handler, logging.StreamHandler):
                 self._former.callback(handler.setStream, handler.setStream(sys.stderr) or sys.stderr)
@@ -82,17 +82,24 @@ class ConsoleLog:
                 file.close()
 
 
-class _Copied:
-    """A console stream that is also written to a log."""
+class CopiedStream:
+    """A console stream that is also written to a log.
+
+    Attributes:
+        stream: The stream.
+        log: The log.
+    """
 
     def __init__(self, stream: TextIO, log: ConsoleLog) -> None:
         self.stream, self.log = stream, log
 
     def write(self, text: str) -> int:
+        """Write a text to the log and the stream."""
         self.log.write(text)
         return self.stream.write(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines to the log and the stream."""
         for line in lines:
             self.write(line)
 

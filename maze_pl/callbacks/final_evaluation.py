@@ -3,23 +3,23 @@
 import copy
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning import callbacks
+from torch import Tensor
 
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
 from maze_pl.callbacks.epoch_table import say
 from maze_pl.collect.storage import from_tensors
 from maze_pl.core.batches import Evaluation
+from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry, wrapper_statistics
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.events.display import format_value
-from maze_pl.modules.algorithm import CHECKPOINT_KEY as MODULE_KEY
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.run_statistics import episode_means
 from maze_pl.runs.checkpoint import read_checkpoint
 from maze_pl.system.ranks import gather_objects
-
-_NETWORKS = "actor_critic."
 
 
 class FinalEvaluation(callbacks.Callback):
@@ -37,13 +37,11 @@ class FinalEvaluation(callbacks.Callback):
         files = [Path(one.best_model_path) for one in trainer.checkpoint_callbacks if isinstance(one, BestCheckpoint)]
         found = None
         if trainer.is_global_zero and data.evaluators and files and files[0].is_file():
-            read = read_checkpoint(str(files[0]))
-            found = read["state_dict"], read[type(data).__qualname__]["shared"], read[MODULE_KEY]["env_steps"]
+            found = _best(read_checkpoint(files[0]), type(data).__qualname__)
         found = trainer.strategy.broadcast(found)  # some ranks may have no access to the file
         if found is None:
             return
-        weights, learned, steps = found
-        best = {name.removeprefix(_NETWORKS): value for name, value in weights.items() if name.startswith(_NETWORKS)}
+        best, learned, steps = found
         networks = pl_module.networks
         for name in data.evaluators:
             last_means = _means(data.evaluate(name, pl_module.policy))
@@ -61,3 +59,14 @@ def _means(evaluation: Evaluation) -> str:
     """Format the mean return and KPIs over the episodes of all ranks."""
     means = episode_means(chain(*gather_objects(evaluation.summaries)))
     return ", ".join(f"{name} {format_value(value)}" for name, value in means.items())
+
+
+def _best(checkpoint: dict[str, Any], data_class: str) -> tuple[dict[str, Tensor], dict[str, Any] | None, int]:
+    """Return weights of policy and critic, wrapper statistics and env steps of a checkpoint."""
+    weights: dict[str, Tensor] = {}
+    for name, value in checkpoint["state_dict"].items():
+        if name.startswith(NETWORKS):
+            weights[name.removeprefix(NETWORKS)] = value
+    entry = checkpoint_entry(checkpoint)
+    assert entry is not None  # this run wrote it
+    return weights, wrapper_statistics(checkpoint, data_class), entry["env_steps"]

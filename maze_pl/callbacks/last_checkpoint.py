@@ -1,10 +1,12 @@
 """Checkpoint of the last epoch, from which a run is resumed."""
 
+from pathlib import Path
+
 import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 
-from maze_pl.callbacks.saving import _folder, save_atomically
 from maze_pl.core.checks import check_count
+from maze_pl.runs.checkpoint import write_checkpoint
 
 
 class LastCheckpoint(callbacks.Checkpoint):
@@ -21,14 +23,14 @@ class LastCheckpoint(callbacks.Checkpoint):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the folder."""
-        self.dirpath = _folder(trainer, stage, self.dirpath)
+        self.dirpath = checkpoint_folder(trainer, stage, self.dirpath)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the checkpoint if due, also in the middle of an epoch; all ranks must call it."""
         done = trainer.current_epoch + 1
         due = done % self.every_n_epochs == 0 or trainer.should_stop or done == trainer.max_epochs
         if due and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            save_atomically(trainer, f"{self.dirpath}/last.ckpt")
+            write_checkpoint(trainer, f"{self.dirpath}/last.ckpt")
 
 
 def keep_last(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -37,3 +39,11 @@ def keep_last(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, LastCheckpoint):
             callback.on_train_epoch_end(trainer, pl_module)
+
+
+def checkpoint_folder(trainer: pl.Trainer, stage: str, dirpath: str | Path | None) -> str:
+    """Return the folder of a callback's checkpoints; it is made before training to fail early."""
+    folder = Path(dirpath or Path(trainer.default_root_dir, "checkpoints"))
+    if stage == "fit" and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+        folder.mkdir(parents=True, exist_ok=True)
+    return trainer.strategy.broadcast(str(folder))

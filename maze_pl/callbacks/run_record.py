@@ -11,12 +11,12 @@ import pytorch_lightning as pl
 import yaml
 from pytorch_lightning.callbacks import Callback
 
-from maze_pl.callbacks.console_log import ConsoleLog, _Copied
+from maze_pl.callbacks.console_log import ConsoleLog, CopiedStream
 from maze_pl.callbacks.epoch_table import env_steps, say
 from maze_pl.config.assembling import RUN_CONFIG
 from maze_pl.config.trust import SOURCE_FOLDERS, source_folders
+from maze_pl.core.checkpoint import RunConfiguration, add_to_checkpoint
 from maze_pl.loggers.dashboard import dashboards
-from maze_pl.runs.checkpoint import CHECKPOINT_KEY
 from maze_pl.system.atomic_files import write_file
 
 
@@ -51,7 +51,7 @@ class RunRecord(Callback):
         stream: Any = sys.stdout
         if not (folder / RUN_CONFIG).exists():
             self._keep_configuration(trainer)
-        log = stream.log if isinstance(stream, _Copied) else self._own.enter_context(ConsoleLog())
+        log = stream.log if isinstance(stream, CopiedStream) else self._own.enter_context(ConsoleLog())
         log.open(folder / "run.log")
         with (folder / "command.txt").open("a", encoding="utf-8") as file:
             file.write(self.command + "\n")
@@ -68,9 +68,9 @@ class RunRecord(Callback):
             dashboard.begin(self.config, self.command, env_steps(pl_module))
 
     def on_save_checkpoint(self, trainer: pl.Trainer, _: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Add the configuration of module and data, and the spec."""
-        spec = trainer.datamodule.spec.to_dict()  # type: ignore[attr-defined]
-        checkpoint[CHECKPOINT_KEY] = {"model": self._parsed["model"], "data": self._parsed["data"], "spec": spec}
+        """Add the configuration of module and data."""
+        config: RunConfiguration = {"model": self._parsed["model"], "data": self._parsed["data"]}
+        add_to_checkpoint(checkpoint, config=config)
         self._keep_configuration(trainer)
 
     def _keep_configuration(self, trainer: pl.Trainer) -> None:

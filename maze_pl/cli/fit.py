@@ -36,8 +36,10 @@ from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.modules import A2C, PPO, AlgorithmModule
 from maze_pl.modules.on_policy.minibatches import count_minibatches
 from maze_pl.perception.drawing import actor_critic_graphs, table
-from maze_pl.runs.checkpoint import best_or_last, check_fit, checkpoint_path, require_intact, warm_start
+from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, require_intact
+from maze_pl.runs.compatibility import require_compatible
 from maze_pl.runs.run_directory import claimed, is_first_rank, last_checkpoint, run_directory
+from maze_pl.runs.warm_start import warm_start
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.rank_processes import WatchedLauncher, how_it_ended, naming_lost_ranks
 from maze_pl.system.signals import StopSignals
@@ -301,7 +303,7 @@ class MazeCLI(LightningCLI):
         path, data = self._options.ckpt_path, self.datamodule
         if path is not None and isinstance(self.model, AlgorithmModule) and isinstance(data, EnvironmentDataModule):
             names = None if self._options.trust else self._foreign_names()
-            check_fit(path, self.model, data, names)
+            require_compatible(path, self.model, data, names)
         elif path is not None and Path(path).is_file():
             require_intact(Path(path))
         is_claimed = self.trainer.is_global_zero and self._run_dir is not None

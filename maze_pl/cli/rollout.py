@@ -19,13 +19,8 @@ from maze_pl.config.factories import Factory
 from maze_pl.envs.trajectory_record import TrajectoryFiles
 from maze_pl.events import EpochStatistics, EventLogFiles, Histogram
 from maze_pl.events.display import render as render_table
-from maze_pl.runs.checkpoint import (
-    best_or_last,
-    checkpoint_path,
-    learned_in,
-    load,
-    read_checkpoint,
-)
+from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, learned_in, read_checkpoint
+from maze_pl.runs.loading import load
 from maze_pl.runs.rollout import Env, Trajectory, rollout
 from maze_pl.runs.run_directory import new_directory, run_directory
 from maze_pl.system.atomic_files import write_file

@@ -23,6 +23,7 @@ from maze_pl.collect.replay.storage import Array, ReplayStorage
 from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch, TransitionBatch
+from maze_pl.core.checkpoint import data_module_state
 from maze_pl.core.policy import Policy, RandomPolicy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
@@ -426,7 +427,7 @@ class _BuffersBesideCheckpoints(CheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Write a checkpoint, after the buffers that it names."""
-        saved = checkpoint.get(self._name, {}).get("replay", {"folder": "", "files": []})
+        saved = data_module_state(checkpoint, self._name).get("replay", {"folder": "", "files": []})
         if saved["files"] and "://" in str(path):
             raise ValueError(f"save_buffer=True needs checkpoints in local folders, not {path}")
         for name in saved["files"]:

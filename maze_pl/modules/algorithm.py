@@ -12,10 +12,10 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from maze_pl import __version__
 from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Evaluation, Experience
+from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoint, checkpoint_entry
 from maze_pl.core.checks import check_at_least, check_positive, is_plain
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
@@ -25,9 +25,6 @@ from maze_pl.modules.random_state import Generator, global_random_state, restore
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
-
-CHECKPOINT_KEY = "maze_pl"
-CHECKPOINT_FORMAT = 3
 
 
 class ModelComposer(Protocol):
@@ -106,7 +103,7 @@ class AlgorithmModule(pl.LightningModule):
         self._updates = Updates(self)
         self._schedulers = Schedulers(self)
         self._unfinished_batches = 0
-        self._restored: dict[str, Any] | None = None
+        self._restored: CheckpointEntry | None = None
         self._epoch_began = self._batch_began = time.perf_counter()
         self._save_plain_hyperparameters()
         self._composer: ModelComposer | None = networks
@@ -505,34 +502,34 @@ class AlgorithmModule(pl.LightningModule):
         # After an exception the other ranks may no longer be there to answer.
         alone = self._trainer is not None and self.trainer.interrupted
         self._finish_updates(alone=alone)
-        own = {
+        own: RankState = {
             "generator": self.generator.get_state(),
             "random": global_random_state(self.device),
             "statistics": self._statistics.rank_state_dict(),
             "unfinished_batches": self._unfinished_batches,
         }
-        checkpoint[CHECKPOINT_KEY] = {
-            "format": CHECKPOINT_FORMAT,
-            "version": __version__,
-            "class_path": f"{type(self).__module__}.{type(self).__qualname__}",
-            "spec": self.spec.to_dict(),
-            "env_steps": self.env_steps,
-            "statistics": self._statistics.state_dict(),
-            "monitored": self._schedulers.save(checkpoint),
-            "ranks": [own] if alone else gather_objects(own),
-        }
+        add_to_checkpoint(
+            checkpoint,
+            class_path=f"{type(self).__module__}.{type(self).__qualname__}",
+            spec=self.spec.to_dict(),
+            env_steps=self.env_steps,
+            statistics=self._statistics.state_dict(),
+            monitored=self._schedulers.save(checkpoint),
+            ranks=[own] if alone else gather_objects(own),
+        )
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the state added by `on_save_checkpoint`; build the networks if necessary."""
-        state = checkpoint.get(CHECKPOINT_KEY)
-        if state is None:
+        """Restore the state added by `on_save_checkpoint`; build the networks if necessary.
+
+        Raises:
+            ValueError: The checkpoint has another format.
+        """
+        entry = checkpoint_entry(checkpoint)
+        if entry is None or "class_path" not in entry:  # of another program or kind of module
             return
-        if state["format"] != CHECKPOINT_FORMAT:
-            found = f"format {state['format']} (maze_pl {state['version']})"
-            raise ValueError(f"the checkpoint has {found}, this version reads format {CHECKPOINT_FORMAT}")
         if self.actor_critic is None:
-            self._compose(Spec.from_dict(state["spec"]))
-        self.env_steps = state["env_steps"]
-        self._statistics.load_state_dict(state["statistics"])
-        self._schedulers.load(state.get("monitored", {}))  # added later than the format
-        self._restored = state
+            self._compose(Spec.from_dict(entry["spec"]))
+        self.env_steps = entry["env_steps"]
+        self._statistics.load_state_dict(entry["statistics"])
+        self._schedulers.load(entry["monitored"])
+        self._restored = entry

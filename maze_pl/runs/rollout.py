@@ -35,7 +35,7 @@ from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.envs.vector.vector_env import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
 from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.checkpoint import require_same_spaces
+from maze_pl.runs.compatibility import require_same_spaces
 
 Env = gymnasium.Env[Any, Any]
 

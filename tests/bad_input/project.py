@@ -107,7 +107,9 @@ def write_checkpoints(folder: Path, whole: dict[str, Any]) -> None:
     torch.save({"state_dict": Code()}, folder / "code.ckpt")
     torch.save([1, 2], folder / "list.ckpt")
     torch.save({"state_dict": {}, "epoch": 3}, folder / "foreign.ckpt")
-    torch.save({**whole, "maze_pl": {**whole["maze_pl"], "format": 99, "version": "9.9"}}, folder / "newer.ckpt")
+    for name, number, version in (("newer", 99, "9.9"), ("older", 3, "0.0.1")):
+        entry = {**whole["maze_pl"], "format": number, "version": version}
+        torch.save({**whole, "maze_pl": entry}, folder / f"{name}.ckpt")
 
 
 def write_episodes(folder: Path) -> None:

@@ -329,7 +329,8 @@ RUNS: list[tuple[list[str], list[str]]] = [
             ("code", ["more than tensors and plain values"]),
             ("list", ["was not written by maze_pl"]),
             ("foreign", ["was not written by maze_pl"]),
-            ("newer", ["format 99 (maze_pl 9.9)", "reads format 3"]),
+            ("newer", ["has format 99 (maze_pl 9.9)", "reads format 4"]),
+            ("older", ["has format 3 (maze_pl 0.0.1)", "reads format 4"]),
         ]
     ),
     (["validate", "flipped"], ["flipped/checkpoints/best.ckpt is damaged", "checksum", "restore it"]),
@@ -338,6 +339,7 @@ RUNS: list[tuple[list[str], list[str]]] = [
     (["rollout", "flipped"], ["flipped/checkpoints/best.ckpt is damaged", "checksum"]),
     ([*RESUME, "--ckpt_path", "truncated.ckpt"], ["is truncated"]),
     ([*RESUME, "--ckpt_path", "foreign.ckpt"], ["was not written by maze_pl"]),
+    ([*RESUME, "--ckpt_path", "older.ckpt"], ["has format 3 (maze_pl 0.0.1)", "reads format 4"]),
     ([*RESUME, "--data.env.name", "Acrobot-v1"], ["other spaces", "'observation'", "[4]", "[6]"]),
     ([*RESUME, "--model.networks", "model/flatten_concat"], ["the networks of", "do not fit", "(64, 4)", "(256, 4)"]),
     ([*RESUME, "--model.gamma", "7"], ["gamma=7.0"]),

@@ -142,7 +142,7 @@ def change(change_config: Callable[[Any], Any]) -> None:
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     for checkpoint in Path("run", "checkpoints").glob("*.ckpt"):
         content = torch.load(checkpoint, weights_only=True)
-        content["maze_pl_config"] |= {part: config[part] for part in ("model", "data")}
+        content["maze_pl"]["config"] |= {part: config[part] for part in ("model", "data")}
         torch.save(content, checkpoint)
 
 

@@ -9,6 +9,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from maze_pl.core.checkpoint import add_to_checkpoint
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator, TrajectoryDataModule
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.envs import make_gym_maze_env
@@ -21,8 +22,8 @@ from maze_pl.perception import (
     SharedStateCriticComposer,
 )
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.checkpoint import warm_start
 from maze_pl.runs.rollout import rollout
+from maze_pl.runs.warm_start import warm_start
 from tests.exact.comparison import differences, without_times
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
@@ -108,7 +109,7 @@ def test_ppo_begins_with_the_policy_of_the_clone(
 ) -> None:
     train(episodes, tmp_path / "clone.ckpt", n_epochs=1)
     clone = torch.load(tmp_path / "clone.ckpt", weights_only=True)
-    clone["maze_pl_config"] = {"data": {"class_path": "maze_pl.datamodules.TrajectoryDataModule"}}
+    add_to_checkpoint(clone, config={"model": {}, "data": {"class_path": "maze_pl.datamodules.TrajectoryDataModule"}})
     torch.save(clone, tmp_path / "clone.ckpt")
     data = RolloutDataModule(make_env, n_envs=2)
     module = PPO(networks=networks(critic=True), spec=data.spec)

@@ -12,6 +12,7 @@ from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor
 
 from maze_pl.core.batches import Evaluation, Rollout
+from maze_pl.core.checkpoint import CHECKPOINT_FORMAT
 from maze_pl.functional import lambda_return
 from maze_pl.modules import A2C, PPO, AlgorithmModule, FlatAdam
 from maze_pl.modules.run_statistics import RunStatistics
@@ -325,7 +326,7 @@ def test_checkpoint_loads_with_weights_only_and_tells_what_it_is(kit: SimpleName
     checkpoint = torch.load(tmp_path / "x.ckpt", weights_only=True)
     state = checkpoint["maze_pl"]
     assert state["class_path"] == "maze_pl.modules.ppo.PPO"
-    assert state["format"] == 3
+    assert state["format"] == CHECKPOINT_FORMAT
     assert state["env_steps"] == 48
     assert type(kit.team_spec).from_dict(state["spec"]).step_keys == ("lead", "crew")
     assert checkpoint["hyper_parameters"]["lr"] == 1e-3

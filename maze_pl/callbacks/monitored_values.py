@@ -1,0 +1,21 @@
+"""Values that callbacks monitor."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytorch_lightning import callbacks
+
+from maze_pl.config.search_path import suggestion
+
+
+def unknown_value(callback: callbacks.Callback, monitor: str, metrics: Mapping[str, Any]) -> ValueError:
+    """Return the error of a callback that monitors a value, such as a KPI, that evaluations lack.
+
+    Args:
+        callback: The callback.
+        monitor: Name of the value.
+        metrics: Existing values.
+    """
+    short = sorted(name for name in metrics if "_" not in name.partition("/")[0])
+    known = f"{', '.join(short)}, and the columns of metrics.csv{suggestion(monitor, metrics)}"
+    return ValueError(f"{type(callback).__name__}(monitor={monitor!r}): no evaluation gives it; it has {known}")

@@ -1,0 +1,149 @@
+"""Content of checkpoints: the names and types of its entries, and the check of its format.
+
+A checkpoint is the dict that Lightning saves. It holds tensors and plain values only, so that it
+can be read with `weights_only=True`:
+
+| entry | content |
+|---|---|
+| `state_dict` | weights of the module; names of policy and critic begin with `NETWORKS` |
+| `optimizer_states`, `lr_schedulers`, `loops`, `callbacks`, ... | Lightning's own entries |
+| the qualified name of the data module's class | its `state_dict`, see `data_module_state` |
+| `CHECKPOINT_KEY` | `CheckpointEntry`, everything else that maze_pl adds |
+
+Files are opened and written by `maze_pl.runs.checkpoint`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+
+from maze_pl import __version__
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CHECKPOINT_KEY = "maze_pl"
+CHECKPOINT_FORMAT = 4  # increases when an older version could not read the content, or misread it
+NETWORKS = "actor_critic."
+
+
+class RankState(TypedDict):
+    """State of one rank's part of the module.
+
+    Attributes:
+        generator: State of `AlgorithmModule.generator`.
+        random: States of the global random generators.
+        statistics: Statistics of the current epoch that were not averaged over ranks yet.
+        unfinished_batches: Batches of the current epoch that these statistics cover.
+    """
+
+    generator: Tensor
+    random: dict[str, Any]
+    statistics: dict[str, Any]
+    unfinished_batches: int
+
+
+class RunConfiguration(TypedDict):
+    """Configuration from which `maze_pl.load` and `maze_pl.load_env` instantiate classes.
+
+    Attributes:
+        model: Class path and arguments of the module, as in `config.yaml`.
+        data: Class path and arguments of the data module.
+    """
+
+    model: dict[str, Any]
+    data: dict[str, Any]
+
+
+class EntryParts(TypedDict, total=False):
+    """Parts of the entry that the module and callbacks add.
+
+    Attributes:
+        class_path: Class of the module. This part and the next ones are the module's.
+        spec: `Spec.to_dict()` of the agent.
+        env_steps: Environment steps learned from, over all ranks.
+        statistics: Statistics of the whole run.
+        monitored: Values that learning-rate schedulers monitor, by name.
+        ranks: State of each rank; after an exception, of the writing rank alone.
+        config: Configuration of the run, added by the callback `RunRecord`.
+    """
+
+    class_path: str
+    spec: dict[str, Any]
+    env_steps: int
+    statistics: dict[str, Any]
+    monitored: dict[str, float]
+    ranks: list[RankState]
+    config: RunConfiguration
+
+
+class CheckpointEntry(EntryParts, total=False):
+    """Everything in a checkpoint under `CHECKPOINT_KEY`.
+
+    Attributes:
+        format: `CHECKPOINT_FORMAT` of the version that wrote it.
+        version: Version of maze_pl that wrote it.
+    """
+
+    format: int
+    version: str
+
+
+def add_to_checkpoint(checkpoint: dict[str, Any], **parts: Unpack[EntryParts]) -> None:
+    """Add parts to the entry of a checkpoint, which gets its format with the first of them.
+
+    Args:
+        checkpoint: The checkpoint, changed in place.
+        parts: Parts of the entry.
+    """
+    entry = checkpoint.setdefault(CHECKPOINT_KEY, {"format": CHECKPOINT_FORMAT, "version": __version__})
+    entry.update(parts)
+
+
+def checkpoint_entry(checkpoint: dict[str, Any], name: str = "the checkpoint") -> CheckpointEntry | None:
+    """Return the entry of a checkpoint, None if it was not written by maze_pl.
+
+    Args:
+        checkpoint: The checkpoint.
+        name: Name of the checkpoint in messages.
+
+    Raises:
+        ValueError: It has another format.
+    """
+    entry = checkpoint.get(CHECKPOINT_KEY)
+    if not isinstance(entry, dict):
+        return None
+    if entry.get("format") != CHECKPOINT_FORMAT:
+        found = f"{name} has format {entry.get('format')} (maze_pl {entry.get('version')})"
+        raise ValueError(f"{found}, this version ({__version__}) reads format {CHECKPOINT_FORMAT}")
+    return cast(CheckpointEntry, entry)
+
+
+def data_module_state(checkpoint: dict[str, Any], class_name: str) -> dict[str, Any]:
+    """Return the state of a data module, empty if the checkpoint has none.
+
+    Args:
+        checkpoint: The checkpoint.
+        class_name: Qualified name of the data module's class.
+    """
+    return cast(dict[str, Any], checkpoint.get(class_name, {}))
+
+
+def wrapper_statistics(checkpoint: dict[str, Any], class_name: str) -> dict[str, Any] | None:
+    """Return the wrapper statistics in the state of a data module, as tensors, if there are any.
+
+    Args:
+        checkpoint: The checkpoint.
+        class_name: Qualified name of the data module's class.
+    """
+    return data_module_state(checkpoint, class_name).get("shared")
+
+
+def callback_state(checkpoint: dict[str, Any], state_key: str) -> dict[str, Any]:
+    """Return the state of a callback, empty if the checkpoint has none.
+
+    Args:
+        checkpoint: The checkpoint.
+        state_key: `Callback.state_key`.
+    """
+    return cast(dict[str, Any], checkpoint.get("callbacks", {}).get(state_key, {}))

@@ -1,0 +1,92 @@
+"""Comparison of a checkpoint with the networks and environments that are to continue from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.trust import foreign_names, refusal
+from maze_pl.core.checkpoint import checkpoint_entry, data_module_state
+from maze_pl.runs.checkpoint import read_checkpoint
+
+if TYPE_CHECKING:
+    from maze_pl.datamodules.environments import EnvironmentDataModule
+    from maze_pl.modules import AlgorithmModule
+
+
+def require_compatible(
+    path: str | Path, module: AlgorithmModule, data: EnvironmentDataModule, names: Collection[str] | None
+) -> None:
+    """Refuse a checkpoint from which this module cannot continue.
+
+    Args:
+        path: A checkpoint file, or a run directory.
+        module: Gets the weights; its networks are built.
+        data: Provides the spec of the agent, and gets the state of the environments.
+        names: Plot functions that its statistics may name; None if the checkpoint is trusted.
+
+    Raises:
+        ConfigurationError: The checkpoint cannot be read, needs trust, or is for other spaces or
+            networks.
+    """
+    checkpoint = read_checkpoint(path)
+    entry = checkpoint_entry(checkpoint)
+    if entry is None or "spec" not in entry:
+        raise ConfigurationError(f"the checkpoint {path} was not written by maze_pl: it has no description of an agent")
+    if names is not None:
+        restored = [entry["ranks"], data_module_state(checkpoint, type(data).__qualname__)]
+        foreign = [name for name in foreign_names(restored) if name not in names]
+        if foreign:
+            remedy = "if you trust whoever made it, repeat the command with --trust"
+            raise ConfigurationError(f"{refusal(path, foreign)}; {remedy}")
+    require_same_spaces(entry["spec"], data.spec.to_dict(), f"the agent of {path}")
+    there, here = shapes(checkpoint["state_dict"]), shapes(module.state_dict())
+    require_equal(there, here, f"the networks of {path} do not fit", "networks")
+
+
+def require_equal(there: dict[str, str], here: dict[str, str], problem: str, parts: str) -> None:
+    """Raise ConfigurationError naming the first difference.
+
+    Args:
+        there: Name -> description of a part in the checkpoint.
+        here: Name -> description of the same part in this run.
+        problem: Beginning of the message.
+        parts: The parts of the other run that would fit.
+    """
+    for name in {**there, **here}:
+        other, current = there.get(name, "missing"), here.get(name, "missing")
+        if other != current:
+            raise ConfigurationError(f"{problem}: {name} is {other} there and {current} here; use its {parts}")
+
+
+def require_same_spaces(there: dict[str, Any], here: dict[str, Any], agent: str) -> None:
+    """Refuse an agent whose observations or actions differ from those of an environment.
+
+    Args:
+        there: `Spec.to_dict()` of the agent.
+        here: `Spec.to_dict()` of the environment.
+        agent: Name of the agent in the message.
+
+    Raises:
+        ConfigurationError: The spaces differ.
+    """
+    problem = f"{agent} was trained with other spaces"
+    require_equal(_spaces(there), _spaces(here), problem, "environment and wrappers")
+
+
+def _spaces(spec: dict[str, Any]) -> dict[str, str]:
+    """Return type, shape and number of values of each observation and action, which networks need."""
+    described: dict[str, str] = {}
+    for step in spec["steps"]:
+        for role in ("observation", "action"):
+            for name, space in step[f"{role}_space"]["spaces"].items():
+                size = [str(space[key]) for key in ("type", "shape", "n", "nvec") if key in space]
+                described[f"{role} {name!r} of sub-step {step['key']!r}"] = " ".join(size)
+    return described
+
+
+def shapes(state: dict[str, Any]) -> dict[str, str]:
+    """Return the shapes of the entries of a module's state."""
+    return {name: str(tuple(value.shape)) for name, value in state.items()}

@@ -1,0 +1,106 @@
+"""Loading of trained agents: the module of a checkpoint, and its training environment.
+
+Each checkpoint of maze_pl holds the configuration of its module and data, and the spec, as plain
+YAML types. So neither the run's configuration file nor the data module is needed to rebuild the
+right class. As the author of the checkpoint chooses these classes, they are only instantiated
+without `trust` if they are part of maze_pl, gymnasium or torch.nn; see `maze_pl.config.trust`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.trust import Trust, extend_import_path, foreign_names, import_folders, refusal, require_modules
+from maze_pl.core.checkpoint import checkpoint_entry
+from maze_pl.runs.checkpoint import learned_in, read_checkpoint, run_configuration
+
+if TYPE_CHECKING:
+    from maze_pl.envs.wrappers import LogStatsWrapper
+    from maze_pl.modules import AlgorithmModule
+
+
+def load(path: str | Path, *, trust: bool = False) -> AlgorithmModule:
+    """Load the trained module of a run, in evaluation mode, ready to act on processed observations.
+
+    Example:
+        >>> agent = maze_pl.load("outputs/ppo_cartpole/2026-11-20_12-00-00")  # doctest: +SKIP
+        >>> action = agent.act(observation)  # doctest: +SKIP
+
+    Args:
+        path: A checkpoint, or a run directory, of which the best checkpoint is taken, else the last
+            one.
+        trust: Whether it may name classes outside of maze_pl, gymnasium and torch.nn, and run their
+            code; set it only if you know who made it. Classes are imported from Python's path, or
+            else from the folders that the run was made with.
+
+    Raises:
+        ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs trust.
+    """
+    from maze_pl.core.spec import Spec
+    from maze_pl.modules import AlgorithmModule
+
+    checkpoint = read_checkpoint(path)
+    config, entry = run_configuration(checkpoint, path), checkpoint_entry(checkpoint)
+    if entry is None or "spec" not in entry:
+        raise ConfigurationError(f"{path} has no agent: its module is not one of maze_pl")
+    module = _make(config["model"], AlgorithmModule, path, trust, spec=Spec.from_dict(entry["spec"]))
+    module.load_state_dict(checkpoint["state_dict"])
+    return cast("AlgorithmModule", module.eval())
+
+
+def load_env(path: str | Path, *, trust: bool = False) -> LogStatsWrapper:
+    """Load the environment that the agent was trained in, with its wrappers and frozen statistics.
+
+    Args:
+        path: A run directory or a checkpoint, as for `load`.
+        trust: As for `load`.
+
+    Raises:
+        ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs trust.
+    """
+    from maze_pl.datamodules.environments import EnvironmentDataModule
+
+    checkpoint = read_checkpoint(path)
+    config = run_configuration(checkpoint, path)
+    datamodule = _make(config["data"], EnvironmentDataModule, path, trust)
+    datamodule.warm_start(learned_in(checkpoint, path), may_differ=False)
+    return cast("LogStatsWrapper", datamodule.make_env())
+
+
+def _make(node: Any, base: type, path: str | Path, is_trusted: bool, **arguments: Any) -> Any:
+    """Instantiate a class that a checkpoint describes.
+
+    Args:
+        node: Class path and arguments.
+        base: Required base class.
+        path: The checkpoint, or its run directory.
+        is_trusted: Whether it may name any class.
+        arguments: Additional arguments of the class.
+    """
+    from jsonargparse import ArgumentError
+
+    from maze_pl.config.factories import Factory
+    from maze_pl.config.messages import explain
+    from maze_pl.core.class_path import import_class, import_object
+
+    run_dir = _run_directory(path)
+    if is_trusted:
+        extend_import_path(import_folders(run_dir))
+        require_modules(node, run_dir)
+    elif foreign := foreign_names(node, import_folders(run_dir)):
+        remedy = "if you trust whoever made it, say trust=True (or `--policy.trust true` for policy/torch_policy)"
+        raise ConfigurationError(f"{refusal(path, foreign, run_dir)}; {remedy}")
+    try:
+        if not is_trusted or isinstance(import_object(node["class_path"]), type):
+            import_class(node["class_path"], base, f"{path}: ")
+        return Factory.of(node, Trust() if is_trusted else Trust(frozenset()))(**arguments)
+    except ArgumentError as error:
+        raise ConfigurationError(f"{path}: {explain(str(error))}") from None  # the message includes the causes
+
+
+def _run_directory(path: str | Path) -> Path:
+    """Return the run directory at a path, or of the checkpoint at a path."""
+    path = Path(path).resolve()
+    return path if path.is_dir() else path.parents[1]
