@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from maze_pl.agents.acting import ActsOnObservations
 from maze_pl.agents.network_io import NetworkInput, StateShapes, evaluate_recurrent, networks_by_step, state_shapes
 from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler, numpy_views
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import PolicyBatch, PolicyStep
-from maze_pl.core.spaces import allowed_entries, environment_action, environment_actions
+from maze_pl.core.spaces import allowed_entries
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.distribution_mapper import DistributionMapper, DistributionMapperConfig, distribution_mappers
 from maze_pl.distributions.probability_distribution import (
@@ -62,7 +63,7 @@ class _Step:
     masks: tuple[tuple[str, str, int], ...]  # head, the observation that masks it, number of entries
 
 
-class TorchPolicy(nn.Module):
+class TorchPolicy(nn.Module, ActsOnObservations):
     """A stochastic policy with one network per sub-step, or one per agent of a sub-step.
 
     Networks take a dict of observations [B, ...] and return a dict of logits [B, L], one entry per
@@ -115,6 +116,10 @@ class TorchPolicy(nn.Module):
             self._steps[key] = _Step(nets, NetworkInput(nets[0]), mappers[key], sampler, plain, shapes, masks)
         # torch takes the elements of a ModuleList for plain modules, which have no index
         self.networks: Any = nn.ModuleList(nn.ModuleList(step.networks) for step in self._steps.values())
+
+    def acting_policy(self) -> "TorchPolicy":
+        """Return this policy, for `act_on`."""
+        return self
 
     @property
     def device(self) -> torch.device:
@@ -171,113 +176,20 @@ class TorchPolicy(nn.Module):
             log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
             return PolicyStep({head: value.cpu().numpy() for head, value in sampled.items()}, log_prob, after)
 
-    @overload
-    def act_on(
-        self,
-        observation: Mapping[str, Any],
-        step_key: StepKey | None = None,
-        agent_id: int | Sequence[int] = 0,
-        *,
-        deterministic: bool = True,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        policy_state: dict[Any, Any] | None = None,
-        with_probabilities: Literal[False] = False,
-    ) -> dict[str, Any]: ...
-
-    @overload
-    def act_on(
-        self,
-        observation: Mapping[str, Any],
-        step_key: StepKey | None = None,
-        agent_id: int | Sequence[int] = 0,
-        *,
-        deterministic: bool = True,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        policy_state: dict[Any, Any] | None = None,
-        with_probabilities: Literal[True],
-    ) -> tuple[dict[str, Any], dict[str, Any]]: ...
-
-    def act_on(
-        self,
-        observation: Mapping[str, Any],
-        step_key: StepKey | None = None,
-        agent_id: int | Sequence[int] = 0,
-        *,
-        deterministic: bool = True,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        policy_state: dict[Any, Any] | None = None,
-        with_probabilities: bool = False,
-    ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
-        """Return the action for one observation, as `step` takes it, or the actions for a batch.
+    @torch.inference_mode()
+    def probabilities(self, batch: PolicyBatch, temperature: float = 1.0) -> dict[str, Any]:
+        """Compute the probabilities of the options of discrete heads.
 
         Args:
-            observation: Name -> array [*shape], as returned by the wrapped environment, or
-                [B, *shape] for a batch.
-            step_key: Sub-step of the actor; may be omitted if there is only one.
-            agent_id: Id of the agent that acts; for a batch, one id for all rows or one per row.
-            deterministic: Take the most likely action instead of sampling.
+            batch: The actors and their observations.
             temperature: Above 1 flattens the distributions, below 1 sharpens them.
-            generator: Source of randomness.
-            policy_state: Needed for recurrent networks: a dict that is empty at the start of an
-                episode, and the same dict in each call, which updates it
-                in place. Each row of a batch is a separate actor and must keep its position.
-            with_probabilities: Also return the probabilities of discrete heads.
 
         Returns:
-            Head -> action, [B, ...] for a batch. With probabilities, also head -> the options'
-            probabilities, [n] for a Discrete space, a list with an array for each choice of a
-            MultiDiscrete space, and the probability of a 1 for each bit of a MultiBinary space,
-            [*shape]; for a batch, [B, ...]. Continuous heads have no entry.
-
-        Raises:
-            ValueError: There are several sub-steps and none was named, an observation is missing or
-                has the wrong shape, or the policy state is missing or belongs to a batch of another size.
+            Head -> [B, n] for a Discrete space, a list of [B, n] for the choices of a MultiDiscrete
+            space, [B, *shape] probabilities of a 1 for a MultiBinary space.
         """
-        steps = self.spec.steps  # only this and `act` are used, so that wrappers of policies can share this method
-        if step_key is None and len(steps) > 1:
-            raise ValueError(f"several sub-steps may act: name one of {list(steps)} as step_key")
-        key = next(iter(steps)) if step_key is None else step_key
-        if key not in steps:
-            raise ValueError(f"unknown sub-step {key!r}; sub-steps: {list(steps)}")
-        step = steps[key]
-        arrays, is_batch = _arrays(observation, step.observation_space, key)
-        size = len(next(iter(arrays.values())))
-        agents = np.asarray(agent_id)
-        if agents.shape not in ((), (size,)):
-            raise ValueError(f"agent_id={agent_id!r}: expected one agent or {size}, one for each observation")
-        actor = (key, agent_id if isinstance(agent_id, int) else tuple(agents.ravel().tolist()))
-        state = (policy_state or {}).get(actor)
-        if state is not None and any(len(array) != size for array in state.values()):
-            n_actors = len(next(iter(state.values())))
-            raise ValueError(f"policy_state is that of {n_actors} actors, but there are {size} observations")
-        batch = PolicyBatch(key, arrays, np.full(size, agents), state)
-        acted = self.act(batch, deterministic=deterministic, temperature=temperature, generator=generator)
-        if policy_state is None and acted.policy_state is not None:
-            raise ValueError(
-                f"sub-step {key!r} is recurrent: pass policy_state={{}}, the same dict for a whole episode"
-            )
-        action: dict[str, Any] = {}
-        for head, value in acted.action.items():
-            space = step.action_space[head]
-            action[head] = environment_actions(space, value) if is_batch else environment_action(space, value[0])
-        probabilities: dict[str, Any] = {}
-        if with_probabilities:
-            if not isinstance(self, TorchPolicy):
-                raise ValueError(f"a {type(self).__name__} has no distributions, and so no probabilities")
-            for head, array in self._probabilities(batch, temperature).items():
-                probabilities[head] = array if is_batch else _first(array)
-        if policy_state is not None:
-            policy_state[actor] = acted.policy_state
-        return (action, probabilities) if with_probabilities else action
-
-    @torch.inference_mode()
-    def _probabilities(self, batch: PolicyBatch, temperature: float) -> dict[str, Any]:
-        """Return head -> [B, ...] probabilities of the options of discrete heads, see `act_on`."""
-        seen = _network_inputs(batch)
-        joint = self.distribution(batch.step_key, seen, torch.from_numpy(np.array(batch.agent_id)), temperature)
+        agent_id = torch.from_numpy(np.array(batch.agent_id))
+        joint = self.distribution(batch.step_key, _network_inputs(batch), agent_id, temperature)
         found: dict[str, Any] = {}
         for head, distribution in joint.distributions.items():
             if not isinstance(distribution, MaskableProbabilityDistribution):
@@ -417,50 +329,6 @@ def _separate_logits(networks: Sequence[nn.Module], observation: Tensors, agent_
                 logits[head] = value.new_zeros((*agent_id.shape, *value.shape[1:]))
             logits[head] = logits[head].index_put(rows, value)
     return logits
-
-
-def _arrays(
-    observation: Mapping[str, Any], space: spaces.Dict, step_key: StepKey
-) -> tuple[dict[str, np.ndarray[Any, np.dtype[Any]]], bool]:
-    """Return name -> [B, *shape] for one observation or a batch, and whether it is a batch.
-
-    Raises:
-        ValueError: An observation is missing, cannot be read as numbers, or has the wrong shape, or
-            a batch is empty or its entries differ in size.
-    """
-    if not isinstance(observation, Mapping):
-        needed = f"needs a dict with the observations {list(space.spaces)}"
-        raise ValueError(f"sub-step {step_key!r} {needed}, not {type(observation).__name__}")
-    if missing := set(space.spaces) - set(observation):
-        raise ValueError(f"sub-step {step_key!r} also observes {sorted(missing)}; given were {sorted(observation)}")
-    arrays: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
-    sizes: dict[str, int | None] = {}
-    for name, child in space.spaces.items():
-        shape = child.shape or ()
-        try:
-            array = np.asarray(observation[name], child.dtype)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"observation {name!r} cannot be read as {child.dtype} of shape {shape}: {error}"
-            ) from error
-        if array.shape not in (shape, array.shape[:1] + shape):
-            batch = f"({', '.join(map(str, ('B', *shape)))}{',' if not shape else ''})"
-            raise ValueError(f"observation {name!r} has shape {array.shape}, expected {shape}, or {batch} for a batch")
-        is_batch = array.shape != shape
-        sizes[name] = len(array) if is_batch else None
-        arrays[name] = array if is_batch else array[None]
-    if len(set(sizes.values())) > 1:
-        told = {name: "no batch" if size is None else f"a batch of {size}" for name, size in sizes.items()}
-        raise ValueError(f"observations are of different sizes: {told}")
-    size = next(iter(sizes.values()))
-    if size == 0:
-        raise ValueError("a batch of observations is empty: there is nobody to act")
-    return arrays, size is not None
-
-
-def _first(probability: Any) -> Any:
-    """Probabilities of the only entry of a batch; a list of them for several choices."""
-    return [part[0] for part in probability] if isinstance(probability, list) else probability[0]
 
 
 def _network_inputs(batch: PolicyBatch) -> dict[str, Tensor]:

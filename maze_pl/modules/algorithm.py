@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, overload
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
 
 import pytorch_lightning as pl
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
+from maze_pl.agents.acting import ActsOnObservations
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Evaluation, Experience
 from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoint, checkpoint_entry
@@ -39,7 +40,7 @@ class ModelComposer(Protocol):
         ...
 
 
-class AlgorithmModule(pl.LightningModule):
+class AlgorithmModule(pl.LightningModule, ActsOnObservations):
     """A learning algorithm. Subclasses write `training_step`, which may call `optimize` repeatedly.
 
     Networks are passed ready-made as `actor_critic`, or are built by `networks` from the
@@ -141,78 +142,11 @@ class AlgorithmModule(pl.LightningModule):
         """Observations and actions of the agent."""
         return self.policy.spec
 
-    @overload
-    def act(
-        self,
-        observation: Mapping[str, Any],
-        step_key: StepKey | None = None,
-        agent_id: int | Sequence[int] = 0,
-        *,
-        deterministic: bool = True,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        policy_state: dict[Any, Any] | None = None,
-        with_probabilities: Literal[False] = False,
-    ) -> dict[str, Any]: ...
+    def acting_policy(self) -> TorchPolicy:
+        """Return the policy, for `act`."""
+        return self.policy
 
-    @overload
-    def act(
-        self,
-        observation: Mapping[str, Any],
-        step_key: StepKey | None = None,
-        agent_id: int | Sequence[int] = 0,
-        *,
-        deterministic: bool = True,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        policy_state: dict[Any, Any] | None = None,
-        with_probabilities: Literal[True],
-    ) -> tuple[dict[str, Any], dict[str, Any]]: ...
-
-    def act(
-        self,
-        observation: Mapping[str, Any],
-        step_key: StepKey | None = None,
-        agent_id: int | Sequence[int] = 0,
-        *,
-        deterministic: bool = True,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        policy_state: dict[Any, Any] | None = None,
-        with_probabilities: bool = False,
-    ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
-        """Compute the action for one observation, as `env.step` takes it, or actions for a batch.
-
-        Args:
-            observation: Name -> array [*shape], as returned by the wrapped environment, or
-                [B, *shape] for a batch.
-            step_key: Sub-step of the actor; optional if there is only one.
-            agent_id: Index of the acting agent; for a batch one index for all, or B indices.
-            deterministic: Take the most likely action instead of sampling.
-            temperature: Values above 1 flatten the distributions, values below 1 sharpen them.
-            generator: Random generator for sampling.
-            policy_state: Needed for recurrent networks: a dict that is empty at the start of an
-                episode, and the same dict in each call, which updates it in place.
-            with_probabilities: Also return head -> probabilities of the options of discrete heads.
-
-        Returns:
-            Head -> action, and the probabilities if requested; see `TorchPolicy.act_on`, which this
-            calls.
-        """
-        # a wrapped policy need not be a TorchPolicy, but can act like one
-        act_on: Any = type(self.policy).act_on if isinstance(self.policy, TorchPolicy) else TorchPolicy.act_on
-        chosen: dict[str, Any] | tuple[dict[str, Any], dict[str, Any]] = act_on(
-            self.policy,
-            observation,
-            step_key,
-            agent_id,
-            deterministic=deterministic,
-            temperature=temperature,
-            generator=generator,
-            policy_state=policy_state,
-            with_probabilities=with_probabilities,
-        )
-        return chosen
+    act = ActsOnObservations.act_on
 
     def configure_model(self) -> None:
         """Build the networks from the data module's specification, unless they exist already."""

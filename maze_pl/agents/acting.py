@@ -1,0 +1,197 @@
+"""Actions for observations as environments return them: single ones or batches, outside of training."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, overload, runtime_checkable
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import Policy, PolicyBatch
+from maze_pl.core.spaces import environment_action, environment_actions
+from maze_pl.core.spec import Spec
+
+
+class SpecifiedPolicy(Policy, Protocol):
+    """A policy that knows what its agents observe and do.
+
+    Attributes:
+        spec: Sub-steps with their observation and action spaces.
+    """
+
+    spec: Spec
+
+
+@runtime_checkable
+class HasProbabilities(Protocol):
+    """A policy that can compute the probabilities of the options of discrete heads."""
+
+    def probabilities(self, batch: PolicyBatch, temperature: float = 1.0) -> dict[str, Any]:
+        """Return them by head, as `TorchPolicy.probabilities` does."""
+        ...
+
+
+class ActsOnObservations:
+    """Base of policies and algorithms that gives them the method `act_on`."""
+
+    def acting_policy(self) -> SpecifiedPolicy:
+        """Return the policy that chooses the actions."""
+        raise NotImplementedError
+
+    @overload
+    def act_on(
+        self,
+        observation: Mapping[str, Any],
+        step_key: StepKey | None = None,
+        agent_id: int | Sequence[int] = 0,
+        *,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        policy_state: dict[Any, Any] | None = None,
+        with_probabilities: Literal[False] = False,
+    ) -> dict[str, Any]: ...
+
+    @overload
+    def act_on(
+        self,
+        observation: Mapping[str, Any],
+        step_key: StepKey | None = None,
+        agent_id: int | Sequence[int] = 0,
+        *,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        policy_state: dict[Any, Any] | None = None,
+        with_probabilities: Literal[True],
+    ) -> tuple[dict[str, Any], dict[str, Any]]: ...
+
+    def act_on(
+        self,
+        observation: Mapping[str, Any],
+        step_key: StepKey | None = None,
+        agent_id: int | Sequence[int] = 0,
+        *,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        policy_state: dict[Any, Any] | None = None,
+        with_probabilities: bool = False,
+    ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
+        """Compute the action for one observation, as `env.step` takes it, or actions for a batch.
+
+        Args:
+            observation: Name -> array [*shape], as returned by the wrapped environment, or
+                [B, *shape] for a batch.
+            step_key: Sub-step of the actor; optional if there is only one.
+            agent_id: Id of the agent that acts; for a batch, one id for all rows or one per row.
+            deterministic: Take the most likely action instead of sampling.
+            temperature: Values above 1 flatten the distributions, values below 1 sharpen them.
+            generator: Random generator for sampling.
+            policy_state: Needed for recurrent networks: a dict that is empty at the start of an
+                episode, and the same dict in each call, which updates it in place. Each row of a
+                batch is a separate actor and must keep its position.
+            with_probabilities: Also return the probabilities of discrete heads.
+
+        Returns:
+            Head -> action, [B, ...] for a batch. With probabilities, also head -> the options'
+            probabilities, [n] for a Discrete space, a list with an array for each choice of a
+            MultiDiscrete space, and the probability of a 1 for each bit of a MultiBinary space,
+            [*shape]; for a batch, [B, ...]. Continuous heads have no entry.
+
+        Raises:
+            ValueError: There are several sub-steps and none was named, an observation is missing or
+                has the wrong shape, the policy state is missing or belongs to a batch of another
+                size, or the policy has no probabilities.
+        """
+        policy = self.acting_policy()
+        key = _step_key(policy.spec, step_key)
+        step = policy.spec.steps[key]
+        arrays, is_batch = _arrays(observation, step.observation_space, key)
+        size = len(next(iter(arrays.values())))
+        agents = np.asarray(agent_id)
+        if agents.shape not in ((), (size,)):
+            raise ValueError(f"agent_id={agent_id!r}: expected one agent or {size}, one for each observation")
+        actor = (key, agent_id if isinstance(agent_id, int) else tuple(agents.ravel().tolist()))
+        state = (policy_state or {}).get(actor)
+        if state is not None and any(len(array) != size for array in state.values()):
+            n_actors = len(next(iter(state.values())))
+            raise ValueError(f"policy_state is that of {n_actors} actors, but there are {size} observations")
+        batch = PolicyBatch(key, arrays, np.full(size, agents), state)
+        decision = policy.act(batch, deterministic=deterministic, temperature=temperature, generator=generator)
+        if policy_state is None and decision.policy_state is not None:
+            remedy = "pass policy_state={}, the same dict for a whole episode"
+            raise ValueError(f"sub-step {key!r} is recurrent: {remedy}")
+        action: dict[str, Any] = {}
+        for head, value in decision.action.items():
+            space = step.action_space[head]
+            action[head] = environment_actions(space, value) if is_batch else environment_action(space, value[0])
+        probabilities = _probabilities(policy, batch, temperature, is_batch) if with_probabilities else {}
+        if policy_state is not None:
+            policy_state[actor] = decision.policy_state
+        return (action, probabilities) if with_probabilities else action
+
+
+def _step_key(spec: Spec, step_key: StepKey | None) -> StepKey:
+    """Return the sub-step that acts, which must be named if there are several."""
+    if step_key is None and len(spec.steps) > 1:
+        raise ValueError(f"several sub-steps may act: name one of {list(spec.steps)} as step_key")
+    key = next(iter(spec.steps)) if step_key is None else step_key
+    if key not in spec.steps:
+        raise ValueError(f"unknown sub-step {key!r}; sub-steps: {list(spec.steps)}")
+    return key
+
+
+def _probabilities(policy: Policy, batch: PolicyBatch, temperature: float, is_batch: bool) -> dict[str, Any]:
+    """Return the probabilities of discrete heads, without the batch dimension unless it is a batch."""
+    if not isinstance(policy, HasProbabilities):
+        raise ValueError(f"a {type(policy).__name__} has no distributions, and so no probabilities")
+    probabilities = policy.probabilities(batch, temperature)
+    if is_batch:
+        return probabilities
+    return {head: _first(array) for head, array in probabilities.items()}
+
+
+def _arrays(
+    observation: Mapping[str, Any], space: spaces.Dict, step_key: StepKey
+) -> tuple[dict[str, np.ndarray[Any, np.dtype[Any]]], bool]:
+    """Return name -> [B, *shape] for one observation or a batch, and whether it is a batch.
+
+    Raises:
+        ValueError: An observation is missing, cannot be read as numbers, or has the wrong shape, or
+            a batch is empty or its entries differ in size.
+    """
+    if not isinstance(observation, Mapping):
+        needed = f"needs a dict with the observations {list(space.spaces)}"
+        raise ValueError(f"sub-step {step_key!r} {needed}, not {type(observation).__name__}")
+    if missing := set(space.spaces) - set(observation):
+        raise ValueError(f"sub-step {step_key!r} also observes {sorted(missing)}; given were {sorted(observation)}")
+    arrays: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
+    sizes: dict[str, int | None] = {}
+    for name, child in space.spaces.items():
+        shape = child.shape or ()
+        try:
+            array = np.asarray(observation[name], child.dtype)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"observation {name!r} cannot be read as {child.dtype} of shape {shape}: {error}"
+            ) from error
+        if array.shape not in (shape, array.shape[:1] + shape):
+            batch = f"({', '.join(map(str, ('B', *shape)))}{',' if not shape else ''})"
+            raise ValueError(f"observation {name!r} has shape {array.shape}, expected {shape}, or {batch} for a batch")
+        is_batch = array.shape != shape
+        sizes[name] = len(array) if is_batch else None
+        arrays[name] = array if is_batch else array[None]
+    if len(set(sizes.values())) > 1:
+        told = {name: "no batch" if size is None else f"a batch of {size}" for name, size in sizes.items()}
+        raise ValueError(f"observations are of different sizes: {told}")
+    size = next(iter(sizes.values()))
+    if size == 0:
+        raise ValueError("a batch of observations is empty: there is nobody to act")
+    return arrays, size is not None
+
+
+def _first(probability: Any) -> Any:
+    """Probabilities of the only entry of a batch; a list of them for several choices."""
+    return [part[0] for part in probability] if isinstance(probability, list) else probability[0]
