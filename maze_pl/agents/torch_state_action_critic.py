@@ -21,7 +21,7 @@ from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_rec
 from maze_pl.agents.torch_state_critic import Critic, complete_observation, shared_observation_space, union_space
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
-from maze_pl.distributions.probability_distribution import choice_sizes
+from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
 
 Pair = Sequence[nn.Module]
 """Two networks that differ in their weights only."""
@@ -137,6 +137,7 @@ class TorchStateActionCritic(Critic, ABC):
         self._spaces = [{**one.observation_space.spaces, **one.action_space.spaces} for one in critic_inputs.values()]
         self._inputs = [NetworkInput(twin, {*seen}) for twin, seen in zip(self.twins, self._spaces, strict=True)]
         self._own = _by_step(spec)
+        self._action_spaces = {key: step.action_space for key, step in spec.steps.items()}
         self._index = {key: index for index, key in enumerate(spec.step_keys)}
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
 
@@ -180,6 +181,28 @@ class TorchStateActionCritic(Critic, ABC):
         outputs = self.twins[index](self._inputs[index](seen), target)
         both = {name: outputs[prefix + name] for name in own.q_shapes}
         return {name: q.float() if q.dtype in (torch.float16, torch.bfloat16) else q for name, q in both.items()}
+
+    def action_value(
+        self, step_key: StepKey, observation: Mapping[str, Tensor], action: Mapping[str, Tensor], target: bool = False
+    ) -> Tensor:
+        """Return Q(s, a) of both networks for given actions.
+
+        Args:
+            step_key: The sub-step.
+            observation: Name -> [B, ...], the actors' observations.
+            action: Head -> [B, ...], their actions.
+            target: Whether to evaluate the target networks.
+
+        Returns:
+            [2, B]
+        """
+        heads, terms = self._action_spaces[step_key], list[Tensor]()
+        for name, q in self.q_values(step_key, observation, action, target).items():
+            if choice_sizes(heads.spaces.get(name)):
+                chosen = chosen_options(heads[name], action[name])
+                q = q.gather(-1, chosen.expand(2, *chosen.shape))
+            terms.append(q)
+        return torch.cat(terms, dim=-1).sum(dim=-1)
 
     def update_targets(self, tau: float) -> None:
         """Update the target networks: target + tau * (network - target)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -272,6 +272,20 @@ class Evaluation(Batch):
     summaries: list[EpisodeSummary]
 
 
+class Outcome(NamedTuple):
+    """Outcomes of n acts; see `TransitionBatch` for the fields.
+
+    Attributes:
+        next_observation: Name -> [n, ...].
+        reward: [n] float64.
+        discount: [n] float64.
+    """
+
+    next_observation: Tree
+    reward: Tensor
+    discount: Tensor
+
+
 @dataclass
 class TransitionBatch:
     """n acts of one sub-step, in any order, from any episodes.
@@ -303,6 +317,18 @@ class TransitionBatch:
 
     def __len__(self) -> int:
         return len(self.agent_id)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Next observations, rewards and discounts.
+
+        Raises:
+            ValueError: The acts were recorded or drawn without them.
+        """
+        if self.next_observation is None or self.reward is None or self.discount is None:
+            processor = "maze_pl.datasets.trajectory_processors.IdentityWithNextObservationTrajectoryProcessor"
+            raise ValueError(f"these acts have no outcomes: give the data set the trajectory_processor {processor}")
+        return Outcome(self.next_observation, self.reward, self.discount)
 
     def tensors(self) -> list[Tensor]:
         """List all tensors, without fields that are None."""

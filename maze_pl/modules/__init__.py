@@ -11,3 +11,4 @@ from .on_policy.learning_batch import learning_batch as learning_batch
 from .optimization.flat_optimizer import FlatAdam as FlatAdam
 from .ppo import PPO as PPO
 from .sac import SAC as SAC
+from .target_networks import soft_update as soft_update, target_copy as target_copy

@@ -218,3 +218,30 @@ def test_a_shared_pair_is_refused_where_names_mean_different_things():
         TorchSharedStateActionCritic.critic_inputs(two(box, {"pick": spaces.Discrete(2)}, box))
     with pytest.raises(ValueError, match=r"\['view'\] of sub-step 0 have names of observations"):
         TorchStepStateActionCritic.critic_inputs(flat_spec({"view": spaces.Box(-1, 1, (2,))}))
+
+
+def test_the_value_of_an_action_is_the_sum_of_the_entries_that_it_selects():
+    spec = flat_spec(MIXED)
+    critic = TorchSharedStateActionCritic([pair(5, **{name: size for name, (size,) in MIXED_SHAPES.items()})], spec)
+    observation = {"view": torch.randn(4, 3)}
+    action = {
+        "move": torch.randn(4, 2),
+        "tool": torch.tensor([0, 2, 1, 2]),
+        "bits": torch.tensor([[0, 1], [1, 1], [0, 0], [1, 0]]),
+    }
+    for target in (False, True):
+        q = critic.q_values(0, observation, action, target)
+        value = critic.action_value(0, observation, action, target)
+        assert value.shape == (2, 4)
+        for i in range(4):
+            first, second = action["bits"][i].tolist()
+            expected = q["tool"][:, i, action["tool"][i]] + q["bits"][:, i, first] + q["bits"][:, i, 2 + second]
+            assert torch.allclose(value[:, i], expected)
+        critic.update_targets(0.5)
+
+
+def test_the_value_of_a_continuous_action_is_the_only_output():
+    critic = TorchSharedStateActionCritic([pair(5, q_value=1)], flat_spec({"move": MIXED["move"]}))
+    observation, action = {"view": torch.randn(4, 3)}, {"move": torch.randn(4, 2)}
+    expected = critic.q_values(0, observation, action)["q_value"].squeeze(-1)
+    assert torch.equal(critic.action_value(0, observation, action), expected)

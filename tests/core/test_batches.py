@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maze_pl.collect.collector import Collector
-from maze_pl.core.batches import Rollout
+from maze_pl.core.batches import Rollout, TransitionBatch
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs import make_gym_maze_env
@@ -117,3 +117,12 @@ def test_environments_that_attribute_rewards_do_not_go_with_others_that_do_not()
 def test_a_rollout_of_one_group_is_taken_as_it_is() -> None:
     ((rollout,), *_) = collected([agreement.make_env], [1], False)
     assert Rollout.concatenated([rollout]) is rollout
+
+
+def test_acts_know_their_outcomes_or_name_what_adds_them() -> None:
+    observation, agent_id = {"view": torch.zeros(2, 3)}, torch.zeros(2, dtype=torch.int64)
+    following, reward, discount = {"view": torch.ones(2, 3)}, torch.tensor([1.0, 2.0]), torch.tensor([0.9, 0.0])
+    acts = TransitionBatch(observation, {}, agent_id, following, reward, discount)
+    assert acts.outcome == (following, reward, discount)
+    with pytest.raises(ValueError, match="IdentityWithNextObservationTrajectoryProcessor"):
+        TransitionBatch(observation, {}, agent_id).outcome  # noqa: B018

@@ -128,6 +128,8 @@ class Observation:
         """Call and observe a function that computes the loss and its gradient."""
         buffers = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
         for name, part in self._module.named_modules():
+            self.watch.remember_entries(part._parameters)
+            self.watch.remember_entries(part._buffers)
             self._push(part, f"{type(self._module).__name__}{name and '.'}{name}")
         previous = sys.gettrace()
         with _ValuesTaken(self), _NumbersTaken(self):

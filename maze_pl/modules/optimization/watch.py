@@ -70,6 +70,7 @@ class Watch:
         self._entries: dict[
             int, tuple[str, Any, dict[str, Any]]
         ] = {}  # by id of a mapping: its name, the mapping, and the entries read
+        self._earlier: dict[int, dict[str, Any]] = {}  # by id of a mapping: its entries before the loss ran
         self._arrays: list[tuple[str, Any, bytes]] = []
         # The same places as flat lists, so that all of them are compared at once.
         self._owners: list[Any] = []
@@ -77,10 +78,17 @@ class Watch:
         self._sizes: list[int] = []
         self._values: list[Any] = []
 
+    def remember_entries(self, owner: dict[str, Any]) -> None:
+        """Let `add_entry` watch the present entries of a mapping, even if some are replaced for a while.
+
+        `torch.func.functional_call` replaces parameters while a network runs.
+        """
+        self._earlier[id(owner)] = dict(owner)
+
     def add_entry(self, label: str, owner: Any, key: str) -> Any:
         """Watch an entry of a mapping, such as an attribute, and return its value."""
         entries = self._entries.setdefault(id(owner), (label, owner, {}))[2]
-        return entries.setdefault(key, owner[key])
+        return entries.setdefault(key, self._earlier.get(id(owner), owner).get(key, owner[key]))
 
     def add(self, label: str, owner: Any, take: Callable[[Any], Iterable[Any]]) -> None:
         """Watch all values that `take` yields for an object that has a length."""
@@ -100,7 +108,7 @@ class Watch:
             keys = (*entries, next(iter(entries)))  # itemgetter returns no tuple for one key
             values = tuple(entries[key] for key in keys)
             self._places.append(_Place(label, owner, keys, itemgetter(*keys), values, len(owner)))
-        self._entries = {}
+        self._entries, self._earlier = {}, {}
         self._line_up()
 
     def _line_up(self) -> None:

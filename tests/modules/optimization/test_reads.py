@@ -463,6 +463,23 @@ def test_changes_of_what_can_be_followed_are_noticed(keeper: Any) -> None:
     helper.set(1.0)
 
 
+def test_a_network_may_run_with_the_tensors_of_a_target_network_for_a_while() -> None:
+    class Following(Loss):
+        def __init__(self) -> None:
+            super().__init__(Plain())
+            self.target = nn.ParameterDict({"weight": torch.ones(1, 2), "bias": torch.ones(1)})
+
+        def loss(self, minibatch: Any) -> Tensor:
+            later = torch.func.functional_call(self.layer, dict(self.target.items()), (minibatch,))
+            return (self.layer(minibatch) - later).square().mean()
+
+    module = Following()
+    observation = observe(module)
+    assert observation.refused is None
+    module.layer.weight = nn.Parameter(torch.zeros(1, 2))
+    assert observation.watch.change() is not None
+
+
 @pytest.mark.parametrize("keeper", REFUSED)
 def test_what_cannot_be_followed_is_refused(keeper: Any) -> None:
     observation = observe(Loss(keeper()))
