@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 LONG = ("test_readme", "test_generated", "test_imitation", "test_strategies", "test_resume.py", "learning/")
 FOLDER = Path(__file__).parent
@@ -15,8 +16,12 @@ pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in FOLDER.iterdir
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let long tests begin first, so that no process waits for one in the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs a GPU where there is none; let long tests begin first, so that none is waited for."""
+    for_gpus = [item for item in items if item.get_closest_marker("cuda")]
+    if for_gpus and not torch.cuda.is_available():
+        config.hook.pytest_deselected(items=for_gpus)
+        items[:] = [item for item in items if not item.get_closest_marker("cuda")]
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
 
 

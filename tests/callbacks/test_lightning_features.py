@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pytorch_lightning.callbacks import device_stats_monitor
 
 import maze_pl
 from maze_pl.__main__ import main
@@ -132,8 +132,8 @@ def test_what_fits_trains_and_leaves_its_files(folder: Path, name: str) -> None:
     assert not missing
 
 
-@pytest.mark.skipif(find_spec("psutil") is not None, reason="psutil is installed")
-def test_statistics_of_devices_need_psutil(capsys: pytest.CaptureFixture[str]) -> None:
+def test_statistics_of_devices_need_psutil(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_stats_monitor, "_PSUTIL_AVAILABLE", False)
     assert main([*FIT, *callback("DeviceStatsMonitor")]) == 2
     assert "psutil" in capsys.readouterr().err
 

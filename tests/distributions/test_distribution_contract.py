@@ -227,7 +227,7 @@ def test_a_cpu_generator_serves_logits_on_another_device(name):
     assert moved.shape == (20, *space.shape)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a second device")
+@pytest.mark.cuda
 @pytest.mark.parametrize("name", CASES)
 def test_a_cpu_generator_gives_the_same_actions_on_a_gpu(name):
     kind, space = CASES[name]

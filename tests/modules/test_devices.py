@@ -7,12 +7,11 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
 
 from maze_pl.__main__ import main
 
 pytestmark = [
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    pytest.mark.cuda,
     pytest.mark.filterwarnings("ignore:.*LeafSpec"),
 ]
 

@@ -30,6 +30,7 @@ from maze_pl.perception import (
     StridedConvolutionDenseBlock,
     TemplateModelComposer,
 )
+from tests.devices import DEVICES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")
 
@@ -39,11 +40,9 @@ T, N = 8, 4
 CATCH = str(Path(__file__).parents[2] / "examples/catch/configs/ppo_catch.yaml")
 
 
-@pytest.fixture(params=["cpu", "cuda"])
+@pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each device there is, with true float32 where a GPU would take a shorter type."""
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         yield request.param
 

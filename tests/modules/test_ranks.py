@@ -49,7 +49,7 @@ def make_a2c(kit: Any) -> A2C:
 
 
 def make_ppo(kit: Any) -> PPO:
-    return PPO(actor_critic=kit.make_actor_critic(kit.TEAM_SPEC, "step"), batch_size=6, lr=1e-2, target_kl=2e-2)
+    return PPO(actor_critic=kit.make_actor_critic(kit.team_spec, "step"), batch_size=6, lr=1e-2, target_kl=2e-2)
 
 
 def run_on_two_ranks(folder: Path) -> None:
@@ -94,7 +94,7 @@ def run_on_two_ranks(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
 def test_two_ranks_learn_the_same_from_different_data(tmp_path: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-W", "ignore", __file__, str(tmp_path)]
     process = subprocess.run(command, timeout=240, env=environment, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr[-5000:]

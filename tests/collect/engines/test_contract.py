@@ -29,9 +29,10 @@ ENGINES: dict[str, tuple[Callable[[], Engine], Any]] = {
 }
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(make, id=name, marks=marks) for name, (make, marks) in ENGINES.items()]
-)
+PARAMETERS = [pytest.param(make, id=name, marks=marks) for name, (make, marks) in ENGINES.items()]
+
+
+@pytest.fixture(scope="module", params=PARAMETERS)
 def shared_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     engine = request.param()
     with small_ray() if isinstance(engine, RayEngine) else contextlib.nullcontext():
@@ -141,9 +142,8 @@ def test_large_results_arrive_whole_and_can_be_written_to(shared_engine: Engine)
     tensor += 1
 
 
+@pytest.mark.parametrize("shared_engine", PARAMETERS[1:], indirect=True)  # in process, it is the very object
 def test_a_result_does_not_change_when_the_actor_goes_on(shared_engine: Engine) -> None:
-    if isinstance(shared_engine, InProcessEngine):
-        pytest.skip("returns the very objects")
     shared_engine.start(Actor, RandomActs())
     for _ in range(5):
         shared_engine.submit(0, "again")

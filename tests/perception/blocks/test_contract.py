@@ -18,6 +18,7 @@ from torch import Generator, Tensor, nn
 
 from maze_pl import perception
 from maze_pl.perception import PerceptionBlock
+from tests.devices import DEVICES
 
 Shape = tuple[int, ...]
 Draw = Callable[[Shape, Generator], Tensor]
@@ -258,11 +259,9 @@ def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
-@pytest.fixture(params=["cpu", "cuda"])
+@pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each device there is, with true float32 where a GPU would take a shorter type."""
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("needs a GPU")
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     yield request.param
@@ -457,6 +456,7 @@ def test_gradients_are_those_of_small_changes(case: Case) -> None:
     assert torch.autograd.gradcheck(run, tensors, fast_mode=True)
 
 
+@pytest.mark.cuda
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)
 def test_a_gpu_gives_the_numbers_of_the_cpu(case: Case, device: str) -> None:
     block, inputs = case.build(), case.sample(3, 2)
