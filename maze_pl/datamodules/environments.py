@@ -24,7 +24,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
-from maze_pl.envs.vector.vector_env import class_of, current_names, load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.vector.vector_env import class_of, load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper
@@ -34,9 +34,7 @@ Env = gymnasium.Env[Any, Any]
 AnyVector = SequentialVectorEnv | SubprocVectorEnv
 T = TypeVar("T")
 _BY_VALUE = ("_factory", "_wrappers")
-_REMEDY = (
-    "resume with the wrappers of the run, or start anew from its weights by --warm-start, with as many of each class"
-)
+_REMEDY = "use the wrappers of the run; only a warm start (--warm-start) may leave out or add some"
 
 
 def make_frozen(factory: Callable[[], LogStatsWrapper], learned: dict[str, Any]) -> LogStatsWrapper:
@@ -287,21 +285,47 @@ class EnvironmentDataModule(pl.LightningDataModule):
     def _completed(self) -> tuple[dict[str, Any], str, str]:
         """Return all wrapper statistics, a message about them, and a reason for refusal, if any."""
         vector = self._vector_of([self._factory_of()])  # also looks up the names of all wrappers
-        known = current_names(self._shared or {}, self._wrappers)
-        foreign, classes = [name for name in known if name not in self._wrappers], set(map(class_of, self._wrappers))
-        unclear = [name for name in foreign if not self._may_differ or class_of(name) in classes]
-        if unclear:
-            there = f"there are statistics of the wrappers {unclear}, but the wrappers here are {[*self._wrappers][1:]}"
-            return {}, "", f"{there}: {_REMEDY}"
+        known = self._shared or {}
+        foreign = [name for name in known if name not in self._wrappers]
+        if foreign and not self._may_differ:
+            here = [*self._wrappers][1:]
+            return (
+                {},
+                "",
+                f"there are statistics of the wrappers {foreign}, but the wrappers here are {here}: {_REMEDY}",
+            )
+        if refusal := self._ambiguous(foreign):
+            return {}, "", refusal
         fitting = {name: state for name, state in known.items() if name in self._wrappers}
         with closing(vector()) as env:
             states = env.estimate(self.n_normalization_samples, derive_seed(self.seed, "normalization"), fitting)
         new = [name for name in states if name not in known] if self._shared is not None else []
         if new and not self._may_differ:
             return {}, "", f"there are no statistics of the wrappers {new}, but only of {list(known)}: {_REMEDY}"
-        told = [f"statistics of the wrappers {foreign} are left out, as these are not here"] if foreign else []
-        told += [f"the wrappers {new} learn anew, as the other run has no statistics of them"] if new else []
-        return states, "; ".join(told), ""
+        messages = []
+        if foreign:
+            messages.append(f"statistics of the wrappers {foreign} are left out, as these are not here")
+        if new:
+            messages.append(f"the wrappers {new} start from scratch, as the other run has no statistics of them")
+        return states, "; ".join(messages), ""
+
+    def _ambiguous(self, foreign: list[str]) -> str:
+        """Return why statistics cannot be assigned to wrappers in a warm start; empty if they can.
+
+        Wrappers of one class are told apart by their order alone, which says nothing if the other
+        run had more or fewer of them.
+
+        Args:
+            foreign: Names of statistics without a wrapper of that name.
+        """
+        for path in dict.fromkeys(map(class_of, foreign)):
+            n_here = sum(class_of(name) == path for name in self._wrappers)
+            if n_here:
+                n_there = sum(class_of(name) == path for name in self._shared or {})
+                counts = f"the other run has statistics of {n_there} wrappers {path}, and there are {n_here} here"
+                remedy = f"use {n_there} of them, or make each wrapper that is new a subclass, which learns by itself"
+                return f"{counts}; nothing tells which belong together: {remedy}"
+        return ""
 
     def _refuse_foreign_checkpoint(self) -> None:
         """Refuse a checkpoint without state of this class, which Lightning would ignore."""
@@ -329,7 +353,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
             may_differ: Whether the wrappers may differ from those of the other run. New ones then
                 start from scratch, and statistics without a wrapper are dropped, with a message. A
                 class of which there are more or fewer than in the other run is ambiguous and always
-                refused.
+                refused; a subclass counts as another class.
         """
         self._shared, self._is_complete, self._may_differ = shared, False, may_differ
 

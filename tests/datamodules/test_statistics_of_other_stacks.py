@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from maze_pl.datamodules import RolloutDataModule
-from maze_pl.envs.vector.vector_env import current_names, load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.vector.vector_env import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.wrappers import (
     ObservationNormalizationWrapper,
     ReturnNormalizationRewardWrapper,
@@ -98,7 +97,7 @@ def test_a_warm_start_shares_what_a_new_wrapper_learns_and_what_the_others_knew(
     warm.warm_start(data._learned())
     with caplog.at_level(logging.INFO):
         fit(warm, 2)
-    assert f"the wrappers ['{RETURNS}'] learn anew, as the other run has no statistics of them" in caplog.text
+    assert f"the wrappers ['{RETURNS}'] start from scratch, as the other run has no statistics of them" in caplog.text
     shared = warm.state_dict()["shared"]
     assert str(shared[OBSERVATIONS]) == str(known[OBSERVATIONS])
     n_seen, _, _ = shared[RETURNS]["base"]
@@ -115,13 +114,43 @@ def test_a_warm_start_says_what_is_left_out(tmp_path: Path, caplog: pytest.LogCa
     assert f"statistics of the wrappers ['{RETURNS}'] are left out, as these are not here" in caplog.text
 
 
-@pytest.mark.parametrize(("then", "now"), [([SCALE], [SCALE, SCALE]), ([SCALE, SCALE], [SCALE])])
-def test_a_warm_start_with_more_or_fewer_of_a_class_is_refused(tmp_path: Path, then: list[Any], now: list[Any]) -> None:
+@pytest.mark.parametrize(
+    ("then", "now", "counts", "remedy"),
+    [
+        ([SCALE], [SCALE, SCALE], "of 1 wrappers", "use 1 of them, or make each wrapper that is new a subclass"),
+        ([SCALE, SCALE], [SCALE], "of 2 wrappers", "use 2 of them"),
+    ],
+)
+def test_a_warm_start_with_more_or_fewer_of_a_class_is_refused_with_remedies(
+    tmp_path: Path, then: list[Any], now: list[Any], counts: str, remedy: str
+) -> None:
     _, data, _ = saved(tmp_path, *then)
     warm = make_data(wrappers=now)
     warm.warm_start(data._learned())
-    with pytest.raises(ValueError, match=r"with as many of each class"):
+    with pytest.raises(ValueError, match="nothing tells which belong together") as error:
         warm.make_env()
+    assert f"{counts} {RETURNS}, and there are {len(now)} here" in str(error.value)
+    assert remedy in str(error.value)
+
+
+class SecondScale(ReturnNormalizationRewardWrapper):
+    """The same wrapper under another name."""
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_subclass_of_a_wrapper_of_the_other_run_learns_by_itself_after_a_warm_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: bool
+) -> None:
+    _, data, _ = saved(tmp_path, SCALE)
+    known = data._learned()[RETURNS]
+    warm = make_data(wrappers=[SecondScale, SCALE] if first else [SCALE, SecondScale], n_normalization_samples=3)
+    warm.warm_start(data._learned())
+    with caplog.at_level(logging.INFO):
+        learned = frozen(warm)
+    second = f"{SecondScale.__module__}.SecondScale"
+    assert f"the wrappers ['{second}'] start from scratch" in caplog.text
+    assert learned[RETURNS] == known
+    assert learned[second] != known
 
 
 @pytest.mark.parametrize("now", [[SCALE, NORMALIZED], [LIMIT]])
@@ -142,30 +171,3 @@ def test_no_environment_works_by_its_own_statistics_where_others_share_theirs() 
         load_shared_states(stack, given)
     with pytest.raises(ValueError, match="no statistics for the wrapper"):
         rollout(lambda: Drift(None), "random", wrappers=[SCALE, NORMALIZED], learned=given)
-
-
-def earlier(state: dict[str, Any], *names: str) -> dict[str, Any]:
-    """States of wrappers as earlier checkpoints name them."""
-    return {f"{names.index(name)}:{name}": one for name, one in state.items()}
-
-
-def test_checkpoints_with_positions_are_read(tmp_path: Path) -> None:
-    path, _, begun = saved(tmp_path, NORMALIZED, SCALE)
-    content = torch.load(path, weights_only=True)
-    own, names = content["RolloutDataModule"], ("", RETURNS, OBSERVATIONS)
-    own["shared"] = earlier(own["shared"], *names)
-    for shard in own["ranks"][0]:
-        shard["shared"] = earlier(shard["shared"], *names)
-        learning = [{name: part[name] for name in names[1:]} for part in shard["wrappers"]]
-        shard["wrappers"] = [earlier(part, *names) for part in learning]
-    torch.save(content, path)
-    resumed = fit(make_data(wrappers=[LIMIT, NORMALIZED, SCALE]), 4, ckpt_path=path).rollouts
-    assert equal([*begun.rollouts, *resumed], fit(make_data(wrappers=[NORMALIZED, SCALE], **SAMPLES), 4).rollouts)
-
-
-def test_positions_are_not_guessed_from() -> None:
-    twice = wrapper_stack(make_wrapped(lambda: Drift(None), [SCALE, LIMIT, SCALE]))
-    states = {f"1:{RETURNS}": 1, f"3:{RETURNS}": 2}
-    assert current_names(states, twice) == {f"{RETURNS} (2 of 2)": 1, f"{RETURNS} (1 of 2)": 2}
-    once = wrapper_stack(make_wrapped(lambda: Drift(None), [SCALE]))
-    assert current_names(states, once) == states

@@ -40,7 +40,6 @@ from maze_pl.envs.vector.vector_env import (
     Staging,
     StepExtras,
     VectorEnv,
-    current_names,
     make_wrapped,
     shared_states_of,
     wrapper_stack,
@@ -520,10 +519,9 @@ class SequentialVectorEnv(VectorEnv):
                 if given_after == len(keys):
                     self._give_state(n, history["state"], len(keys))
             self.envs[n].context.is_logged = True
-            known = current_names(states, self._stacks[n])
             for name, wrapper in self._stacks[n].items():
-                if name in known:
-                    wrapper.load_state_dict(known[name])
+                if name in states:
+                    wrapper.load_state_dict(states[name])
         self.autoreset = autoreset
 
     def of_each(self, function: Callable[[LogStatsWrapper], T], envs: Sequence[int] | None = None) -> list[T]:

@@ -89,32 +89,9 @@ def wrapper_stack(env: StructuredEnv) -> dict[str, Wrapper]:
     return dict(zip(names, wrappers, strict=True))
 
 
-def current_names(states: Mapping[str, Any], stack: Mapping[str, object]) -> dict[str, Any]:
-    """Rename the states of wrappers to the names in use now.
-
-    Earlier checkpoints name wrappers by their position from the outside, `1:path`. These are
-    matched by class if there are as many wrappers of a class as states; otherwise the names stay
-    unchanged.
-
-    Args:
-        states: State of each wrapper, by name.
-        stack: Result of `wrapper_stack`.
-    """
-    earlier = [name for name in states if name.partition(":")[0].isdecimal()]
-    current = {name: name for name in states}
-    for path in {name.partition(":")[2] for name in earlier}:
-        own = sorted(
-            (name for name in earlier if name.endswith(f":{path}")), key=lambda name: int(name.partition(":")[0])
-        )
-        there = [name for name in stack if class_of(name) == path]
-        if len(own) == len(there):
-            current |= dict(zip(own, there, strict=True))
-    return {current[name]: state for name, state in states.items()}
-
-
 def class_of(name: str) -> str:
-    """Return the class path in a wrapper's name, from `wrapper_stack` or earlier checkpoints."""
-    return name.partition(" (")[0].rpartition(":")[2]
+    """Return the class path in a wrapper's name from `wrapper_stack`."""
+    return name.partition(" (")[0]
 
 
 def shared_states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:
@@ -133,7 +110,6 @@ def load_shared_states(stack: Mapping[str, Wrapper], state: Mapping[str, Any], f
     Raises:
         ValueError: The statistics are for other wrappers, or those of a wrapper are missing.
     """
-    state = current_names(state, stack)
     if unknown := set(state) - set(stack):
         both = f"there are statistics for wrappers {sorted(unknown)}, but the stack is {list(stack)}"
         raise ValueError(f"{both}; use the same wrappers")
