@@ -1,7 +1,7 @@
-"""What is learned on cutting-2D: raw pieces used by masked, structured, flat and greedy policies, and learning curves.
+"""Results on cutting-2D: raw pieces used by masked, structured, flat and greedy policies, and learning curves.
 
-Policies are judged by sampled actions in episodes that neither training nor the choice of best.ckpt has seen, the same
-ones for all. Runs are kept in outputs/learn/ as those of `learn.py` are, which puts the section into docs/results.md.
+Policies are evaluated with sampled actions in new episodes, the same for all. Runs are stored in outputs/learn/ like those
+of `learn.py`, which writes the section to docs/results.md.
 """
 
 from __future__ import annotations
@@ -160,21 +160,21 @@ def means(runs: list[Result], kind: str) -> str:
 
 TEXT = """## Cutting-2D
 
-Raw pieces that a policy uses in an episode, sampling its actions: the mean of {n} episodes, the same ones for all, \
-with the policy of `best.ckpt`, as mean over the seeds, and for each seed with that of `best.ckpt` and `last.ckpt`. An \
-invalid cut serves nobody, so that variants without masks may use few pieces and yet be bad: their returns are drawn \
-below.
+Number of raw pieces that a policy uses in an episode with sampled actions: the mean of {n} episodes, the same for \
+all. **Best** is the mean over the seeds for `best.ckpt`; then follow the means of each seed for `best.ckpt` and \
+`last.ckpt`. An invalid cut serves no order, so variants without masks may use few pieces and still be bad; their \
+returns are shown in the figure below.
 
 | instance | variant | env steps | best | seeds | last, seeds | random valid cuts | greedy | at most |
 |---|---|--:|--:|:--|:--|--:|--:|--:|
 {rows}
 
-On *mixed* the greedy policy uses {greedy:.2f} in these episodes, the area bound is about {bound}. The difference to \
-greedy in the same episode, with its 95% interval: **{mean:+.2f} ± {half:.2f}** (each seed: {each}).
+On *mixed* the greedy policy uses {greedy:.2f} in these episodes, and the area bound is about {bound}. The \
+difference to greedy in the same episodes, with its 95% interval: **{mean:+.2f} ± {half:.2f}** (each seed: {each}).
 
 ![Return over env steps for the masked, structured and flat variants](results/cutting_2d.png)
 
-What was tried on *mixed*: [results/cutting_2d.md](results/cutting_2d.md).
+Experiments on *mixed*: [results/cutting_2d.md](results/cutting_2d.md).
 """
 
 

@@ -1,4 +1,4 @@
-"""Trains the shipped configurations with several seeds and writes what they reach to docs/results.md.
+"""Trains the shipped configurations with several seeds and writes their results to docs/results.md.
 
 A policy is judged by episodes that neither training nor the choice of best.ckpt has seen. Each run leaves a result in
 outputs/learn/<config>/<seed>/result.json and is not repeated unless its configuration or a version changes, so that
@@ -54,19 +54,19 @@ DEMONSTRATIONS += ["--n_episodes", "50", "--max_steps", "0", "--trajectories", "
 PACKAGES = ("maze-pl", "torch", "pytorch-lightning", "gymnasium", "numpy")
 Result = dict[str, Any]
 
-HEAD = """# What the shipped configurations reach
+HEAD = """# Results of the shipped configurations
 
-Written by `make learn`, which trains each of them with the seeds {seeds} by
+Written by `make learn`, which trains each configuration with the seeds {seeds} by
 
     maze-pl fit --config NAME --seed_everything SEED
 
-and then plays {n_episodes} deterministic episodes, the same ones for all, with the policy of `best.ckpt` and that of \
-`last.ckpt`. Neither training nor the evaluations by which `best.ckpt` is chosen see these episodes. Numbers are \
-undiscounted returns of the environment itself, without the scaling of rewards that some configurations train with.
+and then plays {n_episodes} deterministic episodes, the same for all, with the policies of `best.ckpt` and \
+`last.ckpt`. These episodes are used neither in training nor in the evaluations that select `best.ckpt`. Numbers are \
+undiscounted returns of the environment, without the reward scaling that some configurations use in training.
 
-**Best** is the mean over the seeds for `best.ckpt`, **last** the same for `last.ckpt`, with the mean of each seed \
-after it. **Required** is what **best** must reach. Environment steps per second are those of the whole command on \
-one core, from its start to its end with all evaluations, by processor time, as the median over the seeds.
+**Best** is the mean over the seeds for `best.ckpt`, **last** the same for `last.ckpt`; the next column has the mean \
+of each seed. **Required** is the minimum for **best**. Env steps per second are the median over the seeds for the \
+whole command on one core, including all evaluations, in processor time.
 
 | configuration | env steps | best | seeds {seeds} | last | seeds {seeds} | required | env steps/s |
 |---|--:|--:|:--|--:|:--|--:|--:|
@@ -185,10 +185,10 @@ def demonstrated(again: bool) -> tuple[str, list[str]]:
         print(f"{name}: {own} env steps to {wanted}", flush=True)
     seeds = " | ".join(f"seed {seed}" for seed in range(N_SEEDS))
     text = (
-        "## What demonstrations are worth\n\n"
-        f"Env steps until an evaluation during training first reached {wanted}, without demonstrations and with "
-        "50 episodes of the heuristic, `maze-pl rollout "
-        f"{' '.join(DEMONSTRATIONS)}`, of which a quarter of each minibatch consists.\n\n"
+        "## Effect of demonstrations\n\n"
+        f"Env steps until an evaluation during training first reached {wanted}, without and with demonstrations: "
+        "50 episodes of the heuristic, which make up a quarter of each minibatch, recorded by `maze-pl rollout "
+        f"{' '.join(DEMONSTRATIONS)}`.\n\n"
         f"| configuration | {seeds} |\n|---|{'--:|' * N_SEEDS}\n" + "\n".join(rows) + "\n"
     )
     fewer = all(own < other for own, other in zip(steps[shown], steps[plain], strict=True))
@@ -249,7 +249,7 @@ def report(table: dict[str, list[Result]]) -> str:
     return (
         HEAD.format(seeds=seeds, n_episodes=N_EPISODES)
         + f"{rows}\n\nRun on {' to '.join(dict.fromkeys((dates[0], dates[-1])))} with {used}.\n\n"
-        + "The evaluations during training, by which `best.ckpt` is chosen:\n\n"
+        + "The evaluations during training, which select `best.ckpt`:\n\n"
         + "![Return over env steps, for each configuration and seed](results/curves.png)\n"
     )
 

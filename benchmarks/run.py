@@ -83,7 +83,7 @@ WORKLOADS = (
         is_short=True,
     ),
     Workload(
-        "W4: IMPALA, CartPole-v1, batches of 8 trajectories of 100 steps; beside W1 of stable-baselines3",
+        "W4: IMPALA, CartPole-v1, batches of 8 trajectories of 100 steps; compared to W1 of stable-baselines3",
         (
             Contender("maze_pl", "impala.py"),
             Contender("maze_pl, two local processes", "impala.py", ("--n_workers", "2")),
@@ -91,14 +91,14 @@ WORKLOADS = (
         ),
     ),
     Workload(
-        "W5: evolution strategies, CartPole-v1, 10 rollouts an update; beside W1 of stable-baselines3",
+        "W5: evolution strategies, CartPole-v1, 10 rollouts per update; compared to W1 of stable-baselines3",
         (
             Contender("maze_pl", "evolution.py"),
             Contender(REFERENCE, "stable_baselines3_cartpole.py", ("--algorithm", "ppo", "--env_steps", "100000")),
         ),
     ),
     Workload(
-        "W7: PPO with its defaults, cutting-2D masked and structured, 8 environments; beside W1 of stable-baselines3",
+        "W7: PPO with its defaults, cutting-2D masked, 8 environments; compared to W1 of stable-baselines3",
         (
             Contender("maze_pl", "maze_pl_cutting_2d.py", ("--env_steps", "200000")),
             Contender("maze_pl, capture off", "maze_pl_cutting_2d.py", ("--env_steps", "100000", "--capture", "off")),
@@ -107,7 +107,7 @@ WORKLOADS = (
         is_short=True,
     ),
     Workload(
-        "W8: rollouts of a random policy, CartPole-v1, one process; beside W1 of stable-baselines3",
+        "W8: rollouts of a random policy, CartPole-v1, one process; compared to W1 of stable-baselines3",
         (
             Contender("maze_pl", "rollouts.py"),
             Contender("maze_pl, event logs", "rollouts.py", ("--record", "events")),
@@ -315,7 +315,8 @@ def soft_actor_critic(repetitions: int, n_threads: tuple[int, ...]) -> str:
     header = ["", "maze_pl", REFERENCE, "ratio", "to a bare loop"]
     title = "## W3: SAC, Pendulum-v1, batches of 256, networks of 256 x 256, updates/s"
     text = (
-        "The last column: time of a batch in the Trainer over that in a loop that only collects, samples and updates."
+        "The last column is the time of a batch in the Trainer, relative to a bare loop that only collects, samples and "
+        "updates."
     )
     return f"{title}\n\n{text}\n\n{table(header, rows)}"
 
