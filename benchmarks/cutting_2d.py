@@ -1,7 +1,7 @@
 """Results on cutting-2D: raw pieces used by masked, structured, flat and greedy policies, and learning curves.
 
-Policies are evaluated with sampled actions in new episodes, the same for all. Runs are stored in outputs/learn/ like those
-of `learn.py`, which writes the section to docs/results.md.
+Policies are evaluated with sampled actions in new episodes, the same for all. Runs are stored in outputs/learn/ like
+those of `learn.py`, which writes the section to docs/results.md.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ VARIANTS = {  # instance -> variant -> configuration and options
 }
 SIMPLE = {"documented": (34.5, 31.0), "constant": (35.8, 37.0), "mixed": (36.7, 28.6)}  # random valid cuts, greedy
 REQUIRED = {"documented": 31.3, "constant": 32.0}  # raw pieces of the masked agent, at most
-AREA_BOUND = 26.8  # mixed: the area ordered, in raw pieces, and one that is begun
+AREA_BOUND = 26.8  # mixed: the ordered area in raw pieces, plus one that is partly used
 
 
 def raw_pieces(env: Any, choose: Callable[[dict[str, Any], Any], dict[str, Any]]) -> list[float]:
-    """How many raw pieces each of the episodes took by which policies are judged."""
+    """Number of raw pieces used in each of the episodes in which policies are evaluated."""
     for episode in range(N_EPISODES):
         observation, _ = env.reset(seed=FIRST_EPISODE_SEED + episode)
         ended = False
@@ -74,7 +74,7 @@ def of_greedy(checkpoint: Path) -> list[float]:
 
 
 def judge(run_dir: Path) -> Result:
-    """Raw pieces of the policies that a run has kept, of the greedy one in the same episodes, and during training."""
+    """Raw pieces of the saved policies of a run, of the greedy policy in the same episodes, and during training."""
     checkpoints = run_dir / "checkpoints"
     policies = {name: of_checkpoint(checkpoints / f"{name}.ckpt") for name in ("best", "last")}
     with (run_dir / "metrics.csv").open(encoding="utf-8") as file:
@@ -122,7 +122,7 @@ def draw(table: dict[str, dict[str, list[Result]]], path: Path) -> None:
 
 
 def section(again: bool) -> tuple[str, list[str]]:
-    """The section of docs/results.md, and what was not reached; trains what has not been trained."""
+    """The section of docs/results.md, and the results that were not reached; trains missing runs."""
     table: dict[str, dict[str, list[Result]]] = {}
     for instance, variants in VARIANTS.items():
         for variant, (config, options) in variants.items():

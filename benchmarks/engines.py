@@ -1,8 +1,8 @@
-"""What local processes are worth: A2C in an environment whose steps take 2 ms of the processor's time.
+"""Speedup by local processes: A2C in an environment whose steps take 2 ms of processor time.
 
 Prints one line of JSON with the environment steps per second, from the second rollout to the end (the first one waits
-for the processes), and the peak memory of the process that trains. Without `--n_workers`, one process and two processes
-take turns, and the line has the rates of both and their ratio, which says something on a quiet machine only.
+for the processes), and the peak memory of the training process. Without `--n_workers`, one process and two processes
+take turns, and the line has the rates of both and their ratio, which is meaningful only on an idle machine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Busy(gymnasium.Env):
 
 
 def env_steps_per_second(n_workers: int, env_steps: int, seed: int = 0) -> float:
-    """The rate of a run whose environments are in so many local processes, in this one if none."""
+    """Env steps per second of a run with the environments in `n_workers` local processes; 0 means this process."""
     import pytorch_lightning as pl
     import torch
 

@@ -1,4 +1,4 @@
-"""What one environment step costs: CartPole-v1 bare, with statistics, and in vectors, in turn.
+"""Time of one environment step: CartPole-v1 bare, with statistics, and in vectors, interleaved.
 
 Prints one line of JSON: by name, the median microseconds of an environment step, episodes that end and start included.
 """

@@ -1,8 +1,9 @@
-"""What events and their statistics cost: an environment that does nothing else, with more and more around it, in turn.
+"""Time of events and their statistics: an environment that does nothing else, with more and more features, interleaved.
 
 Prints one line of JSON: by name, the median microseconds of processor time. An environment step fires four events of
-the kinds that simulations have (a count, a value, and two with several attributes) beside its reward. Statistics of a
-step are the difference to the same environment without them, ends of episodes (every 200 steps) included.
+the kinds that simulations have (a count, a value, and two with several attributes) in addition to its reward.
+Statistics of a step are the difference to the same environment without them, ends of episodes (every 200 steps)
+included.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Evolution strategies on CartPole-v1 (W5): 10 rollouts an update, through the public API with statistics on.
+"""Evolution strategies on CartPole-v1 (W5): 10 rollouts per update, through the public API with statistics on.
 
 Prints one line of JSON with the environment steps per second, from the end of the first update to that of the last one
-(the first one makes the table of noise), and the peak memory of the process that trains. No episodes are played but
-those of training.
+(the first one creates the noise table), and the peak memory of the training process. Only training episodes are
+played.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, Prob
 
 
 class Stopwatch(pl.Callback):
-    """Takes time and env steps after the first update."""
+    """Measures time and env steps after the first update."""
 
     began, env_steps = 0.0, 0
 

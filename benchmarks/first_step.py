@@ -1,4 +1,4 @@
-"""A callback that says when the first training step is over, for measuring how long a command takes to get there."""
+"""A callback that reports the end of the first training step, to measure the start-up time of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work of `maze_pl_cloning.py` in imitation, which has a virtual environment of its own with an older gymnasium."""
+"""The work of `maze_pl_cloning.py` in imitation, which needs a separate virtual environment with an older gymnasium."""
 
 from __future__ import annotations
 

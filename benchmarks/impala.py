@@ -1,9 +1,9 @@
-"""IMPALA on CartPole-v1, 8 trajectories of 100 steps in a batch (W4), or in an environment of 2 ms of computing a step.
+"""IMPALA on CartPole-v1, 8 trajectories of 100 steps in a batch (W4), or in an environment with steps of 2 ms.
 
 Prints one line of JSON with the environment steps per second, from the second batch to the end (the first one waits for
-the processes), and the peak memory of the process that trains. `--scaling` has one actor in one process and two actors
-in two take turns in the slow environment, and prints the rates of both and their ratio, which says something on a quiet
-machine only.
+the processes), and the peak memory of the training process. `--scaling` runs one actor in one process and two actors in
+two processes in turn in the slow environment, and prints the rates of both and their ratio, which is meaningful only on
+an idle machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_busy():
 
 
 def env_steps_per_second(make_env, num_actors: int, n_workers: int, n_batches: int, seed: int = 0) -> float:
-    """The rate of a run with so many actors in so many local processes, in this one if none."""
+    """Env steps per second of a run with a number of actors and local processes; 0 processes means this one."""
     import pytorch_lightning as pl
     import torch
     from pytorch_lightning.loggers import CSVLogger

@@ -1,8 +1,8 @@
 """Trains the shipped configurations with several seeds and writes their results to docs/results.md.
 
-A policy is judged by episodes that neither training nor the choice of best.ckpt has seen. Each run leaves a result in
-outputs/learn/<config>/<seed>/result.json and is not repeated unless its configuration or a version changes, so that
-an interrupted `make learn` goes on where it was.
+A policy is evaluated in episodes that are used neither in training nor in selecting best.ckpt. Each run leaves a
+result in outputs/learn/<config>/<seed>/result.json and is not repeated unless its configuration or a version changes,
+so that an interrupted `make learn` continues where it stopped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import maze_pl
 ROOT = Path(__file__).resolve().parent.parent
 RUNS, DOCS = ROOT / "outputs" / "learn", ROOT / "docs"
 N_SEEDS, N_EPISODES, FIRST_EPISODE_SEED = 3, 20, 1000
-THRESHOLDS = {  # what the mean over the seeds must reach
+THRESHOLDS = {  # minimum of the mean over the seeds
     "ppo_cartpole": 490,
     "ppo_acrobot": -90,
     "ppo_pendulum": -200,
@@ -48,7 +48,7 @@ THRESHOLDS = {  # what the mean over the seeds must reach
 A2C = [name.replace("ppo", "a2c") for name in THRESHOLDS if name.startswith("ppo")]
 CONFIGS = [*THRESHOLDS, *(name for name in A2C if (ROOT / "configs" / f"{name}.yaml").is_file())]
 DEMONSTRATED = 200, "sac_lunar_lander_continuous", "sacfd_lunar_lander_continuous"
-"""A return, a configuration, and one with demonstrations that is to reach it in fewer env steps, with each seed."""
+"""A return, a configuration, and one with demonstrations that must reach it in fewer env steps with each seed."""
 DEMONSTRATIONS = ["--env", "env/gym_env", "--env.name", "LunarLanderContinuous-v3", "--policy", "heuristic"]
 DEMONSTRATIONS += ["--n_episodes", "50", "--max_steps", "0", "--trajectories", "spaces", "--event_logs", "false"]
 PACKAGES = ("maze-pl", "torch", "pytorch-lightning", "gymnasium", "numpy")
@@ -78,7 +78,7 @@ def versions() -> dict[str, str]:
 
 
 def episode_returns(checkpoint: Path) -> list[float]:
-    """Returns of the episodes by which a policy is judged."""
+    """Returns of the episodes in which a policy is evaluated."""
     agent, env = maze_pl.load(checkpoint), maze_pl.load_env(checkpoint)
     for episode in range(N_EPISODES):
         observation, _ = env.reset(seed=FIRST_EPISODE_SEED + episode)
@@ -104,13 +104,13 @@ def write(path: Path, text: str) -> None:
 
 
 def child_seconds() -> float:
-    """Processor time of all processes that were started and have ended; other work on the machine does not count."""
+    """Processor time of all child processes that have ended, regardless of other work on the machine."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def judge_returns(run_dir: Path) -> Result:
-    """Returns of the policies that a run has kept."""
+    """Returns of the saved policies of a run."""
     return {name: episode_returns(run_dir / "checkpoints" / f"{name}.ckpt") for name in ("best", "last")}
 
 
@@ -121,14 +121,14 @@ def train(
     options: Sequence[str] = (),
     judge: Callable[[Path], Result] = judge_returns,
 ) -> Result:
-    """The result of a run, which is made unless there is one.
+    """The result of a run, from its file if there is one.
 
     Args:
         config: Name of the configuration, or its file.
         seed: Of everything.
-        again: Make it in any case.
+        again: Repeat the run in any case.
         options: Further options of the command.
-        judge: What else belongs into the result, from the run directory.
+        judge: Computes further entries of the result from the run directory.
     """
     run_dir = RUNS / "-".join([Path(config).stem, *map(slug, options)]) / str(seed)
     file = config if config.endswith(".yaml") else f"configs/{config}.yaml"
@@ -157,7 +157,7 @@ def train(
 
 
 def run(*command: str) -> None:
-    """Have the command line do something."""
+    """Run a command of maze-pl."""
     environment, process = {**os.environ, "OMP_NUM_THREADS": "1"}, [sys.executable, "-m", "maze_pl", *command]
     done = subprocess.run(process, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
@@ -170,7 +170,7 @@ def steps_to(result: Result, wanted: float) -> float:
 
 
 def demonstrated(again: bool) -> tuple[str, list[str]]:
-    """The section on what demonstrations are worth, and what was not reached."""
+    """The section on the effect of demonstrations, and the results that were not reached."""
     wanted, plain, shown = DEMONSTRATED
     recorded = RUNS / "demonstrations"
     if again or not recorded.is_dir():

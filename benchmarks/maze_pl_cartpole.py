@@ -35,7 +35,7 @@ from maze_pl.perception import (
 
 
 class Stopwatch(pl.Callback):
-    """Takes the time from the first rollout that is asked for."""
+    """Measures the time from the request of the first rollout."""
 
     started = 0.0
 
@@ -44,7 +44,7 @@ class Stopwatch(pl.Callback):
 
 
 class UsersNet(nn.Module):
-    """What a user might write, about which the library can know nothing."""
+    """A custom network, which the library does not know."""
 
     def __init__(self, obs_shapes, out_sizes):
         super().__init__()

@@ -1,7 +1,7 @@
 """Behavioural cloning of 25,000 steps of CartPole-v1, loading included, through the public API with statistics on.
 
-`--record FOLDER` writes the demonstrations, for ourselves as files of space records and for others as arrays. Otherwise
-they are learned from, and one line of JSON is printed, with the samples per second and the peak memory.
+`--record FOLDER` writes the demonstrations, for maze_pl as files of space records and for other libraries as arrays.
+Otherwise trains on them and prints one line of JSON with the samples per second and the peak memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ N_STEPS, N_EPOCHS, BATCH_SIZE = 25_000, 4, 100
 
 
 def record(folder: str) -> None:
-    """Have episodes played until there are enough steps."""
+    """Play episodes until there are enough steps."""
     writer, observations, actions, left = TrajectoryFiles(f"{folder}/records"), [], [], N_STEPS
     while left:
         env = make_gym_maze_env("CartPole-v1")

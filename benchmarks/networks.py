@@ -1,4 +1,4 @@
-"""What graphs of blocks cost: three networks as graphs and the same written by hand in plain PyTorch, in turn.
+"""Overhead of graphs of blocks: three networks as graphs and the same in plain PyTorch, interleaved.
 
 Prints one line of JSON: by name, the microseconds of processor time of a graph and of the network written by hand, and
 the ratio, medians each. Measured are building (parameters initialised), a forward pass without gradients and one with
@@ -119,7 +119,7 @@ def forward_and_backward(network, observation):
 
 
 def check(graph, by_hand, observation):
-    """Refuse to compare different networks."""
+    """Check that two networks are equivalent."""
     by_hand.load_state_dict(dict(zip(by_hand.state_dict(), in_the_order_of(graph, by_hand), strict=True)))
     expected, found = by_hand(observation), graph(observation)
     for head, output in expected.items():
@@ -127,7 +127,7 @@ def check(graph, by_hand, observation):
 
 
 def in_the_order_of(graph, by_hand):
-    """The parameters of the graph as they stand in the other network, of which each has another shape or block."""
+    """The parameters of the graph in the order of the other network; each has a different shape or block."""
     remaining = list(graph.parameters())
     for parameter in by_hand.parameters():
         place = next(i for i, candidate in enumerate(remaining) if candidate.shape == parameter.shape)

@@ -1,7 +1,7 @@
 """Comparison of our workloads with those of other libraries, as medians and ratios over interleaved runs.
 
-The machine's speed changes from minute to minute: only ratios of interleaved runs are meaningful. Each run is a process
-of its own, with one thread unless stated otherwise. By default the main workloads are measured against
+The machine's speed changes from minute to minute: only ratios of interleaved runs are meaningful. Each run is a
+separate process, with one thread unless stated otherwise. By default the main workloads are measured against
 stable-baselines3 and printed, which takes about 18 minutes; `--all` measures every workload against every library and
 writes docs/benchmarks.md, which takes about 45.
 """
@@ -31,7 +31,7 @@ VERSIONS = ("maze-pl", *PEERS, "torch", "pytorch-lightning", "gymnasium", "numpy
 
 @dataclass(frozen=True)
 class Contender:
-    """Somebody's implementation of a workload."""
+    """Implementation of a workload by a library."""
 
     name: str
     script: str
@@ -45,7 +45,7 @@ class Workload:
     name: str
     contenders: tuple[Contender, ...]
     arguments: tuple[str, ...] = ()
-    env_steps: dict[str, int] = field(default_factory=dict)  # of contenders that get less to do than the others
+    env_steps: dict[str, int] = field(default_factory=dict)  # of contenders with less work than the others
     is_short: bool = False  # measured by default
 
 
@@ -120,7 +120,7 @@ WORKLOADS = (
 
 
 def measure(contender: Contender, workload: Workload, seed: int) -> dict[str, float]:
-    """What one run prints."""
+    """Printed result of one run."""
     command = [sys.executable, "-W", "ignore", str(FOLDER / contender.script), *workload.arguments]
     command += [*contender.arguments, "--seed", str(seed)]
     if contender.name in workload.env_steps:
@@ -151,7 +151,7 @@ def first_training_step(networks: str) -> float:
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """A table of markdown, readable as it is."""
+    """A Markdown table with aligned columns."""
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     lines = [header, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])], *rows]
     text = []
@@ -192,7 +192,7 @@ def training(repetitions: int, is_short: bool) -> str:
 
 
 def outputs(script: str, repetitions: int) -> list[dict[str, float]]:
-    """What a script of this folder measured, run several times."""
+    """Measurements of several runs of a script of this folder."""
     runs = []
     for repetition in range(repetitions):
         progress(f"{script}, {repetition + 1} of {repetitions}")
@@ -315,14 +315,14 @@ def soft_actor_critic(repetitions: int, n_threads: tuple[int, ...]) -> str:
     header = ["", "maze_pl", REFERENCE, "ratio", "to a bare loop"]
     title = "## W3: SAC, Pendulum-v1, batches of 256, networks of 256 x 256, updates/s"
     text = (
-        "The last column is the time of a batch in the Trainer, relative to a bare loop that only collects, samples and "
-        "updates."
+        "The last column is the time of a batch in the Trainer, relative to a bare loop that only collects, samples "
+        "and updates."
     )
     return f"{title}\n\n{text}\n\n{table(header, rows)}"
 
 
 def start(repetitions: int) -> str:
-    """The section on how long a command takes to start."""
+    """The section on the start-up time of a command."""
     progress("W10: from the command line to the first training step")
     seconds = [first_training_step("ppo_cartpole") for _ in range(repetitions + 1)][1:]  # the first one reads the disk
     return (
@@ -332,7 +332,7 @@ def start(repetitions: int) -> str:
 
 
 def progress(text: str) -> None:
-    """Say what is being done, where it does not get in the way."""
+    """Print progress to the standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -350,7 +350,7 @@ def header(repetitions: int, command: str) -> str:
 
 
 def short_report(repetitions: int) -> str:
-    """Workloads that a change of the library is judged by, against the reference."""
+    """The main workloads, compared to the reference."""
     sections = [
         header(repetitions, "make bench"),
         training(repetitions, is_short=True),
@@ -362,7 +362,7 @@ def short_report(repetitions: int) -> str:
 
 
 def whole_report(repetitions: int) -> str:
-    """Every workload against every library."""
+    """Every workload, compared to every library."""
     sections = [
         header(repetitions, "make bench-all"),
         training(repetitions, is_short=False),

@@ -1,7 +1,7 @@
-"""SAC on Pendulum-v1, batches of 256, networks of 256 x 256: ours, through the public API, or stable-baselines3's.
+"""SAC on Pendulum-v1, batches of 256, networks of 256 x 256: maze_pl through the public API, or stable-baselines3.
 
-Prints one line of JSON with the updates per second after a warm-up and, for ours, by how much a batch of the Trainer
-takes longer than one of a loop that does nothing but collect, sample and update.
+Prints one line of JSON with the updates per second after a warm-up and, for maze_pl, the time of a batch of the Trainer
+relative to a bare loop that only collects, samples and updates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loading recorded episodes, beside reading the same bytes with NumPy, in turn.
+"""Loading recorded episodes, compared to reading the same bytes with NumPy, interleaved.
 
 Prints one line of JSON: by name, median milliseconds of processor time of loading 1,000 episodes of 500 steps of
 LunarLander, of reading the same bytes with `numpy.fromfile`, and the median of their ratio.
@@ -30,7 +30,7 @@ ROUNDS = 7
 
 
 def episodes() -> list[SpacesTrajectoryRecord]:
-    """Records in the spaces of LunarLander; what is in them does not matter here."""
+    """Records in the spaces of LunarLander; their content does not matter here."""
     env = GymMazeEnv("LunarLander-v3")
     spec, generator = Spec.of(env), np.random.default_rng(0)
     env.close()

@@ -1,4 +1,4 @@
-"""What wrappers cost: CartPole-v1 with none and with five of them, in turn.
+"""Overhead of wrappers: CartPole-v1 without and with wrappers, interleaved.
 
 Prints one line of JSON: by name, the median microseconds of processor time of an environment step, episodes that end
 and start included.

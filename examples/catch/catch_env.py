@@ -15,15 +15,15 @@ _BACKGROUND, _BALL, _PADDLE = (16, 24, 48), (255, 208, 64), (96, 224, 160)
 
 
 class CatchEnv(gymnasium.Env[Array, Any]):
-    """Balls fall one after the other, and a paddle at the bottom is to be under them when they land.
+    """Balls fall one after the other, and a paddle at the bottom must be under them when they land.
 
-    A ball falls one cell a step and drifts up to two cells a step to the side, bouncing off the walls. How it drifts
-    cannot be seen in a single frame, so that a policy needs several (`ObservationStackWrapper`). Actions move the
+    A ball falls one cell a step and drifts up to two cells a step to the side, bouncing off the walls. A
+    single frame does not show the drift, so a policy needs several frames (`ObservationStackWrapper`). Actions move the
     paddle one cell to the left (0), leave it (1), or move it to the right (2).
 
-    A caught ball is worth 1, a missed one -1. A ball lands after 6 steps and the paddle needs 4 at most, so that every
-    ball can be caught, also by who waits for a second frame first: the optimum is a return of `n_balls`. Balls land
-    equally often in each column, so that who does not look gets -1/7 a ball, whatever the moves.
+    A caught ball is worth 1, a missed one -1. A ball lands after 6 steps and the paddle needs 4 at most, so every
+    ball can be caught, even after waiting for a second frame: the optimum is a return of `n_balls`. Balls land equally
+    often in each column, so a policy that ignores the frames gets -1/7 per ball.
 
     Args:
         size: Height and width of the frames in pixels.

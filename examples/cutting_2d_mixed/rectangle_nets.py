@@ -1,8 +1,8 @@
-"""Networks of one's own for cutting rectangles of many sizes: what a choice is worth follows from what it leaves.
+"""Custom networks for cutting rectangles of many sizes: the value of a choice follows from the remaining rectangles.
 
-Each kind of rectangle has a learned worth, whichever way it lies. A way to cut is as good as its rests are worth, and a
-piece as good as the ways to cut it, less its own worth. Little has to be learned this way, and much is known of pieces
-that were hardly ever seen.
+Each size of rectangle has a learned value, whatever its orientation. The value of a cut is the sum of the values of the
+remaining rectangles, and the score of a piece follows from the values of the ways to cut it, minus its own value. There
+are few parameters, and they generalise to pieces that hardly ever occur in training.
 
     maze-pl fit --config examples/cutting_2d_mixed/configs/ppo_cutting_2d_mixed.yaml
 """
@@ -19,11 +19,11 @@ from maze_pl.perception.models.built_in import Shapes, count_kinds
 
 
 class _RectangleNet(nn.Module):
-    """Shared part: worths w of all rectangles whose sides are below `levels`, and what ways to cut gain.
+    """Shared part: values w of all rectangles with sides below `levels`, and the gains of all ways to cut.
 
         q(way) = w(first rest) + w(second rest) - w(piece),   w = 0 for rectangles without area
 
-    The worth of a rectangle may also depend on how many of its kind are in stock, up to `n_copies` - 1.
+    The value of a rectangle may also depend on the number of equal ones in stock, up to `n_copies` - 1.
     """
 
     def __init__(self, levels: int, hidden_units: int, n_copies: int) -> None:
@@ -36,7 +36,7 @@ class _RectangleNet(nn.Module):
         self.worth = nn.Sequential(layers[0], nn.ReLU(), layers[1]).apply(make_module_init_normc(1.0))
 
     def gain(self, piece: Tensor, order: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """What ways to cut gain.
+        """Gains of all ways to cut.
 
         Args:
             piece: [n, 2]
@@ -73,9 +73,9 @@ class PieceChoicePolicyNet(_RectangleNet):
         obs_shapes: Observation -> shape, without batch dimensions.
         action_logits_shapes: The one action head, which has as many options as there are places in stock.
         levels: All sides are whole numbers below this.
-        hidden_units: Width of the hidden layer of worths.
-        n_copies: How many worths a kind of rectangle has: the first one counts where there is none of it in stock, the
-            next one where there is one, and so on.
+        hidden_units: Width of the hidden layer of values.
+        n_copies: Number of values of each size: the first one is used if no equal rectangle is in stock, the next one
+            if there is one, and so on.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class PieceChoicePolicyNet(_RectangleNet):
 
 
 class CutPolicyNet(_RectangleNet):
-    """Chooses how a piece is cut: by what the rests are worth, and by dense layers for what that leaves open.
+    """Chooses how a piece is cut, by the values of the remaining rectangles plus a correction by dense layers.
 
         logit(rotation) = log sum_order exp(q(rotation, order)) + f_1,   logit(order) = sum_rotation p * q + f_2
 
-    with the probabilities p of the rotations, so that both heads mean the same way to cut. It looks at the observations
+    with the probabilities p of the rotations, so that both heads agree on the way to cut. It looks at the observations
     `selected_piece` [2] and `ordered_piece` [2].
 
     Args:

@@ -1,4 +1,4 @@
-"""The reward for *mixed* cutting: exchanged in YAML, without touching the simulation."""
+"""The reward for *mixed* cutting, selected in YAML without changing the simulation."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from maze_pl.envs.cutting_2d import CuttingEvents, InventoryEvents
 
 
 class WasteRewardAggregator(RewardAggregatorInterface):
-    """Minus what was taken into stock, plus what customers got, both as area in raw pieces.
+    """Area delivered to customers minus area taken into stock, both in raw pieces.
 
-    Customers get the same whatever the agent does, as long as its cuts are valid, so that the best policy is the one
-    that needs the fewest raw pieces. But the luck of large and small orders no longer shows in the reward, and returns
-    stay small without discounting: over an episode they are minus the area that was wasted or is left.
+    As long as cuts are valid, the delivered area does not depend on the agent, so the best policy is still the one
+    that needs the fewest raw pieces. But random order sizes no longer add noise to the reward, and returns stay small
+    without discounting: the return of an episode is minus the area that was wasted or is left.
     """
 
     def get_interfaces(self) -> list[type]:

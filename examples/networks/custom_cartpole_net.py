@@ -1,4 +1,4 @@
-"""Networks for CartPole, made of blocks: a dense block, and a linear head on what it gives."""
+"""Networks for CartPole, made of blocks: a dense block and a linear head."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ class CustomCartpolePolicyNet(nn.Module):
             perception_blocks={"latent": latent, "action": action},
         )
         latent.apply(make_module_init_normc(1.0))
-        action.apply(make_module_init_normc(0.01))  # all actions are about as likely in the beginning
+        action.apply(make_module_init_normc(0.01))  # all actions are about equally likely at first
 
     def forward(self, in_dict: dict[str, Tensor]) -> dict[str, Tensor]:
         return self.perception_net(in_dict)

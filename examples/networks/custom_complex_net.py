@@ -1,4 +1,4 @@
-"""Networks for an image and a vector, each seen several times in a row, with recurrence over these times."""
+"""Networks for stacks of images and vectors, with recurrence over the stack."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ NonLin = str | type[nn.Module]
 
 
 class CustomComplexLatentNet(nn.Module):
-    """What policy and critic have in common: all but their heads, which are linear in the tensor "latent"."""
+    """Common part of policy and critic: everything except the heads, which are linear in the tensor "latent"."""
 
     def __init__(self, obs_shapes: Shapes, heads: dict[str, int], non_lin: NonLin, hidden_units: Sequence[int]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An environment with an image and a vector to see, and two things to do at once."""
+"""An environment with an image and a vector as observations, and two action heads."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])  # up, down, left, right
 
 
 class DungeonEnv(gymnasium.Env[Any, Any]):
-    """A treasure is to be reached on an 8 x 8 map, and torches of the inventory are to be lit where it is dark.
+    """The agent must reach a treasure on an 8 x 8 map, and light torches of its inventory where it is dark.
 
-    A step is worth 0.1 for each torch at hand that is lit in the dark, less 0.1 for each in the light; the treasure is
-    worth 1 and ends the episode. The screen shows the player in red, the treasure in green, and darkness in blue.
+    Each lit torch earns 0.1 per step in the dark and costs 0.1 in the light; the treasure is worth 1 and ends the
+    episode. The screen shows the player in red, the treasure in green, and darkness in blue.
     """
 
     observation_space = spaces.Dict(

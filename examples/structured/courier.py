@@ -1,4 +1,4 @@
-"""A courier: a dispatcher sets the next address, a driver then drives there; the environment knows whose turn it is."""
+"""A courier: a dispatcher sets the next address, then a driver drives there; the environment chooses the next actor."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ class CourierCoreEnv(CoreEnv):
         return ActorID("dispatch" if self.target is None else "drive", 0)
 
     def step(self, maze_action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        if self.target is None:  # deciding takes no time: the driver goes on in the same minute
+        if self.target is None:  # the decision takes no time: the driver acts in the same minute
             self.target = maze_action
             return self.get_maze_state(), 0.0, False, False, {}
         self.position = int(np.clip(self.position + maze_action - 1, 0, LENGTH - 1))
@@ -41,12 +41,12 @@ class CourierCoreEnv(CoreEnv):
         if self.position == self.houses[self.target]:
             reward = float(1 - self.ages[self.target] / PATIENCE)  # late parcels are worth nothing
             self.houses[self.target], self.ages[self.target] = self.random.integers(LENGTH), 0
-            self.target = None  # there: the next decision is the dispatcher's
+            self.target = None  # arrived: the dispatcher acts next
         self.context.increment_env_step()
         return self.get_maze_state(), reward, False, False, {}
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """There is nothing to close."""
 
 
 class Observe(ObservationConversionInterface):

@@ -1,4 +1,4 @@
-"""A loading dock: each lorry is an agent, which comes, asks for forklifts hour by hour, and leaves when it is empty."""
+"""A loading dock: each lorry is an agent, which arrives, requests forklifts every hour, and leaves when it is empty."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class DockCoreEnv(CoreEnv):
         while not self.lorries or (len(self.lorries) < N_PLACES and self.random.random() < 0.5):
             cost = 1.0 if self.random.random() < 0.3 else 0.1  # of an hour: some bring fresh fish
             self.lorries[self.number] = {"pallets": int(self.random.integers(1, 5)), "cost": cost}
-            self.number += 1  # numbers of lorries that have left are not given to others in the same episode
+            self.number += 1  # numbers are not used again in the same episode
         self.waiting, self.free = list(self.lorries), N_FORKLIFTS
 
     def get_maze_state(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class DockCoreEnv(CoreEnv):
 
     @property
     def agent_counts_dict(self) -> dict[str, int]:
-        return {"lorry": -1}  # as many as there are
+        return {"lorry": -1}  # varies
 
     def actor_id(self) -> ActorID:
         return ActorID("lorry", self.waiting[0])
@@ -55,7 +55,7 @@ class DockCoreEnv(CoreEnv):
         return self.get_maze_state(), -lorry["cost"], False, False, {}
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """There is nothing to close."""
 
 
 class Observe(ObservationConversionInterface):

@@ -1,4 +1,4 @@
-"""Machines that share a power line: several agents, one policy, rewards of their own, and a mask."""
+"""Machines that share a power line: several agents, one policy, separate rewards, and a mask."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class PowerLineCoreEnv(CoreEnv):
         return self.get_maze_state()
 
     def begin_hour(self) -> None:
-        self.order = np.roll(np.arange(N_MACHINES), self.context.env_time)  # each machine is the first in its turn
+        self.order = np.roll(np.arange(N_MACHINES), self.context.env_time)  # a different machine is first in each hour
         self.free, self.price = N_RUNNING, self.random.uniform(0, 1)
         self.acts: list[float] = []
 
@@ -47,10 +47,10 @@ class PowerLineCoreEnv(CoreEnv):
         return self.get_maze_state(), reward, False, False, {}
 
     def get_actor_rewards(self) -> np.ndarray:
-        return self.rewards  # one for each act of the hour, in their order
+        return self.rewards  # one for each act of the hour, in order
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """There is nothing to close."""
 
 
 class Observe(ObservationConversionInterface):

@@ -16,7 +16,7 @@ class RepairShopCoreEnv(CoreEnv):
         self.random = np.random.default_rng(seed)
 
     def new_job(self) -> dict[str, float]:
-        kind, hours = self.random.integers([3, 6])  # the tool that it takes, and how long the customer still waits
+        kind, hours = self.random.integers([3, 6])  # the right tool, and how long the customer waits
         return {"kind": int(kind), "pay": self.random.uniform(1, 5), "hours": int(hours)}
 
     def reset(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class RepairShopCoreEnv(CoreEnv):
         return self.get_maze_state(), reward, False, False, {}
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """There is nothing to close."""
 
 
 class Observe(ObservationConversionInterface):

@@ -25,7 +25,7 @@ value_net = partial(FlattenConcatStateValueNet, non_lin=nn.Tanh, hidden_units=[6
 
 
 def train(make_env: Callable[[], MazeEnv], critic: Any = SharedStateCriticComposer, **data_options: Any) -> None:
-    """Train for 8,000 environment steps; print what 20 episodes return before and after, and all statistics."""
+    """Train for 8,000 env steps; print all statistics, and the mean return of 20 episodes before and after training."""
     pl.seed_everything(0, verbose=False)
     data = RolloutDataModule(
         make_env,
