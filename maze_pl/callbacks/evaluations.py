@@ -1,6 +1,7 @@
 """Early warnings about evaluations that a run would wait for in vain."""
 
 import sys
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
@@ -17,26 +18,35 @@ _KPI = "kpi/"
 
 
 class EvaluationCheck(Callback):
-    """Warns if no evaluation will take place, or if episodes lack a KPI that callbacks monitor.
+    """Refuses monitored KPIs that cannot exist, and warns if no evaluation will take place.
 
-    A KPI may be missing in some episodes, so only an evaluation can prove that it does not exist,
-    which then ends the run. The first episodes of training show that it probably does not.
+    A calculator that declares its KPIs (`KpiCalculator.kpi_names`) rules out all others. Without a
+    declaration, a KPI may be missing in some episodes, so that only an evaluation can prove that it
+    does not exist, which then ends the run. In this case the first episodes of training show that
+    it probably does not.
     """
 
     _is_waiting = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Warn about everything that is known before the first step."""
+        """Check everything that is known before the first step.
+
+        Raises:
+            ValueError: A callback monitors a KPI that no episode has.
+        """
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        if isinstance(data, EnvironmentDataModule):
+            _refuse_undeclared_kpis(trainer, data)
         reason = why_never_evaluated(trainer)
         if reason is not None:
             say(trainer, f"this run never evaluates its policy: {reason}; so it writes no best.ckpt")
             return
-        self._is_waiting = any(_kpi(callback) for callback in trainer.callbacks)  # type: ignore[attr-defined]
-        best = [one.monitor for one in trainer.checkpoint_callbacks if isinstance(one, BestCheckpoint)]
+        self._is_waiting = any(_kpi(callback) for callback in _callbacks(trainer))
+        best = [callback.monitor for callback in _callbacks(trainer) if isinstance(callback, BestCheckpoint)]
         for callback in trainer.early_stopping_callbacks:
             is_endless = callback.patience == sys.maxsize
             if isinstance(callback, EarlyStopping) and not is_endless and best and callback.monitor not in best:
-                say(trainer, f"best.ckpt is chosen by {best[0]}, but early stopping waits for {callback.monitor}")
+                say(trainer, f"best.ckpt is chosen by {best[0]}, but early stopping monitors {callback.monitor}")
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
@@ -46,19 +56,43 @@ class EvaluationCheck(Callback):
             return
         self._is_waiting = False
         known = sorted({name for summary in batch.summaries for name in summary.kpis})
-        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        for callback in _callbacks(trainer):
             name = _kpi(callback)
             if name and name not in known:
-                whose = f"{type(callback).__name__}(monitor={callback.monitor!r})"
-                there = f"have {', '.join(known)}" if known else "have no KPI"
-                say(trainer, f"{whose}: the first episodes of training {there}{suggestion(name, known)}")
+                found = f"have the KPIs {', '.join(known)}" if known else "have no KPI"
+                hint = f"the first episodes of training {found}{suggestion(name, known)}"
+                say(trainer, f"{_monitoring(callback)}: {hint}")
+
+
+def _callbacks(trainer: pl.Trainer) -> list[Callback]:
+    return trainer.callbacks  # type: ignore[attr-defined, no-any-return]
+
+
+def _refuse_undeclared_kpis(trainer: pl.Trainer, data: EnvironmentDataModule) -> None:
+    """Raise ValueError if a callback monitors a KPI that the environment does not have."""
+    known = data.kpi_names
+    if known is None:
+        return
+    for callback in _callbacks(trainer):
+        name = _kpi(callback)
+        if name and name not in known:
+            found = f"has the KPIs {', '.join(known)}" if known else "has no KPIs, as it has no KPI calculator"
+            raise ValueError(f"{_monitoring(callback)}: the environment {found}{suggestion(name, known)}")
+
+
+def _monitoring(callback: Any) -> str:
+    """Return the class of a callback and the value that it monitors, for messages."""
+    return f"{type(callback).__name__}(monitor={callback.monitor!r})"
 
 
 def _kpi(callback: Callback) -> str:
-    """Return the KPI that a callback monitors, or an empty text."""
+    """Return the KPI that a callback monitors by itself, or an empty text."""
     monitor = getattr(callback, "monitor", None) or ""
     is_idle = isinstance(callback, StopAtReturn) and callback.threshold is None
-    return monitor.partition("/")[2].removeprefix(_KPI) if f"/{_KPI}" in monitor and not is_idle else ""
+    is_follower = isinstance(callback, EarlyStopping) and callback.follows_best
+    if is_idle or is_follower or f"/{_KPI}" not in monitor:
+        return ""
+    return str(monitor.partition("/")[2].removeprefix(_KPI))
 
 
 def why_never_evaluated(trainer: pl.Trainer) -> str | None:

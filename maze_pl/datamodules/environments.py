@@ -128,6 +128,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self.check = check
         self._action_masks, self._max_agents = action_masks, max_agents
         self._spec: Spec | None = None
+        self._kpi_names: tuple[str, ...] | None = None
         self._wrappers: dict[str, type[Wrapper]] = {}  # classes of the environment's wrappers, once they are known
         self._acting: Any = None  # policy with which the engine was started
         self._has_begun = False  # True once collecting started, so that actors have a state to save
@@ -142,12 +143,25 @@ class EnvironmentDataModule(pl.LightningDataModule):
     @property
     def spec(self) -> Spec:
         """Observation and action spaces of the agents, read from a temporary environment."""
-        if self._spec is None:
-            env = self._factory_of()()
-            self._spec = Spec.of(env, self._max_agents)
-            self._wrappers = {name: type(wrapper) for name, wrapper in wrapper_stack(env).items()}
-            env.close()
+        return self._spec or self._read_environment()
+
+    def _read_environment(self) -> Spec:
+        """Read spaces, classes of wrappers and names of KPIs from a temporary environment."""
+        env = self._factory_of()()
+        self._spec = Spec.of(env, self._max_agents)
+        self._wrappers = {name: type(wrapper) for name, wrapper in wrapper_stack(env).items()}
+        calculator = env.get_kpi_calculator()
+        declared = () if calculator is None else calculator.kpi_names
+        self._kpi_names = None if declared is None else tuple(declared)
+        env.close()
         return self._spec
+
+    @property
+    def kpi_names(self) -> tuple[str, ...] | None:
+        """Names of the KPIs of an episode; None if the environment does not declare them."""
+        if self._factory is not None and self._spec is None:
+            self._read_environment()
+        return self._kpi_names
 
     def make_env(self) -> LogStatsWrapper:
         """Make one wrapped environment with frozen statistics, as used in evaluation."""

@@ -6,7 +6,7 @@ import inspect
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -367,7 +367,15 @@ class EpisodeEventLog:
 
 
 class KpiCalculator(ABC):
-    """Computes measures of success of an episode other than its reward."""
+    """Computes measures of success of an episode other than its reward.
+
+    Attributes:
+        kpi_names: Names of all KPIs that an episode may have. With them, callbacks that monitor
+            another KPI are refused before training starts, instead of after the first evaluation.
+            None declares nothing.
+    """
+
+    kpi_names: Collection[str] | None = None
 
     @abstractmethod
     def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:

@@ -251,7 +251,7 @@ def test_early_stopping_watches_what_it_is_told_to(tmp_path: Path, capsys: pytes
     fit(tmp_path, [1.0], [EpochTable(), told, BestCheckpoint("eval_count"), EvaluationCheck()])
     assert told.monitor == "eval/return"
     said = capsys.readouterr().out
-    assert "best.ckpt is chosen by eval_count, but early stopping waits for eval/return" in said
+    assert "best.ckpt is chosen by eval_count, but early stopping monitors eval/return" in said
     with pytest.raises(ValueError, match="mode='min' says how values of monitor are compared: give monitor, too"):
         EarlyStopping(mode="min")
 

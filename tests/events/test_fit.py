@@ -157,7 +157,8 @@ def test_an_unknown_kpi_is_refused_with_those_that_there_are(
 ) -> None:
     assert fit(f"--{option}.monitor", "eval/kpi/levels") == 2
     said, error = capsys.readouterr()
-    early = "(monitor='eval/kpi/levels'): the first episodes of training have level, tiny; did you mean level?"
+    found = "the first episodes of training have the KPIs level, tiny; did you mean level?"
+    early = f"(monitor='eval/kpi/levels'): {found}"
     assert early in said.partition("epoch 1 |")[0]
     assert Path("run", "checkpoints", "last.ckpt").is_file()
     message = error.partition("maze-pl: error: ")[2]
@@ -165,6 +166,24 @@ def test_an_unknown_kpi_is_refused_with_those_that_there_are(
     assert "it has eval/kpi/level, eval/kpi/tiny, eval/return" in message
     assert "did you mean eval/kpi/level" in message
     assert len(message.splitlines()) == 1
+
+
+def test_an_undeclared_kpi_is_refused_before_the_first_rollout(fit: Fit, capsys: pytest.CaptureFixture[str]) -> None:
+    declared = ["--data.env", json.dumps({"class_path": f"{HERE}.make_declared_depot"})]
+    assert fit(*declared, "--best_checkpoint.monitor", "eval/kpi/levels") == 2
+    printed, error = capsys.readouterr()
+    message = error.partition("maze-pl: error: ")[2].strip()
+    assert message == (
+        "BestCheckpoint(monitor='eval/kpi/levels'): the environment has the KPIs level, tiny; did you mean level?"
+    )
+    assert "epoch 1 |" not in printed
+    assert not list(Path("run").rglob("*.ckpt"))
+
+
+def test_a_declared_kpi_is_monitored(fit: Fit, capsys: pytest.CaptureFixture[str]) -> None:
+    declared = ["--data.env", json.dumps({"class_path": f"{HERE}.make_declared_depot"})]
+    assert fit(*declared, "--best_checkpoint.monitor", "eval/kpi/level") == 0
+    assert "new best eval/kpi/level" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("vectorization", [pytest.param("sequential", marks=pytest.mark.slow), "subprocess"])

@@ -169,6 +169,8 @@ class Cutting2dKpiCalculator(KpiCalculator):
     would have taken at most one.
     """
 
+    kpi_names = ("raw_piece_usage_per_step", "raw_pieces_per_order_served")
+
     def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:
         """Compute the performance indicators of an episode."""
         n_raw_pieces = len(episode_event_log.query_events(InventoryEvents.piece_replenished))

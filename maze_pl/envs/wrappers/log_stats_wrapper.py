@@ -17,7 +17,7 @@ from maze_pl.events import EpisodeEventLog
 from maze_pl.events.display import number_array
 from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.statistics import EpisodeStatistics, action_keys, detached
-from maze_pl.events.topics import BaseEnvEvents, ContinuousActionEvents, DiscreteActionEvents
+from maze_pl.events.topics import BaseEnvEvents, ContinuousActionEvents, DiscreteActionEvents, StatisticsError
 
 
 class LogStatsWrapper(Wrapper):
@@ -159,8 +159,7 @@ class LogStatsWrapper(Wrapper):
         if not self._begun:
             return
         self._statistics.declare(*self._pubsub.topics)
-        calculator, log = self.env.get_kpi_calculator(), self._event_log
-        kpis = calculator.calculate_kpis(log, self.env.get_maze_state()) if calculator and log is not None else {}
+        kpis = self._kpis()
         summary = self._statistics.end_episode(kpis, env_steps=self._env_time)
         if self._is_innermost:  # others compute the same
             for kpi, number in kpis.items():
@@ -175,6 +174,23 @@ class LogStatsWrapper(Wrapper):
                     summary.statistics[name] = value
         self._summaries.append(summary)
         self._drop_episode()
+
+    def _kpis(self) -> dict[str, float]:
+        """Compute the KPIs of the episode.
+
+        Raises:
+            StatisticsError: One of them is not among those that the calculator declares.
+        """
+        calculator = self.env.get_kpi_calculator()
+        if calculator is None or self._event_log is None:
+            return {}
+        kpis = calculator.calculate_kpis(self._event_log, self.env.get_maze_state())
+        declared = calculator.kpi_names
+        undeclared = [] if declared is None else sorted(set(kpis) - set(declared))
+        if undeclared:
+            remedy = f"add it to kpi_names, which has {sorted(declared or ())}"
+            raise StatisticsError(f"{type(calculator).__name__} computes the KPI {undeclared[0]!r}: {remedy}")
+        return kpis
 
     def drain_episode_summaries(self) -> list[EpisodeSummary]:
         """Summaries of the episodes that ended since the last call, each exactly once."""

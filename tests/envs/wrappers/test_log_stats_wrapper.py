@@ -4,13 +4,14 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import pytest
 from gymnasium import spaces
 
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper
 from maze_pl.envs.wrappers import LogStatsWrapper, TimeLimitWrapper
 from maze_pl.events import EpisodeEventLog, EpochStatistics, KpiCalculator
-from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents
+from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents, StatisticsError
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 
@@ -257,3 +258,20 @@ def test_an_environment_that_is_logged_steps_as_without() -> None:
         np.testing.assert_array_equal(observation["observation"], expected)
         expected, *_ = bare.step(i % 2)
         observation, *_ = env.step({"action": i % 2})
+
+
+class Undeclared(KpiCalculator):
+    kpi_names = ("height",)
+
+    def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:
+        return {"height": 1.0, "width": 2.0}
+
+
+def test_a_kpi_that_its_calculator_does_not_declare_is_an_error() -> None:
+    gym_env = GymMazeEnv("CartPole-v1")
+    gym_env.core_env.get_kpi_calculator = Undeclared  # type: ignore[method-assign]
+    env = LogStatsWrapper.wrap(gym_env)
+    env.reset(seed=0)
+    env.step({"action": 0})
+    with pytest.raises(StatisticsError, match="Undeclared computes the KPI 'width': add it to kpi_names"):
+        env.close_episode()
