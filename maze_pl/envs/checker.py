@@ -26,6 +26,7 @@ from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.action_masks_wrapper import require_used
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.normalization import sample_episodes
+from maze_pl.events import EventRecord, Subscriber
 from maze_pl.events.topics import BUILT_IN_TOPICS, declarations
 
 OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
@@ -153,6 +154,49 @@ class Act(NamedTuple):
     seconds: float = 0.0
 
 
+class _EarlyEvents(Subscriber):
+    """Events that are fired in an act before the environment step that it belongs to has begun.
+
+    Attributes:
+        lost: For each sub-step, the names of events that were forgotten when its step began.
+        unbegun: For each sub-step in which no environment step began although the previous one was
+            complete, the names of the events fired in it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: dict[StepKey, set[str]] = {}
+        self.unbegun: dict[StepKey, set[str]] = {}
+        self._is_waiting = False  # whether the step of the running act has yet to begin
+        self._step_key: StepKey = 0
+
+    def get_interfaces(self) -> list[type]:
+        return [object]
+
+    def begin_act(self, step_key: StepKey) -> None:
+        self._step_key, self._is_waiting = step_key, self.pubsub.context.env_step_incremented
+        self.events.clear()
+
+    def notify_event(self, record: EventRecord) -> None:
+        if self._is_waiting:
+            self.events.append(record)
+
+    def clear_events(self) -> None:
+        if self._is_waiting and self.events:
+            self.lost.setdefault(self._step_key, set()).update(self._names())
+        self._is_waiting = False
+        self.events.clear()
+
+    def end_act(self) -> None:
+        if self._is_waiting:
+            self.unbegun.setdefault(self._step_key, set()).update(self._names())
+        self._is_waiting = False
+        self.events.clear()
+
+    def _names(self) -> set[str]:
+        return {f"{record.topic.__name__}.{record.event.__name__}" for record in self.events}
+
+
 class Recorder(Wrapper):
     """Records all resets and steps of an environment; refuses what cannot be acted on.
 
@@ -165,8 +209,7 @@ class Recorder(Wrapper):
         before: Called with each action before it is taken, unless None.
         acts: All resets and steps.
         fired: Topic and event of everything that happened.
-        unbegun: For each sub-step that did not begin a new environment step although the previous
-            one was complete, the events fired in it.
+        early_events: Events that were fired before their environment step had begun.
         sub_steps: Step key -> spaces and masks of the sub-step.
     """
 
@@ -179,7 +222,9 @@ class Recorder(Wrapper):
         self.before: Callable[[Action], None] | None = None
         self.acts: list[Act] = []
         self.fired: set[tuple[type, Any]] = set()
-        self.unbegun: dict[StepKey, set[str]] = {}
+        known = [subscriber for subscriber in env.pubsub.subscribers if type(subscriber) is _EarlyEvents]
+        self.early_events = known[0] if known else _EarlyEvents()
+        env.pubsub.register_subscriber(self.early_events)
 
     @property
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
@@ -197,14 +242,12 @@ class Recorder(Wrapper):
         """Perform an act."""
         if self.before is not None:
             self.before(action)
-        key, env_time, n_known = self.env.actor_id().step_key, self.env.get_env_time(), len(self.env.get_step_events())
+        self.early_events.begin_act(self.env.actor_id().step_key)
         began = time.perf_counter()
         result = self.env.step(action)
         seconds = time.perf_counter() - began
         check_step(result, self.env)
-        if self.env.context.env_step_incremented and self.env.get_env_time() == env_time:
-            late = self.env.get_step_events()[n_known:]
-            self.unbegun.setdefault(key, set()).update(f"{one.topic.__name__}.{one.event.__name__}" for one in late)
+        self.early_events.end_act()
         self._keep(result, action, seconds=seconds)
         return result
 
@@ -309,6 +352,9 @@ class Examination:
         """Restore the states of the wrappers, and close the environments that were made here."""
         for env in self._made:
             self._rewind(env)
+            for subscriber in env.pubsub.subscribers:
+                if type(subscriber) is _EarlyEvents:
+                    env.pubsub.remove_subscriber(subscriber)
             if callable(self._given):
                 env.close()
 
@@ -437,14 +483,18 @@ class Examination:
         topics = [topic for topic in self._env.pubsub.topics if topic not in BUILT_IN_TOPICS]
         known = [(topic, one) for topic in topics for one in declarations(topic).values()]
         never = [f"{topic.__name__}.{one.name}" for topic, one in known if (topic, one.event) not in self._env.fired]
-        unbegun, remedy = self._env.unbegun, "let the wrapper call begin_env_step() first in it"
-        for key, late in unbegun.items():
-            if late:
-                lost = "count in the environment step before it, and no reward aggregator hears of them"
-                yield ERROR, f"{', '.join(sorted(late))} of sub-step {key!r} {lost}: {remedy}"
+        early, unbegun = self._env.early_events.lost, self._env.early_events.unbegun
+        remedy = "let the wrapper call begin_env_step() first in it"
+        lost = "count in the environment step before it, and no reward aggregator receives them"
+        for key, names in early.items():
+            fired = "are fired before its environment step has begun; they"
+            yield ERROR, f"{', '.join(sorted(names))} of sub-step {key!r} {fired} {lost}: {remedy}"
+        for key, names in unbegun.items():
+            if names:
+                yield ERROR, f"{', '.join(sorted(names))} of sub-step {key!r} {lost}: {remedy}"
             else:
                 yield WARNING, f"sub-step {key!r} leaves the environment step before it open: {remedy}"
-        if never or not (known or unbegun):
+        if never or not (known or early or unbegun):
             yield (WARNING, f"never fired: {', '.join(never)}") if never else (SKIPPED, "none is declared")
 
     def saving(self) -> Iterator[Finding]:

@@ -198,6 +198,12 @@ class Pubsub:
                 route.append(subscriber)
         subscriber.join(self)
 
+    def remove_subscriber(self, subscriber: Subscriber) -> None:
+        """Stop sending events to a subscriber; do nothing if it is not registered."""
+        self.subscribers = tuple(known for known in self.subscribers if known is not subscriber)
+        for route in self._routes.values():  # recorders keep references to these lists
+            route[:] = [known for known in route if known is not subscriber]
+
     def get_step_events(self) -> list[EventRecord]:
         """All events of the current environment step, in the order in which they were fired."""
         return self._records[self._step_start :]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from maze_pl.envs import check_env
+from maze_pl.envs import Wrapper, check_env
 from maze_pl.envs.wrappers import EventLogsWrapper, LogStatsWrapper
 from maze_pl.events import EventLogFiles
-from tests.envs.split_steps import BidFirstWrapper, ForgetfulBidFirstWrapper, make_auction_env, play_auction
+from tests.envs.split_steps import BidEvents, BidFirstWrapper, ForgetfulBidFirstWrapper, make_auction_env, play_auction
 
 PRICES, AMOUNTS = [1, 2, 3, 0, 1, 2], [3, 0, 1, 2, 0, 1]
 
@@ -51,6 +52,39 @@ def test_the_doctor_finds_events_that_are_fired_before_the_step_has_begun() -> N
     assert line.name == "events"
     assert line.explanation.startswith("BidEvents.bid of sub-step 'bid' count in the environment step before it")
     assert "begin_env_step()" in line.explanation
+
+
+def test_the_doctor_finds_events_that_are_fired_before_the_step_begins_in_the_same_act() -> None:
+    class Hasty(ForgetfulBidFirstWrapper):
+        def announce(self, price: int) -> None:
+            super().announce(price)
+            self.begin_env_step()
+
+    report = check_env(lambda: Hasty.wrap(make_auction_env()), n_steps=60)
+    (line,) = [line for line in report.lines if line.verdict == "error"]
+    assert line.name == "events"
+    assert line.explanation.startswith(
+        "BidEvents.bid of sub-step 'bid' are fired before its environment step has begun"
+    )
+    assert "begin_env_step()" in line.explanation
+
+
+def test_the_doctor_finds_events_that_a_wrapper_fires_before_it_steps_the_simulation() -> None:
+    class Announcing(Wrapper):
+        def step(self, action: Any) -> Any:
+            self.pubsub.create_event_topic(BidEvents).bid(price=1)
+            return super().step(action)
+
+    report = check_env(lambda: Announcing.wrap(make_auction_env()), n_steps=60)
+    (line,) = [line for line in report.lines if line.verdict == "error"]
+    assert line.explanation.startswith("BidEvents.bid of sub-step 0 are fired before its environment step has begun")
+
+
+def test_the_doctor_leaves_no_subscriber_in_an_environment_that_it_was_given() -> None:
+    env = BidFirstWrapper.wrap(make_auction_env())
+    before = env.pubsub.subscribers
+    check_env(env, n_steps=60)
+    assert env.pubsub.subscribers == before
 
 
 def test_the_doctor_warns_of_a_sub_step_that_does_not_begin_its_step() -> None:
