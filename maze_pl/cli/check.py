@@ -15,6 +15,7 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.envs.checker import check_env
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.vector.vector_env import make_wrapped
+from maze_pl.system.time_limit import CallTimeoutError, time_limit_to_make
 
 Env = gymnasium.Env[Any, Any]
 
@@ -25,6 +26,7 @@ def check(
     action_masks: dict[str, str] | None = None,
     n_steps: int = 1000,
     seed: int = 0,
+    step_timeout: float | None = 60.0,
 ) -> int:
     """Check an environment, and print the report.
 
@@ -35,17 +37,22 @@ def check(
             to the masks that the environment declares itself.
         n_steps: Acts to play.
         seed: Determines episodes and actions.
+        step_timeout: Seconds that a step or a reset may take; null means no limit. Making an
+            environment may take as long, but at least 60 s.
 
     Returns:
         The exit status: 0, or 1 if something is wrong with the environment.
     """
     factory = partial(make_wrapped, env, wrappers or [], action_masks)
     try:
-        factory().close()
+        with time_limit_to_make(step_timeout):
+            factory().close()
+    except CallTimeoutError:
+        raise
     except Exception as error:
         if message_of(error) is not None and not isinstance(error, TypeError | EnvContractError):
             raise  # the request is wrong, not the environment
-    report = check_env(factory, n_steps=n_steps, seed=seed, action_masks=action_masks)
+    report = check_env(factory, n_steps=n_steps, seed=seed, action_masks=action_masks, step_timeout=step_timeout)
     sys.stdout.write(f"{report}\n")
     return 0 if report.ok else 1
 

@@ -29,6 +29,7 @@ from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper
 from maze_pl.system.ranks import gather_objects
+from maze_pl.system.time_limit import time_limit_to_make
 
 Env = gymnasium.Env[Any, Any]
 AnyVector = SequentialVectorEnv | SubprocVectorEnv
@@ -147,7 +148,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def _read_environment(self) -> Spec:
         """Read spaces, classes of wrappers and names of KPIs from a temporary environment."""
-        env = self._factory_of()()
+        with time_limit_to_make(self.engine.step_timeout):
+            env = self._factory_of()()
         self._spec = Spec.of(env, self._max_agents)
         self._wrappers = {name: type(wrapper) for name, wrapper in wrapper_stack(env).items()}
         calculator = env.get_kpi_calculator()

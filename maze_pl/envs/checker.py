@@ -6,6 +6,7 @@ import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +17,12 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.checks import check_seconds
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import MaskError, allowed_entries
 from maze_pl.core.spec import Spec, fitting_masks
 from maze_pl.envs.contract import EnvContractError, check_observation, check_reset, check_step, name_of
-from maze_pl.envs.structured_env import Action, Array, Observation, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.action_masks_wrapper import require_used
@@ -28,6 +30,7 @@ from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.normalization import sample_episodes
 from maze_pl.events import EventRecord, Subscriber
 from maze_pl.events.topics import BUILT_IN_TOPICS, declarations
+from maze_pl.system.time_limit import CallTimeoutError, time_limit, time_limit_to_make
 
 OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
 _LIBRARIES = ("maze_pl", "gymnasium", "numpy", "torch", "copy", "cloudpickle")
@@ -85,7 +88,12 @@ class CheckReport:
 
 
 def check_env(
-    env: Any, *, n_steps: int = 1000, seed: int = 0, action_masks: Mapping[str, str] | None = None
+    env: Any,
+    *,
+    n_steps: int = 1000,
+    seed: int = 0,
+    action_masks: Mapping[str, str] | None = None,
+    step_timeout: float | None = None,
 ) -> CheckReport:
     """Check an environment by playing it with random actions.
 
@@ -99,6 +107,8 @@ def check_env(
         seed: Determines episodes and actions.
         action_masks: Masks in addition to the ones that the environment declares; see
             `RolloutDataModule`.
+        step_timeout: Seconds that a step or a reset may take, in the main thread; no limit if None.
+            Making an environment may take as long, but at least 60 s.
 
     Returns:
         The report. Exceptions in the environment are part of it.
@@ -112,17 +122,20 @@ def check_env(
     """
     if n_steps < 10:
         raise ValueError(f"n_steps={n_steps} must be at least 10")
-    examination, lines, is_over = Examination(env, n_steps, seed, action_masks or {}), list[CheckLine](), False
+    check_seconds("step_timeout", step_timeout)
+    examination = Examination(env, n_steps, seed, action_masks or {}, step_timeout)
+    lines, is_over = list[CheckLine](), False
     for look in Examination.CHECKS:
         what_holds = str(look.__doc__)
         try:
             found = list(look(examination)) or [(OK, what_holds[0].lower() + what_holds[1:-1])]
         except Exception as error:  # whatever the environment raises
-            found, is_over = [(ERROR, _told(error))], look in Examination.CHECKS[:2]
+            found = [(ERROR, _told(error))]
+            is_over = look in Examination.CHECKS[:2] or isinstance(error, CallTimeoutError)
         lines += [CheckLine(look.__name__, *finding) for finding in found]
         if is_over:
             break  # the other checks would have nothing to look at
-    examination.close()
+    examination.close(is_stuck=is_over)
     return CheckReport(examination.title, tuple(lines))
 
 
@@ -204,6 +217,7 @@ class Recorder(Wrapper):
         env: The environment.
         masks: Action head -> observation, in addition to the masks that the environment declares;
             masks that do not fit it belong to another layer.
+        step_timeout: Seconds that a step or a reset may take; no limit if None.
 
     Attributes:
         before: Called with each action before it is taken, unless None.
@@ -213,8 +227,9 @@ class Recorder(Wrapper):
         sub_steps: Step key -> spaces and masks of the sub-step.
     """
 
-    def __init__(self, env: StructuredEnv, masks: Mapping[str, str]) -> None:
+    def __init__(self, env: StructuredEnv, masks: Mapping[str, str], step_timeout: float | None) -> None:
         super().__init__(env)
+        self._step_timeout = step_timeout
         fitting = {head: name for found in fitting_masks(env, masks).values() for head, name in found.items()}
         spec = Spec.of(env, {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}, fitting)
         spec.to_dict()  # raises if a checkpoint could not hold it
@@ -233,7 +248,8 @@ class Recorder(Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Start an episode."""
-        result = self.env.reset(seed=seed, options=options)
+        with time_limit("reset", self._step_timeout):
+            result = self.env.reset(seed=seed, options=options)
         check_reset(result, self.env)
         self._keep((result[0], 0.0, False, False), None, seed=seed)
         return result
@@ -243,9 +259,10 @@ class Recorder(Wrapper):
         if self.before is not None:
             self.before(action)
         self.early_events.begin_act(self.env.actor_id().step_key)
-        began = time.perf_counter()
-        result = self.env.step(action)
-        seconds = time.perf_counter() - began
+        with time_limit("step", self._step_timeout):
+            began = time.perf_counter()
+            result = self.env.step(action)
+            seconds = time.perf_counter() - began
         check_step(result, self.env)
         self.early_events.end_act()
         self._keep(result, action, seconds=seconds)
@@ -302,6 +319,22 @@ class Recorder(Wrapper):
         return None
 
 
+class _LimitedCalls(Wrapper):
+    """Limits the time of steps and resets that wrappers make to estimate their statistics."""
+
+    def __init__(self, env: StructuredEnv, step_timeout: float | None) -> None:
+        super().__init__(env)
+        self._step_timeout = step_timeout
+
+    def step(self, action: Action) -> StepResult:
+        with time_limit("step, while wrappers estimated their statistics,", self._step_timeout):
+            return self.env.step(action)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        with time_limit("reset, while wrappers estimated their statistics,", self._step_timeout):
+            return self.env.reset(seed=seed, options=options)
+
+
 def same(one: Any, other: Any) -> bool:
     """True if two arrays or numbers are equal, with NaN equal to itself."""
     one, other = np.asarray(one), np.asarray(other)
@@ -331,10 +364,12 @@ class Examination:
         n_steps: Number of acts to play.
         seed: Determines episodes and actions.
         masks: Action head -> observation, in addition to the masks that the environment declares.
+        step_timeout: Seconds that a step or a reset may take; no limit if None.
     """
 
-    def __init__(self, env: Any, n_steps: int, seed: int, masks: Mapping[str, str]) -> None:
+    def __init__(self, env: Any, n_steps: int, seed: int, masks: Mapping[str, str], step_timeout: float | None) -> None:
         self._given, self._n_steps, self._seed, self._masks = env, n_steps, seed, masks
+        self._step_timeout = step_timeout
         self._made: list[LogStatsWrapper] = []
         self._learned: list[dict[str, Any]] = []  # wrapper states, which outputs may depend on
         self._acts: list[Act] = []
@@ -348,23 +383,29 @@ class Examination:
         n_episodes = sum(act.action is None for act in self._acts)
         return f"{name}: {len(self._acts) - n_episodes:,} acts in {n_episodes} episodes"
 
-    def close(self) -> None:
-        """Restore the states of the wrappers, and close the environments that were made here."""
+    def close(self, is_stuck: bool = False) -> None:
+        """Restore the states of the wrappers, and close the environments that were made here.
+
+        Args:
+            is_stuck: Whether a call has not returned, so that closing may fail as well.
+        """
         for env in self._made:
             self._rewind(env)
             for subscriber in env.pubsub.subscribers:
                 if type(subscriber) is _EarlyEvents:
                     env.pubsub.remove_subscriber(subscriber)
             if callable(self._given):
-                env.close()
+                with suppress(Exception) if is_stuck else nullcontext(), time_limit("close", self._step_timeout):
+                    env.close()
 
     def _make(self) -> Recorder:
         """Record a new environment if a factory was given, otherwise the same one again."""
         if callable(self._given) or not self._made:
-            made: Any = make_wrapped(self._given if callable(self._given) else lambda: self._given)
+            with time_limit_to_make(self._step_timeout):
+                made: Any = make_wrapped(self._given if callable(self._given) else lambda: self._given)
             made.unwrapped._unchecked = []  # `steps` checks all observations
             self._made.append(made)
-        return Recorder(self._made[-1], self._masks)
+        return Recorder(self._made[-1], self._masks, self._step_timeout)
 
     def _rewind(self, env: Any) -> None:
         for wrapper, state in zip(wrappers_of(env), self._learned, strict=False):  # none if unplayed
@@ -383,7 +424,10 @@ class Examination:
 
     def steps(self) -> Iterator[Finding]:
         """Every observation lies in its space."""
-        self._made[0].estimate(min(self._n_steps, 1000), derive_seed(self._seed, "normalization"))
+        self._made[0].context.is_logged = False
+        seed = derive_seed(self._seed, "normalization")
+        _LimitedCalls(self._made[0], self._step_timeout).estimate(min(self._n_steps, 1000), seed)
+        self._made[0].context.is_logged = True
         self._learned = [wrapper.state_dict() for wrapper in wrappers_of(self._made[0])]
         sample_episodes(self._env, self._n_steps, self._seed, None)
         for key, step in self._env.sub_steps.items():
@@ -415,7 +459,7 @@ class Examination:
             if cloudpickle.dumps(state) != seen:
                 found.add(f"{type(acts).__name__}.space_to_maze {what}: the simulation does")
 
-        alone = Recorder(inner, self._masks)
+        alone = Recorder(inner, self._masks, self._step_timeout)
         alone.before = convert
         sample_episodes(alone, min(self._n_steps, _N_CONVERTED), self._seed, None)  # inside all wrappers
         self._seconds_alone = alone.seconds()
@@ -510,17 +554,21 @@ class Examination:
             try:
                 other = self._make() if callable(self._given) else self._copied()
                 other.env.clone_from(self._env.env)
+            except CallTimeoutError:
+                raise
             except Exception:  # classes of the user may raise anything
                 verdict = WARNING
                 other = self._copied()
             found = self._env.repeat(self._acts[middle:end]) or other.repeat(self._acts[middle:end])
+        except CallTimeoutError:
+            raise
         except Exception as error:  # a copy may be too broken to be stepped
             found = f"{type(error).__name__}: {error}"
         if found is not None:
             yield verdict, f"a copy leads to {found}; let clone_from take over copies of all that the state is made of"
 
     def _copied(self) -> Recorder:
-        return Recorder(copy.deepcopy(self._made[0]), self._masks)
+        return Recorder(copy.deepcopy(self._made[0]), self._masks, self._step_timeout)
 
     def pickling(self) -> Iterator[Finding]:
         """It can be sent to other processes."""
@@ -568,7 +616,7 @@ def _judge(what: str, values: Sequence[Any], remedy: str, least: float = 0.0) ->
 
 def _told(error: Exception) -> str:
     """Describe an exception, with its place in the user's code."""
-    if isinstance(error, EnvContractError):
+    if isinstance(error, EnvContractError | CallTimeoutError):
         return str(error)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     theirs = [frame for frame in frames if str(frame.f_globals.get("__name__")).partition(".")[0] not in _LIBRARIES]

@@ -36,6 +36,7 @@ from maze_pl.envs.vector.vector_env import load_shared_states, make_wrapped, sha
 from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.compatibility import require_same_spaces
+from maze_pl.system.time_limit import time_limit_to_make
 
 Env = gymnasium.Env[Any, Any]
 
@@ -217,7 +218,8 @@ def rollout(
         fault = f"step_timeout={step_timeout} has environments made in processes of their own"
         raise ValueError(f"{fault}: give a function that makes one, such as lambda: MyEnv(), instead of {env}")
     factory = partial(make_wrapped, (lambda: given) if is_one else given, wrappers or (), action_masks)
-    sample = factory()
+    with time_limit_to_make(step_timeout):
+        sample = factory()
     spec = Spec.of(sample, max_agents)
     if not learned and step_timeout is None:
         sample.estimate(1000, derive_seed(seed, "normalization"))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from maze_pl.__main__ import main
+from maze_pl.envs import GymMazeEnv
+from maze_pl.system import time_limit
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
 
@@ -23,6 +27,31 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
+
+
+class Hanging(GymMazeEnv):
+    """Does not return from one of its calls."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__("CartPole-v1")
+        self.call, self.n_calls = call, 0
+        if call == "init":
+            self.hang()
+
+    def step(self, action: Any) -> Any:
+        self.n_calls += 1
+        if self.call == "step" and self.n_calls == 10:
+            self.hang()
+        return super().step(action)
+
+    def reset(self, **options: Any) -> Any:
+        if self.call == "reset" and self.n_calls > 10:
+            self.hang()
+        return super().reset(**options)
+
+    def hang(self) -> None:
+        while True:
+            time.sleep(0.01)
 
 
 def verdicts(output: str) -> dict[str, str]:
@@ -54,6 +83,24 @@ def test_a_run_directory_is_looked_at(project: Path, capsys: pytest.CaptureFixtu
     Path("run", "config.yaml").write_text(text, encoding="utf-8")
     assert main(["check", "run", "--n_steps", "40"]) == 0
     assert capsys.readouterr().out.startswith("CartPole-v1: ")
+
+
+@pytest.mark.parametrize("call", ["step", "reset"])
+def test_a_call_that_does_not_return_is_named_with_its_place(call: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--env", "tests.cli.test_check.Hanging", "--env.call", call, "--step_timeout", "0.1"]
+    assert main(["check", *options]) == 1
+    text = " ".join(capsys.readouterr().out.split()).replace(" | | ", " ")
+    assert f"steps | error | {call} has not returned within 0.1 s; it is at test_check.py:" in text
+    assert text.endswith("in hang errors: 1, warnings: 0")
+
+
+def test_an_environment_that_cannot_be_made_in_time_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "LEAST_SECONDS_TO_MAKE", 0.1)
+    assert main(["check", "--env", "tests.cli.test_check.Hanging", "--env.call", "init", "--step_timeout", "0.1"]) == 1
+    message = capsys.readouterr().err
+    assert "error: making the environment has not returned within 0.1 s; it is at test_check.py:" in message
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.datamodules.drift import Drift
@@ -30,3 +31,17 @@ class Slow(Drift):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         time.sleep(self.seconds)
         return super().step(action)
+
+
+class SlowToMake(Drift):
+    """Is not made the first time, of which it leaves a file.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        if not Path(path).exists():
+            Path(path).touch()
+            time.sleep(1000)

@@ -110,10 +110,11 @@ class SequentialVectorEnv(VectorEnv):
             raise ValueError("a vector environment needs at least one environment factory")
         if check not in ("fast", "full"):
             raise ValueError(f"check={check!r} must be 'fast' or 'full'")
-        self.envs = [make_wrapped(factory) for factory in env_factories]
+        self._clock = clock
+        self.envs = [self._made(n, factory) for n, factory in enumerate(env_factories)]
         stacks = [wrapper_stack(env) for env in self.envs]
         super().__init__(spec or Spec.of(self.envs[0]), stacks, seed, first_env_index, staging)
-        self.autoreset, self._seed_by_env, self._clock = autoreset, seed_by_env, clock
+        self.autoreset, self._seed_by_env = autoreset, seed_by_env
         self._flat = self.spec.is_flat
         self._key_index = {key: index for index, key in enumerate(self.spec.step_keys)}
         self._next_key = [self.spec.step_keys[0]] * self.n_envs
@@ -135,6 +136,15 @@ class SequentialVectorEnv(VectorEnv):
         self.staging.env_steps.fill(self.always_advances)
         heads = {key: step.action_space.spaces.items() for key, step in self.spec.steps.items()}
         self._readers = {key: {head: _reader(part) for head, part in parts} for key, parts in heads.items()}
+
+    def _made(self, n: int, factory: MakeEnv) -> LogStatsWrapper:
+        """Make an environment, and record in the clock that it is being made."""
+        if self._clock is not None:
+            self._clock.begin(n, StepClock.MAKING)
+        env = make_wrapped(factory)
+        if self._clock is not None:
+            self._clock.end()
+        return env
 
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""

@@ -14,12 +14,13 @@ class StepClock:
     Args:
         fields: [4] float64, in shared memory: the start of the step or reset (seconds of the
             machine's monotonic clock, infinite between steps), the number of the environment, the
-            index of its episode (`NO_EPISODE` while wrappers estimate their statistics), and 1 for
-            a reset.
+            index of its episode (`NO_EPISODE` while wrappers estimate their statistics, `MAKING`
+            while the environment is made), and 1 for a reset.
     """
 
     N_FIELDS = 4
     NO_EPISODE = -1
+    MAKING = -2
 
     def __init__(self, fields: Array) -> None:
         self._fields: Any = memoryview(cast(Any, fields))  # faster to write to than the array

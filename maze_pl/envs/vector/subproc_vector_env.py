@@ -23,6 +23,7 @@ from maze_pl.envs.vector.step_clock import StepClock
 from maze_pl.envs.vector.vector_env import MakeEnv, Staging, StepExtras, VectorEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.system.lost_process import LostProcessError
+from maze_pl.system.time_limit import seconds_to_make, time_limit_to_make
 from maze_pl.system.worker_process import CONTEXT, WorkerProcess, dumps, end_workers, prepare_workers
 
 
@@ -66,8 +67,8 @@ class SubprocVectorEnv(VectorEnv):
     """Steps its environments in several processes; observations and actions lie in shared memory.
 
     The results are identical to those of `SequentialVectorEnv`. If a process dies, or an
-    environment takes longer than `step_timeout` for a step or a reset, all processes are ended and
-    a `LostProcessError` is raised; engines then make new environments.
+    environment takes longer than `step_timeout` for a step or a reset, or too long to be made, all
+    processes are ended and a `LostProcessError` is raised; engines then make new environments.
 
     Args:
         env_factories: One callable without arguments for each environment; may be a lambda.
@@ -75,7 +76,7 @@ class SubprocVectorEnv(VectorEnv):
             None.
         n_workers: Number of processes; 0 means one for each core, at most one for each environment.
         step_timeout: Seconds that an environment may take for a step or a reset; no limit if None.
-            It does not limit the time to make an environment.
+            Making an environment may take as long, but at least 60 s.
         options: `seed`, `first_env_index`, `autoreset`, `seed_by_env` and `check` of `SequentialVectorEnv`.
     """
 
@@ -90,7 +91,8 @@ class SubprocVectorEnv(VectorEnv):
     ) -> None:
         check_seconds("step_timeout", step_timeout, f" of {type(self).__name__}")
         if spec is None:
-            probe = SequentialVectorEnv(env_factories[:1])
+            with time_limit_to_make(step_timeout):
+                probe = SequentialVectorEnv(env_factories[:1])
             spec = probe.spec
             probe.close()
         n_envs, first_env_index = len(env_factories), options.get("first_env_index", 0)
@@ -114,6 +116,8 @@ class SubprocVectorEnv(VectorEnv):
         for number, (start, stop) in enumerate(self._slices):
             place = None if step_timeout is None else number
             own = {**options, "first_env_index": first_env_index + start}
+            if step_timeout is not None:
+                self._clocks[number].begin(0, StepClock.MAKING)  # includes what the worker imports
             make = dumps(partial(_part, env_factories[start:stop], spec, n_envs, start, place, own))
             self._workers.append(WorkerProcess(make, blocks, portable_error, f"maze_pl-envs-{start}-{stop}", False))
         self._all = range(n_workers)
@@ -139,9 +143,11 @@ class SubprocVectorEnv(VectorEnv):
         Raises:
             LostProcessError: An environment has taken too long; all processes were ended.
         """
-        began, *_ = what = self._clocks[worker].read()
+        began, env, episode, is_reset = self._clocks[worker].read()
         if began == math.inf:
             return limit / _LOOKS_PER_LIMIT
+        if episode == StepClock.MAKING:
+            limit = seconds_to_make(limit)
         left = began + limit - time.monotonic()
         if left > 0:
             return left
@@ -151,12 +157,14 @@ class SubprocVectorEnv(VectorEnv):
             time.sleep(_SECONDS_TO_SHOW)
         process.kill()
         self.close()
-        raise LostProcessError(self._told(self._slices[worker][0], *what))
+        raise LostProcessError(self._told(self._slices[worker][0] + env, episode, is_reset))
 
-    def _told(self, start: int, began: float, env: int, episode: int, is_reset: bool) -> str:
-        """Return the message on an environment that took too long, number `env` from `start` on."""
-        n = start + env
+    def _told(self, n: int, episode: int, is_reset: bool) -> str:
+        """Return the message on an environment that took too long."""
         index = self.first_env_index + n
+        if episode == StepClock.MAKING:
+            limit = seconds_to_make(self.step_timeout or 0.0)
+            return f"environment {index} was not made within {limit:g} s; its process was ended"
         what = f"{'a reset' if is_reset else 'a step'} within step_timeout={self.step_timeout} s"
         if episode == StepClock.NO_EPISODE:
             where = "while its wrappers estimated their statistics"

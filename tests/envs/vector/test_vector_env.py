@@ -18,12 +18,18 @@ import pytest
 import torch
 
 from maze_pl.collect.collector import Collector
+from maze_pl.collect.engines import InProcessEngine
 from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, make_gym_maze_env
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
+from maze_pl.envs.vector.vector_env import make_wrapped
+from maze_pl.system import time_limit
 from maze_pl.system.lost_process import LostProcessError
+from tests.datamodules.drift import Drift
+from tests.datamodules.slow import SlowToMake
 from tests.equality import assert_equal
 from tests.structured import hierarchy, team
 
@@ -148,6 +154,35 @@ def test_an_environment_that_hangs_is_ended_and_named(hangs_in: str, locked: boo
             vector.step()
         vector.reset([1], [4])
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_an_environment_that_hangs_while_it_is_made_is_ended_named_and_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(time_limit, "LEAST_SECONDS_TO_MAKE", 4.0)
+    factories = [Drift, partial(SlowToMake, str(tmp_path / "made"))]
+    options: dict[str, Any] = {"spec": Spec.of(make_wrapped(Drift)), "step_timeout": 0.3, "first_env_index": 10}
+    engine = InProcessEngine()
+    engine.start(lambda *_: SubprocVectorEnv(factories, n_workers=1, **options), None)
+    engine.submit(0, "episodes")
+    done = engine.get()
+    engine.close()
+    assert (done.result, done.restarts) == ([0, 0], 1)
+    assert "environment 11 was not made within 4 s; its process was ended; actor 0 begins anew" in caplog.text
+
+
+def make_and_hang() -> GymMazeEnv:
+    time.sleep(1000)
+    return make_gym_maze_env("CartPole-v1")
+
+
+def test_an_environment_that_hangs_while_its_spaces_are_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "LEAST_SECONDS_TO_MAKE", 0.1)
+    with pytest.raises(
+        LostProcessError, match=r"making the environment has not returned within 0.1 s; .* in make_and_h"
+    ):
+        SubprocVectorEnv([make_and_hang], step_timeout=0.05)
 
 
 class Sleeping(GymMazeEnv):
