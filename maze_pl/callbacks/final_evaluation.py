@@ -11,7 +11,7 @@ from torch import Tensor
 
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
 from maze_pl.callbacks.epoch_table import say
-from maze_pl.collect.storage import from_tensors
+from maze_pl.collect.state_tensors import from_tensors
 from maze_pl.core.batches import Evaluation
 from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry, wrapper_statistics
 from maze_pl.datamodules.environments import EnvironmentDataModule

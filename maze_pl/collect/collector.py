@@ -1,29 +1,67 @@
 """Collector that plays a policy in vectorised environments and stores the acts in rollouts."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from maze_pl.collect.storage import ActorSlots, RolloutStorage, check_acts, check_now, from_tensors, tensors, to_tensors
+from maze_pl.collect.actor_slots import ActorSlots
+from maze_pl.collect.content_checks import check_acts, check_current_values
+from maze_pl.collect.state_tensors import from_tensors, tensor_views, to_tensors
+from maze_pl.collect.storage import RolloutStorage, SegmentArrays
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import Final, Rollout, Rows, Segment, SegmentOf
+from maze_pl.core.batches import Final, Rollout, Rows, Segment
 from maze_pl.core.policy import Array, Policy, PolicyBatch
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 
-_CollectedActs = tuple[SegmentOf[Array], tuple[Array, Array], Array]
-"""Segment of a group of acts, their rows and columns in it, and their environments."""
-Pending = list[list[tuple[int, int, int]]]
-"""For each environment, the acts of its current step: index of the step key, row and slot."""
+
+class _Place(NamedTuple):
+    """Place of an act in the storage: index of its step key, row and slot."""
+
+    key: int
+    row: int
+    slot: int
+
+
+class _Acts(NamedTuple):
+    """Acts of one step key, one for each of some environments.
+
+    Attributes:
+        segment: Segment of the step key.
+        places: Rows [n] and columns [n] of the acts in the segment.
+        envs: [n] their environments.
+    """
+
+    segment: SegmentArrays
+    places: tuple[Array, Array]
+    envs: Array
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Progress of N environments in a rollout.
+
+    Attributes:
+        row: [N] the row that the next act belongs to.
+        position: [N] acts in that row so far.
+        completed: [N] completed environment steps.
+        places: For each environment, the acts of its current environment step.
+    """
+
+    row: Array
+    position: Array
+    completed: Array
+    places: list[list[_Place]]
 
 
 class Collector:
-    """Collects rollouts of a fixed number of environment steps; see `maze_pl.core.batches` for what a row is.
+    """Collects rollouts of a fixed number of environment steps.
 
-    Environments may be at different actors at the same time: the policy is called once for each
-    step key whose turn it is in any environment. An environment that has completed its steps waits
-    for the others.
+    Rows are defined in `maze_pl.core.batches`. Environments may be at different actors at the same
+    time: the policy is called once for each step key whose turn it is in any environment. An
+    environment that has completed its steps waits for the others.
 
     Args:
         vector: The environments; reset by the first collection.
@@ -32,15 +70,19 @@ class Collector:
     """
 
     def __init__(self, vector: VectorEnv, n_rollout_steps: int, generator: torch.Generator) -> None:
-        self.vector, self.n_rollout_steps, self.generator = vector, n_rollout_steps, generator
-        self.spec, self.n_envs = vector.spec, vector.n_envs
+        self.vector = vector
+        self.n_rollout_steps = n_rollout_steps
+        self.generator = generator
+        self.spec = vector.spec
+        self.n_envs = vector.n_envs
         self.storage = RolloutStorage(self.spec, self.n_envs, n_rollout_steps)
-        self.started, self._starting = False, np.zeros(self.n_envs, np.bool_)
+        self.slots = ActorSlots(self.spec, self.n_envs)
+        self.started = False
+        self._starting = np.zeros(self.n_envs, np.bool_)
         self._keys: tuple[StepKey, ...] = self.spec.step_keys
         self._flat = self.spec.is_flat
-        self.slots = ActorSlots(self.spec, self.n_envs)
-        self._attributed: bool | None = None
-        self._ends: dict[StepKey, list[Final]] = {}
+        self._attributed: bool | None = None  # whether environments attribute rewards to actors
+        self._finals: dict[StepKey, list[Final]] = {}
 
     def collect(self, policy: Policy) -> Rollout:
         """Collect one rollout.
@@ -57,123 +99,130 @@ class Collector:
         if not self.started:
             self.start()
         self.storage.clear()
-        self._ends = {key: [] for key in self._keys}
-        row, completed = np.zeros((2, self.n_envs), np.int64)
-        pending: Pending = [[] for _ in range(self.n_envs)]
+        self._finals = {key: [] for key in self._keys}
+        progress = _Progress(
+            row=np.zeros(self.n_envs, np.int64),
+            position=np.zeros(self.n_envs, np.int64),
+            completed=np.zeros(self.n_envs, np.int64),
+            places=[[] for _ in range(self.n_envs)],
+        )
         if self._flat:
-            self._collect_in_lockstep(policy, row, completed, pending)
-        lockstep = bool((completed == self.n_rollout_steps).all())
-        if not lockstep:
-            self._collect_acts(policy, row, completed, pending)
-        n_rows = int(row.max())
+            self._collect_in_lockstep(policy, progress)
+        was_lockstep = bool((progress.completed == self.n_rollout_steps).all())
+        if not was_lockstep:
+            self._collect_acts(policy, progress)
+        n_rows = int(progress.row.max())
         check_acts(self.spec, self.storage.segments, n_rows, self.vector.first_env_index)
-        rollout = self._rollout(n_rows, row, self._flat and lockstep)
+        rollout = self._rollout(n_rows, progress.row, self._flat and was_lockstep)
         rollout.summaries = self.vector.drain_summaries()
         return rollout
 
     def start(self, episodes: Sequence[int] | None = None) -> None:
         """Start environment i with episode `episodes[i]`, or with its first episode if None."""
         self.vector.reset(episodes=episodes)
-        self.slots.find(np.arange(self.n_envs), self.vector.staging)
-        self.started = self._starting[:] = True
+        self.slots.assign(np.arange(self.n_envs), self.vector.staging)
+        self.started = True
+        self._starting[:] = True
 
     # -------------------------------------------------------------------- one actor per environment
 
-    def _collect_in_lockstep(self, policy: Policy, row: Array, completed: Array, pending: Pending) -> None:
+    def _collect_in_lockstep(self, policy: Policy, progress: _Progress) -> None:
         """Collect from flat environments as long as every act completes an environment step."""
-        key, staging, rows = self._keys[0], self.vector.staging, self.storage.rows
+        key = self._keys[0]
+        slots = self.slots
+        staging = self.vector.staging
+        rows = self.storage.rows
         segment = self.storage.segments[key]
-        observed = [(name, array, segment.observation[name]) for name, array in staging.observation[key].items()]
-        staged, acted = staging.action[key], segment.action
+        staged_action = staging.action[key]
+        always_advances = self.vector.always_advances
+        everyone = np.arange(self.n_envs)
+        acted_in_episode = slots.acted_in_episode[:, 0]
+        is_first = ~acted_in_episode
+        observations = [(name, array, segment.observation[name]) for name, array in staging.observation[key].items()]
         batch = PolicyBatch(key, {}, staging.next_agent)
-        act, generator, step_vector = self.slots.act, self.generator, self.vector.step
-        advances, env_steps, n_envs = self.vector.always_advances, staging.env_steps, self.n_envs
-        rewards, terminated, truncated = rows.reward, rows.terminated, rows.truncated
-        everyone, seen = np.arange(n_envs), self.slots.seen[:, 0]
-        is_first = ~seen
         for t in range(self.n_rollout_steps):
             views = {}
-            for name, array, kept in observed:
-                view = views[name] = kept[t]
-                view[...] = array
+            for name, staged, stored in observations:
+                view = views[name] = stored[t]
+                view[...] = staged
             batch.observation = views
-            for head, values in act(policy, batch, 0, everyone, self.slots.next, generator=generator).action.items():
-                acted[head][t] = staged[head][...] = values
-            extras = step_vector()
-            rewards[t] = staging.reward
-            terminated[t] = staging.terminated
-            truncated[t] = staging.truncated
+            step = slots.act(policy, batch, 0, everyone, slots.next_slot, generator=self.generator)
+            for head, values in step.action.items():
+                segment.action[head][t] = staged_action[head][...] = values
+            extras = self.vector.step()
+            rows.reward[t] = staging.reward
+            rows.terminated[t] = staging.terminated
+            rows.truncated[t] = staging.truncated
             if extras.finals:
-                self._keep_truncations(extras, row + t)
+                self._keep_truncations(extras, progress.row + t)
             if extras.actor_rewards or self._attributed is not False:
-                for acts in pending:
-                    acts.append((0, t, 0))
-                over = (env_steps > 0) | terminated[t] | truncated[t]
-                self._write_actor_rewards(extras, np.flatnonzero(over).tolist(), pending)
+                for places in progress.places:
+                    places.append(_Place(0, t, 0))
+                completes = (staging.env_steps > 0) | rows.terminated[t] | rows.truncated[t]
+                self._write_actor_rewards(extras, np.flatnonzero(completes).tolist(), progress.places)
             if batch.policy_state is not None:
                 segment.write_policy_state(t, batch.policy_state)
-                seen[:] = ~(terminated[t] | truncated[t])
-            if not advances:
-                rows.env_steps[t] = env_steps
-                if np.count_nonzero(env_steps) < n_envs and not ((env_steps > 0) | terminated[t] | truncated[t]).all():
+                acted_in_episode[:] = ~(rows.terminated[t] | rows.truncated[t])
+            if always_advances:
+                continue
+            rows.env_steps[t] = staging.env_steps
+            if np.count_nonzero(staging.env_steps) < self.n_envs:
+                completes = (staging.env_steps > 0) | rows.terminated[t] | rows.truncated[t]
+                if not completes.all():
                     break
-        if advances:
-            rows.env_steps[: t + 1] = 1
-        row[:] = t + 1
-        ends = self.storage.complete_flat(t + 1, is_first, staging.next_agent)
-        completed[:] = ((rows.env_steps[: t + 1] > 0) | ends).sum(0)
-        for n in np.flatnonzero(completed <= t).tolist():  # the last act completed no environment step
-            pending[n][:] = [(0, t, 0)]
-        seen[:] = ~ends[-1]
+        n_rows = t + 1
+        if always_advances:
+            rows.env_steps[:n_rows] = 1
+        progress.row[:] = n_rows
+        ends = self.storage.complete_flat(n_rows, is_first, staging.next_agent)
+        progress.completed[:] = ((rows.env_steps[:n_rows] > 0) | ends).sum(0)
+        # where the last act completed no environment step
+        for n in np.flatnonzero(progress.completed < n_rows).tolist():
+            progress.places[n][:] = [_Place(0, t, 0)]
+        acted_in_episode[:] = ~ends[-1]
 
-    # ------------------------------------------------------------------------------------------ any actors
+    # ---------------------------------------------------------------------------------- any actors
 
-    def _collect_acts(self, policy: Policy, row: Array, completed: Array, pending: Pending) -> None:
+    def _collect_acts(self, policy: Policy, progress: _Progress) -> None:
         """Collect act by act from environments that may be at different actors."""
-        staging, rows = self.vector.staging, self.storage.rows
-        position = np.zeros(self.n_envs, np.int64)
-        self.slots.acted.fill(False)
-        envs = np.flatnonzero(completed < self.n_rollout_steps)
+        staging = self.vector.staging
+        slots = self.slots
+        slots.acted_in_row.fill(False)
+        envs = np.flatnonzero(progress.completed < self.n_rollout_steps)
         while envs.size:
-            if row[envs].max() >= self.storage.capacity:
+            if progress.row[envs].max() >= self.storage.capacity:
                 self.storage.grow()
-            keys, slots = staging.next_key[envs], self.slots.next[envs]
-            present = sorted(set(keys.tolist()))
-            acts = [self._act(policy, key, envs[keys == key], row, position) for key in present]
-            for n, key, slot in zip(envs.tolist(), keys.tolist(), slots.tolist(), strict=True):
-                pending[n].append((key, int(row[n]), slot))
+            acting_key = staging.next_key[envs]
+            acting_slot = slots.next_slot[envs]
+            acts = [
+                self._act(policy, key, envs[acting_key == key], progress) for key in sorted(set(acting_key.tolist()))
+            ]
+            actors = zip(envs.tolist(), acting_key.tolist(), acting_slot.tolist(), strict=True)
+            for n, key, slot in actors:
+                progress.places[n].append(_Place(key, int(progress.row[n]), slot))
             extras = self.vector.step(envs.tolist())
-            for segment, index, group in acts:
-                segment.reward[index] = staging.reward[group]
-                segment.actor_done[index] = staging.actor_done[group]
-            terminated, truncated = staging.terminated[envs], staging.truncated[envs]
-            ended, advanced = terminated | truncated, staging.env_steps[envs]
-            self._keep_truncations(extras, row)
-            step_ends = (advanced > 0) | ended
-            self._write_actor_rewards(extras, envs[step_ends].tolist(), pending)
-            self.slots.release(envs, keys, slots, staging.actor_done[envs], ended)
-            self.slots.acted[envs[step_ends]] = False
-            if self.slots.find(envs, staging):
-                self.storage.widen(self.slots.n_slots)
-            next_key, next_slot = staging.next_key[envs], self.slots.next[envs]
-            row_ends = step_ends | self.slots.acted[envs, self.slots.offsets[next_key] + next_slot]
-            closing, at = envs[row_ends], row[envs[row_ends]]
-            rows.filled[at, closing] = True
-            rows.terminated[at, closing] = terminated[row_ends]
-            rows.truncated[at, closing] = truncated[row_ends]
-            rows.env_steps[at, closing] = advanced[row_ends]
-            rows.next_key[at, closing] = np.where(ended, -1, next_key)[row_ends]
-            rows.next_slot[at, closing] = np.where(ended, -1, next_slot)[row_ends]
-            row[closing] += 1
-            position[closing] = 0
-            self.slots.acted[closing] = False
-            completed[envs] += step_ends
-            envs = envs[completed[envs] < self.n_rollout_steps]
+            for segment, places, group in acts:
+                segment.reward[places] = staging.reward[group]
+                segment.actor_done[places] = staging.actor_done[group]
+            self._keep_truncations(extras, progress.row)
+            ended = staging.terminated[envs] | staging.truncated[envs]
+            step_ends = (staging.env_steps[envs] > 0) | ended
+            self._write_actor_rewards(extras, envs[step_ends].tolist(), progress.places)
+            slots.release(envs, acting_key, acting_slot, staging.actor_done[envs], ended)
+            slots.acted_in_row[envs[step_ends]] = False
+            if slots.assign(envs, staging):
+                self.storage.widen(slots.n_slots)
+            self._end_rows(envs, ended, step_ends, progress)
+            progress.completed[envs] += step_ends
+            envs = envs[progress.completed[envs] < self.n_rollout_steps]
 
-    def _act(self, policy: Policy, key: int, envs: Array, row: Array, position: Array) -> _CollectedActs:
+    def _act(self, policy: Policy, key: int, envs: Array, progress: _Progress) -> _Acts:
         """Call the policy of one step key and store its observations and actions."""
-        rows, segment, slots = self.storage.rows, self.storage.segments[self._keys[key]], self.slots.next[envs]
-        index, actor = (row[envs], envs * self.slots.n_slots[key] + slots), self.slots.offsets[key] + slots
+        rows = self.storage.rows
+        segment = self.storage.segments[self._keys[key]]
+        slots = self.slots.next_slot[envs]
+        position = progress.position[envs]
+        index = (progress.row[envs], envs * self.slots.n_slots[key] + slots)
         batch = self.slots.batch(self.vector.staging, key, envs)
         step = self.slots.act(policy, batch, key, envs, slots, generator=self.generator)
         segment.write_policy_state(index, batch.policy_state)
@@ -183,105 +232,190 @@ class Collector:
             segment.action[head][index] = values
             self.vector.staging.action[batch.step_key][head][envs] = values
         segment.active[index] = True
-        segment.position[index] = position[envs]
+        segment.position[index] = position
         segment.agent_id[index] = batch.agent_id
         segment.is_first[index] = batch.is_first
-        opening = envs[position[envs] == 0]
-        rows.first_key[row[opening], opening] = key
-        rows.first_slot[row[opening], opening] = self.slots.next[opening]
-        self.slots.seen[envs, actor] = self.slots.acted[envs, actor] = True
-        position[envs] += 1
-        return segment, index, envs
+        opening = envs[position == 0]
+        rows.first_key[progress.row[opening], opening] = key
+        rows.first_slot[progress.row[opening], opening] = self.slots.next_slot[opening]
+        actors = self.slots.offsets[key] + slots
+        self.slots.acted_in_episode[envs, actors] = True
+        self.slots.acted_in_row[envs, actors] = True
+        progress.position[envs] += 1
+        return _Acts(segment, index, envs)
 
-    def _write_actor_rewards(self, extras: StepExtras, finished: list[int], pending: Pending) -> None:
-        """Store the rewards attributed to acts of finished environment steps; forget the acts."""
+    def _end_rows(self, envs: Array, ended: Array, step_ends: Array, progress: _Progress) -> None:
+        """End the rows of environments whose step ended, or whose next actor has acted in the row.
+
+        Args:
+            envs: [n] the environments that stepped.
+            ended: [n] bool, whether their episodes ended.
+            step_ends: [n] bool, whether their environment steps ended.
+            progress: Gets the next rows.
+        """
+        staging = self.vector.staging
+        rows = self.storage.rows
+        next_key = staging.next_key[envs]
+        next_slot = self.slots.next_slot[envs]
+        has_acted = self.slots.acted_in_row[envs, self.slots.offsets[next_key] + next_slot]
+        row_ends = step_ends | has_acted
+        closing = envs[row_ends]
+        index = (progress.row[closing], closing)
+        rows.filled[index] = True
+        rows.terminated[index] = staging.terminated[closing]
+        rows.truncated[index] = staging.truncated[closing]
+        rows.env_steps[index] = staging.env_steps[closing]
+        rows.next_key[index] = np.where(ended, -1, next_key)[row_ends]
+        rows.next_slot[index] = np.where(ended, -1, next_slot)[row_ends]
+        progress.row[closing] += 1
+        progress.position[closing] = 0
+        self.slots.acted_in_row[closing] = False
+
+    def _write_actor_rewards(self, extras: StepExtras, finished: list[int], places: list[list[_Place]]) -> None:
+        """Store the rewards attributed to acts of finished environment steps; forget the acts.
+
+        Args:
+            extras: Results of the step.
+            finished: Environments that have completed an environment step.
+            places: For each environment, the acts of its current environment step.
+        """
         rewards_of = dict(extras.actor_rewards)
         for n in finished:
-            rewards, acts, pending[n] = rewards_of.get(n), pending[n], []
+            rewards = rewards_of.get(n)
+            acts = places[n]
+            places[n] = []
             if self._attributed is None:
                 self._attributed = rewards is not None
-            who = f"get_actor_rewards() of environment {n} returned"
+            where = f"get_actor_rewards() of environment {n} returned"
             if self._attributed != (rewards is not None):
-                came = f"{who} {'None' if rewards is None else 'an array'} after the opposite before"
+                came = f"{where} {'None' if rewards is None else 'an array'} after the opposite before"
                 raise ValueError(f"{came}; attribute rewards in every environment step or in none")
             if rewards is None:
                 continue
             if rewards.shape != (len(acts),):
-                came = f"{who} shape {rewards.shape} for {len(acts)} acts"
-                raise ValueError(f"{came}; return one reward for each act of the environment step, in order")
-            for (key, t, slot), reward in zip(acts, rewards.tolist(), strict=True):
-                column = n * int(self.slots.n_slots[key]) + slot
-                self.storage.segments[self._keys[key]].actor_reward[t, column] = reward
+                came = f"{where} shape {rewards.shape} for {len(acts)} acts"
+                remedy = "return one reward for each act of the environment step, in order"
+                raise ValueError(f"{came}; {remedy}")
+            for act, reward in zip(acts, rewards.tolist(), strict=True):
+                column = n * int(self.slots.n_slots[act.key]) + act.slot
+                segment = self.storage.segments[self._keys[act.key]]
+                segment.actor_reward[act.row, column] = reward
 
-    # ------------------------------------------------------------------------------------------------- result
+    # -------------------------------------------------------------------------------------- result
 
     def _rollout(self, n_rows: int, row: Array, flat: bool) -> Rollout:
-        rows, parts = self.storage.rows, self.storage.segments.values()
+        """Make a rollout of the first rows.
+
+        Args:
+            n_rows: Rows of the environment that has the most.
+            row: [N] rows of each environment.
+            flat: Whether one actor acts exactly once in each row and every row is filled.
+        """
+        rows = self.storage.rows
+        segments = self.storage.segments
         if not self._flat:
-            totals = [part.reward[:n_rows].reshape(n_rows, self.n_envs, -1).sum(-1) for part in parts]
+            shape = (n_rows, self.n_envs, -1)  # [T, N * n_slots] -> [T, N, n_slots]
+            totals = [part.reward[:n_rows].reshape(shape).sum(-1) for part in segments.values()]
             rows.reward[:n_rows] = np.sum(totals, axis=0)
         if not flat:
-            for part in parts:
+            for part in segments.values():
                 part.blank(n_rows)
-        last, envs = row - 1, np.arange(self.n_envs)
-        running = envs[~(rows.terminated[last, envs] | rows.truncated[last, envs])]
-        self._keep_last(row, running)
-        none = {} if self._attributed else {"actor_reward": None}
-        segments = {k: Segment(**tensors(vars(part) | none, n_rows)) for k, part in self.storage.segments.items()}
-        finals = {key: Final.joined(ends) for key, ends in self._ends.items()}
-        for final in finals.values():
-            seen = {f"observation {name!r}": tensor.numpy() for name, tensor in final.observation.items()}
-            check_now(seen, final.env.numpy(), final.row.numpy() + 1, "the rollout", self.vector.first_env_index)
-        starting, self._starting = torch.from_numpy(self._starting), np.zeros(self.n_envs, np.bool_)
-        return Rollout(Rows(**tensors(vars(rows), n_rows)), segments, finals, self.n_rollout_steps, flat, starting)
+        envs = np.arange(self.n_envs)
+        ended = rows.terminated[row - 1, envs] | rows.truncated[row - 1, envs]
+        self._keep_last(row, envs[~ended])
+        starting = torch.from_numpy(self._starting)
+        self._starting = np.zeros(self.n_envs, np.bool_)
+        return Rollout(
+            Rows(**tensor_views(vars(rows), n_rows)),
+            {key: self._segment(part, n_rows) for key, part in segments.items()},
+            {key: self._joined_finals(parts) for key, parts in self._finals.items()},
+            self.n_rollout_steps,
+            flat,
+            starting,
+        )
+
+    def _segment(self, arrays: SegmentArrays, n_rows: int) -> Segment:
+        """Make a segment of the first rows, without attributed rewards if there are none."""
+        fields = dict(vars(arrays))
+        if not self._attributed:
+            fields["actor_reward"] = None
+        return Segment(**tensor_views(fields, n_rows))
+
+    def _joined_finals(self, parts: list[Final]) -> Final:
+        """Concatenate the final observations of a step key, and check them."""
+        final = Final.joined(parts)
+        observation = {f"observation {name!r}": tensor.numpy() for name, tensor in final.observation.items()}
+        steps = final.row.numpy() + 1
+        first = self.vector.first_env_index
+        check_current_values(observation, final.env.numpy(), steps, "the rollout", first)
+        return final
 
     def _keep_truncations(self, extras: StepExtras, row: Array) -> None:
         """Keep the final observations of truncated episodes."""
-        for n, step_key, agent, seen in extras.finals:
+        for n, step_key, agent, observation in extras.finals:
             key = self._keys.index(step_key)
-            slot = 0 if self._flat else self.slots.held(n, key, agent)
-            staged = self.vector.staging.observation[step_key].items()
-            shown = {name: np.asarray(seen[name], array.dtype)[None] for name, array in staged}
-            self._keep(key, row[[n]], np.array([n]), np.array([slot]), np.array([agent]), shown)
+            slot = 0 if self._flat else self.slots.slot_of(n, key, agent)
+            staged = self.vector.staging.observation[step_key]
+            arrays = {name: np.asarray(observation[name], array.dtype)[None] for name, array in staged.items()}
+            self._keep(key, row[[n]], np.array([n]), np.array([slot]), np.array([agent]), arrays)
 
     def _keep_last(self, row: Array, envs: Array) -> None:
         """Keep the observations that follow the last row."""
         staging = self.vector.staging
-        for index, key in enumerate(self._keys):
-            group = envs if self._flat else envs[staging.next_key[envs] == index]
-            shown = {name: array[group] for name, array in staging.observation[key].items()}
-            self._keep(index, row[group] - 1, group, self.slots.next[group], staging.next_agent[group], shown)
+        for key, step_key in enumerate(self._keys):
+            group = envs if self._flat else envs[staging.next_key[envs] == key]
+            observation = {name: array[group] for name, array in staging.observation[step_key].items()}
+            slots = self.slots.next_slot[group]
+            agents = staging.next_agent[group]
+            self._keep(key, row[group] - 1, group, slots, agents, observation)
 
-    def _keep(self, key: int, row: Array, envs: Array, slots: Array, agents: Array, shown: dict[str, Array]) -> None:
+    def _keep(
+        self,
+        key: int,
+        row: Array,
+        envs: Array,
+        slots: Array,
+        agents: Array,
+        observation: dict[str, Array],
+    ) -> None:
         """Keep the observations that follow rows, and the policy states for the next acts."""
-        policy_state = self.slots.policy_state(key, envs, slots) or {}
-        parts = {
+        fields = {
             "row": row,
             "env": envs,
             "slot": slots,
             "agent_id": agents,
-            "observation": shown,
-            "policy_state": policy_state,
+            "observation": observation,
+            "policy_state": self.slots.policy_state(key, envs, slots) or {},
         }
-        self._ends[self._keys[key]].append(Final(**tensors(parts)))
+        self._finals[self._keys[key]].append(Final(**tensor_views(fields)))
 
-    # -------------------------------------------------------------------------------------------------- state
+    # --------------------------------------------------------------------------------- checkpoints
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state needed to continue exactly: tensors and primitives only."""
-        state = {"generator": self.generator.get_state(), "started": self.started, "attributed": self._attributed}
+        state: dict[str, Any] = {
+            "generator": self.generator.get_state(),
+            "started": self.started,
+            "attributed": self._attributed,
+        }
         if not self.started:
             return state
-        state["episodes"], state["histories"] = self.vector.episodes(), self.vector.histories()
+        state["episodes"] = self.vector.episodes()
+        state["histories"] = self.vector.histories()
         state["wrappers"] = self.vector.wrapper_states()
-        state["slots"], state["memory"] = self.slots.state_dict(), self.slots.policy_states
-        state["observation"] = self._shown()
+        state["slots"] = self.slots.state_dict()
+        state["memory"] = self.slots.policy_states
+        state["observation"] = self._next_observations()
         return dict(to_tensors(state))
 
-    def _shown(self) -> dict[str, dict[str, Array]]:
-        """Observation of the actor that acts next, for each environment."""
-        trees = [self.vector.staging.observation[self._keys[index]] for index in self.vector.staging.next_key]
-        return {str(n): {name: array[n] for name, array in tree.items()} for n, tree in enumerate(trees)}
+    def _next_observations(self) -> dict[str, dict[str, Array]]:
+        """Observation of the actor that acts next, by number of the environment."""
+        staging = self.vector.staging
+        observations = {}
+        for n, key in enumerate(staging.next_key):
+            arrays = staging.observation[self._keys[key]]
+            observations[str(n)] = {name: array[n] for name, array in arrays.items()}
+        return observations
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Continue where `state_dict` was taken, by replaying the running episodes.
@@ -300,16 +434,18 @@ class Collector:
         self.slots.load_state_dict(state["slots"])
         self.storage.widen(self.slots.n_slots)
         self.slots.policy_states = state.get("memory", {})
-        shown = self._shown()
-        strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], shown[str(n)])]
+        observations = self._next_observations()
+        strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], observations[str(n)])]
         self.vector.reset(strayed, [state["histories"][n]["episode"] + 1 for n in strayed])
         self._starting[strayed] = True
         for n in strayed:
-            self.slots.forget(n)
-        self.slots.find(np.arange(self.n_envs), self.vector.staging)
+            self.slots.forget_episode(n)
+        self.slots.assign(np.arange(self.n_envs), self.vector.staging)
         return strayed
 
 
 def _is_same(before: dict[str, Array], now: dict[str, Array]) -> bool:
-    same = (np.array_equal(before[name], value, equal_nan=True) for name, value in now.items())
-    return before.keys() == now.keys() and all(same)
+    """Return whether two observations have the same names and values; NaN equals NaN."""
+    if before.keys() != now.keys():
+        return False
+    return all(np.array_equal(before[name], value, equal_nan=True) for name, value in now.items())

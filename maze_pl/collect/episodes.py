@@ -1,14 +1,14 @@
-"""Playing of whole episodes without storing them, for evaluation and populations."""
+"""Functions that play whole episodes without storing them, for evaluation and populations."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
-from maze_pl.collect.storage import ActorSlots, check_now
+from maze_pl.collect.actor_slots import ActorSlots
+from maze_pl.collect.content_checks import check_current_values
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.policy import Array, Policy
+from maze_pl.core.policy import Array, Policy, PolicyBatch
 from maze_pl.envs.vector.vector_env import VectorEnv
 
 
@@ -32,11 +32,13 @@ def play_episodes(
     Returns:
         Summaries in the order of `episodes`.
     """
-    deque(playing(vector, policy, episodes, deterministic=deterministic, generator=generator), 0)
+    acts = play_acts(vector, policy, episodes, deterministic=deterministic, generator=generator)
+    for _ in acts:
+        pass
     return vector.drain_summaries()
 
 
-def playing(
+def play_acts(
     vector: VectorEnv,
     policy: Policy,
     episodes: Sequence[int],
@@ -49,29 +51,52 @@ def playing(
     Yields:
         The environments in which an actor has just acted; the vector's staging holds the outcomes.
     """
-    staging, slots, first = vector.staging, ActorSlots(vector.spec, vector.n_envs), vector.first_env_index
-    options, flat = {"deterministic": deterministic, "generator": generator}, vector.spec.is_flat
-    indices, envs, n_acts = np.array(episodes), np.arange(len(episodes)), np.zeros(len(episodes), np.int64)
+    staging = vector.staging
+    slots = ActorSlots(vector.spec, vector.n_envs)
+    is_flat = vector.spec.is_flat
+    first = vector.first_env_index
+    episode_index = np.array(episodes)
+    n_acts = np.zeros(len(episodes), np.int64)
+    envs = np.arange(len(episodes))  # whose episodes are running
     vector.reset(envs.tolist(), list(episodes))
     while envs.size:
-        keys, groups = staging.next_key[envs], [(0, envs)]
-        if not flat:
-            slots.find(envs, staging)
-            groups = [(key, envs[keys == key]) for key in sorted(set(keys.tolist()))]
-        for key, group in groups:
+        keys = staging.next_key[envs]
+        if not is_flat:
+            slots.assign(envs, staging)
+        acting_keys = [0] if is_flat else sorted(set(keys.tolist()))
+        for key in acting_keys:
+            group = envs if is_flat else envs[keys == key]
             batch = slots.batch(staging, key, group)
-            batch.episode_index, batch.n_acts = indices[group], n_acts[group]
-            seen = {f"observation {name!r}": array for name, array in batch.observation.items()}
-            check_now(seen, group, batch.n_acts, "an episode", first)
-            step = slots.act(policy, batch, key, group, slots.next[group], **options)
+            batch.episode_index = episode_index[group]
+            batch.n_acts = n_acts[group]
+            _check_observation(batch, group, first)
+            acting_slot = slots.next_slot[group]
+            step = slots.act(
+                policy,
+                batch,
+                key,
+                group,
+                acting_slot,
+                deterministic=deterministic,
+                generator=generator,
+            )
             for head, values in step.action.items():
                 staging.action[batch.step_key][head][group] = values
-            slots.seen[group, slots.offsets[key] + slots.next[group]] = True
+            slots.acted_in_episode[group, slots.offsets[key] + acting_slot] = True
         vector.step(envs.tolist())
-        check_now({"the reward": staging.reward[envs]}, envs, n_acts[envs], "an episode", first)
+        rewards = {"the reward": staging.reward[envs]}
+        check_current_values(rewards, envs, n_acts[envs], "an episode", first)
         n_acts += 1
         yield envs
-        over = staging.terminated[envs] | staging.truncated[envs]
-        if over.any() or not flat:
-            slots.release(envs, keys, slots.next[envs], staging.actor_done[envs], over)
-            envs = envs[~over]
+        is_over = staging.terminated[envs] | staging.truncated[envs]
+        if is_over.any() or not is_flat:
+            acting_slot = slots.next_slot[envs]
+            slots.release(envs, keys, acting_slot, staging.actor_done[envs], is_over)
+            envs = envs[~is_over]
+
+
+def _check_observation(batch: PolicyBatch, envs: Array, first_env_index: int) -> None:
+    """Raise EnvContractError if an observation is not finite."""
+    assert batch.n_acts is not None
+    arrays = {f"observation {name!r}": array for name, array in batch.observation.items()}
+    check_current_values(arrays, envs, batch.n_acts, "an episode", first_env_index)

@@ -1,4 +1,4 @@
-"""The actor of populations; it plays episodes of perturbed policies, a part at a time."""
+"""The worker of populations, which plays episodes of perturbed policies, a part at a time."""
 
 import copy
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from maze_pl.collect.episodes import playing
+from maze_pl.collect.episodes import play_acts
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.population import NoiseTable, perturbed_parameters
@@ -24,13 +24,13 @@ class Played(NamedTuple):
         reward: Sum of the rewards, as changed by wrappers.
         env_steps: Environment time that it took.
         summaries: Its statistics.
-        learned: Wrapper statistics, if any wrapper has them.
+        wrapper_statistics: Wrapper statistics after the episode, if any wrapper has them.
     """
 
     reward: float
     env_steps: int
     summaries: list[EpisodeSummary]
-    learned: dict[str, Any]
+    wrapper_statistics: dict[str, Any]
 
 
 @dataclass
@@ -54,7 +54,12 @@ class PopulationWorker(RolloutWorker):
     episode: Iterator[Played | None] | None = None
 
     def play_perturbed(
-        self, number: int, update: int, noise_stddev: float, shared: dict[str, Any], policy: Any = None
+        self,
+        number: int,
+        update: int,
+        noise_stddev: float,
+        wrapper_statistics: dict[str, Any],
+        policy: Any = None,
     ) -> Played | None:
         """Play a part of an episode; it restarts unless it is the episode that was played last.
 
@@ -62,8 +67,8 @@ class PopulationWorker(RolloutWorker):
             number: Number of the episode within the update.
             update: Number of the update.
             noise_stddev: Factor of the noise.
-            shared: Wrapper statistics before this update.
-            policy: The policy without noise; the actor's policy if None.
+            wrapper_statistics: Wrapper statistics before this update.
+            policy: The policy without noise; the worker's policy if None.
 
         Returns:
             None until the episode is over.
@@ -71,30 +76,51 @@ class PopulationWorker(RolloutWorker):
         if self.episode is None or self.running != (update, number):
             if update != self.running[0]:  # the policy has learned since
                 self._copy(self.policy if policy is None else policy)
-            self.running = update, number
-            self.episode = self._play(update, number // 2, (-1) ** number * noise_stddev, shared)
+            self.running = (update, number)
+            sign = (-1) ** number
+            self.episode = self._play(update, number // 2, sign * noise_stddev, wrapper_statistics)
         return next(self.episode)
 
     def _copy(self, policy: Any) -> None:
+        """Copy a policy, whose parameters are the center of the perturbed ones."""
         if self.perturbed is None:
             self.perturbed = copy.deepcopy(policy).eval()
         self.perturbed.load_state_dict(policy.state_dict())
-        self.center = torch.cat([one.detach().reshape(-1) for one in perturbed_parameters(self.perturbed)])
+        parameters = perturbed_parameters(self.perturbed)
+        self.center = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
-    def _play(self, update: int, pair: int, scale: float, shared: dict[str, Any]) -> Iterator[Played | None]:
-        noise = self.noise.piece(self.noise.offset(len(self.center), update, pair), len(self.center))
-        moved, parameters = self.center.add(noise.to(self.center), alpha=scale), perturbed_parameters(self.perturbed)
-        for parameter, part in zip(parameters, torch.split(moved, [one.numel() for one in parameters]), strict=True):
+    def _perturb(self, update: int, pair: int, scale: float) -> None:
+        """Add the noise of a pair, times `scale`, to the parameters of the center."""
+        size = len(self.center)
+        noise = self.noise.piece(self.noise.offset(size, update, pair), size)
+        moved = self.center.add(noise.to(self.center), alpha=scale)
+        parameters = perturbed_parameters(self.perturbed)
+        parts = torch.split(moved, [parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
             parameter.detach().copy_(part.view_as(parameter))
-        vector = self.vectors[_TRAINING] = self.vectors.get(_TRAINING) or self.training[0]()
-        vector.load_shared_states(shared)
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", update, pair))
-        options: Any = {"deterministic": self.deterministic, "generator": generator}
-        reward, env_steps, staging = 0.0, 0, vector.staging
-        for n, _ in enumerate(playing(vector, self.perturbed, [update * 2**32 + pair], **options), 1):
-            reward += float(staging.reward[0])
-            env_steps += int(staging.env_steps[0])
-            if n % _ACTS_OF_A_JOB == 0:
+
+    def _play(
+        self, update: int, pair: int, scale: float, wrapper_statistics: dict[str, Any]
+    ) -> Iterator[Played | None]:
+        """Play an episode; yield None after each part, and the finished episode at the end."""
+        self._perturb(update, pair, scale)
+        if _TRAINING not in self.vectors:
+            self.vectors[_TRAINING] = self.training[0]()
+        vector = self.vectors[_TRAINING]
+        vector.load_shared_states(wrapper_statistics)
+        reward = 0.0
+        env_steps = 0
+        acts = play_acts(
+            vector,
+            self.perturbed,
+            [update * 2**32 + pair],
+            deterministic=self.deterministic,
+            generator=torch.Generator().manual_seed(derive_seed(self.seed, "policy", update, pair)),
+        )
+        for n_acts, _ in enumerate(acts, 1):
+            reward += float(vector.staging.reward[0])
+            env_steps += int(vector.staging.env_steps[0])
+            if n_acts % _ACTS_OF_A_JOB == 0:
                 yield None
-        learned = vector.shared_states()[0] if shared else {}
-        yield Played(reward, env_steps, vector.drain_summaries(), learned)
+        statistics = vector.shared_states()[0] if wrapper_statistics else {}
+        yield Played(reward, env_steps, vector.drain_summaries(), statistics)

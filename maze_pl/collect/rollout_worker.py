@@ -1,4 +1,4 @@
-"""The actor of data modules with environments; it holds them in the process that runs it."""
+"""The worker of data modules with environments; it holds them in the process that runs it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import torch
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
-from maze_pl.collect.storage import from_tensors, to_tensors
+from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.core.batches import Rollout
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import evaluation_mode
@@ -21,15 +21,15 @@ class RolloutWorker:
     """Collects rollouts from a shard of the environments, and plays the episodes of evaluators.
 
     Training environments are made on the first collection, an evaluator's environments on its first
-    episodes. An actor that replaces a lost one starts with episodes that were not played before.
+    episodes. A worker that replaces a lost one starts with episodes that were not played before.
 
     Args:
         seed: The run's seed.
         evaluation: Evaluator -> function that makes its environments, and whether the policy takes
             its most likely actions.
         policy: Chooses the actions.
-        number: Number of the actor, and of its shard.
-        restarts: Number of times the actor was recreated.
+        number: Number of the worker, and of its shard.
+        restarts: Number of times the worker was recreated.
         training: Functions that make the environments of each shard.
         n_rollout_steps: Environment steps per environment in a rollout.
         first_episode: Index of the first episode of each training environment.
@@ -44,44 +44,52 @@ class RolloutWorker:
     n_rollout_steps: int = 0
     first_episode: int = 0
     collector: Collector | None = None
-    shared: dict[str, Any] = field(default_factory=dict)
+    wrapper_statistics: dict[str, Any] = field(default_factory=dict)
     vectors: dict[str, VectorEnv] = field(default_factory=dict)
 
-    def _prepared(self, shared: dict[str, Any]) -> Collector:
+    def _prepared(self, wrapper_statistics: dict[str, Any]) -> Collector:
+        """Return the collector with the given wrapper statistics; make it first if needed."""
         if self.collector is None:
             vector = self.training[self.number]()
             seed = derive_seed(self.seed, "policy", vector.first_env_index + self.restarts * 2**32)
-            self.collector = Collector(vector, self.n_rollout_steps, torch.Generator().manual_seed(seed))
-        self.shared = shared
-        self.collector.vector.load_shared_states(shared)
+            generator = torch.Generator().manual_seed(seed)
+            self.collector = Collector(vector, self.n_rollout_steps, generator)
+        self.wrapper_statistics = wrapper_statistics
+        self.collector.vector.load_shared_states(wrapper_statistics)
         return self.collector
 
     def collect(
-        self, shared: dict[str, Any], policy: Any = None, with_log_prob: bool = False
+        self,
+        wrapper_statistics: dict[str, Any],
+        policy: Any = None,
+        with_log_prob: bool = False,
     ) -> tuple[Rollout, list[dict[str, Any]]]:
         """Collect a rollout of the shard.
 
         Args:
-            shared: Wrapper statistics.
-            policy: Chooses the actions; the actor's policy if None.
+            wrapper_statistics: Wrapper statistics.
+            policy: Chooses the actions; the worker's policy if None.
             with_log_prob: Also store the log-probabilities of the actions, computed at the end for
                 all acts at once; needs a `TorchPolicy`.
 
         Returns:
             The rollout, and the wrapper statistics of each environment, if any wrapper has them.
         """
-        collector, acting = self._prepared(shared), self.policy if policy is None else policy
+        collector = self._prepared(wrapper_statistics)
+        acting = self.policy if policy is None else policy
         if not collector.started:
             collector.start([self.first_episode + self.restarts * 2**32] * collector.n_envs)
         with evaluation_mode(acting):
             rollout = collector.collect(acting)
             if with_log_prob:
                 acting.note_log_probs(rollout)
-        return rollout, collector.vector.shared_states() if shared else []
+        return rollout, collector.vector.shared_states() if wrapper_statistics else []
 
     def state_dict(self) -> dict[str, Any] | None:
         """State of the shard, as tensors and primitives; None before the first collection."""
-        return None if self.collector is None else self.collector.state_dict() | {"shared": to_tensors(self.shared)}
+        if self.collector is None:
+            return None
+        return self.collector.state_dict() | {"shared": to_tensors(self.wrapper_statistics)}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Continue where `state_dict` was taken.
@@ -92,26 +100,35 @@ class RolloutWorker:
         """
         return self._prepared(from_tensors(state["shared"])).load_state_dict(state)
 
-    def play(self, name: str, episodes: range, learned: dict[str, Any], policy: Any = None) -> list[EpisodeSummary]:
+    def play(
+        self,
+        name: str,
+        episodes: range,
+        wrapper_statistics: dict[str, Any],
+        policy: Any = None,
+    ) -> list[EpisodeSummary]:
         """Play a group of an evaluator's episodes, with the same results wherever and whenever.
 
         Args:
             name: Name of the evaluator.
             episodes: Indices of the episodes, no more than there are environments.
-            learned: Wrapper statistics.
+            wrapper_statistics: Wrapper statistics, which the episodes do not change.
             policy: As for `collect`.
         """
         make, deterministic = self.evaluation[name]
         if name not in self.vectors:
             self.vectors[name] = make()
-        self.vectors[name].load_shared_states(learned, freeze=True)
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, "evaluation", name, episodes[0]))
+        vector = self.vectors[name]
+        vector.load_shared_states(wrapper_statistics, freeze=True)
+        seed = derive_seed(self.seed, "evaluation", name, episodes[0])
+        generator = torch.Generator().manual_seed(seed)
         acting = self.policy if policy is None else policy
-        options: Any = {"deterministic": deterministic, "generator": generator}
         with evaluation_mode(acting):
-            return play_episodes(self.vectors[name], acting, episodes, **options)
+            return play_episodes(vector, acting, episodes, deterministic=deterministic, generator=generator)
 
     def close(self) -> None:
         """Close the environments."""
-        for vector in (*self.vectors.values(), *([self.collector.vector] if self.collector else [])):
+        for vector in self.vectors.values():
             vector.close()
+        if self.collector is not None:
+            self.collector.vector.close()

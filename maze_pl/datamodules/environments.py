@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.rollout_worker import RolloutWorker
-from maze_pl.collect.storage import from_tensors, to_tensors
+from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Evaluation
 from maze_pl.core.policy import Policy

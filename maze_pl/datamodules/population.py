@@ -144,7 +144,10 @@ class PopulationDataModule(EnvironmentDataModule):
         shared, update = self._learned(), trainer.fit_loop.total_batch_idx + 1
         task = update, trainer.lightning_module.noise_stddev, shared, self._engage(policy)
         (own, used), kinds = self._play(task), self._wrappers
-        self._shared = {name: kinds[name].merge_shared_states([one.learned[name] for one in used]) for name in shared}
+        self._shared = {}
+        for name in shared:
+            statistics = [episode.wrapper_statistics[name] for episode in used]
+            self._shared[name] = kinds[name].merge_shared_states(statistics)
         offsets = [self._noise.offset(length, update, pair) for pair in range(len(used) // 2)]
         returns = torch.tensor([one.reward for one in used], dtype=torch.float64).view(-1, 2)
         batch = PopulationBatch(self._noise, offsets, returns, sum(one.env_steps for one in own))

@@ -123,7 +123,7 @@ def learned_in(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
     Raises:
         ConfigurationError: The checkpoint does not name the class of the data module.
     """
-    from maze_pl.collect.storage import from_tensors
+    from maze_pl.collect.state_tensors import from_tensors
 
     class_name = run_configuration(checkpoint, path)["data"]["class_path"].rpartition(".")[2]
     statistics = wrapper_statistics(checkpoint, class_name)

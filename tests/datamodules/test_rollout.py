@@ -14,7 +14,7 @@ import torch
 from gymnasium import spaces
 from lightning_fabric.utilities import move_data_to_device
 
-from maze_pl.collect.storage import from_tensors
+from maze_pl.collect.state_tensors import from_tensors
 from maze_pl.core.batches import Evaluation, Rollout
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import GymMazeEnv

@@ -63,7 +63,8 @@ class Host:
     """
 
     def __init__(self, make_actor: MakeActor, policy: Any) -> None:
-        self._make_actor, self.policy = make_actor, policy
+        self._make_actor = make_actor
+        self.policy = policy
         self.actors: dict[int, Any] = {}
 
     def perform(self, job: Job) -> Any:
@@ -105,7 +106,8 @@ class Engine(ABC):
     def __init__(self, max_replacements: int = 3, step_timeout: float | None = None) -> None:
         check_count("max_replacements", max_replacements, 0, f" of {type(self).__name__}")
         check_seconds("step_timeout", step_timeout, f" of {type(self).__name__}")
-        self.max_replacements, self.step_timeout = max_replacements, step_timeout
+        self.max_replacements = max_replacements
+        self.step_timeout = step_timeout
         self._replaced = 0
         self._restarts: dict[int, int] = {}
 
@@ -174,7 +176,8 @@ class Engine(ABC):
         for actor, method, arguments in jobs:
             self.submit(actor, method, *arguments)
         results: dict[int, deque[Any]] = {actor: deque() for actor, _, _ in jobs}
-        for done in (self.get() for _ in jobs):
+        for _ in jobs:
+            done = self.get()
             results[done.actor].append(done.result)
         return [results[actor].popleft() for actor, _, _ in jobs]
 
@@ -198,7 +201,8 @@ class Engine(ABC):
         left = self.max_replacements - self._replaced
         if left < 0:
             self.close()
-            raise LostProcessError(f"{lost}; max_replacements={self.max_replacements} others were replaced before")
+            before = f"max_replacements={self.max_replacements} others were replaced before"
+            raise LostProcessError(f"{lost}; {before}")
         return left
 
 

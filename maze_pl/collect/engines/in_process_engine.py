@@ -16,7 +16,8 @@ class InProcessEngine(Engine):
     Args:
         max_replacements: Number of dead environment processes to replace, over the whole run.
             Environments have processes with `vectorization: subprocess`, or with a `step_timeout`.
-        step_timeout: Seconds that an environment may take for a step, and for a reset; see `Engine`.
+        step_timeout: Seconds that an environment may take for a step, and for a reset; see
+            `Engine`.
     """
 
     def __init__(self, max_replacements: int = 3, step_timeout: float | None = None) -> None:
@@ -28,15 +29,20 @@ class InProcessEngine(Engine):
     def start(self, make_actor: MakeActor, policy: Any) -> None:
         """Get ready to work; see `Engine.start`."""
         self.close()
-        self._host, self._version = Host(make_actor, policy), 0
+        self._host = Host(make_actor, policy)
+        self._version = 0
 
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Store the version only: the actors use the policy itself."""
-        self._version = version if self._host is not None else not_started()
+        if self._host is None:
+            not_started()
+        self._version = version
 
     def submit(self, actor: int, method: str, *arguments: Any) -> None:
         """Queue a job; `get` runs it."""
-        self._jobs.append(Job(actor, 0, method, arguments) if self._host is not None else not_started())
+        if self._host is None:
+            not_started()
+        self._jobs.append(Job(actor, 0, method, arguments))
 
     def get(self, timeout: float | None = None) -> Done:
         """Run the next job, without a timeout; errors of actors are raised unchanged."""
@@ -48,13 +54,14 @@ class InProcessEngine(Engine):
             try:
                 return Done(job.actor, self._host.perform(job), self._version, job.restarts)
             except LostProcessError as error:
-                self._begin_anew(self._host, job.actor, str(error))
+                self._restart(self._host, job.actor, str(error))
 
-    def _begin_anew(self, host: Host, actor: int, lost: str) -> None:
+    def _restart(self, host: Host, actor: int, lost: str) -> None:
         """Restart an actor that has lost its environments."""
         self._replaced += 1
         left = self._require_replaceable(lost)
-        _LOGGER.warning(f"{lost}; actor {actor} begins anew, and {left} more processes can be replaced")
+        remaining = f"{left} more processes can be replaced"
+        _LOGGER.warning(f"{lost}; actor {actor} restarts, and {remaining}")
         host.discard(actor)
         self._restarts[actor] = self._restarts.get(actor, 0) + 1
 
@@ -62,6 +69,7 @@ class InProcessEngine(Engine):
         """Close the actors."""
         self._jobs.clear()
         self._forget_losses()
-        host, self._host = self._host, None
+        host = self._host
+        self._host = None
         if host is not None:
             host.close()

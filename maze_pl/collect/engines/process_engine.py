@@ -2,10 +2,10 @@
 
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from multiprocessing.connection import wait
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final
 
 from torch import Tensor
 
@@ -50,26 +50,31 @@ class ProcessEngine(WorkerEngine):
     Args:
         n_workers: Maximum number of processes; 0 means one per core.
         max_replacements: Number of dead processes to replace, over the whole run.
-        step_timeout: Seconds that an environment may take for a step, and for a reset; see `Engine`.
+        step_timeout: Seconds that an environment may take for a step, and for a reset; see
+            `Engine`.
     """
 
     def __init__(self, n_workers: int = 0, max_replacements: int = 3, step_timeout: float | None = None) -> None:
         super().__init__(n_workers, max_replacements, step_timeout)
         self._n_workers = n_workers or len(os.sched_getaffinity(0))
-        self._new, self._memory = not_started, cast(Any, None)
+        self._new: Callable[[], Any] = not_started  # starts a worker
+        self._memory: BinaryIO | None = None  # file with the version and the weights
 
     def start(self, make_actor: MakeActor, policy: Any) -> None:
         """Get ready to work; see `Engine.start`."""
         self.close()
         prepare_workers(self, self._sent, _PRELOADED)
         self._memory = _file_in_memory(pickle.dumps(0))
-        make = dumps(partial(_Worker, make_actor, policy, f"/proc/{os.getpid()}/fd/{self._memory.fileno()}"))
-        self._new = partial(WorkerProcess, make, (), portable_error, "maze_pl-worker", long_jobs=True)
+        path = f"/proc/{os.getpid()}/fd/{self._memory.fileno()}"
+        make = dumps(partial(_Worker, make_actor, policy, path))
+        name = "maze_pl-worker"
+        self._new = partial(WorkerProcess, make, (), portable_error, name, long_jobs=True)
 
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Write the weights once, for all workers; see `Engine.publish`."""
         if self._memory is None:
             not_started()
+        assert self._memory is not None
         with _file_in_memory(pickle.dumps(version) + dumps(dict(weights))) as file:
             os.dup2(file.fileno(), self._memory.fileno(), inheritable=False)
 
@@ -90,7 +95,8 @@ class ProcessEngine(WorkerEngine):
             end_workers([worker])
             return Outcome(worker, died=str(result))
         if kind == "failed":
-            return Outcome(worker, result if isinstance(result, Exception) else RuntimeError(result))
+            error = result if isinstance(result, Exception) else RuntimeError(result)
+            return Outcome(worker, error)
         return Outcome(worker, *result) if kind == "result" else None
 
     def close(self) -> None:
@@ -98,12 +104,14 @@ class ProcessEngine(WorkerEngine):
         end_workers(self._sent)
         if self._memory is not None:
             self._memory.close()
-        self._new, self._memory = not_started, None
+            self._memory = None
+        self._new = not_started
         super().close()
 
 
 def _file_in_memory(content: bytes) -> BinaryIO:
-    file = open(os.memfd_create("maze_pl-weights"), "wb")  # noqa: SIM115, it may stay open as long as the engine
+    # it may stay open as long as the engine
+    file = open(os.memfd_create("maze_pl-weights"), "wb")  # noqa: SIM115
     file.write(content)
     file.flush()
     return file

@@ -26,7 +26,14 @@ from maze_pl.system.worker_process import dumps
 
 _SECONDS_TO_ANSWER: Final = 10
 _SECONDS_TO_END: Final = 2.0
-_ASK: Final = (sys.executable, "-m", "ray.scripts.scripts", "health-check", "--skip-version-check", "--address")
+_ASK: Final = (
+    sys.executable,
+    "-m",
+    "ray.scripts.scripts",
+    "health-check",
+    "--skip-version-check",
+    "--address",
+)
 # A node that does not answer for one second counts as dead; Ray's defaults take up to 20 s.
 _HEALTH: Final = {"health_check_period_ms": 500, "health_check_failure_threshold": 2}
 
@@ -50,7 +57,8 @@ class _Served(WorkerHost):
             if isinstance(error, LostProcessError):
                 self.close()  # before this worker is killed
             portable = portable_error(error)
-            return dumps((RuntimeError(portable) if isinstance(portable, str) else portable, version))
+            result = RuntimeError(portable) if isinstance(portable, str) else portable
+            return dumps((result, version))
 
     def release(self, actor: int) -> bytes:
         """Close an actor that moves; return its state, pickled as Ray's arrays are read-only."""
@@ -61,6 +69,18 @@ class _Served(WorkerHost):
         return dumps(state)
 
 
+def _ask(address: str) -> None:
+    """Raise an error unless a cluster answers in time.
+
+    Ray itself tries for a quarter of an hour and cannot be interrupted.
+    """
+    from pytorch_lightning.utilities import rank_zero_info
+
+    seconds = _SECONDS_TO_ANSWER
+    rank_zero_info(f"joining the Ray cluster at {address}, if it answers in {seconds} s")
+    subprocess.run([*_ASK, address], timeout=seconds, check=True, capture_output=True)
+
+
 def _worker() -> Any:
     """Class of worker processes, sent by value so that it can report a node without maze_pl."""
 
@@ -68,14 +88,15 @@ def _worker() -> Any:
         def __init__(self, serve: bytes, folders: list[str], run_dir: str) -> None:
             sys.path += [folder for folder in folders if folder not in sys.path]
             os.environ[RUN_DIR_VARIABLE] = run_dir
-            self.serve, self.served = serve, None
+            self.serve = serve
+            self.served: Any = None
 
         def call(self, method: str, *arguments: Any) -> Any:
             try:
                 self.served = self.served or pickle.loads(self.serve)()
             except Exception as error:
-                message = f"all nodes of the Ray cluster need the Python packages that this machine has: {error!r}"
-                return pickle.dumps((ValueError(message), 0))
+                needed = "all nodes of the Ray cluster need the Python packages that this machine has"
+                return pickle.dumps((ValueError(f"{needed}: {error!r}"), 0))
             return getattr(self.served, method)(*arguments)
 
     return Worker
@@ -93,7 +114,8 @@ class RayEngine(WorkerEngine):
             if None, Ray is started on this machine, and stopped by `close`.
         n_workers: Maximum number of workers; 0 for as many as the cluster has room for at any time.
         max_replacements: Number of dead workers to replace, over the whole run.
-        step_timeout: Seconds that an environment may take for a step, and for a reset; see `Engine`.
+        step_timeout: Seconds that an environment may take for a step, and for a reset; see
+            `Engine`.
     """
 
     def __init__(
@@ -103,12 +125,18 @@ class RayEngine(WorkerEngine):
         max_replacements: int = 3,
         step_timeout: float | None = None,
     ) -> None:
-        if address not in (None, "auto") and ("/" in str(address) or not str(address).rpartition(":")[2].isdigit()):
-            raise ValueError(f"address={address!r} must be `auto` or `host:port`, such as 10.0.0.1:6379")
+        if address is not None and address != "auto":
+            port = str(address).rpartition(":")[2]
+            if "/" in str(address) or not port.isdigit():
+                expected = "`auto` or `host:port`, such as 10.0.0.1:6379"
+                raise ValueError(f"address={address!r} must be {expected}")
         super().__init__(n_workers, max_replacements, step_timeout)
-        self.address, self._room, self._looked = address, 0, 0.0
-        self._new, self._put = not_started, not_started
-        self._weights: tuple[list[Any], int] = [], 0
+        self.address = address
+        self._room = 0  # workers that fit on the nodes
+        self._counted_at = 0.0  # time at which the room was last counted
+        self._new = not_started  # starts a worker
+        self._put = not_started  # puts an object into Ray's store
+        self._weights: tuple[list[Any], int] = ([], 0)
         self._promises: dict[Any, deque[Any]] = {}  # worker -> references to its results, in order
         self._undo = contextlib.ExitStack()
 
@@ -119,9 +147,10 @@ class RayEngine(WorkerEngine):
 
     def _count_room(self) -> int:
         """Count the workers that fit on the nodes of the cluster, at most once a second."""
-        if time.monotonic() > self._looked + 1 and _ray().is_initialized():
+        if time.monotonic() > self._counted_at + 1 and _ray().is_initialized():
             cpus = [node["Resources"].get("CPU", 0) for node in _ray().nodes() if node["Alive"]]
-            self._room, self._looked = sum(map(int, cpus)), time.monotonic()
+            self._room = sum(map(int, cpus))
+            self._counted_at = time.monotonic()
         return self._room
 
     def start(self, make_actor: MakeActor, policy: Any) -> None:
@@ -134,38 +163,50 @@ class RayEngine(WorkerEngine):
         self.close()
         if not _ray().is_initialized():
             self._join()
-        if (room := self._count_room()) < max(1, self._n_workers):
+        room = self._count_room()
+        if room < max(1, self._n_workers):
             self.close()
             needs = f"n_workers={self._n_workers} with a CPU each"
-            raise ValueError(f"{needs}: the Ray cluster has room for {room}; give 0 for as many as fit")
-        self._put, remote = _ray().put, _ray().remote(num_cpus=1, max_restarts=0)(_worker()).remote
+            found = f"the Ray cluster has room for {room}"
+            raise ValueError(f"{needs}: {found}; give 0 for as many as fit")
+        self._put = _ray().put
         serve = self._put(dumps(partial(_Served, make_actor, policy)))
-        self._new = partial(remote, serve, sys.path, str(output_folder("").absolute()))
+        worker_class = _ray().remote(num_cpus=1, max_restarts=0)(_worker())
+        self._new = partial(worker_class.remote, serve, sys.path, str(output_folder("").absolute()))
 
     def _join(self) -> None:
-        where, former, options = self.address or "local", signal.getsignal(signal.SIGTERM), dict[str, Any]()
+        """Start Ray or join the cluster; leave the handler of SIGTERM as it was.
+
+        Raises:
+            ConnectionError: There is no cluster, or it has another version of Ray or Python.
+        """
+        where = self.address or "local"
+        previous_handler = signal.getsignal(signal.SIGTERM)
         # Ray must keep running when the whole process group gets the signal.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         try:
+            options: dict[str, Any] = {}
             if self.address is None:
-                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray stores one in the home folder
-                folder = self._undo.enter_context(temporary_folder("maze_pl-ray-"))  # Ray gives it mode 0777
+                # without a token, Ray stores one in the home folder
+                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+                # Ray gives this folder mode 0777
+                folder = self._undo.enter_context(temporary_folder("maze_pl-ray-"))
                 options = {"_temp_dir": str(folder), "_system_config": _HEALTH}
-            else:  # Ray itself tries for a quarter of an hour and cannot be interrupted
-                from pytorch_lightning.utilities import rank_zero_info
-
-                rank_zero_info(f"joining the Ray cluster at {self.address}, if it answers in {_SECONDS_TO_ANSWER} s")
-                subprocess.run([*_ASK, self.address], timeout=_SECONDS_TO_ANSWER, check=True, capture_output=True)
+            else:
+                _ask(self.address)
             self._undo.callback(_ray().shutdown)
             _ray().init(where, include_dashboard=False, logging_level="ERROR", **options)
         except Exception as error:
             self.close()
-            said = getattr(error, "stderr", None)
-            reason = said.decode().splitlines()[-1].rpartition("] ")[2] if said else error.__cause__ or error
+            reason: Any = error.__cause__ or error
+            output = getattr(error, "stderr", None)
+            if output:
+                last_line = output.decode().splitlines()[-1]
+                reason = last_line.rpartition("] ")[2]
             raise ConnectionError(f"cannot use the Ray cluster at {where}: {reason}") from error
         finally:
-            if signal.getsignal(signal.SIGTERM) is not former:
-                signal.signal(signal.SIGTERM, former)  # Ray would exit
+            if signal.getsignal(signal.SIGTERM) is not previous_handler:
+                signal.signal(signal.SIGTERM, previous_handler)  # Ray's handler would exit
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def close(self) -> None:
@@ -174,22 +215,30 @@ class RayEngine(WorkerEngine):
         if self._promises and _ray().is_initialized():
             closing = [worker.call.remote("close") for worker in self._promises]
             _ray().wait(closing, num_returns=len(closing), timeout=_SECONDS_TO_END)
-        self._promises, self._weights, self._looked = {}, ([], 0), 0.0
-        self._new, self._put = not_started, not_started
+        self._promises = {}
+        self._weights = ([], 0)
+        self._counted_at = 0.0
+        self._new = not_started
+        self._put = not_started
         self._undo.close()
 
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Put weights into Ray's object store; nodes fetch them once. See `Engine.publish`."""
-        self._weights = [self._put(dumps(dict(weights)))], version
+        reference = self._put(dumps(dict(weights)))
+        self._weights = ([reference], version)
 
     def submit(self, actor: int, method: str, *arguments: Any) -> None:
         """Send a job to the actor's worker, or first move the actor to a less loaded one."""
-        home, homes = self._homes.get(actor), list(self._homes.values())
-        if home is None or homes.count(home) < 2 or any(job.actor == actor for job in self._sent[home]):
+        home: Any = self._homes.get(actor)
+        homes = list(self._homes.values())
+        is_alone = home is None or homes.count(home) < 2
+        if is_alone or any(job.actor == actor for job in self._sent[home]):
             return super().submit(actor, method, *arguments)
-        freer, state = self._home(), None
+        freer = self._home()
+        state = None
         if homes.count(freer) < homes.count(home) - 1:
-            with contextlib.suppress(_ray().exceptions.RayActorError):  # it is dead, as its next result will show
+            # a worker that is dead is noticed with its next result
+            with contextlib.suppress(_ray().exceptions.RayActorError):
                 state = pickle.loads(_ray().get(home.call.remote("release", actor)))
                 self._homes[actor] = freer
         self._dispatch(Job(actor, self._restarts.get(actor, 0), method, arguments, state))
@@ -213,10 +262,13 @@ class RayEngine(WorkerEngine):
         try:
             result, version = pickle.loads(_ray().get(ready[0]))
         except _ray().exceptions.RayError as error:
-            del self._promises[worker]  # drops the last handle, which ends a worker that is only unreachable
-            self._looked, text = 0.0, str(error).partition("\nThe actor never ran")[0]  # follows the cause
+            # drops the last handle, which ends a worker that is only unreachable
+            del self._promises[worker]
+            self._counted_at = 0.0
+            text = str(error).partition("\nThe actor never ran")[0]  # follows the cause
             how = text.splitlines()[-1].strip().partition(" Some common causes")[0]
-            return Outcome(worker, died=how, counts="node was terminated" not in text and "node has died" not in text)
+            node_died = "node was terminated" in text or "node has died" in text
+            return Outcome(worker, died=how, counts=not node_died)
         if isinstance(result, LostProcessError):
             del self._promises[worker]
             _ray().kill(worker)

@@ -38,7 +38,9 @@ class WorkerHost(Host):
 
     def __init__(self, make_actor: MakeActor, policy: Any) -> None:
         torch.set_num_threads(1)
-        super().__init__(make_actor, policy.eval() if isinstance(policy, torch.nn.Module) else policy)
+        if isinstance(policy, torch.nn.Module):
+            policy.eval()
+        super().__init__(make_actor, policy)
         self.version = 0
 
     def update(self, weights: dict[str, Any], version: int) -> None:
@@ -58,7 +60,8 @@ class WorkerEngine(Engine):
     Args:
         n_workers: Maximum number of workers.
         max_replacements: Number of dead workers to replace, over the whole run.
-        step_timeout: Seconds that an environment may take for a step, and for a reset; see `Engine`.
+        step_timeout: Seconds that an environment may take for a step, and for a reset; see
+            `Engine`.
     """
 
     def __init__(self, n_workers: int, max_replacements: int, step_timeout: float | None = None) -> None:
@@ -113,7 +116,8 @@ class WorkerEngine(Engine):
         """Wait for the next finished job and replace workers that die; see `Engine.get`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while any(self._sent.values()):
-            outcome = self._receive(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            outcome = self._receive(left)
             if outcome is None:
                 continue
             if outcome.died is not None:
@@ -131,16 +135,19 @@ class WorkerEngine(Engine):
 
     def _replace(self, worker: Any, how: str) -> None:
         """Restart the actors of a dead worker elsewhere."""
-        unfinished, lost = self._sent.pop(worker), f"a worker of {type(self).__name__} is lost: {how}"
+        unfinished = self._sent.pop(worker)
+        lost = f"a worker of {type(self).__name__} is lost: {how}"
         left = self._require_replaceable(lost)
         actors = [actor for actor, home in self._homes.items() if home == worker]
-        _LOGGER.warning(f"{lost}; its actors {actors} begin anew, and {left} more workers can be replaced")
+        remaining = f"{left} more workers can be replaced"
+        _LOGGER.warning(f"{lost}; its actors {actors} restart, and {remaining}")
         for actor in actors:
             del self._homes[actor]
             self._restarts[actor] = self._restarts.get(actor, 0) + 1
             self._homes[actor] = self._home()
         for job in unfinished:
-            job.restarts, job.state = self._restarts[job.actor], None
+            job.restarts = self._restarts[job.actor]
+            job.state = None
             self._dispatch(job)
 
     def close(self) -> None:

@@ -2,14 +2,14 @@
 
 import os
 import tempfile
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from maze_pl.collect.storage import tensors
+from maze_pl.collect.replay.sum_tree import SumTree
+from maze_pl.collect.state_tensors import tensor_views
 from maze_pl.core.batches import TransitionBatch
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import StepSpec
@@ -18,61 +18,6 @@ from maze_pl.records.columns import Columns, taken
 from maze_pl.system.atomic_files import output_folder
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-class SumTree:
-    """Numbers in the leaves of a binary tree in which each node is the sum of its children.
-
-    Sampling a leaf in proportion to its number and changing a number take about log2(capacity)
-    operations.
-
-    Args:
-        capacity: Number of leaves, which begin as 0.
-
-    Example:
-        >>> tree = SumTree(4)
-        >>> tree.update(np.array([0, 1, 3]), np.array([1.0, 3.0, 2.0]))
-        >>> tree.total, tree.find(np.array([0.5, 1.0, 3.9, 4.0])).tolist()
-        (6.0, [0, 1, 1, 3])
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._depth = (capacity - 1).bit_length()
-        self._nodes = np.zeros(2 << self._depth)
-        self.leaves = self._nodes[1 << self._depth :]
-
-    @property
-    def total(self) -> float:
-        """The sum of all numbers."""
-        return float(self._nodes[1])
-
-    def update(self, places: Array, numbers: Array) -> None:
-        """Replace numbers; if a leaf is given twice, its last number counts.
-
-        Args:
-            places: [n] indices of leaves.
-            numbers: [n] their new numbers.
-        """
-        self.leaves[places] = numbers
-        nodes = places + (1 << self._depth)
-        for _ in range(self._depth):
-            nodes = nodes >> 1
-            self._nodes[nodes] = self._nodes[2 * nodes] + self._nodes[2 * nodes + 1]
-
-    def find(self, sums: Array) -> Array:
-        """Find, for each sum, the first leaf at which the cumulative sum of the numbers exceeds it.
-
-        Args:
-            sums: [...] numbers of at least 0 and below `total`.
-        """
-        nodes = np.ones(sums.shape, np.int64)
-        for _ in range(self._depth):
-            nodes *= 2
-            left = self._nodes[nodes]
-            goes_right = (sums >= left) & (self._nodes[nodes + 1] > 0)  # rounding never leads to an empty subtree
-            sums = np.where(goes_right, sums - left, sums)
-            nodes += goes_right
-        return nodes - (1 << self._depth)
 
 
 class ReplayStorage:
@@ -116,26 +61,28 @@ class ReplayStorage:
         beta: float = 0.4,
         memory_map: bool = False,
     ) -> None:
-        def allocate(shape: tuple[int, ...], kind: Any) -> Array:
-            if not (memory_map and np.prod(shape)):
-                return np.zeros(shape, kind)
-            with tempfile.TemporaryFile(dir=output_folder(".")) as file:
-                # Allocate the disk space now, or writing fails later.
-                os.posix_fallocate(file.fileno(), 0, int(np.prod(shape)) * np.dtype(kind).itemsize)
-                return np.asarray(np.memmap(file, kind, "r+", shape=shape))
-
-        shape, seen = (capacity,), step.observation_space
-        trees = {"observation": seen, "action": step.action_space, "next_observation": seen}
-        self._columns: Columns = {name: allocate_tree(space, shape, allocate) for name, space in trees.items()}
-        numbers: dict[str, Any] = {"reward": np.float32, "discount": np.float32}
-        numbers |= {"agent_id": np.int32} if step.n_agents != 1 else {}
-        self._columns |= {name: allocate(shape, kind) for name, kind in numbers.items()}
-        self._follower = np.full(capacity if max(n_step, run_length) > 1 else 0, -1)  # empty if not needed
+        ring_shape = (capacity,)
+        allocate = _allocate_on_disk if memory_map else np.zeros
+        self._columns: Columns = {
+            "observation": allocate_tree(step.observation_space, ring_shape, allocate),
+            "action": allocate_tree(step.action_space, ring_shape, allocate),
+            "next_observation": allocate_tree(step.observation_space, ring_shape, allocate),
+            "reward": allocate(ring_shape, np.float32),
+            "discount": allocate(ring_shape, np.float32),
+        }
+        if step.n_agents != 1:
+            self._columns["agent_id"] = allocate(ring_shape, np.int32)
+        # place of the transition that continues the stream, -1 if unknown; empty if not needed
+        self._follower = np.full(capacity if max(n_step, run_length) > 1 else 0, -1)
         self._last: dict[int, int] = {}  # stream -> number of its latest transition
-        self.capacity, self._n_step, self._run_length = capacity, n_step, run_length
-        self._alpha, self._beta, self._highest = alpha, beta, 1.0
+        self.capacity = capacity
+        self._n_step = n_step
+        self._run_length = run_length
+        self._alpha = alpha
+        self._beta = beta
+        self._highest = 1.0  # priority of new transitions
         self._priorities = None if alpha is None else SumTree(capacity)
-        self._written = 0
+        self._written = 0  # transitions since the beginning
 
     def __len__(self) -> int:
         return min(self._written, self.capacity)
@@ -158,11 +105,13 @@ class ReplayStorage:
 
     def _link(self, streams: Array, is_first: Array) -> None:
         """Link new transitions to their predecessors, which are always overwritten first."""
-        for number, (stream, first) in enumerate(zip(streams.tolist(), is_first, strict=True), self._written):
+        new = zip(streams.tolist(), is_first, strict=True)
+        for number, (stream, begins) in enumerate(new, self._written):
             self._follower[number % self.capacity] = -1
-            before = self._last.get(stream, -1)
-            if not first and before >= 0 and before > number - self.capacity:
-                self._follower[before % self.capacity] = number % self.capacity
+            previous = self._last.get(stream, -1)
+            is_kept = previous >= 0 and previous > number - self.capacity
+            if not begins and is_kept:
+                self._follower[previous % self.capacity] = number % self.capacity
             self._last[stream] = number
 
     def sample(self, n_updates: int, batch_size: int, generator: Generator) -> tuple[TransitionBatch, Array]:
@@ -174,35 +123,59 @@ class ReplayStorage:
             generator: Source of randomness.
 
         Returns:
-            Acts [U, batch_size * run_length, ...], and their places in the ring [U, batch_size * run_length].
+            Acts [U, batch_size * run_length, ...], and their places in the ring
+            [U, batch_size * run_length].
         """
-        anywhere = partial(torch.randint, max(1, len(self)), (n_updates, batch_size), generator=generator)
-        runs = [anywhere().numpy()]
+        shape = (n_updates, batch_size)
+        starts = self._random_places(shape, generator)
         if self._priorities is not None:
-            part = torch.rand(runs[0].shape, generator=generator, dtype=torch.float64).numpy() + np.arange(batch_size)
-            runs = [self._priorities.find(part * (self._priorities.total / max(1, batch_size)))]
+            # [U, batch_size], one number in each of `batch_size` equal parts of the sum
+            position = torch.rand(shape, generator=generator, dtype=torch.float64).numpy()
+            part = self._priorities.total / max(1, batch_size)
+            starts = self._priorities.find((position + np.arange(batch_size)) * part)
+        runs = [starts]
         for _ in range(self._run_length - 1):
             following = self._follower[runs[-1]]
-            runs.append(np.where(following < 0, anywhere().numpy(), following))
-        places = np.stack(runs, -1).reshape(n_updates, -1) if runs[1:] else runs[0]
+            elsewhere = self._random_places(shape, generator)
+            runs.append(np.where(following < 0, elsewhere, following))
+        places = starts
+        if len(runs) > 1:
+            places = np.stack(runs, -1).reshape(n_updates, -1)  # [U, batch_size * run_length]
         return self._acts(places), places
 
+    def _random_places(self, shape: tuple[int, int], generator: Generator) -> Array:
+        """Draw places of transitions uniformly, [*shape]."""
+        return torch.randint(max(1, len(self)), shape, generator=generator).numpy()
+
     def _acts(self, places: Array) -> TransitionBatch:
-        fields = self._columns
-        last, reward, discount = places, fields["reward"][places], fields["discount"][places]
+        """Return the acts at places [U, B], with returns over `n_step` acts."""
+        columns = self._columns
+        last = places  # of the acts that the returns sum up
+        reward = columns["reward"][places]
+        discount = columns["discount"][places]
         for _ in range(self._n_step - 1):
             following = self._follower[last]
-            goes_on = following >= 0
-            last = np.where(goes_on, following, last)
-            reward += np.where(goes_on, discount * fields["reward"][last], np.float32(0))
-            discount *= np.where(goes_on, fields["discount"][last], np.float32(1))
-        drawn: Columns = {name: taken(fields[name], places) for name in ("observation", "action")}
-        drawn |= {"next_observation": taken(fields["next_observation"], last), "reward": reward, "discount": discount}
-        drawn["agent_id"] = fields["agent_id"][places].astype(np.int64) if "agent_id" in fields else 0 * places
+            continues = following >= 0
+            last = np.where(continues, following, last)
+            reward += np.where(continues, discount * columns["reward"][last], np.float32(0))
+            discount *= np.where(continues, columns["discount"][last], np.float32(1))
+        drawn: Columns = {
+            "observation": taken(columns["observation"], places),
+            "action": taken(columns["action"], places),
+            "next_observation": taken(columns["next_observation"], last),
+            "reward": reward,
+            "discount": discount,
+        }
+        if "agent_id" in columns:
+            drawn["agent_id"] = columns["agent_id"][places].astype(np.int64)
+        else:
+            drawn["agent_id"] = np.zeros_like(places)
         if self._priorities is not None:
-            weight = self._priorities.leaves[places] ** -self._beta  # N and the total cancel with those of the largest
-            drawn["weight"] = (weight / weight.max(-1, initial=0.0, keepdims=True)).astype(np.float32)
-        return TransitionBatch(**tensors(drawn))
+            # N and the total cancel out against those of the largest weight
+            weight = self._priorities.leaves[places] ** -self._beta
+            largest = weight.max(-1, initial=0.0, keepdims=True)
+            drawn["weight"] = (weight / largest).astype(np.float32)
+        return TransitionBatch(**tensor_views(drawn))
 
     def reprioritise(self, places: Array, errors: Tensor) -> None:
         """Update priorities with the TD errors of transitions that were just sampled.
@@ -212,16 +185,28 @@ class ReplayStorage:
             errors: [U, B] TD errors, of any sign.
         """
         assert self._priorities is not None and self._alpha is not None
-        sizes = errors.detach().abs().cpu().double().numpy().ravel() + 1e-6  # so that a perfect fit is drawn at times
+        sizes = errors.detach().abs().cpu().double().numpy().ravel()
+        sizes = sizes + 1e-6  # so that a perfect fit is drawn at times
         priorities = sizes**self._alpha
         self._priorities.update(places.ravel(), priorities)
         self._highest = max(self._highest, float(priorities.max(initial=0.0)))
 
+    # --------------------------------------------------------------------------------- checkpoints
+
+    def _saved_columns(self) -> Columns:
+        """All arrays of the storage; `priorities` is None without priorities."""
+        priorities = None if self._priorities is None else self._priorities.leaves
+        return {**self._columns, "follower": self._follower, "priorities": priorities}
+
     def state_dict(self) -> dict[str, Any]:
         """Return the full state: tensors, which are views, and primitives."""
-        kept = {**self._columns, "follower": self._follower, "priorities": self._priorities and self._priorities.leaves}
-        numbers = {"capacity": self.capacity, "written": self._written, "highest": self._highest}
-        return {"columns": tensors(kept, len(self)), "last": self._last, **numbers}
+        return {
+            "columns": tensor_views(self._saved_columns(), len(self)),
+            "last": self._last,
+            "capacity": self.capacity,
+            "written": self._written,
+            "highest": self._highest,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
         """Load the result of `state_dict` of a storage with the same arguments; returns itself.
@@ -229,42 +214,69 @@ class ReplayStorage:
         Raises:
             ValueError: The state does not fit this storage; nothing was changed.
         """
-        self._refuse_foreign(state)
-        self._written, self._last, self._highest = state["written"], dict(state["last"]), state["highest"]
-        kept, here = mapped(Tensor.numpy, state["columns"]), slice(len(self))
-        mapped(lambda ring, values: ring.__setitem__(here, values), self._columns, kept)
-        self._follower[here] = kept["follower"]
+        self._refuse_numbers(state)
+        self._refuse_columns(state.get("columns"), min(state["written"], self.capacity))
+        self._written = state["written"]
+        self._last = dict(state["last"])
+        self._highest = state["highest"]
+        saved = mapped(Tensor.numpy, state["columns"])
+        rows = slice(len(self))
+        mapped(lambda ring, values: ring.__setitem__(rows, values), self._columns, saved)
+        self._follower[rows] = saved["follower"]
         if self._priorities is not None:
-            self._priorities.update(np.arange(len(self)), kept["priorities"])
+            self._priorities.update(np.arange(len(self)), saved["priorities"])
         return self
 
-    def _refuse_foreign(self, state: dict[str, Any]) -> None:
-        """Raise ValueError if a state does not fit: impossible numbers, other columns or shapes."""
-        written, capacity, highest, last = (state.get(name) for name in ("written", "capacity", "highest", "last"))
+    def _refuse_numbers(self, state: dict[str, Any]) -> None:
+        """Raise ValueError if numbers of a state are impossible, or belong to another capacity."""
+        written = state.get("written")
+        capacity = state.get("capacity")
+        highest = state.get("highest")
+        last = state.get("last")
         if type(written) is not int or written < 0 or capacity != self.capacity:
-            raise ValueError(f"it holds {written} transitions of a capacity of {capacity}, expected {self.capacity}")
+            held = f"it holds {written} transitions of a capacity of {capacity}"
+            raise ValueError(f"{held}, expected {self.capacity}")
         if type(highest) is not float or not 0 < highest < np.inf:
             raise ValueError(f"its highest priority is {highest}")
-        if not isinstance(last, dict) or any(number not in range(written) for number in last.values()):
+        is_known = isinstance(last, dict) and all(number in range(written) for number in last.values())
+        if not is_known:
             raise ValueError(f"it names latest transitions that are not among its {written}")
-        own = {**self._columns, "follower": self._follower, "priorities": self._priorities and self._priorities.leaves}
-        n = min(written, self.capacity)
+
+    def _refuse_columns(self, columns: Any, n: int) -> None:
+        """Raise ValueError if the columns of a state have other names, shapes or impossible values.
+
+        Args:
+            columns: Tensors of the state.
+            n: Number of transitions that it should hold.
+        """
 
         def require_same(ring: Array, values: Any) -> None:
-            expected = min(n, len(ring)), *ring.shape[1:]
-            if tuple(values.shape) != expected or values.numpy().dtype != ring.dtype or not values.is_contiguous():
-                raise ValueError(
-                    f"it has a column {tuple(values.shape)} {values.dtype}, expected {expected} {ring.dtype}"
-                )
+            shape = (min(n, len(ring)), *ring.shape[1:])
+            has_shape = tuple(values.shape) == shape and values.numpy().dtype == ring.dtype
+            if not has_shape or not values.is_contiguous():
+                found = f"{tuple(values.shape)} {values.dtype}"
+                raise ValueError(f"it has a column {found}, expected {shape} {ring.dtype}")
 
+        expected = self._saved_columns()
         try:
-            mapped(require_same, own, state["columns"])
+            mapped(require_same, expected, columns)
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"its columns are not {list(own)}: {error!r}") from error
-        follower, priorities = state["columns"]["follower"], state["columns"]["priorities"]
+            raise ValueError(f"its columns are not {list(expected)}: {error!r}") from error
+        follower = columns["follower"]
         if follower.numel() and not -1 <= int(follower.min()) <= int(follower.max()) < n:
-            raise ValueError(
-                f"its transitions are continued by {follower.min()} to {follower.max()}, expected below {n}"
-            )
+            found = f"{follower.min()} to {follower.max()}"
+            raise ValueError(f"its transitions are continued by {found}, expected below {n}")
+        priorities = columns["priorities"]
         if priorities is not None and not bool(((priorities >= 0) & (priorities < np.inf)).all()):
             raise ValueError("its priorities are negative, or not finite")
+
+
+def _allocate_on_disk(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Allocate zeros in an unnamed file of the run directory; an empty array in memory."""
+    size = int(np.prod(shape))
+    if not size:
+        return np.zeros(shape, dtype)
+    with tempfile.TemporaryFile(dir=output_folder(".")) as file:
+        # Allocate the disk space now, or writing fails later.
+        os.posix_fallocate(file.fileno(), 0, size * np.dtype(dtype).itemsize)
+        return np.asarray(np.memmap(file, dtype, "r+", shape=shape))

@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_replaced(
     assert (done.result, done.restarts) == ((0, 1, ()), 1)
     (message,) = caplog.messages
     assert message == (
-        "a worker of ProcessEngine is lost: its process died with exit code -9; its actors [0] begin anew, and 2 more "
+        "a worker of ProcessEngine is lost: its process died with exit code -9; its actors [0] restart, and 2 more "
         "workers can be replaced"
     )
 

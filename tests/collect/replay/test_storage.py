@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from maze_pl.collect.replay import storage as replay_storage
-from maze_pl.collect.replay.storage import ReplayStorage, SumTree
+from maze_pl.collect.replay import sum_tree
+from maze_pl.collect.replay.storage import ReplayStorage
+from maze_pl.collect.replay.sum_tree import SumTree
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import StepSpec
 from maze_pl.records.columns import Columns
@@ -235,7 +236,7 @@ def test_runs_are_consecutive_acts_of_a_stream() -> None:
 
 
 def test_the_examples_of_the_documentation_work() -> None:
-    assert doctest.testmod(replay_storage).failed == 0
+    assert doctest.testmod(sum_tree).failed == 0
 
 
 def test_a_sum_tree_by_hand() -> None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maze_pl.collect.storage import SegmentArrays, check_acts
+from maze_pl.collect.content_checks import check_acts
+from maze_pl.collect.storage import SegmentArrays
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError
 from tests.envs.structured_example import make_heap_env

@@ -1,0 +1,259 @@
+"""Assignment of agents to the slots of arrays, and the policy states of their actors."""
+
+from typing import Any
+
+import numpy as np
+
+from maze_pl.core.policy import Array, Policy, PolicyBatch, PolicyStep
+from maze_pl.core.spec import Spec
+from maze_pl.envs.vector.vector_env import Staging
+
+
+class ActorSlots:
+    """Slots of the agents of N environments, numbered over all step keys.
+
+    In a sub-step with a fixed number of agents, an agent has the slot of its id. Where agents come
+    and go, an agent takes a free slot on its first turn and frees it when it is done. It takes the
+    first free slot in which nobody has acted in the row, since a row has at most one act of each
+    slot. If no such slot is left, slots are added.
+
+    For recurrent policies, the policy state of each actor after its last act is kept. Nothing is
+    kept before a policy returns a state, and nothing has to be erased when an episode ends: an
+    actor that has not acted in its episode gets zeros.
+
+    Args:
+        spec: Specification of observations and actions.
+        n_envs: Number of environments.
+
+    Attributes:
+        n_slots: [number of step keys] slots of each step key.
+        offsets: [number of step keys + 1] number of the first slot of each step key.
+        acted_in_episode: [N, number of slots] bool, whether the holder has acted in the running
+            episode.
+        acted_in_row: [N, number of slots] bool, whether somebody has acted in the slot in the
+            current row.
+        next_slot: [N] slot, within its step key, of the actor that acts next.
+        policy_states: By index of the step key, name -> [N, n_slots, ...] policy states.
+    """
+
+    def __init__(self, spec: Spec, n_envs: int) -> None:
+        self._spec = spec
+        self._keys = spec.step_keys
+        self.n_slots = np.array([step.n_slots for step in spec.steps.values()])
+        self.offsets = np.concatenate([[0], np.cumsum(self.n_slots)])
+        self.acted_in_episode = np.zeros((n_envs, int(self.offsets[-1])), np.bool_)
+        self.acted_in_row = np.zeros_like(self.acted_in_episode)
+        self.next_slot = np.zeros(n_envs, np.int64)
+        self.policy_states: dict[int, dict[str, Array]] = {}
+        self._dynamic = np.array([step.n_agents < 0 for step in spec.steps.values()])
+        # id of the agent in a dynamic slot, -1 if it is free
+        self._occupant = np.full(self.acted_in_episode.shape, -1, np.int64)
+        # by environment, step key index and id of the dynamic agents that are done
+        self._finished: list[set[tuple[int, int]]] = [set() for _ in range(n_envs)]
+
+    # ------------------------------------------------------------------------- assignment of slots
+
+    def release(self, envs: Array, keys: Array, slots: Array, done: Array, ended: Array) -> None:
+        """Free the slots of actors that are done and forget episodes that ended.
+
+        Args:
+            envs: [n] the environments that stepped.
+            keys: [n] step key index of the actors that acted in them.
+            slots: [n] their slots.
+            done: [n] bool, whether these actors are done.
+            ended: [n] bool, whether the episodes ended.
+        """
+        if self._dynamic.any():
+            leaves = done & self._dynamic[keys] & ~ended
+            for i in np.flatnonzero(leaves).tolist():
+                self._free(int(envs[i]), int(keys[i]), int(slots[i]))
+        for n in envs[ended].tolist():
+            self.forget_episode(n)
+
+    def _free(self, n: int, key: int, slot: int) -> None:
+        """Free the slot of a dynamic agent that is done."""
+        actor = int(self.offsets[key]) + slot
+        self._finished[n].add((key, int(self._occupant[n, actor])))
+        self._occupant[n, actor] = -1
+        self.acted_in_episode[n, actor] = False
+
+    def forget_episode(self, n: int) -> None:
+        """Reset the slots of an environment that starts another episode."""
+        self.acted_in_episode[n] = False
+        self._occupant[n] = -1
+        self._finished[n].clear()
+
+    def assign(self, envs: Array, staging: Staging) -> bool:
+        """Find the slots of the actors that act next, and store them in `next_slot`.
+
+        Args:
+            envs: [n] environments.
+            staging: Names these actors.
+
+        Returns:
+            Whether slots were added.
+
+        Raises:
+            ValueError: An agent acts that was not declared or was already done, or too many are
+                alive.
+        """
+        if self._spec.is_flat:
+            return False
+        n_slots_before = self._occupant.shape[1]
+        keys = staging.next_key[envs]
+        agents = staging.next_agent[envs]
+        self._require_declared(keys, agents)
+        self.next_slot[envs] = agents
+        for i in np.flatnonzero(self._dynamic[keys]).tolist():
+            self.next_slot[envs[i]] = self._dynamic_slot(int(envs[i]), int(keys[i]), int(agents[i]))
+        return self._occupant.shape[1] > n_slots_before
+
+    def _require_declared(self, keys: Array, agents: Array) -> None:
+        """Raise ValueError if an agent of a sub-step with a fixed number of them is not one of these."""
+        is_fixed = ~self._dynamic[keys]
+        is_unknown = is_fixed & ((agents < 0) | (agents >= self.n_slots[keys]))
+        if is_unknown.any():
+            key = self._keys[keys[is_unknown][0]]
+            agent = int(agents[is_unknown][0])
+            count = self._spec.steps[key].n_agents
+            declared = f"agent_counts_dict declares {count}"
+            raise ValueError(f"agent {agent} of sub-step {key!r} acts, but {declared}")
+
+    def _dynamic_slot(self, n: int, key: int, agent: int) -> int:
+        """Return the slot of a dynamic agent; it takes a free one if it has none."""
+        name = f"agent {agent} of sub-step {self._keys[key]!r}"
+        if agent < 0:
+            raise ValueError(f"{name} acts; ids of agents are numbers from 0 on")
+        slot = self.slot_of(n, key, agent)
+        if slot >= 0:
+            return slot
+        if (key, agent) in self._finished[n]:
+            raise ValueError(f"{name} acts after it was done; ids are not used again")
+        limit = self._spec.steps[self._keys[key]].n_slots
+        slots_of_key = slice(self.offsets[key], self.offsets[key + 1])
+        is_free = self._occupant[n, slots_of_key] < 0
+        if np.count_nonzero(~is_free) == limit:
+            alive = f"would be number {limit + 1} alive at once"
+            raise ValueError(f"{name} {alive}; max_agents allows {limit}")
+        free_slots = np.flatnonzero(is_free & ~self.acted_in_row[n, slots_of_key])
+        if free_slots.size:
+            slot = int(free_slots[0])
+        else:
+            slot = int(self.n_slots[key])
+            # more than needed, as growing copies all stored arrays
+            self._add_slots(key, 1 + slot // 4)
+        self._occupant[n, self.offsets[key] + slot] = agent
+        return slot
+
+    def _add_slots(self, key: int, n_more: int) -> None:
+        """Add free slots to a step key."""
+        places = [int(self.offsets[key + 1])] * n_more
+        self.acted_in_episode = np.insert(self.acted_in_episode, places, False, 1)
+        self.acted_in_row = np.insert(self.acted_in_row, places, False, 1)
+        self._occupant = np.insert(self._occupant, places, -1, 1)
+        for name, states in self.policy_states.get(key, {}).items():
+            after_last = [states.shape[1]] * n_more
+            self.policy_states[key][name] = np.insert(states, after_last, 0, 1)
+        self.n_slots[key] += n_more
+        self.offsets[key + 1 :] += n_more
+
+    def slot_of(self, n: int, key: int, agent: int) -> int:
+        """Slot of an agent; -1 for a dynamic agent without a slot."""
+        if not self._dynamic[key]:
+            return agent
+        occupants = self._occupant[n, self.offsets[key] : self.offsets[key + 1]]
+        places = np.flatnonzero(occupants == agent)
+        return int(places[0]) if places.size else -1
+
+    # -------------------------------------------------------------------------------------- acting
+
+    def batch(self, staging: Staging, key: int, envs: Array) -> PolicyBatch:
+        """Make the policy batch of the actors that act next in some environments.
+
+        Args:
+            staging: Current observations of the environments.
+            key: Step key index of the actors.
+            envs: [n] their environments.
+        """
+        step_key = self._keys[key]
+        observation = {name: array[envs] for name, array in staging.observation[step_key].items()}
+        actors = self.offsets[key] + self.next_slot[envs]
+        is_first = ~self.acted_in_episode[envs, actors]
+        return PolicyBatch(step_key, observation, staging.next_agent[envs], is_first=is_first)
+
+    def policy_state(self, key: int, envs: Any, slots: Any) -> dict[str, Array] | None:
+        """Policy states for the next acts; None if no actor of the sub-step has ever had one.
+
+        Args:
+            key: Step key index of the actors.
+            envs: [n] their environments, or a single one.
+            slots: [n] their slots, or a single one; -1 for agents without a slot.
+
+        Returns:
+            Name -> [n, ...], new arrays.
+        """
+        if key not in self.policy_states:
+            return None
+        has_acted = self.acted_in_episode[envs, self.offsets[key] + slots] & (slots >= 0)
+        policy_state = {}
+        for name, states in self.policy_states[key].items():  # [N, n_slots, ...]
+            further_dimensions = [1] * (states.ndim - 2)
+            mask = np.reshape(has_acted, (*np.shape(has_acted), *further_dimensions))
+            policy_state[name] = np.where(mask, states[envs, slots], states.dtype.type(0))
+        return policy_state
+
+    def act(
+        self,
+        policy: Policy,
+        batch: PolicyBatch,
+        key: int,
+        envs: Array,
+        slots: Array,
+        **options: Any,
+    ) -> PolicyStep:
+        """Run the policy on its states and store the new ones.
+
+        Actors of a recurrent policy count as having acted in their episode from now on.
+
+        Args:
+            policy: Chooses the actions.
+            batch: The actors; gets their policy states before the act, if the policy has any.
+            key: As for `policy_state`.
+            envs: [n] environments of the actors.
+            slots: [n] slots of the actors.
+            options: Keyword arguments of `policy.act`.
+        """
+        batch.policy_state = self.policy_state(key, envs, slots)
+        step = policy.act(batch, **options)
+        if step.policy_state is not None:
+            self.acted_in_episode[envs, self.offsets[key] + slots] = True
+            if key not in self.policy_states:
+                self.policy_states[key] = self._zero_states(key, step.policy_state)
+                batch.policy_state = {name: np.zeros_like(array) for name, array in step.policy_state.items()}
+            for name, array in step.policy_state.items():
+                self.policy_states[key][name][envs, slots] = array
+        return step
+
+    def _zero_states(self, key: int, policy_state: dict[str, Array]) -> dict[str, Array]:
+        """Allocate policy states [N, n_slots, ...] like those of some actors, [n, ...]."""
+        leading = (len(self.acted_in_episode), int(self.n_slots[key]))
+        return {name: np.zeros((*leading, *array.shape[1:]), array.dtype) for name, array in policy_state.items()}
+
+    # --------------------------------------------------------------------------------- checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the assignment of slots: views of arrays, and primitives."""
+        return {
+            "n_slots": self.n_slots,
+            "seen": self.acted_in_episode,
+            "occupant": self._occupant,
+            "finished": [sorted(finished) for finished in self._finished],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state_dict`."""
+        for key, n_slots in enumerate(state.get("n_slots", self.n_slots).tolist()):
+            self._add_slots(key, n_slots - int(self.n_slots[key]))
+        self.acted_in_episode[...] = state["seen"]
+        self._occupant[...] = state["occupant"]
+        self._finished = [set(map(tuple, finished)) for finished in state["finished"]]
