@@ -31,3 +31,36 @@ def test_no_docstring_opens_with_a_question_word() -> None:
 def test_no_docstring_has_a_phrase_that_stops_a_reader() -> None:
     found = [f"{place} {phrase}" for place, text in docstrings() for phrase in PHRASES if phrase in text]
     assert not found
+
+
+PAGES = [PACKAGE.parent / "README.md", *sorted((PACKAGE.parent / "docs").rglob("*.md"))]
+PHRASES_OF_PAGES = re.compile(
+    r"\b(anew|beside|dealt|slow copies|is none|the former)\b"
+    r"|\bof (one's|its|their|your|his|her|my|our|whose) own\b"
+    r"|\b(that|those) of (which|whom|those|that)\b",
+    re.IGNORECASE,
+)
+
+
+def prose(page: Path) -> Iterator[tuple[str, str]]:
+    """Paragraphs, headings and table rows of a page outside of fenced blocks, with their places."""
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```$", lambda block: "\n" * block[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
+    for part in re.finditer(r"[^\n]+(?:\n(?!\||#|- )[^\n]+)*", text):
+        yield f"{page.name}:{text.count(chr(10), 0, part.start()) + 1}", " ".join(part[0].split())
+
+
+def test_no_page_has_a_phrase_that_stops_a_reader() -> None:
+    found = [
+        f"{place} {phrase[0]}"
+        for page in PAGES
+        for place, text in prose(page)
+        for phrase in PHRASES_OF_PAGES.finditer(text)
+    ]
+    assert not found
+
+
+def test_headings_of_pages_are_names_of_things_or_tasks() -> None:
+    headings = [(place, text.lstrip("# ")) for page in PAGES for place, text in prose(page) if text.startswith("#")]
+    assert len(headings) > 150
+    assert not [f"{place} {heading}" for place, heading in headings if QUESTION.match(heading)]
