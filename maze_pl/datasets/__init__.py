@@ -4,4 +4,6 @@ The format of recorded files belongs to `maze_pl.records`, batches to `maze_pl.d
 """
 
 from .in_memory_dataset import InMemoryDataset as InMemoryDataset
-from .in_memory_dataset import ReplayRecordedActionsPolicy as ReplayRecordedActionsPolicy
+from .replay_recorded_actions_policy import (
+    ReplayRecordedActionsPolicy as ReplayRecordedActionsPolicy,
+)

@@ -25,21 +25,43 @@ def minari_records(data_id: str) -> Iterator[SpacesTrajectoryRecord]:
     try:
         data: Any = _minari().load_dataset(data_id)
     except FileNotFoundError as error:
-        raise ValueError(f"Minari has no data set {data_id!r} here; `minari download {data_id}` may get it") from error
-    sees, acts = GymObservationConversion(data.observation_space), GymActionConversion(data.action_space)
-    spec = Spec({0: StepSpec(sees.space(), acts.space())})
+        remedy = f"`minari download {data_id}` may get it"
+        raise ValueError(f"Minari has no data set {data_id!r} here; {remedy}") from error
+    observation_conversion = GymObservationConversion(data.observation_space)
+    action_conversion = GymActionConversion(data.action_space)
+    spec = Spec({0: StepSpec(observation_conversion.space(), action_conversion.space())})
     for episode in data.iterate_episodes():
-        length, is_terminated = len(episode.rewards), bool(episode.terminations[-1])
-        zeros, rewards = np.zeros(length, np.int64), np.asarray(episode.rewards, np.float64)
-        seen, done = (
-            {name: np.asarray(part, one.space()[name].dtype) for name, part in one.divided(values).items()}
-            for one, values in ((sees, episode.observations), (acts, episode.actions))
+        length = len(episode.rewards)
+        is_terminated = bool(episode.terminations[-1])
+        observation = _arrays(observation_conversion, episode.observations)  # [length + 1, ...]
+        last_actor = None
+        last_observation = {}
+        if not is_terminated:
+            last_actor = ActorID(0, 0)
+            last_observation = {name: array[length] for name, array in observation.items()}
+        yield SpacesTrajectoryRecord(
+            f"{data_id}/{episode.id}",
+            spec,
+            key_index=np.zeros(length, np.int64),
+            agent_id=np.zeros(length, np.int64),
+            env_time=np.arange(length),
+            reward=np.asarray(episode.rewards, np.float64),
+            actor_done=np.zeros(length, np.bool_),
+            observation={0: {name: array[:length] for name, array in observation.items()}},
+            action={0: _arrays(action_conversion, episode.actions)},
+            terminated=is_terminated,
+            truncated=not is_terminated,
+            last_env_time=length,
+            last_actor=last_actor,
+            last_observation=last_observation,
         )
-        parts: list[Any] = [zeros, zeros, np.arange(length), rewards, zeros != 0]
-        parts += [{0: {name: part[:length] for name, part in seen.items()}}, {0: done}]
-        parts += [is_terminated, not is_terminated, length, None if is_terminated else ActorID(0, 0)]
-        parts += [{} if is_terminated else {name: part[length] for name, part in seen.items()}]
-        yield SpacesTrajectoryRecord(f"{data_id}/{episode.id}", spec, *parts)
+
+
+def _arrays(conversion: GymObservationConversion | GymActionConversion, values: Any) -> dict[str, Any]:
+    """Convert Minari's values of an episode to arrays by name."""
+    space = conversion.space()
+    parts = conversion.divided(values)
+    return {name: np.asarray(part, space[name].dtype) for name, part in parts.items()}
 
 
 def to_minari(records: Iterable[SpacesTrajectoryRecord], dataset_id: str, **description: Any) -> Any:
@@ -66,18 +88,36 @@ def to_minari(records: Iterable[SpacesTrajectoryRecord], dataset_id: str, **desc
     minari = _minari()
     from minari.data_collector.episode_buffer import EpisodeBuffer
 
-    spec, buffers = None, list[Any]()
+    spec = None
+    buffers: list[Any] = []
     for record in records:
-        spec = spec or record.spec
+        if spec is None:
+            spec = record.spec
         if not spec.is_flat or record.spec != spec:
-            reason = "the same spaces in all episodes" if spec.is_flat else "one agent that acts once in each step"
-            raise ValueError(f"episode {record.episode_id} cannot be in a data set of Minari, which has {reason}")
-        (tree,), (done,), last = record.observation.values(), record.action.values(), record.last_observation
-        seen = {name: np.concatenate([array, last.get(name, array[-1])[None]]) for name, array in tree.items()}
-        named = _unnamed(seen, "observation"), _unnamed(done, "action")
+            needed = "the same spaces in all episodes"
+            if not spec.is_flat:
+                needed = "one agent that acts once in each step"
+            refused = f"episode {record.episode_id} cannot be in a data set of Minari"
+            raise ValueError(f"{refused}, which has {needed}")
+        (recorded,) = record.observation.values()
+        (action,) = record.action.values()
+        observation = {}
+        for name, array in recorded.items():
+            last = record.last_observation.get(name, array[-1])
+            observation[name] = np.concatenate([array, last[None]])
         is_last = np.arange(len(record)) == len(record) - 1
-        ends = list(is_last & record.terminated), list(is_last & record.truncated)
-        buffers.append(EpisodeBuffer(len(buffers), None, None, *named, list(record.reward), *ends, {}))
+        buffer = EpisodeBuffer(
+            len(buffers),
+            None,
+            None,
+            _unnamed(observation, "observation"),
+            _unnamed(action, "action"),
+            list(record.reward),
+            list(is_last & record.terminated),
+            list(is_last & record.truncated),
+            {},
+        )
+        buffers.append(buffer)
     if spec is None:
         raise ValueError(f"there is no episode for {dataset_id}")
     (step,) = spec.steps.values()

@@ -27,8 +27,8 @@ class TrajectoryProcessor(ABC):
         """Return the acts of an episode to learn from.
 
         Returns:
-            For each sub-step, the fields of `TransitionBatch` as arrays `[n, ...]`; the same fields for each
-            episode.
+            For each sub-step, the fields of `TransitionBatch` as arrays `[n, ...]`; the same fields
+            for each episode.
         """
 
 
@@ -54,7 +54,8 @@ class DeadEndClippingTrajectoryProcessor(TrajectoryProcessor):
 
     def __init__(self, clip_k: int) -> None:
         if clip_k < 0:
-            raise ValueError(f"clip_k={clip_k} must be at least 0, the environment steps that are left out at the end")
+            meaning = "the number of environment steps that are left out at the end"
+            raise ValueError(f"clip_k={clip_k} must be at least 0, {meaning}")
         self.clip_k = clip_k
 
     def process(self, record: SpacesTrajectoryRecord) -> dict[StepKey, Columns]:
@@ -62,8 +63,8 @@ class DeadEndClippingTrajectoryProcessor(TrajectoryProcessor):
         columns = columns_of(record)
         if not record.terminated:
             return columns
-        kept = record.env_time < record.last_env_time - self.clip_k
-        return {key: taken(columns[key], kept[record.key_index == i]) for i, key in enumerate(columns)}
+        is_kept = record.env_time < record.last_env_time - self.clip_k
+        return {key: taken(columns[key], is_kept[record.key_index == index]) for index, key in enumerate(columns)}
 
 
 class IdentityWithNextObservationTrajectoryProcessor(TrajectoryProcessor):
@@ -93,43 +94,69 @@ class IdentityWithNextObservationTrajectoryProcessor(TrajectoryProcessor):
 
     def process(self, record: SpacesTrajectoryRecord) -> dict[StepKey, Columns]:
         """See `columns_of`; adds the fields that follow `agent_id` in `TransitionBatch`."""
-        length, time, keys = len(record), record.env_time, record.spec.step_keys
+        length = len(record)
+        time = record.env_time
+        keys = record.spec.step_keys
         last = record.last_actor or ActorID(keys[0], -1)
         n_ids = max(int(record.agent_id.max()), last.agent_id) + 1
-        actor = record.key_index * n_ids + record.agent_id
-        order = np.argsort(actor, kind="stable")
-        is_same = actor[order[1:]] == actor[order[:-1]]
-        successor = np.full(length, length)  # [L] next act of the same actor, L if there is none
-        successor[order[:-1][is_same]] = order[1:][is_same]
+        actor = record.key_index * n_ids + record.agent_id  # [L] a number for each actor
+        last_actor = keys.index(last.step_key) * n_ids + last.agent_id
+        successor = _successors(actor)
         successor[record.actor_done] = length
         terminated = (successor == length) & (record.actor_done | record.terminated)
         truncated = (successor == length) & ~terminated
-        until = np.where(record.actor_done, np.searchsorted(time, time, side="right"), successor)
-        between = np.append(time, record.last_env_time)[successor] - time
+        end_of_step = np.searchsorted(time, time, side="right")
+        until = np.where(record.actor_done, end_of_step, successor)
+        reward = record.actor_reward
+        if reward is None:
+            reward = self._rewards(record, until)
+        elapsed = np.append(time, record.last_env_time)[successor] - time
+        discount = np.power(self.gamma, elapsed, dtype=np.float64)
         outcomes = {
-            "reward": self._rewards(record, until) if record.actor_reward is None else record.actor_reward,
-            "discount": np.where(terminated, 0.0, np.power(self.gamma, between, dtype=np.float64)),
+            "reward": reward,
+            "discount": np.where(terminated, 0.0, discount),
             "terminated": terminated,
             "truncated": truncated,
         }
-        is_kept = ~truncated | (actor == keys.index(last.step_key) * n_ids + last.agent_id)
+        is_kept = ~truncated | (actor == last_actor)
         columns = columns_of(record)
         for index, (key, fields) in enumerate(columns.items()):
-            mine, seen = record.key_index == index, fields["observation"]
+            is_of_key = record.key_index == index
+            observation = fields["observation"]
             if record.last_observation and last.step_key == key:
-                seen = mapped(lambda array, end: np.concatenate([array, end[None]]), seen, record.last_observation)
-            place = np.append(np.cumsum(mine) - 1, mine.sum())  # [L + 1] row of each act, then of the last observation
-            following = np.where(terminated, place[:-1], place[successor])[mine & is_kept]
-            columns[key] = taken(fields, is_kept[mine]) | taken(outcomes, mine & is_kept)
-            columns[key]["next_observation"] = taken(seen, following)
+                observation = mapped(_appended, observation, record.last_observation)
+            # [L + 1] row of each act in its sub-step, then of the last observation
+            row = np.append(np.cumsum(is_of_key) - 1, is_of_key.sum())
+            chosen = is_of_key & is_kept
+            following = np.where(terminated, row[:-1], row[successor])[chosen]
+            columns[key] = taken(fields, is_kept[is_of_key]) | taken(outcomes, chosen)
+            columns[key]["next_observation"] = taken(observation, following)
         return columns
 
     def _rewards(self, record: SpacesTrajectoryRecord, until: Array) -> Array:
         """[L] discounted sum of rewards from each act on, up to but excluding act `until` [L]."""
-        reward, time, distance, begun = np.zeros(len(record)), record.env_time, 0, np.arange(len(record))
-        while len(begun):
-            later = begun + distance
-            reward[begun] += np.power(self.gamma, time[later] - time[begun], dtype=np.float64) * record.reward[later]
+        time = record.env_time
+        reward = np.zeros(len(record))
+        distance = 0
+        acts = np.arange(len(record))  # whose sums include the reward at this distance
+        while len(acts):
+            later = acts + distance
+            discount = np.power(self.gamma, time[later] - time[acts], dtype=np.float64)
+            reward[acts] += discount * record.reward[later]
             distance += 1
-            begun = begun[begun + distance < until[begun]]
+            acts = acts[acts + distance < until[acts]]
         return reward
+
+
+def _successors(actor: Array) -> Array:
+    """[L] next act of the same actor, L if there is none; from the actors [L] of the acts."""
+    order = np.argsort(actor, kind="stable")
+    is_same = actor[order[1:]] == actor[order[:-1]]
+    successor = np.full(len(actor), len(actor))
+    successor[order[:-1][is_same]] = order[1:][is_same]
+    return successor
+
+
+def _appended(array: Array, last: Array) -> Array:
+    """[n, ...] and [...] -> [n + 1, ...]."""
+    return np.concatenate([array, last[None]])

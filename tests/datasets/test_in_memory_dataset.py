@@ -12,7 +12,12 @@ from gymnasium import spaces
 
 from maze_pl.core.batches import TrajectoryBatch
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.datasets import InMemoryDataset, in_memory_dataset, trajectory_processors
+from maze_pl.datasets import (
+    InMemoryDataset,
+    in_memory_dataset,
+    replay_recorded_actions_policy,
+    trajectory_processors,
+)
 from maze_pl.datasets.trajectory_processors import DeadEndClippingTrajectoryProcessor
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.cutting_2d import struct_env_factory
@@ -181,7 +186,7 @@ def test_states_become_what_all_sub_steps_of_a_structured_environment_saw() -> N
 
 
 def test_converted_episodes_say_how_they_ended() -> None:
-    from maze_pl.datasets.in_memory_dataset import converted
+    from maze_pl.datasets.state_conversion import converted
 
     record = walks([0, 1, 1])[0]
     env = make_line_env()
@@ -370,7 +375,8 @@ def test_a_file_with_what_is_outside_of_its_space_is_named(
     assert record is not None
     getattr(record, what)[0][what][1] = value
     record.save(tmp_path / "wrong.spaces")
-    with pytest.raises(ValueError, match=rf"wrong\.spaces: its {what} '{what}' of sub-step 0 holds what is no value"):
+    message = rf"wrong\.spaces: its {what} '{what}' of sub-step 0 holds a value that is not in"
+    with pytest.raises(ValueError, match=message):
         InMemoryDataset(tmp_path).load()
     dataset = InMemoryDataset([str(tmp_path), other], on_damaged="skip").load()
     assert (dataset.n_episodes, len(dataset.damaged), len(recwarn)) == (1, 1, 1)
@@ -500,4 +506,5 @@ def test_data_sets_that_minari_does_not_have_are_named(tmp_path: Path, monkeypat
 
 def test_examples() -> None:
     assert doctest.testmod(in_memory_dataset).failed == 0
+    assert doctest.testmod(replay_recorded_actions_policy).failed == 0
     assert doctest.testmod(trajectory_processors).failed == 0

@@ -1,0 +1,224 @@
+"""Reading of recorded episodes from files, records in memory, and data sets of Minari."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.spaces import MaskError, allowed_entries, leaves, no_value
+from maze_pl.core.spec import Spec
+from maze_pl.datasets.minari_data import minari_records
+from maze_pl.datasets.state_conversion import converted
+from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
+from maze_pl.envs.trajectory_record import StateTrajectoryRecord, Trajectory, read_trajectories
+from maze_pl.records.columns import Columns
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+
+MakeEnv = Callable[[], Any]
+SPACES_SUFFIX = ".spaces"
+STATES_SUFFIX = ".states"
+SUFFIXES = (SPACES_SUFFIX, STATES_SUFFIX)
+MINARI_PREFIX = "minari:"
+
+
+class Loaded(NamedTuple):
+    """An episode that was read.
+
+    Attributes:
+        name: Source of the episode.
+        identity: Equal for records of the same episode; see `_identity`.
+        spec: Specification of the episode.
+        acts: Training data made from the episode.
+    """
+
+    name: str
+    identity: bytes
+    spec: Spec
+    acts: dict[StepKey, Columns]
+
+
+class Damaged(NamedTuple):
+    """A part of a source that could not be read, with the reason."""
+
+    message: str
+
+
+class EpisodeLoader:
+    """Reads episodes and prepares them; each reading process has one.
+
+    Args:
+        processor: Turns episodes into training data.
+        trust: Whether files may execute code while they are read.
+        make_env: Makes the environment that converts states.
+        spec: Specification of that environment.
+    """
+
+    def __init__(
+        self,
+        processor: TrajectoryProcessor,
+        trust: bool,
+        make_env: MakeEnv | None,
+        spec: Spec | None,
+    ) -> None:
+        self._processor = processor
+        self._trust = trust
+        self._make_env = make_env
+        self._spec = spec
+        self._env: Any = None
+
+    def load(self, source: Any) -> Iterator[Loaded | Damaged]:
+        """Yield the episodes of a source, then descriptions of what is damaged in it."""
+        name = name_of_source(source)
+        damaged: list[str] = []
+        for record in _records(source, self._trust, damaged):
+            if isinstance(record, StateTrajectoryRecord):
+                record = self._converted(record, name)
+            elif not isinstance(source, Path):
+                record.check()  # records from files were checked when they were read
+            yield Loaded(name, _identity(record), record.spec, self._processor.process(record))
+        yield from map(Damaged, damaged)
+
+    def _converted(self, record: StateTrajectoryRecord, name: str) -> SpacesTrajectoryRecord:
+        if self._make_env is None or self._spec is None:
+            raise ValueError(f"{name} holds states, which only an environment can convert: give one")
+        if self._env is None:
+            self._env = self._make_env()
+        try:
+            return converted(record, self._env, self._spec)
+        except Exception as error:  # states of another environment may raise anything
+            found = f"{name} holds states that the environment cannot convert"
+            raise ValueError(f"{found}: {error!r}") from error
+
+    def load_all(self, source: Any) -> list[Loaded | Damaged]:
+        """Return the results of `load` as a list."""
+        return list(self.load(source))
+
+    def close(self) -> None:
+        """Close the environment."""
+        if self._env is not None:
+            self._env.close()
+
+
+def name_of_source(source: Any) -> str:
+    """Name of a source for messages: its path or name, or the id of an episode."""
+    return str(source) if isinstance(source, str | Path) else f"episode {source.episode_id}"
+
+
+def has_states(source: Any) -> bool:
+    """Return whether a source is a file of states."""
+    return isinstance(source, Path) and source.suffix == STATES_SUFFIX
+
+
+def sources_of(entry: Any) -> list[Any]:
+    """List the sources to read for an entry of `input_data`.
+
+    Raises:
+        ValueError: There is no such file or folder, or the folder holds no episodes.
+    """
+    if not isinstance(entry, str | Path) or str(entry).startswith(MINARI_PREFIX):
+        return [entry]
+    path = Path(entry)
+    if not path.exists():
+        raise ValueError(f"there is no file or folder {path} with recorded episodes")
+    if not path.is_dir():
+        return [path]
+    files = [file for file in sorted(path.rglob("*"), key=str) if file.suffix in SUFFIXES]
+    if not files:
+        names = f"*{' or *'.join(SUFFIXES)}"
+        raise ValueError(f"the folder {path} holds no recorded episodes: no files named {names}")
+    return files
+
+
+def without_copies(sources: list[Any]) -> list[Any]:
+    """Sort sources, states last, and drop files of states with a copy in a file of spaces.
+
+    Two such files have the same name and are in the same folder, or in sibling folders `states` and
+    `spaces`, as `maze-pl rollout` leaves them.
+    """
+    space_files = {source.with_suffix("") for source in sources if isinstance(source, Path) and not has_states(source)}
+
+    def is_copy(source: Any) -> bool:
+        if not has_states(source):
+            return False
+        places = [source.with_suffix("")]
+        if source.parent.name == "states":
+            places.append(source.parent.with_name("spaces") / source.stem)
+        return not space_files.isdisjoint(places)
+
+    return sorted((source for source in sources if not is_copy(source)), key=has_states)
+
+
+def _records(source: Any, trust: bool, damaged: list[str]) -> Iterable[Trajectory]:
+    if isinstance(source, Path):
+        return read_trajectories(source, trust=trust, damaged=damaged)
+    if isinstance(source, str):
+        return minari_records(source.removeprefix(MINARI_PREFIX))
+    return [source]
+
+
+def _identity(record: SpacesTrajectoryRecord) -> bytes:
+    """Digest of the episode id, the actors and their actions.
+
+    The id alone does not distinguish episodes: it is derived from the environment's seed, so it is
+    the same for all policies that play from that seed.
+    """
+    digest = hashlib.blake2b(record.episode_id.encode(), digest_size=16)
+    for array in (record.key_index, record.agent_id, *leaves(record.action)):
+        digest.update(array.tobytes())
+    return digest.digest()
+
+
+def invalid_value(spec: Spec, acts: dict[StepKey, Columns]) -> str:
+    """Describe a value outside its space or an invalid mask (of a forged file); empty if valid."""
+    for key, step in spec.steps.items():
+        columns = acts[key]
+        n_acts = len(columns["agent_id"])
+        spaces_of = {"observation": step.observation_space, "action": step.action_space}
+        for tree, dict_space in spaces_of.items():
+            for name, space in dict_space.spaces.items():
+                if no_value(space, columns[tree][name], n_acts):
+                    where = f"its {tree} {name!r} of sub-step {key!r}"
+                    return f"{where} holds a value that is not in {space}"
+    for key, step in spec.steps.items():
+        for head, name in step.masks.items():
+            mask = acts[key]["observation"][name]
+            shape = (len(mask), spaces.flatdim(step.action_space[head]))
+            try:
+                allowed_entries(mask, shape, name, head)
+            except MaskError as error:
+                return str(error)
+    return ""
+
+
+def require_same_spaces(spec: Spec, other: Spec, name: str, owner: str) -> None:
+    """Refuse an episode whose spaces differ from those of another specification.
+
+    Args:
+        spec: Specification of the episode.
+        other: The other specification.
+        name: Name of the episode for the message.
+        owner: Owner of the other specification for the message, such as "the environment's".
+
+    Raises:
+        ValueError: A space differs; the message names it.
+    """
+    for key, tree in product([*other.steps, *spec.steps], ("observation", "action")):
+        found = _spaces(spec, key, tree)
+        expected = _spaces(other, key, tree)
+        for part in [*expected, *found]:
+            if found.get(part) != expected.get(part):
+                difference = f"is {found.get(part)}, and {owner} is {expected.get(part)}"
+                difference = " ".join(difference.split())  # bounds are printed on several lines
+                what = f"its {tree} {part!r} of sub-step {key!r}"
+                raise ValueError(f"{name} does not fit: {what} {difference}")
+
+
+def _spaces(spec: Spec, key: StepKey, tree: str) -> dict[str, spaces.Space[Any]]:
+    """Spaces of a sub-step's observation or action by name; empty if it does not exist."""
+    if key not in spec.steps:
+        return {}
+    return dict(getattr(spec.steps[key], f"{tree}_space").spaces)

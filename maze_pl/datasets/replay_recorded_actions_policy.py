@@ -1,0 +1,78 @@
+"""Policy that replays the actions of recorded episodes."""
+
+from typing import Any
+
+import numpy as np
+
+from maze_pl.core.actor_id import ActorID
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.datasets.state_conversion import converted
+from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
+
+
+class ReplayRecordedActionsPolicy:
+    """Replays recorded episodes: to watch them, to record them in another form, or to verify them.
+
+    In episode i it takes the actions of the i-th record. The rollout needs the seed of the recorded
+    episodes.
+
+    Args:
+        records: Space records, or a file with all episodes. State records too, with `env` and
+            `spec`.
+        trust: Whether the file may execute code while it is read; set it only if you know who wrote
+            it.
+        env: Converts state records; `rollout` passes it to a policy that it makes.
+        spec: Specification of the environment.
+
+    Example:
+        >>> from maze_pl import rollout
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> played = rollout(lambda: GymMazeEnv("CartPole-v1"), "random", episodes=2, seed=1)
+        >>> replay = ReplayRecordedActionsPolicy([episode.spaces for episode in played])
+        >>> again = rollout(lambda: GymMazeEnv("CartPole-v1"), replay, episodes=2, seed=1)
+        >>> rewards = [episode.summary.reward for episode in played]
+        >>> [episode.summary.reward for episode in again] == rewards
+        True
+    """
+
+    def __init__(self, records: Any, trust: bool = False, env: Any = None, spec: Any = None) -> None:
+        if isinstance(records, str):
+            records = read_trajectories(records, trust=trust)
+        self.records = []
+        for record in records:
+            if isinstance(record, StateTrajectoryRecord):
+                record = converted(record, env, spec)
+            self.records.append(record)
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        """Look up the recorded actions.
+
+        Raises:
+            ValueError: For an act nothing was recorded, or the act of another actor.
+        """
+        if batch.episode_index is None or batch.n_acts is None:
+            where = "where whole episodes are played, as in rollouts"
+            raise ValueError(f"recorded actions can only be replayed {where}")
+        episodes = batch.episode_index.tolist()
+        agents = batch.agent_id.tolist()
+        acts = zip(episodes, batch.n_acts.tolist(), agents, strict=True)
+        actions = [self._action(episode, n_acts, ActorID(batch.step_key, agent)) for episode, n_acts, agent in acts]
+        chosen = {}
+        for head in actions[0]:
+            chosen[head] = np.stack([action[head] for action in actions])
+        return PolicyStep(chosen)
+
+    def _action(self, episode: int, n_acts: int, actor: ActorID) -> dict[str, Any]:
+        """Action recorded for the act after `n_acts` acts of an episode, which is the actor's."""
+        recorded: Any = "nothing"
+        if episode < len(self.records) and n_acts < len(self.records[episode]):
+            record = self.records[episode]
+            index = record.key_index[n_acts]
+            recorded = ActorID(record.spec.step_keys[index], int(record.agent_id[n_acts]))
+            if recorded == actor:
+                place = np.count_nonzero(record.key_index[:n_acts] == index)
+                heads = record.action[actor.step_key].items()
+                return {head: values[place] for head, values in heads}
+        where = f"act {n_acts} of episode {episode} by {actor}"
+        remedy = "use the same environment, seed and limit of steps"
+        raise ValueError(f"instead of {where}, {recorded} was recorded: {remedy}")
