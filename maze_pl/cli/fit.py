@@ -31,10 +31,8 @@ from maze_pl.config.messages import explain, tell_writer
 from maze_pl.config.option_types import refuse_nulls, refuse_nulls_of
 from maze_pl.config.search_path import SUFFIXES, ConfigurationError, suggestion
 from maze_pl.config.trust import foreign_names
-from maze_pl.datamodules import ReplayDataModule, RolloutDataModule, TrajectoryDataModule
 from maze_pl.datamodules.environments import EnvironmentDataModule
-from maze_pl.modules import A2C, PPO, AlgorithmModule
-from maze_pl.modules.on_policy.minibatches import count_minibatches
+from maze_pl.modules import AlgorithmModule
 from maze_pl.perception.drawing import actor_critic_graphs, table
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, require_intact
 from maze_pl.runs.compatibility import require_compatible
@@ -321,10 +319,8 @@ class MazeCLI(LightningCLI):
         self._signals.is_passed_on = isinstance(self.trainer.strategy.launcher, _MultiProcessingLauncher)
         if isinstance(self.trainer.strategy.launcher, _SubprocessScriptLauncher):
             self._signals.hold()
-        if isinstance(self.model, A2C | PPO) and isinstance(self.datamodule, TrajectoryDataModule | ReplayDataModule):
-            raise ConfigurationError("PPO and A2C learn from rollouts: use a RolloutDataModule; or BC to clone, or SAC")
-        if isinstance(self.model, PPO) and isinstance(self.datamodule, RolloutDataModule):
-            count_minibatches(self.model.batch_size, self.datamodule.n_envs, self.datamodule.n_rollout_steps)
+        if isinstance(self.model, AlgorithmModule):
+            self.model.check_data_module(self.datamodule)
         self._check_monitors()
         if options.warm_start is not None and options.ckpt_path is None:
             warm_start(options.warm_start, self.model, self.datamodule)

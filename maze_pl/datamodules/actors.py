@@ -1,10 +1,10 @@
-"""Data module of IMPALA: actors collect continuously; a queue limits the age of rollouts."""
+"""Data module of asynchronous actors: they collect continuously, and a queue limits the age of rollouts."""
 
 import contextlib
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from maze_pl.collect.engines import InProcessEngine
 from maze_pl.collect.engines.engine import Done, Engine
@@ -62,6 +62,8 @@ class ActorDataModule(RolloutDataModule):
         ValueError: A number is out of range, or there are more actors than the queue has room for.
     """
 
+    batch_type: ClassVar[type] = Rollout
+
     def __init__(
         self,
         env: Callable[[], Env],
@@ -111,6 +113,11 @@ class ActorDataModule(RolloutDataModule):
         self._next_actor = 0
         self._asked: deque[int] = deque()  # actors whose rollouts are not yet learned from, in order
         self._waiting: dict[int, deque[Done]] = defaultdict(deque)  # actor -> finished rollouts
+
+    @property
+    def env_steps_per_rollout(self) -> int:
+        """Environment steps of a batch of rollouts on each rank."""
+        return self.actors_batch_size * self.n_rollout_steps
 
     def _collect(self, policy: Any = None) -> Rollout:
         """Return a batch of rollouts; workers collect more in the meantime."""

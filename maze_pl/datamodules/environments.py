@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
@@ -21,6 +21,7 @@ from maze_pl.core.batches import Evaluation
 from maze_pl.core.policy import Policy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
+from maze_pl.core.training_data import DataRequirements, requirements_of
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
@@ -87,8 +88,13 @@ class EnvironmentDataModule(pl.LightningDataModule):
         engine: Runs the environments; None means in this process.
         check: Validation of environment returns in each step, `fast` or `full`; see
             `SequentialVectorEnv`.
+
+    Attributes:
+        batch_type: Class of the training batches, which algorithms are checked against. Where a
+            subclass does not declare it, each batch is checked when it arrives.
     """
 
+    batch_type: ClassVar[type] = object
     vectorization = "sequential"
     _actor = RolloutWorker
 
@@ -214,6 +220,13 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if self.trainer is None or self.trainer.lightning_module is None:
             raise RuntimeError("rollouts need a policy: use this data module in Trainer.fit or Trainer.validate")
         return self.trainer.lightning_module.policy
+
+    def _requirements(self) -> DataRequirements:
+        """Return what the module in training requires of its data."""
+        return requirements_of(None if self.trainer is None else self.trainer.lightning_module)
+
+    def _algorithm_name(self) -> str:
+        return "no algorithm" if self.trainer is None else type(self.trainer.lightning_module).__name__
 
     def _vector(self, n_envs: int, evaluator: str | None = None, **options: Any) -> Callable[[], VectorEnv]:
         """Return a factory of a vector of environments for training or for an evaluator."""

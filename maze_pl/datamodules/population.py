@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ class PopulationDataModule(EnvironmentDataModule):
     takes is not known in advance: free workers play ahead, a part of an episode at a time, and
     episodes that turn out to be unnecessary are abandoned and counted nowhere.
 
-    The algorithm, `maze_pl.modules.ES`, sets the scale of the perturbations.
+    The algorithm sets the scale of the perturbations by its `data_requirements`.
 
     Args:
         env: Builds one environment; a plain gymnasium environment is adapted.
@@ -67,6 +67,7 @@ class PopulationDataModule(EnvironmentDataModule):
         ValueError: A number is out of range, or both minima are 0.
     """
 
+    batch_type: ClassVar[type] = PopulationBatch
     _actor = PopulationWorker
 
     def __init__(
@@ -131,8 +132,12 @@ class PopulationDataModule(EnvironmentDataModule):
         """Play the episodes of the next update."""
         began, policy, trainer = time.perf_counter(), self._policy(), cast(Any, self.trainer)
         self._refuse_foreign_checkpoint()
-        if not hasattr(trainer.lightning_module, "noise_stddev"):
-            raise ValueError("a PopulationDataModule is for algorithms that have a noise_stddev: use ES")
+        noise_stddev = self._requirements().noise_stddev
+        if noise_stddev is None:
+            remedy = "return DataRequirements(noise_stddev=...) from its data_requirements()"
+            raise ValueError(
+                f"{self._algorithm_name()} states no noise_stddev, by which policies are perturbed: {remedy}"
+            )
         length = sum(parameter.numel() for parameter in perturbed_parameters(policy))
         self._noise.offset(length)  # fails now if it is too small
         if not self._has_begun:  # ranks of a machine share the table that rank 0 makes
@@ -142,7 +147,7 @@ class PopulationDataModule(EnvironmentDataModule):
             tables = gather_objects(self._noise)
             self._noise, self._has_begun = tables[0] if self._rank else self._noise, True
         shared, update = self._learned(), trainer.fit_loop.total_batch_idx + 1
-        task = update, trainer.lightning_module.noise_stddev, shared, self._engage(policy)
+        task = update, noise_stddev, shared, self._engage(policy)
         (own, used), kinds = self._play(task), self._wrappers
         self._shared = {}
         for name in shared:

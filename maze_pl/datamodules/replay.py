@@ -9,7 +9,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ class ReplayDataModule(RolloutDataModule):
     Each rank has a separate buffer. A batch collects `rollouts_per_iteration` rollouts, adds their
     transitions, and then draws `num_batches_per_iter` minibatches. Before the first batch the
     buffer is filled by another policy or with demonstrations. Rewards between the acts of an actor
-    are discounted by the algorithm's `gamma`.
+    are discounted by the `gamma` of the algorithm's `data_requirements`.
 
     Args:
         env: Builds one environment; a plain gymnasium environment is adapted.
@@ -66,8 +66,8 @@ class ReplayDataModule(RolloutDataModule):
         n_step: Acts whose rewards are summed before bootstrapping from the next observation's
             value.
         prioritized: Whether transitions are drawn by their last TD errors (prioritized replay), see
-            `ReplayStorage`. The algorithm must report them by `ReplayBatch.reprioritise`, as `SAC`
-            does; otherwise it is refused.
+            `ReplayStorage`. The algorithm must report them by `ReplayBatch.reprioritise`; otherwise
+            it is refused.
         priority_alpha: Exponent of the priorities: 0 is uniform sampling, 1 is proportional.
         priority_beta: Exponent of the importance weights in the loss: 0 is no correction, 1 is
             full.
@@ -103,6 +103,7 @@ class ReplayDataModule(RolloutDataModule):
         ValueError: A number is out of range, or options contradict each other.
     """
 
+    batch_type: ClassVar[type] = ReplayBatch
     trainer: Any
 
     def __init__(
@@ -254,9 +255,8 @@ class ReplayDataModule(RolloutDataModule):
 
     def _refuse_no_errors(self) -> None:
         """Raise ValueError: the algorithm learned from a batch without reporting TD errors."""
-        algorithm = type(self.trainer.lightning_module).__name__
         raise ValueError(
-            f"prioritized=True draws acts by their TD errors, but {algorithm} gave none back: call "
+            f"prioritized=True draws acts by their TD errors, but {self._algorithm_name()} gave none back: call "
             "batch.reprioritise({step_key: errors [U, B]}) in its training_step, or set prioritized=False"
         )
 
@@ -267,14 +267,23 @@ class ReplayDataModule(RolloutDataModule):
 
     # ------------------------------------------------------------------------------------------ the first content
 
+    def _gamma(self) -> float:
+        """Return the discount of the algorithm.
+
+        Raises:
+            ValueError: The algorithm states none.
+        """
+        gamma = self._requirements().gamma
+        if gamma is None:
+            remedy = "return DataRequirements(gamma=...) from its data_requirements()"
+            raise ValueError(f"{self._algorithm_name()} states no gamma, by which rewards are discounted: {remedy}")
+        return gamma
+
     def _fill(self, batch: ReplayBatch) -> None:
         """Make the buffer, and read or collect its initial content."""
         self._generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
-        gamma = getattr(self.trainer.lightning_module, "gamma", None)
-        if gamma is None:
-            raise ValueError("a ReplayDataModule is for algorithms that have a gamma: use SAC")
         n_slots = {key: step.n_slots for key, step in self.spec.steps.items()}
-        self._transitions = Transitions(self.n_envs, gamma, n_slots)
+        self._transitions = Transitions(self.n_envs, self._gamma(), n_slots)
         if self._restored is not None and "replay" in self._restored:
             self._load(self._restored["replay"])
             return
@@ -302,8 +311,7 @@ class ReplayDataModule(RolloutDataModule):
         plain: tuple[type[processors.TrajectoryProcessor], ...]
         plain = processors.IdentityTrajectoryProcessor, processors.IdentityWithNextObservationTrajectoryProcessor
         if is_plain := type(dataset.processor) in plain:
-            gamma = self.trainer.lightning_module.gamma
-            dataset.processor = processors.IdentityWithNextObservationTrajectoryProcessor(gamma)
+            dataset.processor = processors.IdentityWithNextObservationTrajectoryProcessor(self._gamma())
         dataset.load(partial(make_frozen, self._factory_of(), self._learned()), self.spec)
         acts = dataset.batch(torch.arange(len(dataset))).acts
         for (key, columns), lengths in zip(acts.items(), dataset.lengths.T, strict=True):
@@ -333,8 +341,8 @@ class ReplayDataModule(RolloutDataModule):
 
     def _described(self) -> dict[str, Any]:
         """Return the properties that a saved buffer must share with this one to replace it."""
-        gamma = self.trainer.lightning_module.gamma
-        return {**self._kind, "spec": self.spec.to_dict(), "gamma": gamma, "ranks and actors": self._layout}
+        gamma, layout = self._gamma(), self._layout
+        return {**self._kind, "spec": self.spec.to_dict(), "gamma": gamma, "ranks and actors": layout}
 
     def _save(self, folder: Path) -> str:
         """Write the buffer if it has changed since it was last written; return the file name."""

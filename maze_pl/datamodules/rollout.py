@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
@@ -55,6 +55,8 @@ class RolloutDataModule(EnvironmentDataModule):
         ValueError: A number is out of range, or options contradict each other.
     """
 
+    batch_type: ClassVar[type] = Rollout
+
     def __init__(
         self,
         env: Callable[[], Env],
@@ -101,6 +103,11 @@ class RolloutDataModule(EnvironmentDataModule):
         self._has_told = False
         self._ended: list[Any] | None = None  # state of the environments when the last fit ended
         self._restored: dict[str, Any] | None = None
+
+    @property
+    def env_steps_per_rollout(self) -> int:
+        """Environment steps of a rollout on each rank."""
+        return self.n_envs * self.n_rollout_steps
 
     # ------------------------------------------------------------------------------------------------- hooks
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
@@ -46,6 +46,8 @@ class TrajectoryDataModule(EnvironmentDataModule):
     Raises:
         ValueError: A number is out of range, or options contradict each other.
     """
+
+    batch_type: ClassVar[type] = TrajectoryBatch
 
     def __init__(
         self,

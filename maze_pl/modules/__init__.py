@@ -1,13 +1,18 @@
-"""Algorithms: each a LightningModule that learns from what a data module yields."""
+"""Algorithms: each a LightningModule that learns from what a data module yields.
+
+Besides the algorithms, this exports what somebody needs who writes one: `AlgorithmModule` and
+`OnPolicyModule` to derive from, and what their methods take and return.
+"""
 
 from .a2c import A2C as A2C
 from .algorithm import AlgorithmModule as AlgorithmModule, ModelComposer as ModelComposer
 from .bc import BC as BC
 from .es import ES as ES
 from .impala import IMPALA as IMPALA
+from .on_policy.credit import Method as Method, VTrace as VTrace, step_credit as step_credit
+from .on_policy.learning_batch import OnPolicyModule as OnPolicyModule, learning_batch as learning_batch
 from .on_policy.minibatches import LearningBatch as LearningBatch, Minibatch as Minibatch
-from .on_policy.minibatches import PolicySamples as PolicySamples
-from .on_policy.learning_batch import learning_batch as learning_batch
+from .on_policy.minibatches import PolicySamples as PolicySamples, count_minibatches as count_minibatches
 from .optimization.flat_optimizer import FlatAdam as FlatAdam
 from .ppo import PPO as PPO
 from .sac import SAC as SAC

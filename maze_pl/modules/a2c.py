@@ -6,14 +6,14 @@ from torch import Tensor
 
 from maze_pl.agents import TorchActorCritic
 from maze_pl.core.batches import Rollout
-from maze_pl.core.checks import check_at_least, check_fraction
+from maze_pl.core.checks import check_fraction
 from maze_pl.core.spec import Spec
-from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
-from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, make_learning_batch
+from maze_pl.modules.algorithm import ModelComposer
+from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
 from maze_pl.modules.on_policy.minibatches import Minibatch
 
 
-class A2C(AlgorithmModule):
+class A2C(OnPolicyModule):
     """Synchronous advantage actor-critic.
 
         L = mean(-log pi(a_t | s_t) * A_t) + c_v * mean((V(s_t) - R_t)^2) - c_e * mean(H(pi(s_t)))
@@ -63,6 +63,11 @@ class A2C(AlgorithmModule):
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
         super().__init__(
+            gamma=gamma,
+            policy_loss_coef=policy_loss_coef,
+            value_loss_coef=value_loss_coef,
+            entropy_coef=entropy_coef,
+            sequence_length=sequence_length,
             networks=networks,
             spec=spec,
             actor_critic=actor_critic,
@@ -72,19 +77,15 @@ class A2C(AlgorithmModule):
             critic_burn_in_epochs=critic_burn_in_epochs,
             capture=capture,
         )
-        check_fraction(gamma=gamma, gae_lambda=gae_lambda)
-        check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
-        check_at_least(1, sequence_length=sequence_length)
-        self.gamma, self.gae_lambda = gamma, gae_lambda
-        self.policy_loss_coef, self.value_loss_coef, self.entropy_coef = policy_loss_coef, value_loss_coef, entropy_coef
-        self.normalize_advantage, self.sequence_length = normalize_advantage, sequence_length
+        check_fraction(gae_lambda=gae_lambda)
+        self.gae_lambda = gae_lambda
+        self.normalize_advantage = normalize_advantage
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
-        options = {"normalize_advantage": self.normalize_advantage, "with_log_prob": False}
-        batch = make_learning_batch(self, rollout, self.gae_lambda, **options)
+        batch = self.make_learning_batch(rollout, self.gae_lambda, normalize_advantage=self.normalize_advantage)
         (whole,) = batch.minibatches(1)
-        self.descend(whole, even=batch.even, record_norms=True)
+        self.gradient_step(self.loss, whole, even=batch.even, record_norms=True)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
         """Compute the loss of a set of acts.
@@ -95,4 +96,4 @@ class A2C(AlgorithmModule):
         Returns:
             A scalar; its mean over ranks is minimised.
         """
-        return actor_critic_loss(self, minibatch, lambda _, acts, log_prob: -log_prob * acts.advantage)
+        return self.actor_critic_loss(minibatch, lambda _, acts, log_prob: -log_prob * acts.advantage)

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, overload
 
 import pytorch_lightning as pl
 import torch
@@ -20,12 +20,18 @@ from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoin
 from maze_pl.core.checks import check_at_least, check_positive, is_plain
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
+from maze_pl.core.training_data import DataRequirements
+from maze_pl.modules.batch_types import learned_type, require_fitting_batch, require_fitting_data
 from maze_pl.modules.optimization.flat_optimizer import FlatAdam
-from maze_pl.modules.optimization.gradient_step import Updates
+from maze_pl.modules.optimization.gradient_step import GradientSteps, NetworkParameters
+from maze_pl.modules.optimization.recorded_loss import RecordedValue
+from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan, make_plan, optimizer_of
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state, seed_global_generators
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
+
+Inputs = TypeVar("Inputs")
 
 
 class ModelComposer(Protocol):
@@ -41,13 +47,23 @@ class ModelComposer(Protocol):
 
 
 class AlgorithmModule(pl.LightningModule, ActsOnObservations):
-    """A learning algorithm. Subclasses write `training_step`, which may call `optimize` repeatedly.
+    """A learning algorithm. Subclasses write `training_step`, which calls `gradient_step` any number of times.
+
+    A subclass declares as `batch_type` what it learns from; a data module that delivers something
+    else is refused before environments are made. Hooks for subclasses, besides those of Lightning:
+
+    - `on_networks_ready`: policy and critic exist; make further parameters here.
+    - `parameter_groups`: the trainable parameters by group, for `configure_optimizers`.
+    - `learning_rate_of`: the learning rate of a group in the current batch.
+    - `data_requirements`: numbers that the training data depends on.
+    - `check_data_module`: refusal of data that does not fit the options.
+    - `record_epoch`: statistics of an epoch as a whole.
 
     Networks are passed ready-made as `actor_critic`, or are built by `networks` from the
     specification: at once if `spec` is given, otherwise from the specification of the data module
     when training or evaluation starts.
 
-    A subclass that overrides a hook must call `super()`.
+    A subclass that overrides a hook must call `super()`, except where the hook says otherwise.
 
     Args:
         networks: Composer that builds policy and critic.
@@ -63,6 +79,10 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
             `off` runs every update eagerly.
 
     Attributes:
+        batch_type: Class of the batches that the algorithm learns from. Where it is not declared,
+            the annotation of the batch in `training_step` counts, if it is a class of
+            `maze_pl.core.batches`; otherwise any batch is accepted.
+        topic: Section of the logs in which recorded values appear.
         generator: Random generator of this rank, restored with checkpoints.
         env_steps: Environment steps learned from so far, over all ranks and the whole run.
         epoch_statistics: Source ("train" or an evaluator's name) -> the latest table of
@@ -70,6 +90,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         epoch_plots: Source -> figures of events that declare plots, under the same names.
     """
 
+    batch_type: ClassVar[type] = object
     topic = "ActorCriticEvents"
 
     def __init__(
@@ -101,7 +122,9 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         self.epoch_statistics: dict[str, dict[str, Value]] = {}
         self.epoch_plots: dict[str, dict[str, Any]] = {}
         self._statistics = RunStatistics()
-        self._updates = Updates(self)
+        self._learned_type = learned_type(type(self))
+        self._gradient_steps = GradientSteps()
+        self._networks_with_norms: list[NetworkParameters] | None = None  # of the current epoch
         self._schedulers = Schedulers(self)
         self._unfinished_batches = 0
         self._restored: CheckpointEntry | None = None
@@ -110,7 +133,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         self._composer: ModelComposer | None = networks
         self.actor_critic: TorchActorCritic | None = None
         if actor_critic is not None:
-            self._set_networks(actor_critic)
+            self._use_networks(actor_critic)
         elif spec is not None:
             self._compose(spec if isinstance(spec, Spec) else Spec.from_dict(spec))
 
@@ -164,13 +187,27 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
 
     def _compose(self, spec: Spec) -> None:
         assert self._composer is not None
-        self._set_networks(self._composer.compose(spec))
+        self._use_networks(self._composer.compose(spec))
         self._composer = None  # it may hold lambdas, which cannot be sent to a spawned process
 
-    def _set_networks(self, actor_critic: TorchActorCritic) -> None:
+    def _use_networks(self, actor_critic: TorchActorCritic) -> None:
         self.actor_critic = actor_critic
-        if self.critic_burn_in_epochs and not self._parameter_groups().get("critic"):
-            raise ValueError("critic_burn_in_epochs needs a critic with parameters of its own, but there is none")
+        try:
+            self.on_networks_ready()
+            if self.critic_burn_in_epochs and not self.parameter_groups().get("critic"):
+                raise ValueError("critic_burn_in_epochs needs a critic with parameters of its own, but there is none")
+        except BaseException:
+            self.actor_critic = None  # a later run is refused for the same reason
+            raise
+
+    def on_networks_ready(self) -> None:
+        """Prepare for training once `networks`, `policy` and `critic` exist; called once.
+
+        Parameters that the algorithm needs besides the networks' are made here, so that they are
+        trained, moved and saved. The hook may replace `actor_critic`, or refuse the networks.
+        If the networks are passed or built in the constructor, it is called from
+        `AlgorithmModule.__init__`: options that it reads must be set before `super().__init__`.
+        """
 
     def _save_plain_hyperparameters(self) -> None:
         """Keep numbers, strings, and lists and dicts of them: checkpoints may hold nothing else."""
@@ -188,14 +225,16 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         """True if only the critic learns in this epoch."""
         return self.current_epoch < self.critic_burn_in_epochs
 
-    def _parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Trainable parameters: of the policy, of the critic alone, and of neither."""
-        critic = self.critic
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """Return the trainable parameters by group, without empty groups.
+
+        Groups are `policy`, `critic` (parameters of the critic alone) and `other`.
+        """
         groups: dict[str, list[nn.Parameter]] = {}
-        seen: set[int] = set()
-        for name, module in (("policy", self.policy), ("critic", critic), ("other", self)):
-            parameters = [] if module is None else [p for p in module.parameters() if id(p) not in seen]
-            seen |= {id(parameter) for parameter in parameters}
+        assigned: set[int] = set()
+        for name, module in (("policy", self.policy), ("critic", self.critic), ("other", self)):
+            parameters = [] if module is None else [p for p in module.parameters() if id(p) not in assigned]
+            assigned |= {id(parameter) for parameter in parameters}
             groups[name] = [parameter for parameter in parameters if parameter.requires_grad]
         return {name: parameters for name, parameters in groups.items() if parameters}
 
@@ -205,21 +244,8 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         Subclasses may return anything that Lightning accepts, including learning-rate schedulers.
         These replace `lr_schedule`, and are stepped automatically as `Schedulers` describes.
         """
-        groups = self._parameter_groups()
+        groups = self.parameter_groups()
         return FlatAdam([{"params": parameters, "name": name} for name, parameters in groups.items()], lr=self.lr)
-
-    def optimize(self, loss: Tensor, *, optimizer: int = 0, record_norms: bool = False) -> None:
-        """Take one gradient step, averaged over all ranks; all ranks must call it equally often.
-
-        The loss may depend on any of the parameters, or on some ranks on none of them. Optimisers
-        other than `FlatAdam` keep the learning rates that they were created with.
-
-        Args:
-            loss: A scalar.
-            optimizer: Index of the optimiser in `configure_optimizers`.
-            record_norms: Also record the gradient norms of policies and critics.
-        """
-        self._updates.optimize(loss, optimizer, record_norms)
 
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
         """Return the learning rate of a `FlatAdam` parameter group; 0 leaves the group unchanged.
@@ -230,45 +256,160 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         """
         return 0.0 if group == "policy" and self.in_critic_burn_in else learning_rate
 
+    @property
+    def current_learning_rate(self) -> float:
+        """Learning rate of the current batch according to `lr` and `lr_schedule`."""
+        if self.lr_schedule == "constant":
+            return self.lr
+        assert self.trainer.max_epochs is not None
+        n_batches = self.trainer.max_epochs * self.trainer.num_training_batches
+        return self.lr * max(0.0, 1.0 - self.trainer.fit_loop.epoch_loop.total_batch_idx / n_batches)
+
+    def follow_learning_rate(self, optimizer: Optimizer) -> None:
+        """Set the learning rate of all groups to `current_learning_rate`, unless schedulers do.
+
+        `gradient_step` sets that of a `FlatAdam` itself; other optimisers keep the rates that they
+        were created with unless this is called.
+        """
+        if not self._schedulers.is_active:
+            for group in optimizer.param_groups:
+                group["lr"] = self.current_learning_rate
+
     def loss(self, minibatch: Any) -> Tensor:
-        """Compute the loss of a set of acts; algorithms that call `descend` override this.
+        """Compute the loss of a minibatch, for `self.gradient_step(self.loss, minibatch)`.
 
         A loss may call `record` and read any state: attributes, helper objects, the trainer. While
         it is replayed from a record, the state that it reads is watched, and a change makes it
         recorded again. If changes are frequent or cannot be detected, the loss is computed eagerly,
         and a message gives the reason.
         """
-        raise TypeError(f"{type(self).__name__} calls descend, but defines no loss")
+        raise TypeError(f"{type(self).__name__} takes gradient steps on self.loss, but defines no loss")
 
-    def descend(
+    @overload
+    def gradient_step(
         self,
-        minibatch: Any,
+        loss: Callable[[Inputs], Tensor],
+        minibatch: Inputs,
         *,
-        loss: Callable[[Any], Tensor] | None = None,
+        optimizer: int = 0,
+        even: bool = True,
+        record_norms: bool = False,
+    ) -> None: ...
+
+    @overload
+    def gradient_step(
+        self,
+        loss: Tensor,
+        minibatch: None = None,
+        *,
+        optimizer: int = 0,
+        even: bool = True,
+        record_norms: bool = False,
+    ) -> None: ...
+
+    def gradient_step(
+        self,
+        loss: Tensor | Callable[[Any], Tensor],
+        minibatch: Any = None,
+        *,
         optimizer: int = 0,
         even: bool = True,
         record_norms: bool = False,
     ) -> None:
-        """Take one gradient step on a loss, replayed from a record where possible; see `optimize`.
+        """Take one gradient step, averaged over all ranks; all ranks must call it equally often.
+
+        The loss may depend on any of the parameters, or on some ranks on none of them. A loss that
+        is passed as a method of this module, such as `self.loss`, is recorded and replayed where
+        that is possible and yields the same numbers; a tensor is differentiated by autograd.
 
         Args:
-            minibatch: Input of the loss: step key -> an object with `tensors`, `with_tensors` and
-                `structure`.
-            loss: A method of this module with the contract of `loss`; None for `loss` itself.
+            loss: Function from the minibatch to a scalar, or a scalar.
+            minibatch: Input of the function. It can be recorded if it is a dict from step keys to
+                objects with `tensors`, `with_tensors` and `structure`, such as `PolicySamples` and
+                `TransitionBatch`.
             optimizer: Index of the optimiser in `configure_optimizers`. Parameters of the other
-                optimisers are constants of the loss.
+                optimisers are constants of the loss. Optimisers other than `FlatAdam` keep the
+                learning rates that they were created with, see `follow_learning_rate`.
             even: All minibatches have the same shapes, so that recording pays off.
             record_norms: Also record the gradient norms of policies and critics.
+
+        Raises:
+            TypeError: There is a function without a minibatch, or a scalar with one.
         """
-        self._updates.descend(minibatch, loss or self.loss, optimizer, even, record_norms)
+        if isinstance(loss, Tensor) != (minibatch is None):
+            raise TypeError("gradient_step takes a function with its minibatch, or a scalar tensor alone")
+        plan = self._plan(optimizer)
+        if isinstance(loss, Tensor):
+            self._gradient_steps.step_on_scalar(plan, loss)
+        else:
+            self._gradient_steps.step_on_minibatch(plan, loss, minibatch, even=even)
+        if record_norms:
+            if self._networks_with_norms is None:
+                self._networks_with_norms = self._list_networks()
+            for norm in self._gradient_steps.norms(plan, self._networks_with_norms):
+                self.record(*norm[:3])
 
     def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
-        """Return, by step key, what the loss recorded under a name in the last `descend`."""
-        return self._updates.last_recorded(name)
+        """Return, by step key, what the loss recorded under a name in the last `gradient_step`."""
+        return self._gradient_steps.last_recorded(name)
+
+    @property
+    def capture_refusal(self) -> str | None:
+        """Reason why updates are no longer recorded, but computed eagerly; None if there is none."""
+        return self._gradient_steps.refused
+
+    def _plan(self, index: int) -> StepPlan:
+        """Return the plan of an optimiser's steps in this batch."""
+        plans = self._gradient_steps.plans
+        if plans is None:
+            raise RuntimeError("a gradient step was asked for outside of a training batch")
+        if index in plans:
+            return plans[index]
+        wrapped = optimizer_of(self, index).optimizer
+        if isinstance(wrapped, FlatAdam):
+            rates = self._schedulers.rates(index, len(wrapped.param_groups))
+            for group, rate in zip(wrapped.param_groups, rates, strict=True):
+                group["lr"] = self.learning_rate_of(group.get("name", ""), rate)
+        owner = None
+        if self.capture == "auto" and self.device.type == "cpu":
+            settings = index, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
+            in_critic_burn_in = cast(Any, AlgorithmModule.in_critic_burn_in).fget
+            owner = LossOwner(self, settings, (AlgorithmModule.record.__code__, in_critic_burn_in.__code__))
+        plans[index] = make_plan(self, index, self.max_grad_norm, owner)
+        return plans[index]
+
+    def _list_networks(self) -> list[NetworkParameters]:
+        """List the networks of policies and critics by step key."""
+        parts = [] if self.critic is None else self.critic.parts
+        return [
+            NetworkParameters(name, step_key, list(network.parameters()))
+            for name, networks in (("policy_grad_norm", self.policy.networks), ("critic_grad_norm", parts))
+            for step_key, network in zip(self.spec.step_keys, networks, strict=False)
+        ]
+
+    # ---------------------------------------------------------------------------------------------------- data
+
+    def data_requirements(self) -> DataRequirements:
+        """Return the numbers that the training data depends on; the data module asks for them."""
+        return DataRequirements()
+
+    def check_data_module(self, data: object) -> None:
+        """Refuse a data module that does not fit, before environments are made.
+
+        Args:
+            data: The data module; any object without `batch_type` passes.
+
+        Raises:
+            ValueError: It delivers batches of another class than `batch_type`, or does not fit the
+                options of the algorithm.
+        """
+        require_fitting_data(self, self._learned_type, data)
 
     def setup(self, stage: str) -> None:
-        """Arrange that this rank leaves the others in an orderly way at the end."""
+        """Refuse data that does not fit; arrange that this rank leaves the others in an orderly way."""
         leave_at_exit()
+        if stage == "fit" and self._trainer is not None:
+            self.check_data_module(getattr(self.trainer, "datamodule", None))
 
     def on_fit_start(self) -> None:
         """Refuse combinations of options that cannot work."""
@@ -280,44 +421,62 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         if getattr(trainer.precision_plugin, "scaler", None) is not None:
             raise ValueError(f"precision={trainer.precision!r} scales losses, which is not supported; use bf16-mixed")
 
-    def _learning_rate(self) -> float:
-        if self.lr_schedule == "constant":
-            return self.lr
-        assert self.trainer.max_epochs is not None
-        n_batches = self.trainer.max_epochs * self.trainer.num_training_batches
-        return self.lr * max(0.0, 1.0 - self.trainer.fit_loop.epoch_loop.total_batch_idx / n_batches)
-
     # ---------------------------------------------------------------------------------------------- statistics
 
-    def record(self, name: str, value: Tensor | float, step_key: StepKey | None = None, *, count: float = 1.0) -> None:
+    def record(
+        self,
+        name: str,
+        value: Tensor | float,
+        step_key: StepKey | None = None,
+        *,
+        count: float = 1.0,
+        source: str = "train",
+    ) -> None:
         """Add a value to a statistic, logged once per epoch as the mean over all calls and ranks.
 
         Args:
-            name: The statistic, logged as "train_<topic>/<name>" or
-                "train_<topic>/<name>/substep_<key>".
+            name: The statistic, logged as "<source>_<topic>/<name>" or
+                "<source>_<topic>/<name>/substep_<key>".
             value: A number, or the sum of `count` numbers. Tensors are not moved to the CPU before
                 the epoch ends.
             step_key: Step key that the value belongs to.
             count: Number of summands; need not be an integer.
+            source: "train", or the name of an evaluation during which it is called.
         """
-        records = self._updates.records
-        if records is None:
-            self._statistics.record(f"{self.topic}/{name}", value, step_key, count)
+        values = self._gradient_steps.values
+        if values is None:
+            self._statistics.record(f"{self.topic}/{name}", value, step_key, count, source)
         else:
-            records.append((name, value, step_key, count))
+            values.append(RecordedValue(name, value, step_key, count))
+
+    def record_metric(self, name: str, value: Tensor | float, *, count: float = 1.0, source: str = "train") -> None:
+        """Add a value to a metric for callbacks, `<source>/<name>`, as `record` does for statistics.
+
+        Args:
+            name: The metric.
+            value: A number, or the sum of `count` numbers.
+            count: Number of summands.
+            source: "train", or the name of an evaluation during which it is called.
+        """
+        self._statistics.record(name, value, None, count, source)
+
+    def record_epoch(self) -> None:
+        """Record values of an epoch as a whole; called once, before its statistics are finished."""
 
     def on_train_epoch_start(self) -> None:
         """Start the clock of the epoch."""
         self._epoch_began = time.perf_counter()
-        self._updates.start_epoch()
+        self._networks_with_norms = None
+        self._gradient_steps.start_epoch()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Count environment steps and episodes, and set the learning rate."""
+        require_fitting_batch(self, self._learned_type, batch)
         self._batch_began = time.perf_counter()
         self._unfinished_batches += 1
-        learning_rate = self._learning_rate()
+        learning_rate = self.current_learning_rate
         self._schedulers.start_batch(learning_rate)
-        self._updates.start_batch(self._schedulers.rates)
+        self._gradient_steps.start_batch()
         self._record_learning_rates(learning_rate)
         if isinstance(batch, Experience):
             self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))
@@ -347,7 +506,16 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
 
     def _finish_updates(self, *, alone: bool = False) -> None:
         """Collect the values that losses recorded, and raise ValueError if any was not finite."""
-        for name, step_key, total, count in self._updates.finish(alone=alone):
+        finished = self._gradient_steps.finish()
+        failed = finished.failed if alone else finished.failed_anywhere(self.device)
+        if failed:
+            *names, where = failed
+            raise ValueError(
+                f"{', '.join(names)} became NaN or infinite in epoch {self.current_epoch}, at env step "
+                f"{self.env_steps} ({where}): look for rewards and observations that are not finite or very large, "
+                f"lower lr={self.lr:g}, and limit the gradient with max_grad_norm (it is {self.max_grad_norm:g})"
+            )
+        for name, step_key, total, count in finished.sums:
             self.record(name, total, step_key, count=count)
 
     def on_train_epoch_end(self) -> None:
@@ -358,6 +526,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
 
     def _finish_training(self, *, on_step: bool) -> None:
         self._unfinished_batches = 0
+        self.record_epoch()
         self.record("time_epoch", time.perf_counter() - self._epoch_began)
         table = self._statistics.finish_training()
         self._publish("train", table)

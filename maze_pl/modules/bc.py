@@ -1,6 +1,6 @@
 """Behavioural cloning: supervised learning of the actions of recorded episodes."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from gymnasium import spaces
@@ -61,6 +61,7 @@ class BC(AlgorithmModule):
         ValueError: A network is recurrent, but acts are sampled individually, without earlier acts.
     """
 
+    batch_type: ClassVar[type] = TrajectoryBatch
     topic = "ImitationEvents"
 
     def __init__(
@@ -90,15 +91,19 @@ class BC(AlgorithmModule):
         self.automatic_optimization = True
         self.entropy_coef = entropy_coef
 
-    def _set_networks(self, actor_critic: TorchActorCritic) -> None:
-        for step_key, nets in zip(actor_critic.policy.spec.step_keys, actor_critic.policy.networks, strict=True):
+    def on_networks_ready(self) -> None:
+        """Drop the critic, and refuse recurrent networks.
+
+        Raises:
+            ValueError: See the class.
+        """
+        super().on_networks_ready()
+        for step_key, nets in zip(self.spec.step_keys, self.policy.networks, strict=True):
             refuse_recurrent(nets, f"the policy's network of sub-step {step_key!r}")
-        super()._set_networks(TorchActorCritic(actor_critic.policy))
+        self.actor_critic = TorchActorCritic(self.policy)
 
     def training_step(self, batch: TrajectoryBatch, batch_idx: int) -> STEP_OUTPUT:
         """Compute the loss of a batch of acts; its mean over ranks is minimised."""
-        if not isinstance(batch, TrajectoryBatch):
-            raise TypeError(f"BC learns from recorded acts, not a {type(batch).__name__}: use a TrajectoryDataModule")
         totals = sum_over_ranks(torch.tensor([len(acts) for acts in batch.acts.values()], device=self.device)).tolist()
         self.env_steps += sum(totals)
         loss = torch.zeros((), device=self.device)
@@ -118,15 +123,15 @@ class BC(AlgorithmModule):
         for step_key, acts in batch.acts.items():
             if len(acts):
                 surprise, _ = self._measure(step_key, acts, "eval")
-                self._statistics.record("loss", surprise, None, len(acts), "eval")
+                self.record_metric("loss", surprise, count=len(acts), source="eval")
 
     def _measure(self, step_key: StepKey, acts: TransitionBatch, source: str) -> tuple[Tensor, Tensor]:
         """Return sums over acts of -log pi and of entropies; record both, and the accuracy."""
         joint = self.policy.distribution(step_key, acts.observation, acts.agent_id)
         log_prob, entropies = joint.log_prob_and_entropy(acts.action)
-        surprise, entropy, record = -log_prob.sum(), entropies.sum(), self._statistics.record
-        record(f"{self.topic}/policy_loss", surprise, step_key, len(acts), source)
-        record(f"{self.topic}/policy_entropy", entropy, step_key, len(acts), source)
+        surprise, entropy = -log_prob.sum(), entropies.sum()
+        self.record("policy_loss", surprise, step_key, count=len(acts), source=source)
+        self.record("policy_entropy", entropy, step_key, count=len(acts), source=source)
         for head, distribution in joint.distributions.items():
             action, chosen = acts.action[head], distribution.deterministic_sample().detach()
             name, near = "discrete_accuracy", chosen == action
@@ -134,7 +139,7 @@ class BC(AlgorithmModule):
                 name = "multi_binary_accuracy"
             elif isinstance(distribution.action_space, spaces.Box):
                 name, near = "box_mean_abs_deviation", (chosen - action).abs()
-            record(f"{self.topic}/{name}", near.sum(), f"{step_key}/{head}", near.numel(), source)
+            self.record(name, near.sum(), f"{step_key}/{head}", count=near.numel(), source=source)
         return surprise, entropy
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
@@ -145,9 +150,8 @@ class BC(AlgorithmModule):
             self.record("policy_grad_norm", norm, step_key)
         if self.max_grad_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters(), self.max_grad_norm)
-        if isinstance(optimizer, FlatAdam) and not self._schedulers.is_active:
-            for group in optimizer.param_groups:
-                group["lr"] = self._learning_rate()
+        if isinstance(optimizer, FlatAdam):
+            self.follow_learning_rate(optimizer)
 
     def _require_finite(self, what: str, number: float) -> None:
         if not abs(number) < _LARGEST:
@@ -157,8 +161,9 @@ class BC(AlgorithmModule):
                 f"lr={self.lr:g}, and limit the gradient with max_grad_norm (it is {self.max_grad_norm:g})"
             )
 
-    def _finish_training(self, *, on_step: bool) -> None:
+    def record_epoch(self) -> None:
+        """Record the norm of the parameters."""
+        super().record_epoch()
         for step_key, nets in zip(self.spec.step_keys, self.policy.networks, strict=True):
             parameters = torch.cat([parameter.detach().flatten() for parameter in nets.parameters()])
             self.record("policy_l2_norm", torch.linalg.vector_norm(parameters), step_key)
-        super()._finish_training(on_step=on_step)

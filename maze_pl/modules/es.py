@@ -1,6 +1,6 @@
 """Evolution strategies: gradient-free learning from returns of perturbed copies of the policy."""
 
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from maze_pl.core.checks import check_at_least, check_positive
 from maze_pl.core.policy import Policy
 from maze_pl.core.population import PopulationBatch, perturbed_parameters
 from maze_pl.core.spec import Spec
+from maze_pl.core.training_data import DataRequirements
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
 
 
@@ -83,6 +84,7 @@ class ES(AlgorithmModule):
             `policy_wrapper` is not a policy.
     """
 
+    batch_type: ClassVar[type] = PopulationBatch
     topic = "ESEvents"
 
     def __init__(
@@ -118,8 +120,14 @@ class ES(AlgorithmModule):
             raise ValueError(f"optimizer={optimizer!r} must be 'adam' or 'sgd'")
         self.optimizer, self.l2_penalty, self.noise_stddev = optimizer, l2_penalty, noise_stddev
 
-    def _set_networks(self, actor_critic: TorchActorCritic) -> None:
-        policy: Any = actor_critic.policy
+    def on_networks_ready(self) -> None:
+        """Drop the critic, and replace the policy if there is a `policy_wrapper`.
+
+        Raises:
+            ValueError: The policy has no parameters, or what replaces it is not a policy.
+        """
+        super().on_networks_ready()
+        policy: Any = self.policy
         if self._policy_wrapper is not None:
             policy = self._policy_wrapper(torch_policy=policy)
             is_policy = isinstance(policy, Policy) and isinstance(getattr(policy, "spec", None), Spec)
@@ -129,7 +137,11 @@ class ES(AlgorithmModule):
         if not perturbed_parameters(policy):
             raise ValueError(f"there is nothing to learn: the {type(policy).__name__} has no parameters")
         self._policy_wrapper = None  # it may be a lambda, which cannot be sent to a spawned process
-        super()._set_networks(TorchActorCritic(policy))
+        self.actor_critic = TorchActorCritic(policy)
+
+    def data_requirements(self) -> DataRequirements:
+        """Return the standard deviation of the noise with which the data module perturbs policies."""
+        return DataRequirements(noise_stddev=self.noise_stddev)
 
     def configure_optimizers(self) -> Optimizer:
         """Create the chosen optimiser; `adam` has parameter groups as in `AlgorithmModule`."""
@@ -139,9 +151,6 @@ class ES(AlgorithmModule):
 
     def training_step(self, batch: PopulationBatch, batch_idx: int) -> None:
         """Learn from the returns of a population."""
-        if not isinstance(batch, PopulationBatch):
-            came = f"ES learns from populations, not from a {type(batch).__name__}"
-            raise TypeError(f"{came}: use a PopulationDataModule")
         if not bool(batch.returns.isfinite().all()):
             raise ValueError("returns of the population are not finite: look at what wrappers make of rewards")
         parameters = perturbed_parameters(self.policy)
@@ -150,10 +159,8 @@ class ES(AlgorithmModule):
         weights = centred_ranks(batch.returns).diff().flatten() / (2 * len(batch.offsets))  # of -noise
         for offset, weight in zip(batch.offsets, weights.tolist(), strict=True):
             gradient.add_(batch.noise.piece(offset, len(theta)).to(theta), alpha=weight)
-        if not self._schedulers.is_active:
-            for group in self.trainer.optimizers[0].param_groups:
-                group["lr"] = self._learning_rate()
-        self.optimize(theta.dot(gradient))  # a loss with this gradient
+        self.follow_learning_rate(self.trainer.optimizers[0])
+        self.gradient_step(theta.dot(gradient))  # a loss with this gradient
         after = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self.record("policy_grad_norm", torch.linalg.vector_norm(gradient))
         self.record("policy_norm", torch.linalg.vector_norm(after))

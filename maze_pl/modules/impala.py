@@ -9,17 +9,17 @@ from torch import Tensor
 from maze_pl.agents import TorchActorCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
-from maze_pl.core.checks import check_at_least, check_fraction, check_positive
+from maze_pl.core.checks import check_positive
 from maze_pl.core.spec import Spec
-from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
+from maze_pl.modules.algorithm import ModelComposer
 from maze_pl.modules.on_policy.credit import VTrace
-from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, make_learning_batch
+from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
 from maze_pl.modules.on_policy.minibatches import Minibatch, PolicySamples
 
 REWARD_CLIPPINGS = ("none", "abs_one", "soft_asymmetric")
 
 
-class IMPALA(AlgorithmModule):
+class IMPALA(OnPolicyModule):
     """Importance weighted actor-learner architecture: one gradient step for each batch of rollouts.
 
         L = mean(-log pi(a_t | s_t) * A_t) + c_v * mean((V(s_t) - vs_t)^2) - c_e * mean(H(pi(s_t)))
@@ -80,6 +80,11 @@ class IMPALA(AlgorithmModule):
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
         super().__init__(
+            gamma=gamma,
+            policy_loss_coef=policy_loss_coef,
+            value_loss_coef=value_loss_coef,
+            entropy_coef=entropy_coef,
+            sequence_length=sequence_length,
             networks=networks,
             spec=spec,
             actor_critic=actor_critic,
@@ -89,15 +94,11 @@ class IMPALA(AlgorithmModule):
             critic_burn_in_epochs=critic_burn_in_epochs,
             capture=capture,
         )
-        check_fraction(gamma=gamma)
-        check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
         check_positive(vtrace_clip_rho_threshold=vtrace_clip_rho_threshold)
         check_positive(vtrace_clip_pg_rho_threshold=vtrace_clip_pg_rho_threshold)
-        check_at_least(1, sequence_length=sequence_length)
         if reward_clipping not in REWARD_CLIPPINGS:
             raise ValueError(f"reward_clipping={reward_clipping!r} must be one of {REWARD_CLIPPINGS}")
-        self.gamma, self.reward_clipping, self.sequence_length = gamma, reward_clipping, sequence_length
-        self.policy_loss_coef, self.value_loss_coef, self.entropy_coef = policy_loss_coef, value_loss_coef, entropy_coef
+        self.reward_clipping = reward_clipping
         self.vtrace_clip_rho_threshold = vtrace_clip_rho_threshold
         self.vtrace_clip_pg_rho_threshold = vtrace_clip_pg_rho_threshold
 
@@ -106,9 +107,9 @@ class IMPALA(AlgorithmModule):
         method = VTrace(self.vtrace_clip_rho_threshold, self.vtrace_clip_pg_rho_threshold)
         if self.reward_clipping != "none":
             rollout = self._with_clipped_rewards(rollout)
-        batch = make_learning_batch(self, rollout, method, normalize_advantage=False, with_log_prob=True)
+        batch = self.make_learning_batch(rollout, method, with_log_prob=True)
         (whole,) = batch.minibatches(1)
-        self.descend(whole, even=batch.even, record_norms=True)
+        self.gradient_step(self.loss, whole, even=batch.even, record_norms=True)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
         """Compute the loss of a set of acts.
@@ -119,7 +120,7 @@ class IMPALA(AlgorithmModule):
         Returns:
             A scalar; its mean over ranks is minimised.
         """
-        return actor_critic_loss(self, minibatch, self._policy_losses)
+        return self.actor_critic_loss(minibatch, self._policy_losses)
 
     def _policy_losses(self, step_key: StepKey, acts: PolicySamples, log_prob: Tensor) -> Tensor:
         rho = torch.exp(log_prob.detach() - acts.old_log_prob).clamp(0.0, self.vtrace_clip_rho_threshold)

@@ -10,14 +10,15 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_at_least, check_fraction, check_positive
 from maze_pl.core.spec import Spec
+from maze_pl.core.training_data import DeclaresRolloutSize
 from maze_pl.functional import approx_kl, ppo_clip_loss
-from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
-from maze_pl.modules.on_policy.learning_batch import actor_critic_loss, make_learning_batch
+from maze_pl.modules.algorithm import ModelComposer
+from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
 from maze_pl.modules.on_policy.minibatches import Minibatch, PolicySamples, count_minibatches
 from maze_pl.system.ranks import mean_over_ranks
 
 
-class PPO(AlgorithmModule):
+class PPO(OnPolicyModule):
     """Proximal policy optimisation with a clipped surrogate objective.
 
         L = mean(L_clip) + c_v * mean((V(s_t) - R_t)^2) - c_e * mean(H(pi(s_t)))
@@ -79,6 +80,11 @@ class PPO(AlgorithmModule):
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
         super().__init__(
+            gamma=gamma,
+            policy_loss_coef=policy_loss_coef,
+            value_loss_coef=value_loss_coef,
+            entropy_coef=entropy_coef,
+            sequence_length=sequence_length,
             networks=networks,
             spec=spec,
             actor_critic=actor_critic,
@@ -88,28 +94,35 @@ class PPO(AlgorithmModule):
             critic_burn_in_epochs=critic_burn_in_epochs,
             capture=capture,
         )
-        check_fraction(gamma=gamma, gae_lambda=gae_lambda)
-        check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
-        counts = {"batch_size": batch_size, "n_optimization_epochs": n_optimization_epochs}
-        check_at_least(1, **counts, sequence_length=sequence_length)
+        check_fraction(gae_lambda=gae_lambda)
+        check_at_least(1, batch_size=batch_size, n_optimization_epochs=n_optimization_epochs)
         check_positive(clip_range=clip_range, value_clip_range=value_clip_range, target_kl=target_kl)
         if target_kl is not None and n_optimization_epochs == 1:
             raise ValueError("target_kl stops between passes over a rollout, but n_optimization_epochs=1 makes one")
-        self.gamma, self.gae_lambda = gamma, gae_lambda
-        self.policy_loss_coef, self.value_loss_coef, self.entropy_coef = policy_loss_coef, value_loss_coef, entropy_coef
-        self.batch_size, self.n_optimization_epochs = batch_size, n_optimization_epochs
-        self.clip_range, self.value_clip_range, self.target_kl = clip_range, value_clip_range, target_kl
-        self.normalize_advantage, self.sequence_length = normalize_advantage, sequence_length
+        self.gae_lambda = gae_lambda
+        self.batch_size = batch_size
+        self.n_optimization_epochs = n_optimization_epochs
+        self.clip_range = clip_range
+        self.value_clip_range = value_clip_range
+        self.target_kl = target_kl
+        self.normalize_advantage = normalize_advantage
+
+    def check_data_module(self, data: object) -> None:
+        """Refuse data that does not fit, also rollouts that `batch_size` does not divide."""
+        super().check_data_module(data)
+        if isinstance(data, DeclaresRolloutSize):
+            count_minibatches(self.batch_size, data.env_steps_per_rollout)
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
-        options = {"normalize_advantage": self.normalize_advantage, "with_log_prob": True}
-        batch = make_learning_batch(self, rollout, self.gae_lambda, **options)
-        n_minibatches = count_minibatches(self.batch_size, rollout.n_envs, rollout.n_rollout_steps)
+        batch = self.make_learning_batch(
+            rollout, self.gae_lambda, normalize_advantage=self.normalize_advantage, with_log_prob=True
+        )
+        n_minibatches = count_minibatches(self.batch_size, rollout.n_envs * rollout.n_rollout_steps)
         for epoch in range(self.n_optimization_epochs):
             divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
             for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
-                self.descend(minibatch, even=batch.even, record_norms=epoch == index == 0)
+                self.gradient_step(self.loss, minibatch, even=batch.even, record_norms=epoch == index == 0)
                 if self.target_kl is not None:
                     for step_key, divergence in self.last_recorded("policy_kl").items():
                         divergences[step_key] += divergence
@@ -128,7 +141,7 @@ class PPO(AlgorithmModule):
         Returns:
             A scalar; its mean over ranks is minimised.
         """
-        return actor_critic_loss(self, minibatch, self._policy_losses, self.value_clip_range)
+        return self.actor_critic_loss(minibatch, self._policy_losses, self.value_clip_range)
 
     def _policy_losses(self, step_key: StepKey, acts: PolicySamples, log_prob: Tensor) -> Tensor:
         if self.target_kl is not None:

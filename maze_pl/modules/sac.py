@@ -1,6 +1,6 @@
 """Soft actor-critic: off-policy learning with an entropy bonus."""
 
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from maze_pl.core.batches import ReplayBatch, TransitionBatch, Tree
 from maze_pl.core.checks import check_at_least, check_fraction, check_positive
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
+from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
@@ -49,7 +50,7 @@ class SAC(AlgorithmModule):
 
     Args:
         lr: Learning rate of Adam, for policy and critic.
-        gamma: Discount of one environment step; the data module reads it from here.
+        gamma: Discount of one environment step; the data module sums rewards by it.
         tau: Soft-update coefficient: fraction by which target critics move towards the critics.
         target_update_interval: Updates between two updates of the target critics.
         entropy_coef: Alpha; its initial value if alpha is tuned.
@@ -73,6 +74,7 @@ class SAC(AlgorithmModule):
             distribution of a head is unsuitable.
     """
 
+    batch_type: ClassVar[type] = ReplayBatch
     topic = "SACEvents"
 
     def __init__(
@@ -120,8 +122,14 @@ class SAC(AlgorithmModule):
         """The state-action critic."""
         return cast(TorchStateActionCritic, self.networks.critic)
 
-    def _set_networks(self, actor_critic: TorchActorCritic) -> None:
-        policy, critic = actor_critic.policy, actor_critic.critic
+    def on_networks_ready(self) -> None:
+        """Check critic and heads, and create the entropy coefficients.
+
+        Raises:
+            ValueError: See the class.
+        """
+        super().on_networks_ready()
+        policy, critic = self.policy, self.networks.critic
         if not isinstance(critic, TorchStateActionCritic):
             found = "none" if critic is None else type(critic).__name__
             composers = "SharedStateActionCriticComposer or a StepStateActionCriticComposer"
@@ -129,20 +137,23 @@ class SAC(AlgorithmModule):
         self._heads: dict[str, int] = {}  # "<step key>/<head>" -> index of its entropy coefficient
         for key, nets in zip(policy.spec.step_keys, policy.networks, strict=True):
             refuse_recurrent(nets, f"the policy's network of sub-step {key!r}")
-            seen = policy.spec.steps[key].observation_space.spaces.items()
-            zeros = {name: torch.zeros((1, *(space.shape or ())), dtype=torch_dtype(space)) for name, space in seen}
+            spaces = policy.spec.steps[key].observation_space.spaces.items()
+            zeros = {name: torch.zeros((1, *(space.shape or ())), dtype=torch_dtype(space)) for name, space in spaces}
             with evaluation_mode(policy):
                 joint = policy.distribution(key, zeros, torch.zeros(1, dtype=torch.int64))
-            for head, one in joint.distributions.items():
-                _check_head(one, f"action head {head!r} of sub-step {key!r}")
+            for head, distribution in joint.distributions.items():
+                _check_head(distribution, f"action head {head!r} of sub-step {key!r}")
                 self._heads[f"{key}/{head}"] = len(self._heads)
         start = torch.full((len(self._heads),), float(self.entropy_coef)).log()
         self.log_entropy_coef = nn.Parameter(start, requires_grad=self.entropy_tuning)
-        super()._set_networks(actor_critic)
+
+    def data_requirements(self) -> DataRequirements:
+        """Return the discount, by which the data module sums rewards between two acts."""
+        return DataRequirements(gamma=self.gamma)
 
     def configure_optimizers(self) -> list[Optimizer]:  # type: ignore[override]
         """Create Adam for policy, critic and (group `other`) tuned entropy coefficients."""
-        groups = self._parameter_groups()
+        groups = self.parameter_groups()
         if [*groups][:2] != ["policy", "critic"]:
             raise ValueError("SAC trains policy and critic: each must have parameters that require a gradient")
         return [FlatAdam([{"params": parameters, "name": name}], lr=self.lr) for name, parameters in groups.items()]
@@ -160,18 +171,15 @@ class SAC(AlgorithmModule):
 
     def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:
         """Learn from the minibatches of a batch."""
-        if not isinstance(batch, ReplayBatch):
-            raise TypeError(f"SAC learns from replayed acts, not a {type(batch).__name__}: use a ReplayDataModule")
         self._errors = None if batch.reprioritise is None else {}
         for acts in batch.updates():
             # not even if errors are kept: a record that is replayed keeps none
-            self.descend(acts, loss=self.critic_loss, optimizer=CRITIC, even=self._errors is None, record_norms=True)
+            is_even = self._errors is None
+            self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, even=is_even, record_norms=True)
             if not self.in_critic_burn_in:
-                self.descend(acts, loss=self.policy_loss, optimizer=POLICY, record_norms=True)
-                if self.entropy_tuning:  # from records of the policy's loss, for heads that acted
-                    surplus, none = self.last_recorded("entropy_surplus"), torch.zeros((), device=self.device)
-                    by_head = torch.stack([surplus.get(name, none) for name in self._heads])
-                    self.optimize(self.log_entropy_coef.dot(by_head), optimizer=ENTROPY)
+                self.gradient_step(self.policy_loss, acts, optimizer=POLICY, record_norms=True)
+                if self.entropy_tuning:
+                    self.gradient_step(self._entropy_coef_loss(), optimizer=ENTROPY)
             if int(self.get_buffer("_n_updates").add_(1)) % self.target_update_interval == 0:
                 self.critic.update_targets(self.tau)
         if batch.reprioritise is not None and self._errors is not None:
@@ -213,15 +221,21 @@ class SAC(AlgorithmModule):
                     self.record("entropy_coef_loss", log_coef * surplus, name)
         return total
 
+    def _entropy_coef_loss(self) -> Tensor:
+        """Compute L_alpha, see the class, from entropies of the last policy loss, of heads that acted."""
+        surplus, absent = self.last_recorded("entropy_surplus"), torch.zeros((), device=self.device)
+        return self.log_entropy_coef.dot(torch.stack([surplus.get(name, absent) for name in self._heads]))
+
     def _soft_value(self, key: StepKey, observation: Tree, agent_id: Tensor, target: bool = False) -> Value:
         """Compute V(s), or V'(s) with the target critics."""
-        joint, terms = self.policy.distribution(key, observation, agent_id).distributions, list[Tensor]()
-        drawn = {head: one.sample() for head, one in joint.items() if not isinstance(one, Maskable)}
+        joint = self.policy.distribution(key, observation, agent_id).distributions
+        terms: list[Tensor] = []
+        drawn = {head: part.sample() for head, part in joint.items() if not isinstance(part, Maskable)}
         entropies = {head: -joint[head].log_prob(action) for head, action in drawn.items()}
         smaller = {name: q.amin(dim=0) for name, q in self.critic.q_values(key, observation, drawn, target).items()}
-        for head, one in joint.items():
-            if isinstance(one, Maskable):
-                probability, log_prob = one.probabilities()
+        for head, part in joint.items():
+            if isinstance(part, Maskable):
+                probability, log_prob = part.probabilities()
                 entropies[head] = -(probability * log_prob).sum(dim=-1)
                 terms.append((probability * smaller[head]).sum(dim=-1))
         coefs = self.log_entropy_coef.detach().exp()
@@ -239,32 +253,32 @@ class SAC(AlgorithmModule):
             terms.append(q)
         return torch.cat(terms, dim=-1).sum(dim=-1)
 
-    def _target_entropy(self, one: ProbabilityDistribution) -> Tensor:
+    def _target_entropy(self, head: ProbabilityDistribution) -> Tensor:
         """Target of the mean entropy of a head."""
-        if isinstance(one, Maskable):
-            even = type(one)(torch.zeros_like(one.logits), one.action_space, mask=one.mask)
-            return even.entropy().mean() * (0.98 * self.target_entropy_multiplier)
-        space: Any = one.action_space
+        if isinstance(head, Maskable):
+            uniform = type(head)(torch.zeros_like(head.logits), head.action_space, mask=head.mask)
+            return uniform.entropy().mean() * (0.98 * self.target_entropy_multiplier)
+        space: Any = head.action_space
         scale = np.subtract(space.high, space.low, dtype=np.float64) / 2
         of_each = np.log(np.where(np.isfinite(scale), scale, 1.0)) - self.target_entropy_multiplier
         return torch.full((), float(of_each.sum()), device=self.device)
 
 
-def _check_head(one: ProbabilityDistribution, where: str) -> None:
+def _check_head(head: ProbabilityDistribution, where: str) -> None:
     """Refuse distributions that SAC cannot use.
 
     It needs the probabilities of options, or differentiable samples that respect bounds.
     """
-    space, remedy = one.action_space, "SquashedGaussianProbabilityDistribution or BetaProbabilityDistribution"
-    if isinstance(one, Maskable):
+    space, remedy = head.action_space, "SquashedGaussianProbabilityDistribution or BetaProbabilityDistribution"
+    if isinstance(head, Maskable):
         return
     if choice_sizes(space):
         fault, remedy = "has no `probabilities` of its options", "one derived from those of maze_pl.distributions"
-    elif isinstance(one, DiagonalGaussianProbabilityDistribution) and space.is_bounded():  # type: ignore[attr-defined]
+    elif isinstance(head, DiagonalGaussianProbabilityDistribution) and space.is_bounded():  # type: ignore[attr-defined]
         fault = f"does not keep to the bounds of {space}"
-    elif not one.sample().requires_grad:
+    elif not head.sample().requires_grad:
         fault = "gives samples without a gradient"
     else:
         return
-    kind = type(one).__name__
-    raise ValueError(f"{where}: {kind} {fault}, as SAC needs; name {remedy} in distribution_mapper_config")
+    name = type(head).__name__
+    raise ValueError(f"{where}: {name} {fault}, as SAC needs; name {remedy} in distribution_mapper_config")

@@ -1,7 +1,8 @@
 """Advantages and value targets of acts, for critics of each actor, each whole row or each act."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -53,6 +54,43 @@ class VTrace:
 
 Method = float | VTrace
 """Method of credit assignment: lambda of generalised advantage estimates, or V-trace."""
+
+
+def assign_credit(
+    kind: Literal["shared", "step", "delta"],
+    rollout: Rollout,
+    values: Values,
+    final_values: Values,
+    gamma: float,
+    method: Method,
+) -> Credits:
+    """Assign credit to the acts of a rollout as the kind of critic wants it.
+
+    Args:
+        kind: Kind of the critic: one value for each row, for each actor's act, or for each act of
+            an environment as a difference to the value of the act before.
+        rollout: The collected rollout.
+        values: Step key -> [T, B] value of the actor's observation.
+        final_values: Step key -> [F] value of the final observations.
+        gamma: Discount of one unit of environment time.
+        method: Method of estimation.
+    """
+    if rollout.flat:  # one act per row: all kinds agree, up to rewards attributed to the actor
+        if kind == "step":
+            rollout = _with_actor_rewards(rollout)
+        return shared_credit(rollout, values, final_values, gamma, method)
+    if kind == "shared":
+        return shared_credit(rollout, values, final_values, gamma, method)
+    if kind == "step":
+        return step_credit(rollout, values, final_values, gamma, method)
+    return delta_credit(rollout, values, final_values, gamma, method)
+
+
+def _with_actor_rewards(rollout: Rollout) -> Rollout:
+    """Replace a flat rollout's rewards by those attributed to the actor, if there are any."""
+    (segment,) = rollout.segments.values()
+    reward: Any = segment.actor_reward
+    return rollout if reward is None else replace(rollout, rows=replace(rollout.rows, reward=reward))
 
 
 def _estimate(method: Method, log_rho: Tensor, *stream: Tensor) -> tuple[Tensor, Tensor]:

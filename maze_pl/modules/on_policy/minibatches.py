@@ -11,7 +11,7 @@ are divided in the same way, separately for each step key.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -109,25 +109,6 @@ Minibatch = dict[StepKey, PolicySamples]
 """Step key -> acts of a set of rows, without step keys that have no acts in them on this rank."""
 
 
-def flatten_minibatch(
-    minibatch: Minibatch,
-) -> tuple[list[Tensor], Callable[[Iterable[Tensor]], Minibatch], tuple[object, ...]]:
-    """Flatten a minibatch into a list of tensors.
-
-    Returns:
-        The tensors, a function that rebuilds a minibatch from such tensors, and all fields that are
-        not tensors.
-    """
-    tensors = [tensor for acts in minibatch.values() for tensor in acts.tensors()]
-    structure = [(step_key, acts.structure) for step_key, acts in minibatch.items()]
-
-    def rebuild(values: Iterable[Tensor]) -> Minibatch:
-        rest = iter(values)
-        return {step_key: acts.with_tensors(rest) for step_key, acts in minibatch.items()}
-
-    return tensors, rebuild, tuple(structure)
-
-
 @dataclass
 class LearningBatch:
     """All acts of a rollout that can be learned from.
@@ -223,13 +204,16 @@ class LearningBatch:
         return minibatches
 
 
-def count_minibatches(batch_size: int, n_envs: int, n_rollout_steps: int) -> int:
+def count_minibatches(batch_size: int, size: int) -> int:
     """Number of minibatches of a rollout, from options alone, so that all ranks step equally often.
+
+    Args:
+        batch_size: Environment steps of a minibatch.
+        size: Environment steps of the rollout, n_envs * n_rollout_steps.
 
     Raises:
         ValueError: The batch size does not divide the size of a rollout.
     """
-    size = n_envs * n_rollout_steps
     if size % batch_size == 0:
         return size // batch_size
     below = next(factor for factor in range(min(batch_size, size), 0, -1) if size % factor == 0)

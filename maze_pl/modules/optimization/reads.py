@@ -72,7 +72,7 @@ _SHIPPED = (
 )
 """Files whose functions read nothing that changes by computed names."""
 _WITHOUT_STATE = (
-    *(f"{_PACKAGE}modules/{name}.py" for name in ("update", "capture", "reads")),
+    *(f"{_PACKAGE}modules/optimization/{name}.py" for name in ("gradient_step", "recorded_loss", "capture", "reads")),
     *(f"{_LIBRARY}{name}.py" for name in ("abc", "enum", "typing", "functools", "dataclasses", "contextlib", "copy")),
     *(f"{_LIBRARY}{name}" for name in ("collections/", "_collections_abc.py", "warnings.py")),
     f"{_TORCH}nn/modules/module.py",

@@ -1,0 +1,61 @@
+"""Contract between algorithms and data modules: the class of the batches, and what data needs to be made.
+
+An algorithm declares the class of batches that it learns from, a data module that of the batches it
+delivers, both as `batch_type`. Numbers of an algorithm that the data depends on are passed as
+`DataRequirements`, so that a data module reads no options of algorithms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True)
+class DataRequirements:
+    """Numbers of an algorithm that its training data depends on; None where it has no such number.
+
+    Attributes:
+        gamma: Discount of one environment step, by which rewards are summed between two acts of
+            an actor. Data modules with replay need it.
+        noise_stddev: Standard deviation of the noise that is added to the parameters of the policy.
+            Data modules that play with perturbed policies need it.
+    """
+
+    gamma: float | None = None
+    noise_stddev: float | None = None
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """An algorithm, as its data module knows it."""
+
+    def data_requirements(self) -> DataRequirements:
+        """Return the numbers that the training data depends on."""
+        ...
+
+
+@runtime_checkable
+class DeclaresBatches(Protocol):
+    """A data module that declares its training batches.
+
+    Attributes:
+        batch_type: Class of the training batches; `object` stands for any class.
+    """
+
+    batch_type: type
+
+
+@runtime_checkable
+class DeclaresRolloutSize(Protocol):
+    """A data module that delivers rollouts of one size."""
+
+    @property
+    def env_steps_per_rollout(self) -> int:
+        """Environment steps of a training batch on each rank."""
+        ...
+
+
+def requirements_of(module: object) -> DataRequirements:
+    """Return what a module requires of its data; nothing if it declares nothing."""
+    return module.data_requirements() if isinstance(module, Learner) else DataRequirements()

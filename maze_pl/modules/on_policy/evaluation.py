@@ -1,0 +1,253 @@
+"""Evaluation of a rollout's acts by critic and policy, and their arrangement for learning.
+
+Networks are evaluated without gradients, batched over the acts of each step key, and in parts where
+observations are large.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from maze_pl.agents import StateCritic, TorchActorCritic
+from maze_pl.agents.torch_state_critic import name_in_row
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Rollout, Segment, Tree
+from maze_pl.modules.on_policy.credit import Credit
+from maze_pl.modules.on_policy.minibatches import PolicySamples
+
+MOST_ELEMENTS = 2**23
+"""Maximum number of observation elements evaluated at once without gradients: 32 MiB as float32."""
+
+
+class ExistingActs:
+    """Existing acts of a segment: inputs and actions.
+
+    Args:
+        segment: Acts of one step key.
+        flat: Every entry of the segment is an act.
+
+    Attributes:
+        segment: Acts of one step key.
+        index: [n] index of each act into [T * B]; None if all exist.
+        observation: Name -> [n, ...], policy state included.
+        action: Head -> [n, ...].
+        agent_id: [n]
+        earlier: Further inputs of delta critics, name -> [n, ...].
+    """
+
+    def __init__(self, segment: Segment, flat: bool) -> None:
+        self.segment = segment
+        self.index = None if flat else segment.active.flatten().nonzero().squeeze(1)
+        self.observation = {
+            name: self.take(tensor) for name, tensor in (segment.observation | segment.policy_state).items()
+        }
+        self.action = {name: self.take(tensor) for name, tensor in segment.action.items()}
+        self.agent_id = self.take(segment.agent_id)
+        self.earlier: Tree = {}
+
+    def take(self, tensor: Tensor) -> Tensor:
+        """[T, B, ...] -> [n, ...]"""
+        flat = tensor.flatten(0, 1)
+        return flat if self.index is None else flat.index_select(0, self.index)
+
+
+Acts = dict[StepKey, ExistingActs]
+
+
+def existing_acts(rollout: Rollout, critic: StateCritic) -> Acts:
+    """Return the acts of each step key, with the inputs that the critic needs."""
+    acts = {key: ExistingActs(segment, rollout.flat) for key, segment in rollout.segments.items()}
+    if critic.kind == "delta":
+        for key, part in acts.items():
+            part.earlier = {} if part.index is None else _earlier_observations(rollout, key, part.index)
+    return acts
+
+
+# ------------------------------------------------------------------------------------------------------------ values
+
+
+def values_of(critic: StateCritic, rollout: Rollout, acts: Acts) -> tuple[dict[StepKey, Tensor], dict[StepKey, Tensor]]:
+    """Return [T, B] values, 0 where not needed, and [F] values of final observations, by step key."""
+    if rollout.flat:
+        return _flat_values(critic, rollout, acts)
+    values = {key: _values(critic, key, part) for key, part in acts.items()}
+    return values, {key: _final_values(critic, rollout, key) for key in rollout.finals}
+
+
+def _values(critic: StateCritic, key: StepKey, acts: ExistingActs) -> Tensor:
+    """[T, B] values; 0 where not needed."""
+    assert acts.index is not None
+    shape = acts.segment.active.shape
+    index, agent_id = acts.index, acts.agent_id
+    observation = acts.observation | acts.earlier
+    if critic.kind == "shared":
+        first = (acts.take(acts.segment.position) == 0).nonzero().squeeze(1)
+        observation = {name: tensor.index_select(0, first) for name, tensor in observation.items()}
+        index, agent_id = index[first], agent_id[first]
+    value = _in_parts(partial(critic.value, key), observation, agent_id)
+    return value.new_zeros(shape.numel()).index_copy_(0, index, value).view(shape)
+
+
+def _final_values(critic: StateCritic, rollout: Rollout, key: StepKey) -> Tensor:
+    """[F] values of the final observations of a step key."""
+    final = rollout.finals[key]
+    observation = final.observation | final.policy_state
+    if critic.kind == "delta":
+        observation |= _earlier_observations(rollout, key, final.row * rollout.n_envs + final.env)
+    return _in_parts(partial(critic.value, key), observation, final.agent_id)
+
+
+def _flat_values(
+    critic: StateCritic, rollout: Rollout, acts: Acts
+) -> tuple[dict[StepKey, Tensor], dict[StepKey, Tensor]]:
+    """[T, N] values and [F] final values, evaluated together, if every row is one act."""
+    ((key, part),) = acts.items()
+    final = rollout.finals[key]
+    following, shape = final.observation | final.policy_state, part.segment.active.shape
+    if _n_parts(part.observation) > 1:  # the copy would cost more than evaluating twice
+        value = _in_parts(partial(critic.value, key), part.observation, part.agent_id)
+        return {key: value.view(shape)}, {key: critic.value(key, following, final.agent_id)}
+    observation = {name: torch.cat([tensor, following[name]]) for name, tensor in part.observation.items()}
+    value = critic.value(key, observation, torch.cat([part.agent_id, final.agent_id]))
+    n_acts = len(part.agent_id)
+    return {key: value[:n_acts].view(shape)}, {key: value[n_acts:]}
+
+
+def _earlier_observations(rollout: Rollout, step_key: StepKey, index: Tensor) -> Tree:
+    """Name -> [n, ...] observations of earlier sub-steps, one act each, in rows `index` [n]."""
+    earlier: Tree = {}
+    for key, segment in rollout.segments.items():
+        if key == step_key:
+            break
+        for name, tensor in segment.observation.items():
+            earlier[name_in_row(key, name)] = tensor.flatten(0, 1).index_select(0, index)
+    return earlier
+
+
+# ------------------------------------------------------------------------------------------------- log-probabilities
+
+
+def log_prob_of(actor_critic: TorchActorCritic, key: StepKey, acts: ExistingActs) -> Tensor:
+    """[n] log-probabilities under the policy that acted, the current one if none were stored."""
+    stored = acts.segment.log_prob
+    return _current_log_prob(actor_critic, key, acts) if stored is None else acts.take(stored)
+
+
+def log_ratios(actor_critic: TorchActorCritic, acts: Acts) -> dict[StepKey, Tensor]:
+    """[T, B] current minus stored log-probabilities, for step keys that have stored ones."""
+    ratios = {}
+    for key, part in acts.items():
+        stored = part.segment.log_prob
+        if stored is not None:
+            change = _current_log_prob(actor_critic, key, part) - part.take(stored)
+            places = torch.arange(stored.numel(), device=stored.device) if part.index is None else part.index
+            ratios[key] = change.new_zeros(stored.numel()).index_copy_(0, places, change).view_as(stored)
+    return ratios
+
+
+def _current_log_prob(actor_critic: TorchActorCritic, key: StepKey, acts: ExistingActs) -> Tensor:
+    """[n] log-probabilities under the current policy."""
+
+    def evaluate(observation: Tree, agent_id: Tensor, action: Tree) -> Tensor:
+        return actor_critic.policy.distribution(key, observation, agent_id).log_prob(action)
+
+    return _in_parts(evaluate, acts.observation, acts.agent_id, acts.action)
+
+
+def _n_parts(observation: Tree) -> int:
+    """Number of parts that acts are evaluated in without gradients."""
+    return max(1, -(-sum(tensor.numel() for tensor in observation.values()) // MOST_ELEMENTS))
+
+
+def _in_parts(evaluate: Callable[..., Tensor], observation: Tree, agent_id: Tensor, *others: Tree) -> Tensor:
+    """[n] outputs for acts, in parts if they are large, as networks turn images into floats."""
+    if not len(agent_id):
+        return torch.zeros(0, device=agent_id.device)
+    outputs: list[Tensor] = []
+    size = -(-len(agent_id) // _n_parts(observation))
+    for start in range(0, len(agent_id), size):
+        part = slice(start, start + size)
+        trees = [_sliced(tree, part) for tree in others]
+        outputs.append(evaluate(_sliced(observation, part), agent_id[part], *trees))
+    return torch.cat(outputs) if outputs[1:] else outputs[0]
+
+
+def _sliced(tree: Tree, part: slice) -> Tree:
+    return {name: tensor[part] for name, tensor in tree.items()}
+
+
+# ------------------------------------------------------------------------------------------------------- arrangement
+
+
+def valid_acts(acts: ExistingActs, credit: Credit) -> Tensor:
+    """[n] bool, True for acts that count for policy or critic; the others are open."""
+    return acts.take((credit.weight + credit.value_weight).to(acts.agent_id.device)) > 0
+
+
+def samples_of(acts: ExistingActs, value: Tensor, log_prob: Tensor, credit: Credit) -> PolicySamples:
+    """Return the valid acts of a step key, in the data type of the critic.
+
+    Args:
+        acts: Acts of the step key.
+        value: [T, B] values before learning.
+        log_prob: [n] log-probabilities under the policy that acted.
+        credit: Credit of the acts.
+    """
+    old_value = acts.take(value)
+    samples = PolicySamples(
+        observation=acts.observation,
+        action=acts.action,
+        agent_id=acts.agent_id,
+        advantage=acts.take(credit.advantage).to(old_value),
+        return_=acts.take(credit.return_).to(old_value),
+        old_value=old_value,
+        weight=acts.take(credit.weight).to(old_value),
+        value_weight=acts.take(credit.value_weight).to(old_value),
+        old_log_prob=log_prob,
+        earlier=acts.earlier,
+    )
+    if acts.index is None:
+        return samples
+    valid = valid_acts(acts, credit)
+    return samples if bool(valid.all()) else samples.select(valid.nonzero().squeeze(1))
+
+
+def in_sequences(
+    samples: PolicySamples, acts: ExistingActs, credit: Credit, length: int
+) -> tuple[PolicySamples, Tensor]:
+    """Arrange valid acts in sequences; also return the sequence that each belongs to, [L * S].
+
+    An invalid act has no successor: it is the last act of its actor before an episode or the
+    rollout ends. So the acts between two starts are consecutive.
+    """
+    carried = tuple(acts.segment.policy_state)
+    index = torch.arange(len(acts.agent_id), device=acts.agent_id.device) if acts.index is None else acts.index
+    valid = valid_acts(acts, credit).nonzero().squeeze(1)
+    column, order = (index[valid] % acts.segment.active.shape[1]).sort(stable=True)  # by actor, then by time
+    starts = acts.take(acts.segment.is_first)[valid][order]
+    starts[:1] = True
+    starts[1:] |= column[1:] != column[:-1]
+    place = torch.arange(len(order), device=order.device)
+    since = place - torch.where(starts, place, 0).cummax(0).values
+    first = (since % (length if carried else 1) == 0).nonzero().squeeze(1)  # [S]
+    sizes = first.diff(append=first.new_tensor([len(order)]))
+    steps = torch.arange(int(sizes.max()) if len(sizes) else 0, device=order.device)[:, None]  # [L, 1]
+    grid = order[first + torch.minimum(steps, sizes - 1)]  # [L, S]
+    arranged = replace(samples, carried=carried).select(grid.flatten(), order[first])
+    exists = (steps < sizes).flatten()
+    arranged.weight = arranged.weight * exists
+    arranged.value_weight = arranged.value_weight * exists
+    return arranged, torch.arange(len(first), device=order.device).repeat(len(steps))
+
+
+def rows_of(rollout: Rollout, acts: Acts, credit: dict[StepKey, Credit]) -> dict[StepKey, Tensor]:
+    """Step key -> [n] index of the filled row that each valid act belongs to."""
+    place = rollout.rows.filled.flatten().cumsum(0) - 1  # [T * N] -> place among the filled rows
+    rows = {}
+    for key, part in acts.items():
+        assert part.index is not None
+        rows[key] = place[part.index // rollout.n_slots(key)][valid_acts(part, credit[key])]
+    return rows

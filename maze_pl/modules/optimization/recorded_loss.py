@@ -1,0 +1,277 @@
+"""Gradients of losses from records: made once, run again while nothing that the loss reads changes.
+
+This is the only place that decides whether an update is recorded. `reads` finds the state that a
+loss depends on, `watch` notices its changes, and `capture` records and runs the operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, MethodType
+from typing import Any, NamedTuple, Protocol
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import rank_zero_info
+from torch import Tensor
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.modules.optimization.capture import GradientRecorder, replay
+from maze_pl.modules.optimization.reads import Observation
+from maze_pl.modules.optimization.step_plan import StepPlan
+from maze_pl.modules.optimization.watch import Watch
+from maze_pl.system.ranks import mean_over_ranks, sum_over_ranks, world_size
+
+LossOf = Callable[[Any], Tensor]
+"""Function from a minibatch to its loss."""
+
+
+class RecordedValue(NamedTuple):
+    """A value that a loss has recorded: the sum of some numbers."""
+
+    name: str
+    value: Tensor | float
+    step_key: StepKey | None
+    n_summands: float
+
+
+class Described(NamedTuple):
+    """Names and step keys of the values that a loss has recorded, and the counts of each."""
+
+    names: list[tuple[str, StepKey | None]]
+    counts: list[float]
+
+    @classmethod
+    def of(cls, values: Sequence[RecordedValue]) -> Described:
+        """Describe recorded values."""
+        return cls([(item.name, item.step_key) for item in values], [item.n_summands for item in values])
+
+
+class Computed(NamedTuple):
+    """A gradient that was written, and the numbers that came with it.
+
+    Attributes:
+        described: Statistics that the loss has recorded.
+        numbers: [n] the norm of the gradient if `has_norm`, the loss, and the recorded values.
+        has_norm: True if the gradient was limited already; its norm before that comes first.
+    """
+
+    described: Described
+    numbers: Tensor
+    has_norm: bool
+
+
+Evaluate = Callable[[LossOf, Any], tuple[Tensor, list[RecordedValue]]]
+"""Function that computes a loss, and returns it with the values that it has recorded."""
+
+
+class Samples(Protocol):
+    """Data of one step key in a minibatch, as named tensors in a fixed order."""
+
+    def tensors(self) -> list[Tensor]:
+        """List all tensors."""
+        ...
+
+    def with_tensors(self, tensors: Iterable[Tensor]) -> Samples:
+        """Return a copy with other tensors: the next of an iterator, ordered as in `tensors()`."""
+        ...
+
+    @property
+    def structure(self) -> tuple[object, ...]:
+        """All fields that are not tensors."""
+        ...
+
+
+@dataclass(slots=True)
+class _Traced:
+    """A recorded loss.
+
+    Attributes:
+        watch: State that the loss has read.
+        made: Batch in which the loss was observed.
+        verified: Latest batch in which the watched state was found unchanged.
+        described: Statistics that the loss recorded while its operations were recorded.
+    """
+
+    watch: Watch
+    made: int
+    verified: int
+    described: Described
+
+
+class RecordedLosses:
+    """Records of losses, and the decision for each step if one can be run.
+
+    Args:
+        evaluate: Function that computes a loss.
+
+    Attributes:
+        refused: Reason why losses are no longer recorded; None if they are.
+    """
+
+    def __init__(self, evaluate: Evaluate) -> None:
+        self._evaluate = evaluate
+        self._recorder: GradientRecorder | None = None
+        self._refused: str | None = None
+        self._traced: dict[Any, _Traced] = {}
+        self._batch = 0  # number of the current batch
+        self._checked: set[str] = set()  # losses whose record was compared with autograd in this epoch
+
+    @property
+    def refused(self) -> str | None:
+        """Reason why losses are no longer recorded; None if they are."""
+        return self._refused or (None if self._recorder is None else self._recorder.refused)
+
+    def start_epoch(self) -> None:
+        """Have the next gradient of each record checked against autograd."""
+        self._checked = set()
+
+    def start_batch(self) -> None:
+        """Note that a batch begins, before which watched state may have changed."""
+        self._batch += 1
+
+    def gradient(self, plan: StepPlan, loss: LossOf, minibatch: Any) -> Computed | None:
+        """Write the gradient of a loss from its record, which is made if there is none.
+
+        A loss that turns out to be unsuitable while it is observed has been computed once. Its
+        gradient is written by autograd then, as computing it again could change what it reads.
+
+        Returns:
+            The numbers of the step; None if nothing was computed.
+        """
+        owner = plan.owner
+        if owner is None or self.refused is not None:
+            return None
+        if not (isinstance(loss, MethodType) and loss.__self__ is owner.module):
+            self._refuse(f"the loss is not a method of {type(owner.module).__name__}")
+            return None
+        if not _is_flat(minibatch):
+            self._refuse(f"the minibatch, a {type(minibatch).__name__}, is not a dict of samples by step key")
+            return None
+        tensors, rebuild, structure = _flatten(minibatch)
+        key = loss.__func__, structure, tuple((tensor.shape, tensor.dtype) for tensor in tensors), owner.settings
+        traced = self._traced.get(key)
+        if traced is not None and not self._is_valid(key, traced, plan):
+            traced = None
+        if traced is None:
+            if self.refused is not None:
+                return None
+            found = self._observed(plan, loss, minibatch)
+            if isinstance(found, Computed):
+                return found
+            traced = self._traced[key] = found
+
+        def of_tensors(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+            total, values = self._evaluate(loss, rebuild(inputs))
+            traced.described = Described.of(values)
+            return total, [total, *(torch.as_tensor(item.value) for item in values)]
+
+        # With several ranks the gradient is averaged before its norm is limited.
+        limit, check = plan.max_grad_norm if world_size() == 1 else 0.0, loss.__name__ not in self._checked
+        recorder = self._recorder_of(owner.module)
+        record = recorder.record(key, of_tensors, plan.parameters, tensors, plan.gradient, limit, check=check)
+        if record is None:
+            self._refuse(str(recorder.refused))
+            return None
+        self._checked.add(loss.__name__)
+        _, numbers = replay(record, [*plan.parameters, *tensors, plan.gradient])
+        return Computed(traced.described, numbers, has_norm=limit > 0.0)
+
+    def _recorder_of(self, module: pl.LightningModule) -> GradientRecorder:
+        if self._recorder is None:
+            self._recorder = GradientRecorder(module)
+        return self._recorder
+
+    def _is_valid(self, key: Any, traced: _Traced, plan: StepPlan) -> bool:
+        """True if nothing that a recorded loss depends on has changed."""
+        if traced.verified == self._batch and not plan.by_user and not traced.watch.moves:
+            return True
+        change = traced.watch.change()
+        if change is None:
+            traced.verified = self._batch
+            return True
+        del self._traced[key]
+        if self._recorder is not None:
+            self._recorder.forget(key, change)
+        if traced.made == self._batch:
+            self._refused = f"what the loss reads changes from update to update: {change}"
+        if self.refused is not None:
+            self._refuse(self.refused)
+        return False
+
+    def _observed(self, plan: StepPlan, loss: LossOf, minibatch: Mapping[StepKey, Samples]) -> _Traced | Computed:
+        """Find the state that a loss reads, to watch it.
+
+        Returns:
+            The watched state; the numbers of the step, by autograd, if it cannot be watched. This
+            way a loss that changes the state that it reads is computed only once per step.
+        """
+        assert plan.owner is not None
+        random_state = torch.get_rng_state()
+        inputs = [minibatch, *minibatch.values()]
+        observation = Observation(plan.owner.module, plan.owner.opaque, _forbidden(), inputs)
+
+        def compute() -> tuple[Tensor, list[RecordedValue]]:
+            total, values = self._evaluate(loss, minibatch)
+            if total.requires_grad:
+                torch.autograd.grad(total, plan.parameters, allow_unused=True, retain_graph=True)
+            return total, values
+
+        total, values = observation.run(compute)
+        if observation.refused is None:
+            torch.set_rng_state(random_state)
+            return _Traced(observation.watch, self._batch, self._batch, Described([], []))
+        self._refuse(observation.refused)
+        return by_autograd(plan, total, values)
+
+    def _refuse(self, reason: str) -> None:
+        """Stop recording for good, and log the reason."""
+        self._refused = reason
+        rank_zero_info(f"each update is computed by autograd, with the same numbers but more slowly: {reason}")
+
+
+def by_autograd(plan: StepPlan, loss: Tensor, values: Sequence[RecordedValue]) -> Computed:
+    """Write the gradient of a loss by autograd.
+
+    Args:
+        plan: Plan of the step.
+        loss: A scalar.
+        values: Values that the loss has recorded.
+    """
+    plan.differentiate(loss)
+    scalars = [loss, *(torch.as_tensor(item.value, device=loss.device) for item in values)]
+    numbers = torch.stack([scalar.detach() for scalar in scalars])
+    return Computed(Described.of(values), numbers, has_norm=False)
+
+
+def _is_flat(minibatch: Any) -> bool:
+    """True if a minibatch can be flattened into tensors."""
+    return isinstance(minibatch, dict) and all(hasattr(part, "with_tensors") for part in minibatch.values())
+
+
+def _flatten(
+    minibatch: Mapping[StepKey, Samples],
+) -> tuple[list[Tensor], Callable[[Iterable[Tensor]], dict[StepKey, Samples]], tuple[object, ...]]:
+    """Flatten a minibatch into a list of tensors.
+
+    Returns:
+        The tensors, a function that rebuilds a minibatch from such tensors, and all fields that are
+        not tensors.
+    """
+    tensors: list[Tensor] = []
+    for samples in minibatch.values():
+        tensors += samples.tensors()
+    structure = tuple((step_key, samples.structure) for step_key, samples in minibatch.items())
+
+    def rebuild(values: Iterable[Tensor]) -> dict[StepKey, Samples]:
+        rest = iter(values)
+        return {step_key: samples.with_tensors(rest) for step_key, samples in minibatch.items()}
+
+    return tensors, rebuild, structure
+
+
+def _forbidden() -> list[CodeType]:
+    """Functions that a recorded loss must not call."""
+    functions: tuple[Any, ...] = (pl.LightningModule.log, pl.LightningModule.log_dict, mean_over_ranks, sum_over_ranks)
+    return [function.__code__ for function in functions]

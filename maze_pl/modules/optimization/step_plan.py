@@ -1,0 +1,142 @@
+"""Preparation of gradient steps: everything that is the same for all steps of one training batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import CodeType
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.core.optimizer import LightningOptimizer
+from pytorch_lightning.plugins import MixedPrecision, Precision
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
+from torch.optim import Optimizer
+from torch.optim import optimizer as torch_optimizer
+
+from maze_pl.modules.optimization.flat_optimizer import FlatAdam
+
+
+@dataclass(frozen=True, slots=True)
+class LossOwner:
+    """Module whose losses may be recorded.
+
+    Attributes:
+        module: The module; its methods are the losses.
+        settings: Values that a recorded loss depends on besides the state that it reads.
+        opaque: Methods without effect on a loss, or with an effect that `settings` account for.
+    """
+
+    module: pl.LightningModule
+    settings: tuple[object, ...]
+    opaque: tuple[CodeType, ...]
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """Values that are the same for all steps of an optimiser during one batch.
+
+    Attributes:
+        index: Index of the optimiser in the algorithm.
+        is_only: True if it is the only optimiser.
+        wrapper: Lightning's wrapper of the optimiser.
+        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
+        parameters: Parameters to differentiate with respect to.
+        gradient: Buffer that the flat gradient is written into.
+        views: Views of `gradient`, one for each parameter.
+        direct: True if no hook observes a step, so that the wrapper only counts it.
+        by_user: True if user code runs between two steps, which may change what the loss reads.
+        owner: Module whose losses are recorded; None if nothing can be recorded.
+    """
+
+    index: int
+    is_only: bool
+    wrapper: LightningOptimizer
+    max_grad_norm: float
+    parameters: list[Tensor]
+    gradient: Tensor
+    views: list[Tensor]
+    direct: bool
+    by_user: bool
+    owner: LossOwner | None
+
+    def differentiate(self, loss: Tensor) -> None:
+        """Write the gradient of a loss by autograd; zero if the loss depends on no parameter."""
+        if loss.requires_grad:  # not `backward`: strategies hook into the accumulation of gradients
+            gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True)
+        else:
+            gradients = tuple(map(torch.zeros_like, self.parameters))
+        torch._foreach_copy_(self.views, gradients)
+        if not self.direct:
+            for parameter, view in zip(self.parameters, self.views, strict=True):
+                parameter.grad = view
+
+    def apply(self) -> None:
+        """Step the optimiser by the gradient."""
+        if self.direct:
+            self.wrapper._on_before_step()
+            self.wrapper.optimizer.apply()  # type: ignore[attr-defined]
+            self.wrapper._on_after_step()
+        else:
+            self.wrapper.step()
+
+
+def make_plan(module: pl.LightningModule, index: int, max_grad_norm: float, owner: LossOwner | None) -> StepPlan:
+    """Plan the steps of an optimiser whose learning rates are set.
+
+    Args:
+        module: The algorithm, attached to its trainer.
+        index: Index of the optimiser in the algorithm.
+        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
+        owner: Description of the module if its losses may be recorded.
+    """
+    wrapper = optimizer_of(module, index)
+    optimizer = wrapper.optimizer
+    parameters: list[Tensor]
+    gradient: Tensor | None
+    if isinstance(optimizer, FlatAdam):
+        parameters, gradient = optimizer.active_parameters(), optimizer.active_gradient()
+    else:
+        parameters, gradient = [item for group in optimizer.param_groups for item in group["params"]], None
+    direct = gradient is not None and _is_unobserved(module, optimizer)
+    if gradient is None:  # records write into one tensor
+        gradient, owner = torch.zeros_like(parameters_to_vector(parameters)), None
+    parts = torch.split_with_sizes(gradient, [parameter.numel() for parameter in parameters])
+    return StepPlan(
+        index=index,
+        is_only=isinstance(module.optimizers(), LightningOptimizer),
+        wrapper=wrapper,
+        max_grad_norm=max_grad_norm,
+        parameters=parameters,
+        gradient=gradient,
+        views=[part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)],
+        direct=direct,
+        by_user=not direct or type(module).__module__.partition(".")[0] != "maze_pl",
+        owner=owner,
+    )
+
+
+def optimizer_of(module: pl.LightningModule, index: int) -> LightningOptimizer:
+    """Return Lightning's wrapper of an optimiser of a module."""
+    every = module.optimizers()
+    wrapper = every[index] if isinstance(every, list) else every
+    assert isinstance(wrapper, LightningOptimizer)
+    return wrapper
+
+
+def _is_unobserved(module: pl.LightningModule, optimizer: Optimizer) -> bool:
+    """True if no hook observes steps of this optimiser, so that the cheaper direct call will do."""
+    trainer = module.trainer
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    own_hooks = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    global_hooks = torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks
+    return (
+        not any((*own_hooks, *global_hooks))
+        and "step" not in vars(optimizer)  # learning-rate schedulers of torch patch it
+        and type(trainer.precision_plugin) in (Precision, MixedPrecision)
+        and type(trainer.strategy) in (SingleDeviceStrategy, DDPStrategy)
+        and not is_overridden("on_before_optimizer_step", module)
+        and not any(is_overridden("on_before_optimizer_step", item, pl.Callback) for item in callbacks)
+    )
