@@ -55,7 +55,7 @@ def learned_return(module: SAC, env: Any, n_batches: int, **options: Any) -> flo
     )
     torch.set_num_threads(1)
     trainer.fit(module, data)
-    assert module._updates.recorder.refused is None
+    assert module.capture_refusal is None
     return float(trainer.callback_metrics["eval/return"])
 
 

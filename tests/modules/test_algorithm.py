@@ -40,7 +40,7 @@ class Reinforce(AlgorithmModule):
             log_prob, _ = self.policy.evaluate(key, segment.observation, segment.action, segment.agent_id)
             loss = loss - (log_prob * returns).mean()
         self.record("policy_loss", loss, 0)
-        self.optimize(loss)
+        self.gradient_step(loss)
 
 
 class GradientAscent(AlgorithmModule):
@@ -49,7 +49,7 @@ class GradientAscent(AlgorithmModule):
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         assert self.critic is not None
         bias = self.critic.network.body[3].bias
-        self.optimize(-3.0 * bias.sum(), record_norms=True)
+        self.gradient_step(-3.0 * bias.sum(), record_norms=True)
 
 
 class Watcher(Callback):
@@ -105,7 +105,7 @@ def test_gradient_is_clipped_by_its_global_norm(kit: SimpleNamespace) -> None:
 def test_loss_without_graph_takes_a_step_all_the_same(kit: SimpleNamespace) -> None:
     class Idle(AlgorithmModule):
         def training_step(self, rollout: Rollout, batch_idx: int) -> None:
-            self.optimize(torch.zeros(()))
+            self.gradient_step(torch.zeros(()))
 
     module = Idle(actor_critic=kit.make_actor_critic())
     before = flat(module)

@@ -189,4 +189,4 @@ def test_algorithms_learn_values_and_differences(
     batch = learning_batch(networks, rollout, 0.98, 1.0, normalize_advantage=False, with_log_prob=False)
     for acts in batch.acts.values():
         assert float((acts.old_value - acts.return_).abs().max()) < 0.15
-    assert module._updates.recorder.refused is None  # one act of each sub-step in each row: recorded
+    assert module.capture_refusal is None  # one act of each sub-step in each row: recorded

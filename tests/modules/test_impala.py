@@ -214,7 +214,7 @@ def test_gradient_is_that_of_a_slow_reference(
     for parameter, gradient in zip(module.parameters(), wanted, strict=True):
         torch.testing.assert_close(gradients.of[id(parameter)], gradient.float(), rtol=1e-4, atol=1e-6)
     assert trainer.global_step == 1
-    assert module._updates.recorder.refused is None
+    assert module.capture_refusal is None
 
 
 def test_without_lag_it_is_a2c_with_whole_returns(kit: SimpleNamespace) -> None:

@@ -154,7 +154,7 @@ def test_recorded_updates_see_every_rate_and_the_log_shows_it(kit: SimpleNamespa
         torch.manual_seed(1)
         module = make(kit, kind, batch_size=10, **options)
         kit.fit(module, epochs=3, length=2)
-        assert module._updates.recorder.refused is None
+        assert module.capture_refusal is None
         results.append(flat(module))
         logged.append(module.epoch_statistics["train"]["ActorCriticEvents/learning_rate"])
     assert torch.equal(results[0], results[1])
@@ -231,9 +231,9 @@ class Halves(AlgorithmModule):
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         total = torch.stack([parameter.sum() for parameter in self.parameters()]).sum()
-        self.optimize(total, optimizer=0)
+        self.gradient_step(total, optimizer=0)
         total = torch.stack([parameter.sum() for parameter in self.parameters()]).sum()
-        self.optimize(total, optimizer=1)
+        self.gradient_step(total, optimizer=1)
 
 
 def test_each_optimiser_has_its_own_scheduler(kit: SimpleNamespace) -> None:

@@ -107,7 +107,7 @@ def test_a_step_follows_the_sum_of_both_losses(kit: SimpleNamespace, name: str, 
     module = A2C(actor_critic=networks, capture=capture)
     gradients = Gradients()
     kit.fit(module, length=1, callbacks=[gradients])
-    assert module._updates.recorder.refused is None
+    assert module.capture_refusal is None
     assert len(parameters) == 2 * 2 + 2 + 2 + (4 - N_SHARED[name])
     for parameter, first, second in zip(parameters, of_policy, of_critic, strict=True):
         expected = sum(gradient for gradient in (first, second) if gradient is not None)
@@ -151,7 +151,7 @@ def test_ppo_learns_the_same_with_and_without_capture(kit: SimpleNamespace, name
         module = PPO(actor_critic=networks, batch_size=10, lr=1e-2, max_grad_norm=0.5, capture=capture)  # type: ignore[arg-type]
         torch.manual_seed(1)
         kit.fit(module, epochs=2)
-        assert module._updates.recorder.refused is None
+        assert module.capture_refusal is None
         found.append(nn.utils.parameters_to_vector(networks.parameters()).detach())
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
 

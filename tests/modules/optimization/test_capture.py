@@ -216,7 +216,7 @@ def test_ppo_learns_the_same_with_and_without_capture(
             numbers,
             len(calls),
         )
-        assert module._updates.recorder.refused is None
+        assert module.capture_refusal is None
     torch.testing.assert_close(results["auto"][0], results["off"][0], rtol=1e-3, atol=1e-5)
     assert results["auto"][1].keys() == results["off"][1].keys()
     for name, number in results["off"][1].items():

@@ -144,7 +144,7 @@ def test_a_users_loss_is_watched_too(kit: SimpleNamespace) -> None:
     class Broken(AlgorithmModule):
         def training_step(self, rollout: Rollout, batch_idx: int) -> None:
             total = sum(parameter.sum() for parameter in self.policy.parameters())
-            self.optimize(total / (0.0 if batch_idx else 1.0))
+            self.gradient_step(total / (0.0 if batch_idx else 1.0))
 
     with pytest.raises(ValueError, match=r"^loss became NaN or infinite .*optimisation step 1 of 1"):
         kit.fit(Broken(actor_critic=kit.make_actor_critic()))

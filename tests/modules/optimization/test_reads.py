@@ -613,7 +613,7 @@ def test_annealing_learns_what_autograd_learns(kit: SimpleNamespace, keeper: Any
 @pytest.mark.parametrize("algorithm", [PPO, A2C, IMPALA])
 def test_changes_are_noticed_at_the_very_next_update(kit: SimpleNamespace, moment: str, algorithm: Any) -> None:
     module = same(kit, holding(Plain, moment, algorithm), epochs=6)
-    assert "value changed from" in module._updates.recorder.refused
+    assert "value changed from" in module.capture_refusal
 
 
 READS: dict[str, Callable[[Any], Any]] = {
@@ -659,7 +659,7 @@ def test_a_loss_that_counts_is_computed_once_for_each_step(kit: SimpleNamespace)
 
     module = same(kit, Counting, epochs=1)
     assert module._n_losses == 2 * 2 * 2
-    assert "computing the loss changes what it reads: Counting._n_losses" in module._updates.recorder.refused
+    assert "computing the loss changes what it reads: Counting._n_losses" in module.capture_refusal
 
 
 def test_statistics_of_a_batch_normalisation_move_once_for_each_step(kit: SimpleNamespace) -> None:
@@ -686,7 +686,7 @@ def test_a_loss_that_is_no_method_is_not_recorded(kit: SimpleNamespace) -> None:
             super().descend(minibatch, **{**options, "loss": lambda minibatch: self.loss(minibatch) * weight})
 
     module = same(kit, Weighted, epochs=1)
-    assert module._updates.recorder.refused == "the loss is not a method of Weighted"
+    assert module.capture_refusal == "the loss is not a method of Weighted"
 
 
 @pytest.mark.slow

@@ -54,4 +54,4 @@ class Reinforce(AlgorithmModule):
                 loss = loss - weight * (log_prob * advantage.float() + self.entropy_coef * entropy).sum()
                 self.record("policy_entropy", entropy.detach().sum(), key, count=len(entropy))
         self.record("policy_loss", loss.detach())
-        self.optimize(loss, record_norms=True)
+        self.gradient_step(loss, record_norms=True)
