@@ -282,8 +282,9 @@ class ReplayDataModule(RolloutDataModule):
     def _fill(self, batch: ReplayBatch) -> None:
         """Make the buffer, and read or collect its initial content."""
         self._generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
+        gamma = self._gamma()
         n_slots = {key: step.n_slots for key, step in self.spec.steps.items()}
-        self._transitions = Transitions(self.n_envs, self._gamma(), n_slots)
+        self._transitions = Transitions(self.n_envs, gamma, n_slots)
         if self._restored is not None and "replay" in self._restored:
             self._load(self._restored["replay"])
             return

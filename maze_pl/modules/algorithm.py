@@ -356,7 +356,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
     @property
     def capture_refusal(self) -> str | None:
         """Reason why updates are no longer recorded, but computed eagerly; None if there is none."""
-        return self._gradient_steps.refused
+        return self._gradient_steps.recorded_losses.refused
 
     def _plan(self, index: int) -> StepPlan:
         """Return the plan of an optimiser's steps in this batch."""

@@ -44,10 +44,10 @@ def require_fitting_data(module: pl.LightningModule, learned: type, data: object
     delivered = data.batch_type if isinstance(data, DeclaresBatches) else object
     if delivered is object or issubclass(delivered, learned):
         return
-    came = f"{type(data).__name__} delivers a {delivered.__name__}"
+    fault = f"{_learns_from(module, learned)}, but {type(data).__name__} delivers {delivered.__name__}"
     algorithms = _declaring(pl.LightningModule, delivered)
-    others = f"; {_either(algorithms)} learns from a {delivered.__name__}" if algorithms else ""
-    raise ValueError(f"{_learns_from(module, learned)}, but {came}: {_remedy(learned)}{others}")
+    others = f", or an algorithm that learns from {delivered.__name__}: {_either(algorithms)}" if algorithms else ""
+    raise ValueError(f"{fault}: {_remedy(learned)}{others}")
 
 
 def require_fitting_batch(module: pl.LightningModule, learned: type, batch: object) -> None:
@@ -66,13 +66,13 @@ def require_fitting_batch(module: pl.LightningModule, learned: type, batch: obje
 
 
 def _learns_from(module: pl.LightningModule, learned: type) -> str:
-    return f"{type(module).__name__} learns from a {learned.__name__}"
+    return f"{type(module).__name__} learns from {learned.__name__} batches"
 
 
 def _remedy(learned: type) -> str:
     """Name the data modules that deliver a class of batches."""
     names = _declaring(pl.LightningDataModule, learned)
-    return f"use a {_either(names)}" if names else "use a data module that delivers one"
+    return f"use {_either(names)}" if names else f"use a data module whose batch_type is {learned.__name__}"
 
 
 def _declaring(base: type, batch_type: type) -> list[str]:
@@ -88,4 +88,5 @@ def _declaring(base: type, batch_type: type) -> list[str]:
 
 
 def _either(names: list[str]) -> str:
+    """Join names by commas and "or"."""
     return " or ".join([", ".join(names[:-1]), names[-1]]) if names[1:] else names[0]

@@ -48,8 +48,8 @@ class Empty(torch.nn.Module):
         ([NETS, "[es_classes.Empty]"], ["nothing to learn", "no parameters"]),
         (["--model.noise_stddev", "0"], ["noise_stddev=0.0 must be greater than 0"]),
         (["--model.optimizer", "rmsprop"], ["optimizer", "'adam', 'sgd'", "rmsprop"]),
-        (["--data", "maze_pl.datamodules.RolloutDataModule"], ["ES learns from populations", "PopulationDataModule"]),
-        (["--model", "algorithm/ppo"], ["noise_stddev: use ES"]),
+        (["--data", "maze_pl.datamodules.RolloutDataModule"], ["ES learns from Pop", "use PopulationDataModule"]),
+        (["--model", "algorithm/ppo"], ["PPO learns from Rollout batches", "use ActorDataModule or Ro", ": ES"]),
     ],
 )
 def test_it_is_refused_in_one_message(

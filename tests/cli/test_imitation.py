@@ -112,8 +112,11 @@ def test_evaluations_within_epochs_are_compared_with_the_policy_that_they_are_of
         ([*PLAYED, "--data.dataset.input_data", "nowhere"], ["nowhere"]),
         ([*PLAYED, "--model.entropy_coef", "-1"], ["entropy_coef=-1.0 must be at least 0"]),
         ([*ALONE[:2], "--model.lr", "1"], ["evaluators=['eval'] need an environment", "evaluators=null"]),
-        ([*PLAYED, "--model", "algorithm/ppo"], ["PPO and A2C learn from rollouts"]),
-        (["--config", "ppo_cartpole", "--model", "algorithm/bc"], ["BC learns from recorded acts"]),
+        ([*PLAYED, "--model", "algorithm/ppo"], ["PPO learns from Rollout batches", "RolloutDataModule"]),
+        (
+            ["--config", "ppo_cartpole", "--model", "algorithm/bc"],
+            ["BC learns from TrajectoryBatch", "use TrajectoryDataModule"],
+        ),
     ],
 )
 def test_what_cannot_be_cloned_is_refused(

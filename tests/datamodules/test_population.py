@@ -14,6 +14,7 @@ from maze_pl.collect.engines import InProcessEngine, ProcessEngine
 from maze_pl.core.population import PopulationBatch
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
+from maze_pl.core.training_data import DataRequirements
 from maze_pl.datamodules import PopulationDataModule, RolloutEvaluator
 from maze_pl.envs.wrappers import ReturnNormalizationRewardWrapper
 from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
@@ -30,7 +31,8 @@ EVAL = {"eval": RolloutEvaluator(n_episodes=3)}
 def make_data(env: Any = Drift, policy: Any = None, **options: Any) -> PopulationDataModule:
     """In the hands of a trainer that trains a policy."""
     data = PopulationDataModule(env, seed=3, shared_noise_table_size=10_000, **{"evaluators": {}, **options})
-    module = SimpleNamespace(policy=policy or Counter(), noise_stddev=0.5)
+    requirements = DataRequirements(noise_stddev=0.5)
+    module = SimpleNamespace(policy=policy or Counter(), data_requirements=lambda: requirements)
     loop = SimpleNamespace(total_batch_idx=-1)
     data.trainer = SimpleNamespace(lightning_module=module, fit_loop=loop, global_rank=0, world_size=1, ckpt_path=None)  # type: ignore[assignment]
     return data
@@ -243,6 +245,6 @@ def test_a_table_that_is_smaller_than_the_policy_is_refused() -> None:
 
 def test_other_algorithms_are_refused() -> None:
     data: Any = make_data()
-    del data.trainer.lightning_module.noise_stddev
-    with pytest.raises(ValueError, match="noise_stddev: use ES"):
+    del data.trainer.lightning_module.data_requirements
+    with pytest.raises(ValueError, match=r"SimpleNamespace states no noise_stddev.*DataRequirements\(noise_stddev="):
         collect(data)

@@ -17,6 +17,7 @@ from gymnasium import spaces
 from maze_pl.collect.engines import ProcessEngine
 from maze_pl.core.batches import ReplayBatch
 from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
+from maze_pl.core.training_data import DataRequirements
 from maze_pl.datamodules import ReplayDataModule
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.datasets.trajectory_processors import (
@@ -43,6 +44,9 @@ class Learner(pl.LightningModule):
         self.policy, self.gamma = Counter(), gamma
         torch.nn.init.constant_(self.policy.weight, 100)
         self.batches: list[ReplayBatch] = []
+
+    def data_requirements(self) -> DataRequirements:
+        return DataRequirements(gamma=self.gamma)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.policy.parameters(), lr=1.0)

@@ -219,5 +219,5 @@ def test_returns_that_are_no_numbers_are_refused(kit: SimpleNamespace, wrong: fl
 
 
 def test_rollouts_are_refused(kit: SimpleNamespace) -> None:
-    with pytest.raises(TypeError, match="not from a Rollout: use a PopulationDataModule"):
+    with pytest.raises(ValueError, match="not from a Rollout: use PopulationDataModule"):
         kit.fit(make_es(kit))

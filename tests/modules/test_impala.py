@@ -164,7 +164,7 @@ def test_loss_by_hand(kit: SimpleNamespace) -> None:
     )
     policy = -(2 * math.log(0.75) + 2 * math.log(0.25)) / 2
     critic = ((2 - 1) ** 2 + (2 - 4) ** 2) / 2
-    loss, records = module._updates.compute(minibatch(**BATCH), module.loss)
+    loss, records = module._gradient_steps.evaluate(module.loss, minibatch(**BATCH))
     assert loss.item() == pytest.approx(3.0 * policy + 0.25 * critic - 0.1 * ENTROPY, rel=1e-5)
     # probabilities of 3/4 and 1/4 where they were 1/2: ratios of 1.5, which is clipped, and 0.5
     (rho,) = [value for name, value, *_ in records if name == "rho"]
@@ -400,7 +400,6 @@ def test_options_that_cannot_work_are_refused(kit: SimpleNamespace, options: dic
 
 
 def test_it_learns_from_rollouts_only(kit: SimpleNamespace) -> None:
-    with pytest.raises(
-        ValueError, match="IMPALA learns from rollouts, not from a dict: use a RolloutDataModule or an A"
-    ):
-        IMPALA(actor_critic=kit.make_actor_critic()).training_step({}, 0)  # type: ignore[arg-type]
+    message = "IMPALA learns from Rollout batches, not from a dict: use "
+    with pytest.raises(ValueError, match=message):
+        kit.fit(IMPALA(actor_critic=kit.make_actor_critic()), make=lambda seed: {})

@@ -20,7 +20,7 @@ from maze_pl.agents import TorchActorCritic
 from maze_pl.core.batches import Final, Rollout, Rows, Segment
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.modules import A2C, PPO
-from maze_pl.modules.on_policy import learning_batch as on_policy
+from maze_pl.modules.on_policy import evaluation
 from maze_pl.modules.on_policy.learning_batch import learning_batch
 from maze_pl.modules.on_policy.minibatches import PolicySamples
 from maze_pl.perception import (
@@ -112,7 +112,7 @@ def test_mixed_precision_is_for_layers_alone(kind: Any, device: str) -> None:
         )
         (minibatch,) = learning.minibatches(1)
         assert module.policy.action_logits(0, minibatch[0].observation)["action"].dtype == torch.bfloat16
-        total, records = module._updates.compute(minibatch, module.loss)
+        total, records = module._gradient_steps.evaluate(module.loss, minibatch)
     numbers = {str(index): vector for index, vector in enumerate(minibatch[0].tensors()[-6:])}
     numbers |= {name: value for name, value, *_ in records} | {"total": total}
     assert {name: number.dtype for name, number in numbers.items()} == dict.fromkeys(numbers, torch.float32)
@@ -124,7 +124,7 @@ def test_large_observations_are_evaluated_in_parts_with_the_same_numbers(monkeyp
     networks.policy.networks[0][0].register_forward_pre_hook(  # type: ignore[index]
         lambda module, inputs: sizes.append(len(inputs[0]["screen"]))
     )
-    monkeypatch.setattr(on_policy, "MOST_ELEMENTS", 10 * 4 * 36 * 36)
+    monkeypatch.setattr(evaluation, "MOST_ELEMENTS", 10 * 4 * 36 * 36)
     parts = ppo_numbers(networks, rollout())
     assert sizes == [8, 8, 8, 8, 32]  # without gradient for 32 acts, then with it for the minibatch
     for name, value in whole.items():

@@ -242,7 +242,7 @@ def test_losses_and_their_gradients_are_those_of_loops_over_all_options(kind, we
     values, entropies, aims = reference.value(acts.observation, reference.noise(8), reference.critics)
     wanted = -sum(w * value for w, value in zip(weight, values, strict=True)) / B
     torch.manual_seed(8)
-    loss, records = module._updates.compute({0: acts}, module.policy_loss)
+    loss, records = module._gradient_steps.evaluate(module.policy_loss, {0: acts})
     torch.testing.assert_close(loss, wanted)
     gradients = torch.autograd.grad(loss, list(module.policy.parameters()))
     wanted_gradients = torch.autograd.grad(wanted, list(reference.policy.parameters()))
@@ -310,7 +310,7 @@ def test_recorded_updates_are_those_of_autograd(kit, kind):
         torch.manual_seed(1)
         kit.fit(module, lambda seed: replay_batch(kind, 3, seed), length=2)
         assert module.capture_refusal is None
-        assert len(module._updates.recorder._records) == (2 if capture == "auto" else 0)
+        assert module._gradient_steps.recorded_losses.n_made == (2 if capture == "auto" else 0)
         states.append(state(module))
     assert not torch.equal(states[0]["log_entropy_coef"], torch.full_like(states[0]["log_entropy_coef"], math.log(0.2)))
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
@@ -505,7 +505,7 @@ def test_options_out_of_range_are_refused(options, message):
 
 
 def test_batches_of_other_data_modules_are_refused(kit):
-    with pytest.raises(TypeError, match="SAC learns from replayed acts, not a Rollout: use a ReplayDataModule"):
+    with pytest.raises(ValueError, match="SAC learns from ReplayBatch batches, not from a Rollout: use "):
         kit.fit(make("multi_discrete"))
 
 

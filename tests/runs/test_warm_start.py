@@ -39,8 +39,9 @@ class WithTargets(PPO):
 
     width = 3
 
-    def _set_networks(self, actor_critic: Any) -> None:
-        super()._set_networks(actor_critic)
+    def on_networks_ready(self) -> None:
+        super().on_networks_ready()
+        actor_critic: Any = self.networks
         self.target = copy.deepcopy(actor_critic.critic)
         self.targets = nn.ModuleList([copy.deepcopy(actor_critic.policy.networks[0])])
         self.predictor = nn.Linear(self.width, 1)

@@ -34,13 +34,17 @@ class GradientRecorder:
 
     Args:
         module: Owner of the parameters; a loss that changes its buffers is refused.
+
+    Attributes:
+        n_made: Number of records made so far.
+        refused: Reason why nothing is recorded any more; None if there is none.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._records: dict[Any, Function] = {}
-        self._n_made = 0
-        self.refused: str | None = None  # reason why nothing is recorded any more
+        self.n_made = 0
+        self.refused: str | None = None
 
     def record(
         self,
@@ -92,7 +96,7 @@ class GradientRecorder:
             change: Description of the change.
         """
         self._records.pop(key, None)
-        if self._n_made >= MAX_RECORDS:
+        if self.n_made >= MAX_RECORDS:
             self.refused = f"what the loss reads keeps changing: {change}"
 
     def _function(self, loss: Loss, parameters: Sequence[Tensor], max_norm: float) -> Function:
@@ -123,10 +127,10 @@ class GradientRecorder:
         return function
 
     def _make(self, function: Function, arguments: Sequence[Tensor]) -> Function | None:
-        if self._n_made >= MAX_RECORDS:
+        if self.n_made >= MAX_RECORDS:
             self.refused = f"minibatches have more than {MAX_RECORDS} different shapes or settings"
             return None
-        self._n_made += 1
+        self.n_made += 1
         record: Function | None = None
         former = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
         try:

@@ -83,32 +83,28 @@ class GradientSteps:
 
     Attributes:
         plans: Plans of the current batch, by optimiser; None before the first batch.
+        recorded_losses: Records of losses.
         values: Values recorded by the loss that is being computed; None outside of a loss.
     """
 
     def __init__(self) -> None:
         self.plans: dict[int, StepPlan] | None = None
         self.values: list[RecordedValue] | None = None
-        self._recorded_losses = RecordedLosses(self.evaluate)
+        self.recorded_losses = RecordedLosses(self.evaluate)
         self._steps: list[Computed] = []  # since the statistics were last finished
         self._gradients: dict[int, Tensor] = {}  # by optimiser, the latest one
 
     def __reduce__(self) -> Any:
         return GradientSteps, ()  # records cannot be copied or sent to another process
 
-    @property
-    def refused(self) -> str | None:
-        """Reason why losses are no longer recorded; None if they are."""
-        return self._recorded_losses.refused
-
     def start_epoch(self) -> None:
         """Have the next recorded gradient of each loss checked against autograd."""
-        self._recorded_losses.start_epoch()
+        self.recorded_losses.start_epoch()
 
     def start_batch(self) -> None:
         """Discard the plans of the previous batch; state that losses read may have changed since."""
         self.plans = {}
-        self._recorded_losses.start_batch()
+        self.recorded_losses.start_batch()
 
     # ------------------------------------------------------------------------------------------------------- a step
 
@@ -121,7 +117,7 @@ class GradientSteps:
             minibatch: Input of the loss.
             even: All minibatches have the same shapes, so that recording pays off.
         """
-        computed = self._recorded_losses.gradient(plan, loss, minibatch) if even else None
+        computed = self.recorded_losses.gradient(plan, loss, minibatch) if even else None
         if computed is None:
             computed = by_autograd(plan, *self.evaluate(loss, minibatch))
         self._step(plan, computed)

@@ -123,6 +123,11 @@ class RecordedLosses:
         """Reason why losses are no longer recorded; None if they are."""
         return self._refused or (None if self._recorder is None else self._recorder.refused)
 
+    @property
+    def n_made(self) -> int:
+        """Number of records made so far."""
+        return 0 if self._recorder is None else self._recorder.n_made
+
     def start_epoch(self) -> None:
         """Have the next gradient of each record checked against autograd."""
         self._checked = set()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.modules import A2C, PPO
-from maze_pl.modules.optimization import gradient_step as update
+from maze_pl.modules.optimization import recorded_loss
 from maze_pl.modules.optimization.capture import MAX_RECORDS, GradientRecorder, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")
@@ -201,7 +201,7 @@ def test_ppo_learns_the_same_with_and_without_capture(
         calls.append(1)
         return replay(*arguments)
 
-    monkeypatch.setattr(update, "replay", counted)
+    monkeypatch.setattr(recorded_loss, "replay", counted)
     results = {}
     for capture in ("auto", "off"):
         module = PPO(

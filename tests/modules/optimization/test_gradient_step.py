@@ -14,7 +14,7 @@ from torch import Tensor
 
 from maze_pl.core.batches import Rollout
 from maze_pl.modules import A2C, PPO, AlgorithmModule
-from maze_pl.modules.optimization.gradient_step import Updates
+from maze_pl.modules.optimization.gradient_step import GradientSteps
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
@@ -65,7 +65,7 @@ def test_a_module_that_has_learned_can_be_copied(kit: SimpleNamespace, algorithm
     module = make(kit, algorithm)
     kit.fit(module)
     other = copy.deepcopy(module)
-    assert isinstance(other._updates, Updates)
+    assert isinstance(other._gradient_steps, GradientSteps)
     before = flat(module)
     kit.fit(other)
     assert torch.equal(flat(module), before)

@@ -407,8 +407,8 @@ def holding(keeper: Any, moment: str = "epoch", algorithm: Any = PPO) -> Any:
             super().on_train_batch_start(batch, batch_idx)
             self.change("batch")
 
-        def descend(self, minibatch: Any, **options: Any) -> None:
-            super().descend(minibatch, **options)
+        def gradient_step(self, loss: Any, minibatch: Any = None, **options: Any) -> None:
+            super().gradient_step(loss, minibatch, **options)
             self.change("update")
 
     return Annealed
@@ -603,9 +603,9 @@ def test_an_equal_number_is_no_change() -> None:
     "keeper", [Plain, Slots, Dynamic, Array, Written, Replaced, Global, Closure, Delegating, Number]
 )
 def test_annealing_learns_what_autograd_learns(kit: SimpleNamespace, keeper: Any) -> None:
-    recorder = same(kit, holding(keeper))._updates.recorder
-    assert (recorder.refused is None) == (keeper in FOLLOWED)
-    assert (recorder._n_made > 0) == (keeper in FOLLOWED)
+    module = same(kit, holding(keeper))
+    assert (module.capture_refusal is None) == (keeper in FOLLOWED)
+    assert (module._gradient_steps.recorded_losses.n_made > 0) == (keeper in FOLLOWED)
 
 
 @pytest.mark.slow
@@ -680,10 +680,10 @@ def test_a_loss_that_is_no_method_is_not_recorded(kit: SimpleNamespace) -> None:
     class Weighted(PPO):
         n_steps = 0
 
-        def descend(self, minibatch: Any, **options: Any) -> None:
+        def gradient_step(self, loss: Any, minibatch: Any = None, **options: Any) -> None:
             self.n_steps += 1
             weight = 1.0 / self.n_steps
-            super().descend(minibatch, **{**options, "loss": lambda minibatch: self.loss(minibatch) * weight})
+            super().gradient_step(lambda minibatch: self.loss(minibatch) * weight, minibatch, **options)
 
     module = same(kit, Weighted, epochs=1)
     assert module.capture_refusal == "the loss is not a method of Weighted"
@@ -713,9 +713,9 @@ def test_a_callback_that_changes_the_networks_is_noticed_at_the_next_batch(
 @pytest.mark.parametrize("algorithm", [PPO, A2C, IMPALA])
 def test_shipped_losses_are_recorded_and_cost_little_to_watch(kit: SimpleNamespace, algorithm: Any) -> None:
     module = trained(kit, algorithm, "auto", epochs=2)
-    updates = module._updates
-    assert updates.recorder.refused is None and updates.recorder._n_made == 1
-    (traced,) = updates._traced.values()
-    assert traced.made == 1 and traced.verified == updates._batch and not traced.watch.moves
+    losses = module._gradient_steps.recorded_losses
+    assert module.capture_refusal is None and losses.n_made == 1
+    (traced,) = losses._traced.values()
+    assert traced.made == 1 and traced.verified == losses._batch and not traced.watch.moves
     assert traced.watch.change() is None
     assert traced.watch._is_same(), "comparing takes the short way"
