@@ -1,4 +1,7 @@
-"""Files of checkpoints: finding, reading and writing them. `maze_pl.core.checkpoint` defines their content."""
+"""Files of checkpoints: finding, reading and writing them.
+
+`maze_pl.core.checkpoint` defines their content.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,16 @@ from maze_pl.system.atomic_files import replaced
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 
+_DAMAGES = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error)
+"""Errors of `zipfile` for damaged archives."""
+
 
 def checkpoint_path(location: str | Path, preference: Sequence[str] = ("best", "last")) -> Path:
     """Return the checkpoint file that a path refers to.
 
     Args:
         location: A checkpoint, or a run directory.
-        preference: Names of a run's checkpoints; the first one that exists is taken.
+        preference: Names of a run's checkpoints; the first one that exists is used.
 
     Raises:
         ConfigurationError: There is no such file.
@@ -36,14 +42,15 @@ def checkpoint_path(location: str | Path, preference: Sequence[str] = ("best", "
 
 
 def best_or_last(run_dir: str | Path) -> Path:
-    """Return the best checkpoint of a run; without one its last, with a message.
+    """Return the best checkpoint of a run or, with a message, the last one if there is no best.
 
     Raises:
         ConfigurationError: Neither exists.
     """
     path = checkpoint_path(run_dir)
     if path.name == "last.ckpt" and path.parent == Path(run_dir, "checkpoints"):
-        sys.stderr.write(f"maze-pl: {run_dir} has no best.ckpt, as no evaluation chose one: this is {path}\n")
+        reason = "because no evaluation has selected one"
+        sys.stderr.write(f"maze-pl: {run_dir} has no best.ckpt, {reason}; using {path}\n")
     return path
 
 
@@ -72,7 +79,8 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else _what_is_wrong(file)
         raise ConfigurationError(f"the checkpoint {file} cannot be read: {reason}") from error
     if not isinstance(content, dict) or "state_dict" not in content:
-        raise ConfigurationError(f"the checkpoint {file} was not written by maze_pl: it has no state_dict")
+        fault = "was not written by maze_pl: it has no state_dict"
+        raise ConfigurationError(f"the checkpoint {file} {fault}")
     try:
         checkpoint_entry(content, f"the checkpoint {file}")
     except ValueError as error:
@@ -92,7 +100,8 @@ def write_checkpoint(trainer: pl.Trainer, path: str | Path) -> None:
     except OSError as error:
         kept = "the previous version is kept" if Path(path).is_file() else "there was no previous version"
         reason = error.strerror or str(error)
-        raise OSError(error.errno, f"the checkpoint {path} cannot be written: {reason}; {kept}") from error
+        message = f"the checkpoint {path} cannot be written: {reason}; {kept}"
+        raise OSError(error.errno, message) from error
     trainer.strategy.barrier("maze_pl.write_checkpoint")
 
 
@@ -146,8 +155,9 @@ def require_intact(file: Path) -> None:
             damaged = archive.testzip()
         problem = f"its part {damaged!r} does not match its checksum" if damaged is not None else ""
     except OSError as error:
-        raise ConfigurationError(f"the checkpoint {file} cannot be read: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error) as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError(f"the checkpoint {file} cannot be read: {reason}") from error
+    except _DAMAGES as error:
         problem = str(error)
     if problem:
         remedy = "restore it from a copy, or use another checkpoint of the run"
@@ -155,6 +165,9 @@ def require_intact(file: Path) -> None:
 
 
 def _what_is_wrong(file: Path) -> str:
+    """Return the reason why torch cannot read a file."""
     if not file.read_bytes().startswith(b"PK"):
         return "it was not written by maze_pl"
-    return "it holds more than tensors and plain values" if zipfile.is_zipfile(file) else "it is truncated"
+    if zipfile.is_zipfile(file):
+        return "it contains more than tensors and plain values"
+    return "it is truncated"

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def require_compatible(
-    path: str | Path, module: AlgorithmModule, data: EnvironmentDataModule, names: Collection[str] | None
+    path: str | Path,
+    module: AlgorithmModule,
+    data: EnvironmentDataModule,
+    names: Collection[str] | None,
 ) -> None:
     """Refuse a checkpoint from which this module cannot continue.
 
@@ -34,7 +37,8 @@ def require_compatible(
     checkpoint = read_checkpoint(path)
     entry = checkpoint_entry(checkpoint)
     if entry is None or "spec" not in entry:
-        raise ConfigurationError(f"the checkpoint {path} was not written by maze_pl: it has no description of an agent")
+        fault = "was not written by maze_pl: it does not describe an agent"
+        raise ConfigurationError(f"the checkpoint {path} {fault}")
     if names is not None:
         restored = [entry["ranks"], data_module_state(checkpoint, type(data).__qualname__)]
         foreign = [name for name in foreign_names(restored) if name not in names]
@@ -58,7 +62,8 @@ def require_equal(there: dict[str, str], here: dict[str, str], problem: str, par
     for name in {**there, **here}:
         other, current = there.get(name, "missing"), here.get(name, "missing")
         if other != current:
-            raise ConfigurationError(f"{problem}: {name} is {other} there and {current} here; use its {parts}")
+            difference = f"{name} is {other} there and {current} here"
+            raise ConfigurationError(f"{problem}: {difference}; use its {parts}")
 
 
 def require_same_spaces(there: dict[str, Any], here: dict[str, Any], agent: str) -> None:

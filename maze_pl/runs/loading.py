@@ -29,8 +29,8 @@ def load(path: str | Path, *, trust: bool = False) -> AlgorithmModule:
         >>> action = agent.act(observation)  # doctest: +SKIP
 
     Args:
-        path: A checkpoint, or a run directory, of which the best checkpoint is taken, else the last
-            one.
+        path: A checkpoint, or a run directory, whose best checkpoint is loaded or, without one, its
+            last checkpoint.
         trust: Whether it may name classes outside of maze_pl, gymnasium and torch.nn, and run their
             code; set it only if you know who made it. Classes are imported from Python's path, or
             else from the folders that the run was made with.
@@ -44,7 +44,7 @@ def load(path: str | Path, *, trust: bool = False) -> AlgorithmModule:
     checkpoint = read_checkpoint(path)
     config, entry = run_configuration(checkpoint, path), checkpoint_entry(checkpoint)
     if entry is None or "spec" not in entry:
-        raise ConfigurationError(f"{path} has no agent: its module is not one of maze_pl")
+        raise ConfigurationError(f"{path} has no agent: its module is not an AlgorithmModule")
     module = _make(config["model"], AlgorithmModule, path, trust, spec=Spec.from_dict(entry["spec"]))
     module.load_state_dict(checkpoint["state_dict"])
     return cast("AlgorithmModule", module.eval())
@@ -90,7 +90,8 @@ def _make(node: Any, base: type, path: str | Path, is_trusted: bool, **arguments
         extend_import_path(import_folders(run_dir))
         require_modules(node, run_dir)
     elif foreign := foreign_names(node, import_folders(run_dir)):
-        remedy = "if you trust whoever made it, say trust=True (or `--policy.trust true` for policy/torch_policy)"
+        option = "trust=True (or `--policy.trust true` for policy/torch_policy)"
+        remedy = f"if you trust whoever made it, use {option}"
         raise ConfigurationError(f"{refusal(path, foreign, run_dir)}; {remedy}")
     try:
         if not is_trusted or isinstance(import_object(node["class_path"]), type):

@@ -1,14 +1,13 @@
-"""Rollouts: recorded episodes of a policy, played in this process, others, or on other machines."""
+"""Rollouts: recorded episodes of a policy, played in this or other processes or machines."""
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from operator import methodcaller
-from typing import Any, cast
+from typing import Any
 
 import gymnasium
 import torch
@@ -39,6 +38,7 @@ from maze_pl.runs.compatibility import require_same_spaces
 from maze_pl.system.time_limit import time_limit_to_make
 
 Env = gymnasium.Env[Any, Any]
+_N_ESTIMATION_SAMPLES = 1000
 
 
 @dataclass(slots=True)
@@ -48,7 +48,8 @@ class Trajectory:
     Attributes:
         episode_id: Its UUID.
         seed: Seed that the environment was reset with.
-        summary: Its statistics: `episode_index`, `reward` (the return), `env_steps` (the length), `kpis` and others.
+        summary: Its statistics: `episode_index`, `reward` (the return), `env_steps` (the length),
+            `kpis` and others.
         spaces: Observations and actions of the agents, if recorded.
         states: States of the simulation, if recorded.
         events: Arguments of `EventLogFiles.append`, if events were recorded.
@@ -81,9 +82,48 @@ def _vector(factories: list[Any], step_timeout: float | None, **options: Any) ->
     return SubprocVectorEnv(factories, step_timeout=step_timeout, n_workers=1, **options)
 
 
+@dataclass(frozen=True)
+class _RecordingEnvs:
+    """Factory of environments with frozen wrapper statistics that record their episodes.
+
+    Attributes:
+        factory: Makes an environment with its wrappers.
+        learned: Wrapper statistics.
+        record: Data to record, as in `rollout`.
+        max_steps: Env steps after which an episode is truncated; 0 means no limit.
+        max_agents: Most agents alive at once, by sub-step.
+    """
+
+    factory: Callable[[], Any]
+    learned: Mapping[str, Any]
+    record: Collection[str]
+    max_steps: int
+    max_agents: dict[StepKey, int] | None
+
+    def __call__(self) -> Any:
+        """Make an environment; its attribute `recorded` holds a recorder for each kind of data."""
+        env: Any = self.factory()
+        load_shared_states(wrapper_stack(env), self.learned, freeze=True)  # before wrappers are inserted
+        # A limit that is never reached keeps vectors from stepping a gymnasium environment past its states.
+        env = ours.TimeLimitWrapper(env.env, self.max_steps or sys.maxsize)
+        recorders: dict[str, Any] = {}
+        if "states" in self.record or "gifs" in self.record:
+            env = ours.TrajectoryRecordingWrapper(env, GifFiles() if "gifs" in self.record else None)
+            recorders["states"] = env.trajectories
+        if "events" in self.record:
+            env = ours.EventLogsWrapper(env, _EventRows(n_rows=sys.maxsize))
+            recorders["events"] = env.writer
+        if "spaces" in self.record:
+            env = ours.SpacesRecordingWrapper(env, None, 1, self.max_agents)
+            recorders["spaces"] = env.trajectories
+        env = ours.LogStatsWrapper(env)
+        env.recorded = {name: recorder for name, recorder in recorders.items() if name in self.record}
+        return env
+
+
 def _recorded(env: Any) -> tuple[str, dict[str, Any]]:
     """Return the id and the recordings of the episode that an environment has just played."""
-    return env.get_episode_id(), {kind: recorded.pop() for kind, recorded in env.recorded.items()}
+    return env.get_episode_id(), {name: recorder.pop() for name, recorder in env.recorded.items()}
 
 
 class _Player:
@@ -97,30 +137,39 @@ class _Player:
         seed: Determines the episodes and the policy's random numbers.
         step_timeout: Seconds that an environment may take for a step or a reset; None means no
             limit.
-        how: `deterministic` and `temperature`.
+        acting: `deterministic` and `temperature`.
     """
 
     def __init__(
-        self, policy: Any, make: Any, n_envs: int, spec: Spec, seed: int, step_timeout: float | None, **how: Any
+        self,
+        policy: Any,
+        make: Any,
+        n_envs: int,
+        spec: Spec,
+        seed: int,
+        step_timeout: float | None,
+        acting: dict[str, Any],
     ) -> None:
-        self.policy, self.seed, self.how = policy, seed, how
+        self.policy = policy
+        self.seed = seed
+        self.acting = acting
         options: Any = {"seed": derive_seed(seed, "rollout"), "autoreset": False, "seed_by_env": False}
         self.vector = _vector([make] * n_envs, step_timeout, spec=spec, **options)
-        self.close, self._known = self.vector.close, set[StepKey]()
+        self.close = self.vector.close
+        self._checked: set[StepKey] = set()
 
     def play(self, episodes: range) -> list[Trajectory]:
         """Play a group of episodes, each in a separate environment."""
         self.first = episodes.start
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", self.first))
         with evaluation_mode(self.policy):
-            played = play_episodes(self.vector, self, episodes, generator=generator, deterministic=False)
-        recorded = self.vector.of_each(_recorded, range(len(played)))
-        return [self._kept(*one, summary) for one, summary in zip(recorded, played, strict=True)]
-
-    def _kept(self, episode_id: str, recorded: dict[str, Any], summary: EpisodeSummary) -> Trajectory:
-        """Return the trajectory of the episode that an environment has just played."""
-        seed = derive_seed(self.vector.seed, "env", 0, summary.episode_index)
-        return Trajectory(episode_id, seed, summary, **recorded)
+            summaries = play_episodes(self.vector, self, episodes, generator=generator, deterministic=False)
+        recorded = self.vector.of_each(_recorded, range(len(summaries)))
+        trajectories = []
+        for (episode_id, recordings), summary in zip(recorded, summaries, strict=True):
+            seed = derive_seed(self.vector.seed, "env", 0, summary.episode_index)
+            trajectories.append(Trajectory(episode_id, seed, summary, **recordings))
+        return trajectories
 
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         """Ask the policy to act; validate its first action in each sub-step."""
@@ -128,20 +177,26 @@ class _Player:
             envs = (batch.episode_index - self.first).tolist()
             batch.maze_state = self.vector.of_each(methodcaller("get_maze_state"), envs)
         try:
-            step: PolicyStep = self.policy.act(batch, generator=generator, **self.how)
-            if batch.step_key not in self._known:
-                heads, n = self.vector.spec.steps[batch.step_key].action_space.spaces, len(batch.agent_id)
-                if heads.keys() != step.action.keys() or any(no_value(heads[k], v, n) for k, v in step.action.items()):
-                    raise ValueError(f"{step.action} are not {n} actions of {heads}")
-                self._known.add(batch.step_key)
+            step: PolicyStep = self.policy.act(batch, generator=generator, **self.acting)
+            if batch.step_key not in self._checked:
+                self._check(batch, step)
+                self._checked.add(batch.step_key)
         except MaskError:
             raise
         except Exception as error:
-            if batch.step_key in self._known or not type(self.policy).__module__.startswith("maze_pl."):
+            is_own = type(self.policy).__module__.startswith("maze_pl.")
+            if batch.step_key in self._checked or not is_own:
                 raise  # users understand errors of their policies better
-            what = f"{type(self.policy).__name__} is a policy for something else than sub-step {batch.step_key!r}"
-            raise ValueError(f"{what} with observations {[*batch.observation]}: {error}") from error
+            fault = f"{type(self.policy).__name__} is a policy for something else than sub-step {batch.step_key!r}"
+            raise ValueError(f"{fault} with observations {[*batch.observation]}: {error}") from error
         return step
+
+    def _check(self, batch: PolicyBatch, step: PolicyStep) -> None:
+        """Raise ValueError if actions do not belong to the action space of their sub-step."""
+        heads = self.vector.spec.steps[batch.step_key].action_space.spaces
+        n = len(batch.agent_id)
+        if heads.keys() != step.action.keys() or any(no_value(heads[k], v, n) for k, v in step.action.items()):
+            raise ValueError(f"{step.action} are not {n} actions of {heads}")
 
 
 def rollout(
@@ -205,95 +260,120 @@ def rollout(
         >>> [(one.summary.reward, one.spaces.truncated) for one in trajectories]
         [(100.0, True), (100.0, True)]
     """
-    least = {"episodes": (episodes, 1), "max_steps": (max_steps, 0), "n_envs": (n_envs, 1)}
-    for name, (number, smallest) in {**least, "temperature": (temperature, 1e-9)}.items():
+    numbers: dict[str, tuple[float, float]] = {
+        "episodes": (episodes, 1),
+        "max_steps": (max_steps, 0),
+        "n_envs": (n_envs, 1),
+        "temperature": (temperature, 1e-9),
+    }
+    for name, (number, smallest) in numbers.items():
         if not number >= smallest:
             raise ValueError(f"{name}={number} must be at least {smallest}")
     if episodes > MOST_EPISODES:
         raise ValueError(f"episodes={episodes} must be at most {MOST_EPISODES}")
     check_room_for_environments("n_envs", n_envs)
-    is_one, given = isinstance(env, gymnasium.Env), cast(Any, env)
-    size, step_timeout = 1 if is_one else n_envs, None if engine is None else engine.step_timeout
-    if is_one and step_timeout is not None:
+    is_single = isinstance(env, gymnasium.Env)
+    group_size = 1 if is_single else n_envs
+    step_timeout = None if engine is None else engine.step_timeout
+    if is_single and step_timeout is not None:
         fault = f"step_timeout={step_timeout} has environments made in processes of their own"
         raise ValueError(f"{fault}: give a function that makes one, such as lambda: MyEnv(), instead of {env}")
-    factory = partial(make_wrapped, (lambda: given) if is_one else given, wrappers or (), action_masks)
+    make_env: Any = partial(_same, env) if is_single else env
+    factory = partial(make_wrapped, make_env, wrappers or (), action_masks)
     with time_limit_to_make(step_timeout):
         sample = factory()
     spec = Spec.of(sample, max_agents)
-    if not learned and step_timeout is None:
-        sample.estimate(1000, derive_seed(seed, "normalization"))
-        learned = shared_states_of(wrapper_stack(sample))
-    elif not learned:
-        with closing(_vector([factory], step_timeout)) as vector:
-            learned = vector.estimate(1000, derive_seed(seed, "normalization"))
+    statistics = learned or _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
     policy = _made(policy, spec, sample)
-    if not is_one:
+    if not is_single:
         sample.close()
+    make = _RecordingEnvs(factory, statistics, record, max_steps, max_agents)
+    acting = {"deterministic": deterministic, "temperature": temperature}
 
-    def make() -> Any:
-        wrapped: Any = factory()
-        load_shared_states(wrapper_stack(wrapped), learned, freeze=True)  # before wrappers are inserted
-        # A limit that is never reached keeps vectors from stepping a gymnasium environment past its states.
-        wrapped, recorded = ours.TimeLimitWrapper(wrapped.env, max_steps or sys.maxsize), dict[str, Any]()
-        if "states" in record or "gifs" in record:
-            wrapped = ours.TrajectoryRecordingWrapper(wrapped, GifFiles() if "gifs" in record else None)
-            recorded["states"] = wrapped.trajectories
-        if "events" in record:
-            wrapped = ours.EventLogsWrapper(wrapped, _EventRows(n_rows=sys.maxsize))
-            recorded["events"] = wrapped.writer
-        if "spaces" in record:
-            wrapped = ours.SpacesRecordingWrapper(wrapped, None, 1, max_agents)
-            recorded["spaces"] = wrapped.trajectories
-        wrapped = ours.LogStatsWrapper(wrapped)
-        wrapped.recorded = {kind: episodes for kind, episodes in recorded.items() if kind in record}
-        return wrapped
+    def make_player(policy: Any, *_: Any) -> _Player:
+        return _Player(policy, make, group_size, spec, seed, step_timeout, acting)
 
-    options = {"deterministic": deterministic, "temperature": temperature}
-    groups = [range(first, min(first + size, episodes)) for first in range(0, episodes, size)]
-    ready, played = dict[int, list[Trajectory]](), list[Trajectory]()
-    bar = tqdm(total=episodes, unit="episode", disable=not progress, mininterval=0.2 if sys.stderr.isatty() else 10)
+    groups = [range(first, min(first + group_size, episodes)) for first in range(0, episodes, group_size)]
+    played: list[Trajectory] = []
+    interval = 0.2 if sys.stderr.isatty() else 10
+    bar = tqdm(total=episodes, unit="episode", disable=not progress, mininterval=interval)
     with bar, closing(engine or InProcessEngine()) as workers:
-        workers.start(lambda policy, *_: _Player(policy, make, size, spec, seed, step_timeout, **options), policy)
-        waiting = iter(groups)
-        for actor, group in zip(range(workers.n_workers), waiting, strict=False):
-            workers.submit(actor, "play", group)
-        for group in groups:
-            while group.start not in ready:
-                if stop():
-                    return played
-                with suppress(TimeoutError):
-                    done = workers.get(0.5)
-                    ready[done.result[0].summary.episode_index] = done.result
-                    for following in islice(waiting, 1):
-                        workers.submit(done.actor, "play", following)
-            for trajectory in ready.pop(group.start):
-                receive(trajectory)
-                played.append(trajectory)
-                bar.update()
+        workers.start(make_player, policy)
+        for trajectory in _played(workers, groups, stop):
+            receive(trajectory)
+            played.append(trajectory)
+            bar.update()
     return played
+
+
+def _same(env: Any) -> Any:
+    """Return the environment: the factory of an environment that exists already."""
+    return env
+
+
+def _estimated(factory: Callable[[], Any], sample: Any, seed: int, step_timeout: float | None) -> dict[str, Any]:
+    """Estimate wrapper statistics, in the sample or, with a step timeout, in a subprocess."""
+    if step_timeout is None:
+        sample.estimate(_N_ESTIMATION_SAMPLES, seed)
+        return shared_states_of(wrapper_stack(sample))
+    with closing(_vector([factory], step_timeout)) as vector:
+        return vector.estimate(_N_ESTIMATION_SAMPLES, seed)
+
+
+def _played(workers: Engine, groups: list[range], stop: Callable[[], object]) -> Iterator[Trajectory]:
+    """Play groups of episodes on an engine, and yield their trajectories in order.
+
+    Args:
+        workers: The engine; its actors are players.
+        groups: Episodes of each group.
+        stop: Called from time to time; if it returns true, the remaining episodes are left out.
+    """
+    waiting = iter(groups)
+    for actor, group in zip(range(workers.n_workers), waiting, strict=False):
+        workers.submit(actor, "play", group)
+    finished: dict[int, list[Trajectory]] = {}  # first episode of a group -> its trajectories
+    for group in groups:
+        while group.start not in finished:
+            if stop():
+                return
+            with suppress(TimeoutError):
+                done = workers.get(0.5)
+                finished[done.result[0].summary.episode_index] = done.result
+                following = next(waiting, None)
+                if following is not None:
+                    workers.submit(done.actor, "play", following)
+        yield from finished.pop(group.start)
 
 
 def _made(policy: Any, spec: Spec, env: Any) -> Policy:
     """Make the policy that the argument `policy` of `rollout` describes."""
-    policy = target = Factory(policy) if isinstance(policy, str) else policy
+    if isinstance(policy, str):
+        policy = Factory(policy)
+    target = policy
     if isinstance(policy, Factory):
         named = {"random": "maze_pl.agents.RandomPolicy", "heuristic": env.heuristic_policy or "heuristic"}
         path = named.get(policy.class_path, policy.class_path)
         try:
-            target, policy = import_object(path), replace(policy, class_path=path)
+            target = import_object(path)
         except ImportError as error:
             known = "use random, heuristic (where the environment has a heuristic_policy), or a class path"
-            raise ValueError(f"no policy {policy.class_path!r} for {name_of(env)}: {error}; {known}") from error
+            fault = f"no policy {policy.class_path!r} for {name_of(env)}: {error}"
+            raise ValueError(f"{fault}; {known}") from error
+        policy = replace(policy, class_path=path)
     if isinstance(policy, type) or not isinstance(policy, Policy):
-        given: dict[str, Any] = {"action_spaces_dict": {key: step.action_space for key, step in spec.steps.items()}}
-        given |= {"masks": {key: step.masks for key, step in spec.steps.items()}, "spec": spec, "env": env}
+        available = {
+            "action_spaces_dict": {key: step.action_space for key, step in spec.steps.items()},
+            "masks": {key: step.masks for key, step in spec.steps.items()},
+            "spec": spec,
+            "env": env,
+        }
         configured = {**getattr(policy, "init_args", {}), **getattr(policy, "keywords", {})}
-        names = inspect.signature(target).parameters.keys() & given.keys() - configured
-        policy = policy(**{name: given[name] for name in names})
-    policy = getattr(policy, "policy", policy) if isinstance(policy, nn.Module) else policy  # of an algorithm
+        names = inspect.signature(target).parameters.keys() & available.keys() - configured
+        policy = policy(**{name: available[name] for name in names})
+    if isinstance(policy, nn.Module):
+        policy = getattr(policy, "policy", policy)  # of an algorithm
     if isinstance(policy, TorchPolicy):
         require_same_spaces(policy.spec.to_dict(), spec.to_dict(), "the policy")
     if not isinstance(policy, Policy):
-        raise TypeError(f"policy={policy!r} is none: it has no method act")
+        raise TypeError(f"policy={policy!r} is not a policy: it has no method act")
     return policy

@@ -17,11 +17,16 @@ _LOCK: Final = ".lock"
 
 
 def is_first_rank() -> bool:
-    """Tell if this is rank 0, which speaks and writes for all ranks."""
+    """Tell if this is rank 0, which prints and writes for all ranks."""
     return getattr(rank_zero_only, "rank", 0) == 0
 
 
-def run_directory(resumed: str | None, named: str | None, experiment: str | None, undo: contextlib.ExitStack) -> str:
+def run_directory(
+    resumed: str | None,
+    named: str | None,
+    experiment: str | None,
+    undo: contextlib.ExitStack,
+) -> str:
     """Return the directory of this run, the same in all processes of this machine.
 
     Args:
@@ -36,8 +41,9 @@ def run_directory(resumed: str | None, named: str | None, experiment: str | None
     """
     is_first = is_first_rank()
     if experiment is not None and (Path(experiment).is_absolute() or ".." in Path(experiment).parts):
-        remedy = f"name a directory elsewhere by --run_dir, such as --run_dir {experiment}"
-        raise ConfigurationError(f"experiment={experiment!r} is not a folder below {OUTPUT_FOLDER}/; {remedy}")
+        fault = f"experiment={experiment!r} is not a folder below {OUTPUT_FOLDER}/"
+        remedy = f"use --run_dir for a directory elsewhere, such as --run_dir {experiment}"
+        raise ConfigurationError(f"{fault}; {remedy}")
     if resumed is None and not is_first and RUN_DIR_VARIABLE in os.environ:
         return os.environ[RUN_DIR_VARIABLE]
     if resumed is not None:
@@ -47,8 +53,8 @@ def run_directory(resumed: str | None, named: str | None, experiment: str | None
     else:
         path = Path(named)
         if is_first and path.is_dir() and any(file.name != _LOCK for file in path.iterdir()):
-            remedy = f"name another one, or go on with the run in it by `maze-pl fit --resume {path}`"
-            raise ConfigurationError(f"the run directory {path} already holds something: {remedy}")
+            remedy = f"choose another one, or continue its run with `maze-pl fit --resume {path}`"
+            raise ConfigurationError(f"the run directory {path} is not empty: {remedy}")
         undo.enter_context(removed_if_empty(path))
     os.environ[RUN_DIR_VARIABLE] = str(path)
     return str(path)
@@ -112,15 +118,16 @@ def last_checkpoint(run_dir: str, folder: str | None = None) -> str | None:
         ConfigurationError: The folder does not exist, or the run has checkpoints, but no last one.
     """
     if folder is not None and not Path(folder).is_dir():
-        remedy = "resume in the directory in which the run was started, or name the folder by that option"
-        raise ConfigurationError(f"--last_checkpoint.dirpath {folder} of the run {run_dir} does not exist: {remedy}")
+        fault = f"--last_checkpoint.dirpath {folder} of the run {run_dir} does not exist"
+        remedy = "resume in the directory where the run was started, or set the option to the folder"
+        raise ConfigurationError(f"{fault}: {remedy}")
     file = Path(folder or Path(run_dir, "checkpoints"), "last.ckpt")
     if file.is_file():
         return str(file)
     for other in sorted(Path(run_dir).rglob("*.ckpt")):
-        remedy = f"bring it back, or go on from {other} by --ckpt_path"
-        raise ConfigurationError(f"there is no checkpoint {file}, with which the run {run_dir} ended: {remedy}")
-    rank_zero_info(f"{run_dir} holds no checkpoint yet: the run starts from the beginning")
+        remedy = f"restore it, or continue from another one with --ckpt_path {other}"
+        raise ConfigurationError(f"the last checkpoint of {run_dir}, {file}, is missing: {remedy}")
+    rank_zero_info(f"{run_dir} contains no checkpoint yet: the run starts from the beginning")
     return None
 
 
@@ -142,10 +149,12 @@ def claimed(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            process = f"process {lock.read().decode().strip()} trains in it; wait for it, or stop it by INT or TERM"
-            raise ConfigurationError(f"the run directory {path} is in use: {process}") from None
+            process = f"process {lock.read().decode().strip()} trains in it"
+            remedy = "wait for it, or stop it with SIGINT or SIGTERM"
+            raise ConfigurationError(f"the run directory {path} is in use: {process}; {remedy}") from None
         except OSError as error:
-            raise ConfigurationError(f"the run directory {path} cannot be written: {error.strerror}") from error
+            fault = f"the run directory {path} cannot be written: {error.strerror}"
+            raise ConfigurationError(fault) from error
         try:
             lock.truncate(0)
             lock.write(f"{os.getpid()}\n".encode())

@@ -41,7 +41,8 @@ class SimpleStatsLoggingSetup:
         5.0
 
     Args:
-        env: An environment with a `LogStatsWrapper` around it, whose `logging_prefix` names the statistics.
+        env: An environment with a `LogStatsWrapper` around it, whose `logging_prefix` names the
+            statistics.
         loggers: Loggers that also get the statistics, over env steps.
 
     Attributes:
@@ -55,7 +56,8 @@ class SimpleStatsLoggingSetup:
         from maze_pl.envs.wrappers import LogStatsWrapper
 
         if not isinstance(env, LogStatsWrapper):
-            raise TypeError(f"{type(env).__name__} keeps no statistics: wrap it by LogStatsWrapper.wrap(env) first")
+            remedy = "wrap it with LogStatsWrapper.wrap(env) first"
+            raise TypeError(f"{type(env).__name__} keeps no statistics: {remedy}")
         self.env, self.loggers = env, loggers
         self.statistics: dict[str, Any] = {}
 
@@ -71,7 +73,7 @@ class SimpleStatsLoggingSetup:
         from maze_pl.loggers.dashboard import log_epoch
         from maze_pl.modules.run_statistics import SourceStatistics
 
-        if kind is not None and issubclass(kind, Exception):  # an interrupt still prints the statistics so far
+        if kind is not None and issubclass(kind, Exception):  # an interrupt prints what there is
             return
         self.env.close_episode()
         epoch = EpochStatistics(self.env.pubsub.topics)
@@ -82,10 +84,11 @@ class SimpleStatsLoggingSetup:
         prefix, env_steps = self.env.logging_prefix or "main", epoch.total_step_count
         tqdm.write(render(f"{prefix} | {env_steps:,} env steps", 1, {prefix: self.statistics}))
         if n_unfinished:
-            not_counted = f"unfinished episodes that reset cut off, and that are not counted: {n_unfinished}"
-            tqdm.write(f"{not_counted}; LogStatsWrapper(env, count_unfinished=True) counts them")
+            left_out = f"unfinished episodes that reset cut off, and that are not counted: {n_unfinished}"
+            tqdm.write(f"{left_out}; LogStatsWrapper(env, count_unfinished=True) counts them")
+        scalars = SourceStatistics(self.statistics, {}).scalars(prefix)
         for logger in self.loggers:
-            logger.log_metrics(SourceStatistics(self.statistics, {}).scalars(prefix), step=env_steps)
+            logger.log_metrics(scalars, step=env_steps)
         log_epoch(self.loggers, prefix, self.statistics, plots, env_steps)
 
 
@@ -108,7 +111,8 @@ def tensorboard_to_pandas(path: str | Path) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError as error:
-        raise ConfigurationError("tensorboard_to_pandas needs pandas: pip install 'maze-pl[pandas]'") from error
+        remedy = "pip install 'maze-pl[pandas]'"
+        raise ConfigurationError(f"tensorboard_to_pandas needs pandas: {remedy}") from error
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     path = Path(path)
@@ -119,6 +123,7 @@ def tensorboard_to_pandas(path: str | Path) -> pandas.DataFrame:
     columns = {}
     for tag in sorted(events.Tags()["scalars"]):
         points = events.Scalars(tag)
-        column = pandas.Series([point.value for point in points], [point.step for point in points], dtype=float)
+        values = [point.value for point in points]
+        column = pandas.Series(values, [point.step for point in points], dtype=float)
         columns[tag] = column[~column.index.duplicated(keep="last")]
     return pandas.DataFrame(columns).sort_index().rename_axis("env_steps")

@@ -10,10 +10,14 @@ from maze_pl.runs.checkpoint import learned_in, read_checkpoint
 from maze_pl.runs.compatibility import require_equal, shapes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor, nn
 
     from maze_pl.datamodules.environments import EnvironmentDataModule
     from maze_pl.modules import AlgorithmModule
+
+_CRITIC = f"{NETWORKS}critic"
 
 
 def warm_start(path: str | Path, module: AlgorithmModule, datamodule: EnvironmentDataModule) -> None:
@@ -38,27 +42,33 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: Environmen
     from pytorch_lightning.utilities import rank_zero_info
 
     checkpoint = read_checkpoint(path)
-    own, other = module.state_dict(), checkpoint["state_dict"]
-    critic_prefix = f"{NETWORKS}critic."
-    critic = {name for name in own if name.startswith(critic_prefix)}
-    if critic and not any(name.startswith(critic_prefix) for name in other):
-        rank_zero_info(f"{path} has no critic: it starts anew, and learns first with critic_burn_in_epochs")
-        own = {name: value for name, value in own.items() if name not in critic}
+    weights = checkpoint["state_dict"]
     further = _further_networks(module)
-    stored = [name for name in further if any(entry.startswith(f"{name}.") for entry in other)]
-    originals = {name: _original(network, module) for name, network in further.items() if name not in stored}
+    stored = [name for name in further if _has(weights, name)]
+    originals = {name: _original(further[name], module) for name in further if name not in stored}
     prefixes = (NETWORKS, *(f"{name}." for name in stored))
-    own = {name: value for name, value in own.items() if name.startswith(prefixes)}
-    here, there = shapes(own), shapes({name: other[name] for name in own if name in other})
-    require_equal(there, here, f"the networks of {path} do not fit", "networks")
-    module.load_state_dict(module.state_dict() | {name: other[name] for name in here})
+    expected = {name: value for name, value in module.state_dict().items() if name.startswith(prefixes)}
+    if _has(expected, _CRITIC) and not _has(weights, _CRITIC):
+        expected = {name: value for name, value in expected.items() if not name.startswith(_CRITIC)}
+        how = "critic_burn_in_epochs trains it before the policy"
+        rank_zero_info(f"{path} has no critic: the critic starts from scratch; {how}")
+    found = {name: weights[name] for name in expected if name in weights}
+    problem = f"the networks of {path} do not fit"
+    require_equal(shapes(found), shapes(expected), problem, "networks")
+    module.load_state_dict(module.state_dict() | found)
     for name, original in originals.items():
         if original is None:
-            rank_zero_info(f"{path} has no network {name}, and it is not a copy of one: it starts anew")
+            start = "which is not a copy of another one: it starts from scratch"
+            rank_zero_info(f"{path} has no network {name}, {start}")
         else:
             further[name].load_state_dict(original.state_dict())
-            rank_zero_info(f"{path} has no network {name}: it is copied from the one of which it was a copy")
+            rank_zero_info(f"{path} has no network {name}: it is copied again from policy or critic")
     datamodule.warm_start(learned_in(checkpoint, path))
+
+
+def _has(weights: Mapping[str, Tensor], network: str) -> bool:
+    """Tell if weights contain those of a network."""
+    return any(name.startswith(f"{network}.") for name in weights)
 
 
 def _further_networks(module: AlgorithmModule) -> dict[str, nn.Module]:
@@ -84,11 +94,13 @@ def _original(network: nn.Module, module: AlgorithmModule) -> nn.Module | None:
         return None  # as in fresh normalisation layers, which are all alike
     for part in module.networks.modules():
         found = part.state_dict()
-        if found.keys() == state.keys() and all(_equal(found[name], value) for name, value in state.items()):
+        if found.keys() != state.keys():
+            continue
+        if all(_equal(found[name], value) for name, value in state.items()):
             return part
     return None
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
+def _equal(first: Tensor, second: Tensor) -> bool:
     """Tell if two tensors have the same shape and values."""
-    return one.shape == other.shape and bool((one == other).all())
+    return first.shape == second.shape and bool((first == second).all())

@@ -221,8 +221,8 @@ FILES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--config", "{"], ["config"]),
     ([*FIT[:-1], "file"], ["run directory file cannot be written"]),
     ([*FIT[:-1], "file/below"], ["run directory file/below cannot be written", "Not a directory"]),
-    ([*FIT[:-1], "run"], ["run directory run already holds something", "--resume run"]),
-    ([*FIT[:-1], "full"], ["run directory full already holds something"]),
+    ([*FIT[:-1], "run"], ["run directory run is not empty", "--resume run"]),
+    ([*FIT[:-1], "full"], ["run directory full is not empty"]),
     ([*FIT, "--best_checkpoint.dirpath", "file/below"], ["file/below", "Not a directory"]),
     ([*FIT, "--trainer.default_root_dir", "file"], ["file"]),
 ]

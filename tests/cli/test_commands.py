@@ -91,7 +91,7 @@ def test_a_directory_that_holds_something_is_refused(capsys: pytest.CaptureFixtu
     Path("here").mkdir()
     Path("here", "precious.txt").write_text("mine", encoding="utf-8")
     assert fit("--run_dir", "here") == 2
-    assert "the run directory here already holds something" in capsys.readouterr().err
+    assert "the run directory here is not empty" in capsys.readouterr().err
 
 
 @pytest.mark.slow

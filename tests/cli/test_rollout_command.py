@@ -234,7 +234,9 @@ def test_a_run_without_a_best_checkpoint_says_which_one_is_played(
     Path("run", "checkpoints", "best.ckpt").unlink()
     for command in commands:
         assert main(command) == 0
-        said = "maze-pl: run has no best.ckpt, as no evaluation chose one: this is run/checkpoints/last.ckpt\n"
+        said = (
+            "maze-pl: run has no best.ckpt, because no evaluation has selected one; using run/checkpoints/last.ckpt\n"
+        )
         assert said in capsys.readouterr().err
     assert main(["rollout", "run", *played, "--checkpoint", "last"]) == 0
     assert "has no best.ckpt" not in capsys.readouterr().err
@@ -274,7 +276,7 @@ def test_a_run_whose_environment_is_replaced_by_one_with_other_spaces_is_refused
         ([*CART_POLE, "--env.name", "Acrobot-v1", "--policy", "heuristic"], ["no policy 'heuristic' for Acrobot-v1"]),
         ([*CART_POLE, "--trajectories", "all"], ["trajectories", "'both'"]),
         ([*CART_POLE, "--render"], ["nothing draws CartPole-v1"]),
-        ([*CART_POLE, "--output_dir", "full"], ["full already holds something"]),
+        ([*CART_POLE, "--output_dir", "full"], ["full is not empty"]),
         ([*CART_POLE, "--env.name", "CartPol-v1"], ["CartPol"]),
         ([*CART_POLE[:-1], "paralel"], ["runner", "paralel"]),
         (["rollout", "--env", "env/gym_env", "--runner.n_workers", "-1"], ["n_workers=-1 of ProcessEngine"]),

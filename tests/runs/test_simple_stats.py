@@ -140,7 +140,7 @@ def test_the_wrapper_that_keeps_statistics_may_be_anywhere_in_the_stack() -> Non
     with SimpleStatsLoggingSetup(env) as setup:
         act(env, 5)
     assert setup.statistics["BaseEnvEvents/reward/episode_count"] == 1
-    with pytest.raises(TypeError, match=r"keeps no statistics: wrap it by LogStatsWrapper\.wrap\(env\) first"):
+    with pytest.raises(TypeError, match=r"keeps no statistics: wrap it with LogStatsWrapper\.wrap\(env\) first"):
         SimpleStatsLoggingSetup(make_depot())
 
 

@@ -96,7 +96,7 @@ def test_networks_that_start_anew_are_named(kit: SimpleNamespace, caplog: pytest
     with caplog.at_level("INFO"):
         kit.begin(kit.make(PPO), kit.make(WithTargets))
     text = caplog.text
-    assert "no network predictor, and it is not a copy of one: it starts anew" in text
+    assert "no network predictor, which is not a copy of another one: it starts from scratch" in text
     assert "no network target: it is copied" in text and "no network targets.0.0: it is copied" in text
     assert "alias" not in text and "temperature" not in text
 
