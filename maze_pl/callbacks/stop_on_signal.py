@@ -39,7 +39,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
     is raised. A run that is resumed from the checkpoint ends as if it had not been stopped.
 
     A rollout or an evaluation that takes longer than `StopSignals.patience` after the signal is
-    abandoned. The previous checkpoint is then the last one, and a message tells that later progress
+    abandoned, on all ranks. The previous checkpoint is then the last one, and a message tells that later progress
     is lost.
 
     `maze-pl fit` always has this callback. A script with its own Trainer adds it after all
@@ -69,38 +69,37 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Report what is lost if training ended in the middle of a rollout or an evaluation."""
-        if not (isinstance(exception, StoppedBySignal) and self._signals.has_interrupted and trainer.is_global_zero):
+        is_interrupted = isinstance(exception, StoppedBySignal) and self._signals.has_interrupted
+        if not is_interrupted or self._signals.is_reported:
             return
         kept = [one for one in trainer.callbacks if isinstance(one, LastCheckpoint)]  # type: ignore[attr-defined]
         is_kept = any(Path(f"{one.dirpath}/last.ckpt").is_file() for one in kept)
         lost = "what came after the last checkpoint is lost" if is_kept else "there is no checkpoint yet"
         hint = self._hint if is_kept else ""
         name = signal.Signals(self._signals.received).name
-        where = f"a rollout or an evaluation that took more than {self._signals.patience:.0f} s longer"
+        place = f" (at {self._signals.place})" if self._signals.place else ""
+        where = f"a rollout or an evaluation that took more than {self._signals.patience:.0f} s longer{place}"
         sys.stderr.write(f"maze-pl: stopped by {name} in {where}: {lost}{hint}\n")
 
-    def _let_interrupt(self, trainer: pl.Trainer, is_collecting: bool) -> None:
-        """Allow interruption while episodes are played, and nothing is learned or written.
-
-        Only rank 0 can be ended alone: the others end with it.
-        """
-        self._signals.may_interrupt = is_collecting and trainer.is_global_zero
+    def _let_interrupt(self, is_collecting: bool) -> None:
+        """Allow interruption while episodes are played, and nothing is learned or written."""
+        self._signals.may_interrupt = is_collecting
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Allow interruption: a rollout comes next."""
-        self._let_interrupt(trainer, True)
+        self._let_interrupt(True)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Forbid interruption: the rollout is being learned from."""
-        self._let_interrupt(trainer, False)
+        self._let_interrupt(False)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Allow interruption: the episodes of an evaluator come next."""
-        self._let_interrupt(trainer, True)
+        self._let_interrupt(True)
 
     def on_validation_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Forbid interruption: the episodes have been played."""
-        self._let_interrupt(trainer, False)
+        self._let_interrupt(False)
 
     def on_validation_batch_end(
         self,
@@ -112,11 +111,11 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
         dataloader_idx: int = 0,
     ) -> None:
         """Allow interruption if another evaluator follows; otherwise results are being written."""
-        self._let_interrupt(trainer, dataloader_idx + 1 < len(trainer.num_val_batches))
+        self._let_interrupt(dataloader_idx + 1 < len(trainer.num_val_batches))
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Allow interruption after an evaluation within an epoch: a rollout comes next."""
-        self._let_interrupt(trainer, trainer.state.fn == "fit" and not trainer.is_last_batch)
+        self._let_interrupt(trainer.state.fn == "fit" and not trainer.is_last_batch)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Stop after a rollout, unless an evaluation follows, which a resumed run would skip."""
@@ -131,7 +130,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
             distributed.all_reduce(told, op=distributed.ReduceOp.MAX)
             number = int(told)
         if not number:
-            self._let_interrupt(trainer, True)
+            self._let_interrupt(True)
             return
         keep_last(trainer, pl_module)
         self._signals.received = number

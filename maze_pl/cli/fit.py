@@ -266,7 +266,7 @@ class MazeCLI(LightningCLI):
         strategy: Any = trainer.strategy
         if isinstance(strategy.launcher, _SubprocessScriptLauncher):
             of_ranks = (strategy.cluster_environment, strategy.num_processes, strategy.num_nodes)
-            strategy._launcher = WatchedLauncher(*of_ranks)
+            strategy._launcher = WatchedLauncher(self._signals, *of_ranks)
         if config["strategy"] == "auto" and isinstance(trainer.strategy, DDPStrategy):
             trainer.strategy._ddp_kwargs["find_unused_parameters"] = True
         return trainer

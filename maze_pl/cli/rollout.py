@@ -24,7 +24,7 @@ from maze_pl.runs.loading import load
 from maze_pl.runs.rollout import Env, Trajectory, rollout
 from maze_pl.runs.run_directory import new_directory, run_directory
 from maze_pl.system.atomic_files import write_file
-from maze_pl.system.signals import StopSignals
+from maze_pl.system.signals import StoppedBySignal, StopSignals
 
 _PARALLEL: Final = lazy_instance(ProcessEngine)  # options may configure it
 _NO_OPTIONS: Final = {"texts", "signals", "learned", "record", "progress", "receive", "stop"}
@@ -86,6 +86,7 @@ def play(
     writers = {kind: TrajectoryFiles(f"trajectories/{kind}", "episodes" if files == "one" else None) for kind in kept}
 
     def receive(one: Trajectory) -> None:
+        signals.may_interrupt = False  # while files are written
         if one.summary.episode_index == 0:
             for name, text in texts.items():
                 write_file(folder / name, text.encode())
@@ -94,13 +95,24 @@ def play(
         for rows in one.events:
             events.append(*rows)
         epoch.add(one.summary)
-        one.states, one.spaces, one.events = None, None, []  # all together may not fit in memory
+        one.states = one.spaces = None  # all together may not fit in memory
+        one.events = []
+        signals.may_interrupt = True
 
-    signals.deferred = True
+    signals.deferred = signals.may_interrupt = True
     record = [*kept, *["events"] * event_logs, *["gifs"] * render]
     told: dict[str, Any] = {"record": record, "progress": True, "receive": receive, "stop": lambda: signals.received}
-    with undo:
-        played = rollout(env, wanted, n_episodes, max_steps=max_steps, engine=runner, **told, **others)
+    try:
+        with undo:
+            played = rollout(env, wanted, n_episodes, max_steps=max_steps, engine=runner, **told, **others)
+    except StoppedBySignal:
+        if signals.has_interrupted:
+            place = f" (at {signals.place})" if signals.place else ""
+            name = signal.Signals(signals.received).name
+            where = f"an episode that took more than {signals.patience:.0f} s longer{place}"
+            sys.stderr.write(f"maze-pl: stopped by {name} in {where}\n")
+        raise
+    signals.may_interrupt = False
     if signals.received:
         stopped = f"stopped by {signal.Signals(signals.received).name} after {len(played)} of {n_episodes} episodes"
         sys.stderr.write(f"maze-pl: {stopped}\n")

@@ -14,12 +14,15 @@ from types import FrameType
 from typing import Any, Final, Self
 
 from maze_pl.system.forked import end_if_forked
+from maze_pl.system.time_limit import place_of
 
 MAIN_PROCESS_VARIABLE: Final = "MAZE_PL_MAIN_PROCESS"
 PATIENCE: Final = 20.0
 """Seconds for which a rollout or an evaluation may continue after a signal."""
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
-_SECONDS_TO_TELL: Final = 1.0  # for a rank to report that its launcher is gone
+_SECONDS_TO_TELL: Final = 3.0  # for a rank to report that its launcher is gone
+_SECONDS_FOR_FIRST_RANK: Final = 1.0  # by which other ranks are more patient
+_SECONDS_TO_FOLLOW: Final = 0.1
 _SECONDS_OF_ONE_SIGNAL: Final = 1.0  # a terminal, `timeout` and process managers may deliver the same one twice
 
 
@@ -51,13 +54,17 @@ class StopSignals:
         received: Number of the received signal, 0 if none.
         may_interrupt: Whether the process may be ended now: nothing is being learned or written.
         has_interrupted: Whether the process was ended in this way.
+        place: Place in the user's code at which it was ended then; "" if there is none.
+        is_reported: Whether another rank has reported that and why the run is stopped.
         is_passed_on: Whether this process only waits for its training child processes, and passes
             signals on.
     """
 
     def __init__(self, deferred: bool = False, patience: float = PATIENCE) -> None:
         self.received, self.deferred, self.is_passed_on = 0, deferred, False
-        self.patience, self.may_interrupt, self.has_interrupted = patience, False, False
+        self.patience = patience
+        self.may_interrupt = self.has_interrupted = self.is_reported = False
+        self.place = ""
         self._former_alarm: Any = None
         self._since, self._process = 0.0, os.getpid()
         self._former: dict[int, Any] = {}
@@ -98,6 +105,8 @@ class StopSignals:
         end_if_forked(self._process, number)
         if self.received:
             if time.monotonic() - self._since > _SECONDS_OF_ONE_SIGNAL:
+                place = place_of(frame)
+                _say(f"{signal.Signals(number).name}: stopped{place and f' at {place}'}")
                 signal.signal(number, signal.SIG_DFL)
                 signal.raise_signal(number)
             return
@@ -106,17 +115,32 @@ class StopSignals:
         if self.deferred and trains:
             if not self.is_passed_on:
                 self._former_alarm = signal.signal(signal.SIGALRM, self._lose_patience)
-                signal.setitimer(signal.ITIMER_REAL, self.patience, 1.0)  # then each second
-            after = f"after this rollout or evaluation, or in {self.patience:.0f} s"
-            _say(f"{signal.Signals(number).name}: stopping {after}; once more stops at once")
+                more = 0.0 if self.is_reported or _is_first_rank() else _SECONDS_FOR_FIRST_RANK
+                signal.setitimer(signal.ITIMER_REAL, self.patience + more, 1.0)  # then each second
+            if not self.is_reported:
+                after = f"after this rollout or evaluation, or in {self.patience:.0f} s"
+                _say(f"{signal.Signals(number).name}: stopping {after}; send it again to stop immediately")
             return
-        _say(f"stopped by {signal.Signals(number).name}; nothing was trained")
+        place = place_of(frame)
+        _say(f"stopped by {signal.Signals(number).name}{place and f' at {place}'}; nothing was trained")
         raise StoppedBySignal(number)
 
-    def _lose_patience(self, *_: object) -> None:
+    def follow(self, number: int) -> None:
+        """End this process like another rank, which has reported why; may be called in any thread.
+
+        Args:
+            number: The signal that stopped the other rank.
+        """
+        self.is_reported = True
+        if not self.received:
+            self.patience = _SECONDS_TO_FOLLOW
+            os.kill(os.getpid(), number)
+
+    def _lose_patience(self, _: int, frame: FrameType | None) -> None:
         """End a rollout or an evaluation that takes too long after a signal, if it may be ended."""
         if self.may_interrupt:
             self._cancel_alarm()
+            self.place = place_of(frame)
             self.may_interrupt, self.has_interrupted = False, True
             raise StoppedBySignal(self.received)
 
@@ -141,9 +165,14 @@ def _taken_by_child() -> StopSignals:
     return signals if multiprocessing.parent_process() is None else signals.take()  # not if merely copied
 
 
+def _is_first_rank() -> bool:
+    """True in a machine's first training process."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
 def _say(text: str) -> None:
     """Write a line in a machine's first process, by `os.write`, safe in signal handlers."""
-    if os.environ.get("LOCAL_RANK", "0") == "0" and multiprocessing.parent_process() is None:
+    if _is_first_rank() and multiprocessing.parent_process() is None:
         os.write(2, f"maze-pl: {text}\n".encode())
 
 

@@ -22,10 +22,14 @@ import yaml
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.agents import DummyCartPolePolicy
+from maze_pl.cli.rollout import play
+from maze_pl.collect.engines import InProcessEngine
 from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.trajectory_record import read_trajectories
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper
 from maze_pl.runs.rollout import rollout
+from maze_pl.system.signals import StoppedBySignal, StopSignals
 from tests.bad_input.project import SMALL, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
@@ -146,6 +150,30 @@ def test_all_episodes_in_one_file_are_those_of_one_file_each(folder: Path) -> No
     ]
     assert main([*CUTTING, "--n_episodes", "3", "--max_steps", "5", *again, "--output_dir", "again"]) == 0
     assert (folder / "again" / "episodes.csv").read_bytes() == (folder / "one" / "episodes.csv").read_bytes()
+
+
+class Endless(GymMazeEnv):
+    """Gets a signal in its third step, which does not end."""
+
+    def __init__(self) -> None:
+        super().__init__("CartPole-v1")
+        self.n_steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.n_steps += 1
+        if self.n_steps == 3:
+            signal.raise_signal(signal.SIGTERM)
+            while True:
+                signal.pause()
+        return super().step(action)
+
+
+def test_an_episode_that_does_not_end_after_a_signal_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+    with StopSignals(patience=0.01) as signals, pytest.raises(StoppedBySignal):
+        play({}, signals, Endless, InProcessEngine(), output_dir="episodes")
+    message = capsys.readouterr().err
+    place = r"\(at test_rollout_command.py:\d+ in step\)"
+    assert re.search(f"maze-pl: stopped by SIGTERM in an episode that took more than 0 s longer {place}\n", message)
 
 
 def test_gifs_are_rendered(folder: Path) -> None:

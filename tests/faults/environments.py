@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -15,15 +16,17 @@ class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
     Args:
         after: Steps that go well.
         how: What happens then; before it hangs it leaves a file named `hangs` in the working directory.
+        rank: The only rank on which it happens; on all if None.
     """
 
-    def __init__(self, after: int = 50, how: Literal["raise", "hang"] = "raise") -> None:
+    def __init__(self, after: int = 50, how: Literal["raise", "hang"] = "raise", rank: int | None = None) -> None:
         super().__init__(gymnasium.make("CartPole-v1"))
         self._left, self._how = after, how
+        self._is_sound = rank is not None and int(os.environ.get("LOCAL_RANK", "0")) != rank
 
     def step(self, action: Any) -> Any:
         self._left -= 1
-        if self._left < 0:
+        if self._left < 0 and not self._is_sound:
             self.fail()
         return super().step(action)
 

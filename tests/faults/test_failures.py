@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -15,8 +16,8 @@ from tests.faults.runs import SPAWN, SUBPROCESS, TWO_RANKS, Run, Server, checkpo
 INT, TERM, KILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
 
 
-def faulty(how: str, after: int) -> list[str]:
-    init = f'{{"how": "{how}", "after": {after}}}'
+def faulty(how: str, after: int, rank: int | None = None) -> list[str]:
+    init = json.dumps({"how": how, "after": after, "rank": rank})
     return ["--data.env", f'{{"class_path": "tests.faults.environments.Faulty", "init_args": {init}}}']
 
 
@@ -157,6 +158,32 @@ def test_a_killed_rank_ends_the_run_also_while_the_others_exchange_nothing(serve
     os.kill(pid, KILL)
     assert run.end() == 1
     assert run.output.count("maze-pl: error: rank 1 was killed by SIGKILL; all others were ended") == 1
+
+
+@pytest.mark.slow
+def test_a_killed_main_rank_is_named_also_while_the_others_exchange_nothing(server: Server, tmp_path: Path) -> None:
+    run = server.fit(tmp_path, *TWO_RANKS, *NO_STATISTICS, *faulty("hang", 40))
+    run.until((tmp_path / "hangs").exists)
+    run.until(run.ranks)
+    time.sleep(1.0)
+    os.kill(run.pid, KILL)
+    assert run.end() == -KILL
+    told = "rank 0, which had launched the others of this machine, was killed; all others were ended"
+    assert [line for line in run.output.splitlines() if "error" in line] == [f"maze-pl: error: {told}"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["rank", "group"])
+def test_a_signal_to_any_rank_gives_up_a_rollout_that_never_ends(server: Server, tmp_path: Path, to: str) -> None:
+    hanging = None if to == "rank" else 1  # the first rank waits for the other one then
+    run = server.fit(tmp_path, *TWO_RANKS, *NO_STATISTICS, *faulty("hang", 40, hanging))
+    run.until((tmp_path / "hangs").exists)
+    (rank,) = run.until(run.ranks)
+    os.kill(rank, TERM) if to == "rank" else os.killpg(run.pid, TERM)
+    assert run.end() == 128 + TERM
+    assert run.output.count("maze-pl: stopped by SIGTERM in a rollout or an evaluation that took more than 20 s") == 1
+    assert "(at environments.py:" in run.output
+    assert "Traceback" not in run.output and "error" not in run.output
 
 
 @pytest.mark.slow
