@@ -15,7 +15,8 @@ from maze_pl.events import Histogram
 
 X_AXIS = "env_steps"
 N_BINS = 64
-Bins = tuple[np.ndarray, np.ndarray]  # counts [n] and edges [n + 1]
+Bins = tuple[np.ndarray, np.ndarray]
+"""Counts [n] of the bins of a distribution, and their edges [n + 1]."""
 
 
 class Dashboard(Logger):

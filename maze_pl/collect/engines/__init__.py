@@ -1,6 +1,8 @@
 """Engines, which run actors in this process, in other processes, or on other machines."""
 
-from .engine import Done as Done, Engine as Engine
+from .engine import Done as Done, Engine as Engine, Host as Host, Job as Job, MakeActor as MakeActor
+from .engine import not_started as not_started
 from .in_process_engine import InProcessEngine as InProcessEngine
 from .process_engine import ProcessEngine as ProcessEngine
 from .ray_engine import RayEngine as RayEngine
+from .worker_engine import Outcome as Outcome, WorkerEngine as WorkerEngine, WorkerHost as WorkerHost

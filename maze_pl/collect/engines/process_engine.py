@@ -78,13 +78,16 @@ class ProcessEngine(WorkerEngine):
         with _file_in_memory(pickle.dumps(version) + dumps(dict(weights))) as file:
             os.dup2(file.fileno(), self._memory.fileno(), inheritable=False)
 
-    def _launch(self) -> Any:
+    def launch(self) -> Any:
+        """Start a process."""
         return self._new()
 
-    def _send(self, worker: WorkerProcess, job: Job) -> None:
+    def send(self, worker: WorkerProcess, job: Job) -> None:
+        """Send a job to a process."""
         worker.send("perform", job)
 
-    def _receive(self, timeout: float | None) -> Outcome | None:
+    def receive(self, timeout: float | None) -> Outcome | None:
+        """Wait for a message of any process; see `WorkerEngine.receive`."""
         ends: dict[Any, WorkerProcess] = {end: worker for worker in self._sent for end in worker.ends}
         worker = next((ends[end] for end in wait(list(ends), timeout)), None)
         if worker is None:

@@ -243,17 +243,20 @@ class RayEngine(WorkerEngine):
                 self._homes[actor] = freer
         self._dispatch(Job(actor, self._restarts.get(actor, 0), method, arguments, state))
 
-    def _launch(self) -> Any:
+    def launch(self) -> Any:
+        """Start a worker if the nodes have room for one; otherwise return None."""
         if len(self._sent) >= self._count_room() > 0:
             return None
         worker = self._new()
         self._promises[worker] = deque()
         return worker
 
-    def _send(self, worker: Any, job: Job) -> None:
+    def send(self, worker: Any, job: Job) -> None:
+        """Send a job with the latest weights to a worker."""
         self._promises[worker].append(worker.call.remote("answer", dumps(job), *self._weights))
 
-    def _receive(self, timeout: float | None) -> Outcome:
+    def receive(self, timeout: float | None) -> Outcome:
+        """Wait for the next result of any worker; see `WorkerEngine.receive`."""
         first = {promises[0]: worker for worker, promises in self._promises.items() if promises}
         ready, _ = _ray().wait(list(first), timeout=timeout)
         if not ready:

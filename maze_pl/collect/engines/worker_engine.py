@@ -72,15 +72,15 @@ class WorkerEngine(Engine):
         self._sent: dict[Any, deque[Job]] = {}  # worker -> jobs that it has not finished, in order
 
     @abstractmethod
-    def _launch(self) -> Any:
+    def launch(self) -> Any:
         """Start a worker and return a hashable handle; None if there is no room for it now."""
 
     @abstractmethod
-    def _send(self, worker: Any, job: Job) -> None:
+    def send(self, worker: Any, job: Job) -> None:
         """Send a job; must not wait for the worker, nor fail if it is dead."""
 
     @abstractmethod
-    def _receive(self, timeout: float | None) -> Outcome | None:
+    def receive(self, timeout: float | None) -> Outcome | None:
         """Wait for the next outcome of any worker; each worker's are in the order of its jobs.
 
         Returns:
@@ -98,13 +98,13 @@ class WorkerEngine(Engine):
 
     def _dispatch(self, job: Job) -> None:
         worker = self._homes[job.actor]
-        self._send(worker, job)
+        self.send(worker, job)
         self._sent[worker].append(job)
 
     def _home(self) -> Any:
         """Choose a worker for an actor: a new one if there are too few, else the least loaded."""
         if len(self._sent) < self.n_workers:
-            worker = self._launch()
+            worker = self.launch()
             if worker is not None:
                 self._sent[worker] = deque()
                 return worker
@@ -117,7 +117,7 @@ class WorkerEngine(Engine):
         deadline = None if timeout is None else time.monotonic() + timeout
         while any(self._sent.values()):
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            outcome = self._receive(left)
+            outcome = self.receive(left)
             if outcome is None:
                 continue
             if outcome.died is not None:

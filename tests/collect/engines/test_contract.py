@@ -6,7 +6,10 @@ import contextlib
 import copy
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,20 @@ from maze_pl.envs.contract import EnvContractError
 from maze_pl.system.lost_process import LostProcessError
 from tests.collect.engines.actors import Actor, RandomActs, change, make_policy
 from tests.distributed.ray_cluster import small_ray
+from tests.documentation import blocks
+
+PAGE = Path(__file__).parents[3] / "docs" / "writing_an_engine.md"
+
+
+def documented_engine() -> Engine:
+    """The engine with threads that a page of the documentation shows, with two of them."""
+    module = ModuleType("documented_engines")
+    sys.modules[module.__name__] = module  # for pickles
+    (program,) = [block for block in blocks(PAGE.read_text(encoding="utf-8")) if block.file]
+    exec(program.content, vars(module))
+    engine: Engine = module.ThreadEngine(n_workers=2)
+    return engine
+
 
 # name -> how it is made, marks
 ENGINES: dict[str, tuple[Callable[[], Engine], Any]] = {
@@ -25,6 +42,7 @@ ENGINES: dict[str, tuple[Callable[[], Engine], Any]] = {
     "processes-1": (lambda: ProcessEngine(n_workers=1), ()),
     "processes-2": (lambda: ProcessEngine(n_workers=2), ()),
     "processes-3": (lambda: ProcessEngine(n_workers=3), pytest.mark.slow),
+    "threads": (documented_engine, pytest.mark.slow),
     "ray": (lambda: RayEngine(n_workers=1), pytest.mark.slow),
 }
 
