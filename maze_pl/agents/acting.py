@@ -1,4 +1,4 @@
-"""Actions for observations as environments return them: single ones or batches, outside of training."""
+"""Actions for single observations or batches, as environments return them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, overload, runtime_checkable
@@ -112,22 +112,34 @@ class ActsOnObservations:
         size = len(next(iter(arrays.values())))
         agents = np.asarray(agent_id)
         if agents.shape not in ((), (size,)):
-            raise ValueError(f"agent_id={agent_id!r}: expected one agent or {size}, one for each observation")
+            expected = f"one agent or {size}, one for each observation"
+            raise ValueError(f"agent_id={agent_id!r}: expected {expected}")
         actor = (key, agent_id if isinstance(agent_id, int) else tuple(agents.ravel().tolist()))
         state = (policy_state or {}).get(actor)
         if state is not None and any(len(array) != size for array in state.values()):
             n_actors = len(next(iter(state.values())))
-            raise ValueError(f"policy_state is that of {n_actors} actors, but there are {size} observations")
+            found = f"policy_state is that of {n_actors} actors"
+            raise ValueError(f"{found}, but there are {size} observations")
         batch = PolicyBatch(key, arrays, np.full(size, agents), state)
-        decision = policy.act(batch, deterministic=deterministic, temperature=temperature, generator=generator)
+        decision = policy.act(
+            batch,
+            deterministic=deterministic,
+            temperature=temperature,
+            generator=generator,
+        )
         if policy_state is None and decision.policy_state is not None:
             remedy = "pass policy_state={}, the same dict for a whole episode"
             raise ValueError(f"sub-step {key!r} is recurrent: {remedy}")
         action: dict[str, Any] = {}
         for head, value in decision.action.items():
             space = step.action_space[head]
-            action[head] = environment_actions(space, value) if is_batch else environment_action(space, value[0])
-        probabilities = _probabilities(policy, batch, temperature, is_batch) if with_probabilities else {}
+            if is_batch:
+                action[head] = environment_actions(space, value)
+            else:
+                action[head] = environment_action(space, value[0])
+        probabilities = {}
+        if with_probabilities:
+            probabilities = _probabilities(policy, batch, temperature, is_batch)
         if policy_state is not None:
             policy_state[actor] = decision.policy_state
         return (action, probabilities) if with_probabilities else action
@@ -144,7 +156,7 @@ def _step_key(spec: Spec, step_key: StepKey | None) -> StepKey:
 
 
 def _probabilities(policy: Policy, batch: PolicyBatch, temperature: float, is_batch: bool) -> dict[str, Any]:
-    """Return the probabilities of discrete heads, without the batch dimension unless it is a batch."""
+    """Return the probabilities of discrete heads, with a batch dimension if it is a batch."""
     if not isinstance(policy, HasProbabilities):
         raise ValueError(f"a {type(policy).__name__} has no distributions, and so no probabilities")
     probabilities = policy.probabilities(batch, temperature)
@@ -165,31 +177,43 @@ def _arrays(
     if not isinstance(observation, Mapping):
         needed = f"needs a dict with the observations {list(space.spaces)}"
         raise ValueError(f"sub-step {step_key!r} {needed}, not {type(observation).__name__}")
-    if missing := set(space.spaces) - set(observation):
-        raise ValueError(f"sub-step {step_key!r} also observes {sorted(missing)}; given were {sorted(observation)}")
+    missing = sorted(set(space.spaces) - set(observation))
+    if missing:
+        found = f"got {sorted(observation)}"
+        raise ValueError(f"sub-step {step_key!r} also observes {missing}; {found}")
     arrays: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
     sizes: dict[str, int | None] = {}
     for name, child in space.spaces.items():
-        shape = child.shape or ()
-        try:
-            array = np.asarray(observation[name], child.dtype)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"observation {name!r} cannot be read as {child.dtype} of shape {shape}: {error}"
-            ) from error
-        if array.shape not in (shape, array.shape[:1] + shape):
-            batch = f"({', '.join(map(str, ('B', *shape)))}{',' if not shape else ''})"
-            raise ValueError(f"observation {name!r} has shape {array.shape}, expected {shape}, or {batch} for a batch")
-        is_batch = array.shape != shape
+        array = _array(observation[name], child, name)
+        is_batch = array.shape != (child.shape or ())
         sizes[name] = len(array) if is_batch else None
         arrays[name] = array if is_batch else array[None]
     if len(set(sizes.values())) > 1:
-        told = {name: "no batch" if size is None else f"a batch of {size}" for name, size in sizes.items()}
-        raise ValueError(f"observations are of different sizes: {told}")
+        described = {name: "no batch" if size is None else f"a batch of {size}" for name, size in sizes.items()}
+        raise ValueError(f"observations are of different sizes: {described}")
     size = next(iter(sizes.values()))
     if size == 0:
         raise ValueError("a batch of observations is empty: there is nobody to act")
     return arrays, size is not None
+
+
+def _array(value: Any, space: spaces.Space[Any], name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """Convert an observation, or a batch of it, to an array [*shape] or [B, *shape].
+
+    Raises:
+        ValueError: It cannot be read as numbers, or has the wrong shape.
+    """
+    shape = space.shape or ()
+    try:
+        array = np.asarray(value, space.dtype)
+    except (TypeError, ValueError) as error:
+        expected = f"{space.dtype} of shape {shape}"
+        raise ValueError(f"observation {name!r} cannot be read as {expected}: {error}") from error
+    if array.shape not in (shape, array.shape[:1] + shape):
+        batch_shape = f"({', '.join(map(str, ('B', *shape)))}{',' if not shape else ''})"
+        expected = f"{shape}, or {batch_shape} for a batch"
+        raise ValueError(f"observation {name!r} has shape {array.shape}, expected {expected}")
+    return array
 
 
 def _first(probability: Any) -> Any:

@@ -16,8 +16,15 @@ class DummyCartPolePolicy:
         look_ahead: Seconds for which the pole's angle is extrapolated.
     """
 
-    def __init__(self, observation: str = "observation", action: str = "action", look_ahead: float = 1.0) -> None:
-        self.observation, self.action, self.look_ahead = observation, action, look_ahead
+    def __init__(
+        self,
+        observation: str = "observation",
+        action: str = "action",
+        look_ahead: float = 1.0,
+    ) -> None:
+        self.observation = observation
+        self.action = action
+        self.look_ahead = look_ahead
 
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
         """Choose a side for each actor; options are ignored because the rule is deterministic."""

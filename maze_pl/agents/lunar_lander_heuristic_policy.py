@@ -35,9 +35,15 @@ class LunarLanderHeuristicPolicy:
         {'action': array([2])}
     """
 
-    def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict], observation: str = "observation") -> None:
-        ((self.action, space),) = next(iter(action_spaces_dict.values())).items()
-        self.observation, self.is_continuous = observation, isinstance(space, spaces.Box)
+    def __init__(
+        self,
+        action_spaces_dict: Mapping[StepKey, spaces.Dict],
+        observation: str = "observation",
+    ) -> None:
+        action_space = next(iter(action_spaces_dict.values()))
+        ((self.action, space),) = action_space.items()
+        self.observation = observation
+        self.is_continuous = isinstance(space, spaces.Box)
 
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
         """Choose an engine for each lander; nothing here is random."""

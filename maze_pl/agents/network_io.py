@@ -28,8 +28,9 @@ class NetworkInput:
 
     def __init__(self, network: nn.Module, names: Collection[str] | None = None) -> None:
         self._names = names
+        floats = (item for item in network.parameters() if item.dtype.is_floating_point)
         # This object survives moves and conversions of the network, and reading it is cheap.
-        self._reference = next((item for item in network.parameters() if item.dtype.is_floating_point), torch.empty(0))
+        self._reference = next(floats, torch.empty(0))
 
     @property
     def device(self) -> torch.device:
@@ -38,19 +39,22 @@ class NetworkInput:
 
     def __call__(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Move observations [..., *shape] to the network's device, and floats to its type."""
-        dtype, device = self._reference.dtype, self._reference.device
-        return {
-            name: value.to(device, dtype) if value.is_floating_point() else value.to(device)
-            for name, value in observation.items()
-            if self._names is None or name in self._names
-        }
+        dtype = self._reference.dtype
+        device = self._reference.device
+        moved = {}
+        for name, value in observation.items():
+            if self._names is None or name in self._names:
+                is_float = value.is_floating_point()
+                moved[name] = value.to(device, dtype) if is_float else value.to(device)
+        return moved
 
 
 def state_shapes(network: nn.Module) -> StateShapes:
     """Return a network's recurrent state: all entries of its modules' `state_shapes` attributes."""
     shapes: StateShapes = {}
     for module in network.modules():
-        shapes |= {name: tuple(shape) for name, shape in getattr(module, "state_shapes", {}).items()}
+        for name, shape in getattr(module, "state_shapes", {}).items():
+            shapes[name] = tuple(shape)
     return shapes
 
 
@@ -85,16 +89,22 @@ def evaluate_recurrent(network: nn.Module, inputs: Mapping[str, Tensor], shapes:
     Returns:
         Name -> [L * S, ...], the outputs, and name -> [S, ...], the state after the last act.
     """
-    seen = {name: tensor for name, tensor in inputs.items() if name not in shapes}
+    observation = {name: tensor for name, tensor in inputs.items() if name not in shapes}
     state = {name: tensor for name, tensor in inputs.items() if name in shapes}
-    n_acts = len(next(iter(seen.values())))
+    n_acts = len(next(iter(observation.values())))
     if not state:
-        state = {name: next(network.parameters()).new_zeros(n_acts, *shape) for name, shape in shapes.items()}
+        like = next(network.parameters())
+        state = {name: like.new_zeros(n_acts, *shape) for name, shape in shapes.items()}
     n_actors = len(next(iter(state.values())))
-    if n_acts != n_actors:
-        seen = {name: tensor.reshape(-1, n_actors, *tensor.shape[1:]) for name, tensor in seen.items()}
-    outputs = network({**seen, **state}).items()
-    return {name: tensor if n_acts == n_actors or name in shapes else tensor.flatten(0, 1) for name, tensor in outputs}
+    is_sequence = n_acts != n_actors
+    if is_sequence:
+        for name, tensor in observation.items():  # [L * S, ...] -> [L, S, ...]
+            observation[name] = tensor.reshape(-1, n_actors, *tensor.shape[1:])
+    outputs = {}
+    for name, tensor in network({**observation, **state}).items():
+        has_acts = is_sequence and name not in shapes
+        outputs[name] = tensor.flatten(0, 1) if has_acts else tensor  # [L, S, ...] -> [L * S, ...]
+    return outputs
 
 
 def torch_dtype(space: spaces.Space[Any]) -> torch.dtype:
@@ -103,7 +113,7 @@ def torch_dtype(space: spaces.Space[Any]) -> torch.dtype:
 
 
 def networks_by_step(
-    given: Sequence[Item] | Mapping[StepKey, Item], step_keys: Sequence[StepKey]
+    networks: Sequence[Item] | Mapping[StepKey, Item], step_keys: Sequence[StepKey]
 ) -> dict[StepKey, Item]:
     """Assign networks to sub-steps, in the order of `step_keys`.
 
@@ -113,11 +123,13 @@ def networks_by_step(
     Raises:
         ValueError: There is not exactly one network per sub-step.
     """
-    if not isinstance(given, Mapping):
-        if len(given) != len(step_keys):
-            raise ValueError(f"got {len(given)} networks for the {len(step_keys)} sub-steps {list(step_keys)}")
-        return dict(zip(step_keys, given, strict=True))
-    by_name = {str(key): item for key, item in given.items()}
-    if set(by_name) != {str(key) for key in step_keys} or len(by_name) != len(given):
-        raise ValueError(f"got networks for {list(given)}, expected one for each sub-step of {list(step_keys)}")
+    if not isinstance(networks, Mapping):
+        if len(networks) != len(step_keys):
+            expected = f"the {len(step_keys)} sub-steps {list(step_keys)}"
+            raise ValueError(f"got {len(networks)} networks for {expected}")
+        return dict(zip(step_keys, networks, strict=True))
+    by_name = {str(key): item for key, item in networks.items()}
+    if set(by_name) != {str(key) for key in step_keys} or len(by_name) != len(networks):
+        expected = f"one for each sub-step of {list(step_keys)}"
+        raise ValueError(f"got networks for {list(networks)}, expected {expected}")
     return {key: by_name[str(key)] for key in step_keys}

@@ -1,11 +1,10 @@
-"""NumPy evaluation of plain dense networks on views of their weights, and sampling of actions.
+"""NumPy evaluation of plain dense networks on views of their weights.
 
 For a handful of observations, most of torch's cost is call overhead. A network is traced once; it
 must consist of dense layers, activations and concatenations only. Before each call it is compared
 with its state at tracing, and traced again if its layers or attributes have changed or its weights
 have moved. Networks in training mode, with hooks, or with attributes that cannot be compared are
-evaluated by torch. Random numbers are drawn in the same way as by the distributions, so that both
-paths give the same actions up to rounding.
+evaluated by torch.
 """
 
 from __future__ import annotations
@@ -23,56 +22,11 @@ from torch.nn import functional
 from torch.nn.modules import module as module_globals
 from torch.overrides import TorchFunctionMode
 
-from maze_pl import distributions
 from maze_pl.agents.network_io import NetworkInput
+from maze_pl.agents.numpy_sampling import TORCH_TYPES, numpy_sigmoid
 from maze_pl.core.policy import Array
 
 Operation = Callable[[Any], Array]
-How = tuple[bool, float, torch.Generator | None]
-"""Whether to take the most likely action, the temperature, and the source of randomness."""
-
-
-class NumpySampler:
-    """Samples the same actions as the distributions of one sub-step.
-
-    Args:
-        mapper: The distributions of the heads.
-    """
-
-    def __init__(self, mapper: distributions.DistributionMapper) -> None:
-        self._heads = [
-            (head, _CHOICES.get(distribution), space, mapper.required_logits_shape(head))
-            for head, (distribution, space) in mapper.heads.items()
-        ]
-
-    @np.errstate(all="ignore")  # torch does not warn about infinities either
-    def choose(self, logits: Mapping[str, Array], allowed: Mapping[str, Array], how: How) -> dict[str, Array] | None:
-        """Return head -> [B, ...] actions, or None if the distributions themselves must sample.
-
-        Args:
-            logits: Head -> [B, L] outputs of the network.
-            allowed: Head -> [B, L] mask of allowed entries, for masked heads.
-            how: Whether to take the most likely action, the temperature, and the source of randomness.
-        """
-        _, temperature, generator = how
-        if not temperature > 0 or (generator is not None and generator.device.type != "cpu"):
-            return None
-        action = {}
-        for head, choose, space, shape in self._heads:
-            array, mask = logits[head], allowed.get(head)
-            if choose is None or array.shape[1:] != shape or (mask is not None and mask.shape != array.shape):
-                return None
-            if temperature != 1.0 and choose is not _gaussian:
-                array = array / float(temperature)
-            action[head] = choose(array, mask, space, how)
-        return action
-
-
-def numpy_views(tensors: Mapping[str, Tensor]) -> dict[str, Array] | None:
-    """Return the tensors as arrays, or None if that would move or convert them."""
-    if any(tensor.device.type != "cpu" or tensor.dtype not in _TORCH_TYPES.values() for tensor in tensors.values()):
-        return None
-    return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 class NumpyNetwork:
@@ -98,9 +52,9 @@ class NumpyNetwork:
             observation: Name -> [B, ...].
         """
         if not self._refused and (self._plan is None or not self._plan.is_current()):
-            modules = self._network.modules()
-            if any(item.training or item._forward_hooks or item._forward_pre_hooks for item in modules):
-                return None
+            for module in self._network.modules():
+                if module.training or module._forward_hooks or module._forward_pre_hooks:
+                    return None
             self._plan = _make_plan(self._network, observation)
             self._refused = self._plan is None
         return None if self._plan is None else self._plan.evaluate(observation)
@@ -111,11 +65,15 @@ class NumpyNetwork:
         Args:
             observation: Name -> [B, ...], on the network's device and in its type.
         """
-        foreign = (tensor.device.type != "cpu" or tensor.dtype == torch.bfloat16 for tensor in observation.values())
-        if self._refused or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or any(foreign):
+        if self._refused or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return None
+        for tensor in observation.values():
+            if tensor.device.type != "cpu" or tensor.dtype == torch.bfloat16:
+                return None
         arrays = self.logits({name: tensor.numpy() for name, tensor in observation.items()})
-        return None if arrays is None else {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if arrays is None:
+            return None
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _make_plan(network: nn.Module, observation: Mapping[str, Array]) -> _Plan | None:
@@ -126,14 +84,22 @@ def _make_plan(network: nn.Module, observation: Mapping[str, Array]) -> _Plan | 
             inputs = NetworkInput(network)(tensors)
             plan = _Plan(network, inputs)
             expected = {name: value.numpy() for name, value in network(inputs).items()}
-        given = plan.evaluate(observation) or {}
+        found = plan.evaluate(observation) or {}
         for name, array in expected.items():
-            same = given[name].dtype == array.dtype in _TORCH_TYPES and given[name].shape == array.shape
-            if not same or not np.allclose(given[name], array, rtol=1e-4, atol=1e-5, equal_nan=True):
+            if not _is_close(found[name], array):
                 return None
-    except Exception:  # any exception, as the network's own code runs; torch then evaluates it and reports errors
+    except Exception:  # any exception, as the network is user code; torch then reports its errors
         return None
     return plan if plan.is_current() else None
+
+
+def _is_close(found: Array, expected: Array) -> bool:
+    """Return whether two arrays have the same supported type and shape, and are equal up to rounding."""
+    if found.dtype != expected.dtype or found.dtype not in TORCH_TYPES:
+        return False
+    if found.shape != expected.shape:
+        return False
+    return bool(np.allclose(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True))
 
 
 class _Plan:
@@ -141,13 +107,18 @@ class _Plan:
 
     def __init__(self, network: nn.Module, inputs: Mapping[str, Tensor]) -> None:
         modules = list(network.modules())
-        hooks: list[Any] = [module_globals._global_forward_hooks, module_globals._global_forward_pre_hooks]
+        hooks: list[Any] = [
+            module_globals._global_forward_hooks,
+            module_globals._global_forward_pre_hooks,
+        ]
         for module in modules:
             hooks += [module._forward_hooks, module._forward_pre_hooks]
-        # For torch's own layers only submodules are compared: more would take too long in each call.
-        own = [vars(module) if _may_change(module) else module._modules for module in modules]
-        same = {id(item): item for item in (*modules, *network.parameters(), *network.buffers())}
-        self._state, self._known = [*hooks, *own], [*({} for _ in hooks), *copy.deepcopy(own, same)]
+        # Of torch's own layers only submodules are compared: more would take too long in each call.
+        attributes = [vars(module) if _may_change(module) else module._modules for module in modules]
+        kept_by_reference = (*modules, *network.parameters(), *network.buffers())
+        memo = {id(item): item for item in kept_by_reference}
+        self._state = [*hooks, *attributes]
+        self._state_when_traced = [*({} for _ in hooks), *copy.deepcopy(attributes, memo)]
         self._parameters = [module._parameters for module in modules if module._parameters]
         self._pointers = self._look_up()
         with _Recorder(inputs) as recorder:
@@ -157,13 +128,19 @@ class _Plan:
         self._outputs = {name: recorder.places[id(value)] for name, value in outputs.items()}
 
     def _look_up(self) -> list[int]:
-        return [item.data_ptr() for group in self._parameters for item in group.values() if item is not None]
+        """Return the addresses of all weights."""
+        pointers = []
+        for group in self._parameters:
+            pointers += [item.data_ptr() for item in group.values() if item is not None]
+        return pointers
 
     def is_current(self) -> bool:
-        """True if the network's parts, mode and weight addresses are as traced, and it has no hooks."""
+        """Return whether the network's parts, mode and weight addresses are as traced, without hooks."""
         try:
-            return self._state == self._known and self._look_up() == self._pointers
-        except Exception:  # any exception, as attributes define their comparison; tensors and arrays fail
+            if self._state != self._state_when_traced:
+                return False
+            return self._look_up() == self._pointers
+        except Exception:  # any exception, as attributes define their comparison; tensors fail
             return False
 
     def evaluate(self, observation: Mapping[str, Array]) -> dict[str, Array] | None:
@@ -180,7 +157,8 @@ class _Plan:
 
 
 def _may_change(module: nn.Module) -> bool:
-    return isinstance(module, nn.Dropout) or not type(module).__module__.startswith("torch.nn.modules.")
+    is_layer_of_torch = type(module).__module__.startswith("torch.nn.modules.")
+    return isinstance(module, nn.Dropout) or not is_layer_of_torch
 
 
 class _Recorder(TorchFunctionMode):
@@ -196,7 +174,8 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.steps: list[tuple[Operation, Callable[[list[Array]], Any]]] = []
         self.places = {id(tensor): place for place, tensor in enumerate(inputs.values())}
-        self._values = list(inputs.values())  # keeps them alive, so that no other tensor gets their `id`
+        # keeps them alive, so that no other tensor gets their `id`
+        self._values = list(inputs.values())
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function and record it."""
@@ -205,7 +184,8 @@ class _Recorder(TorchFunctionMode):
             first, *options = args
             sources = first if isinstance(first, list | tuple) else (first,)
             operation = _FUNCTIONS[func](*options, **(kwargs or {}))
-            self.steps.append((operation, itemgetter(*(self.places[id(source)] for source in sources))))
+            places = [self.places[id(source)] for source in sources]
+            self.steps.append((operation, itemgetter(*places)))
             self.places[id(result)] = len(self._values)
             self._values.append(result)
         return result
@@ -219,10 +199,6 @@ def _relu(x: Array) -> Array:
 
 
 _ZERO = np.zeros((), np.float32)  # an array, which costs less than a Python number
-
-
-def _sigmoid(x: Array) -> Array:
-    return 0.5 + 0.5 * np.tanh(0.5 * x)  # cannot overflow
 
 
 def _flatten(start_dim: int = 0) -> Operation:
@@ -241,7 +217,8 @@ def _to(dtype: torch.dtype = torch.float32) -> Operation:
 def _dense(weight: Tensor, bias: Tensor | None = None) -> Operation:
     if not isinstance(weight, nn.Parameter) or not isinstance(bias, nn.Parameter | None):
         raise TypeError("weights that are computed change with what they are computed from")
-    matrix, vector = weight.detach().numpy().T, 0.0 if bias is None else bias.detach().numpy()
+    matrix = weight.detach().numpy().T
+    vector = 0.0 if bias is None else bias.detach().numpy()
 
     def dense(x: Array) -> Any:
         result = x.dot(matrix)
@@ -257,91 +234,32 @@ def _dropout(p: float, training: bool, inplace: bool = False) -> Operation:
     return lambda x: x
 
 
-_KNOWN_BEFORE = (Tensor.dtype.__get__, Tensor.device.__get__, Tensor.ndim.__get__)  # type: ignore[attr-defined]
-_QUESTIONS = (Tensor.is_floating_point, torch.is_floating_point, Tensor.dim, *_KNOWN_BEFORE)
+_DTYPE: Any = Tensor.dtype
+_DEVICE: Any = Tensor.device
+_NDIM: Any = Tensor.ndim
+_QUESTIONS = (
+    Tensor.is_floating_point,
+    torch.is_floating_point,
+    Tensor.dim,
+    _DTYPE.__get__,
+    _DEVICE.__get__,
+    _NDIM.__get__,
+)
 """Queries that are not recorded, since their answers do not depend on the batch."""
 # Unknown options make the call fail.
 _FUNCTIONS: dict[Any, Callable[..., Operation]] = {
     functional.linear: _dense,
     functional.dropout: _dropout,
-    functional.silu: lambda inplace=False: lambda x: x * _sigmoid(x),
+    functional.silu: lambda inplace=False: lambda x: x * numpy_sigmoid(x),
     functional.elu: lambda alpha=1.0, inplace=False: (
         lambda x: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, _ZERO)))
     ),
     functional.leaky_relu: lambda negative_slope=0.01, inplace=False: lambda x: np.where(x > 0, x, negative_slope * x),
     **dict.fromkeys((torch.tanh, Tensor.tanh), lambda: np.tanh),
-    **dict.fromkeys((torch.sigmoid, Tensor.sigmoid), lambda: _sigmoid),
+    **dict.fromkeys((torch.sigmoid, Tensor.sigmoid), lambda: numpy_sigmoid),
     **dict.fromkeys((functional.relu, torch.relu, Tensor.relu), lambda inplace=False: _relu),
     **dict.fromkeys((torch.cat, torch.concat), _concatenate),
     **dict.fromkeys((torch.flatten, Tensor.flatten), _flatten),
     Tensor.unsqueeze: lambda dim: lambda x: np.expand_dims(x, dim),
     **dict.fromkeys((Tensor.float, Tensor.to), _to),
-}
-
-
-# --------------------------------------------------------------------------------------------------- distributions
-# [B, ...] actions from [B, L] logits and [B, L] boolean masks. Logits are already divided by the
-# temperature, except for normal distributions.
-
-_TORCH_TYPES: dict[Any, torch.dtype] = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
-_LOWEST = {dtype: np.full((), -np.finfo(dtype).max, dtype) for dtype in _TORCH_TYPES}
-_TINY = {dtype: np.full((), np.finfo(dtype).tiny, dtype) for dtype in _TORCH_TYPES}
-
-
-def _uniform(like: Array, how: How) -> Any:
-    return torch.rand(like.shape, generator=how[2], dtype=_TORCH_TYPES[like.dtype]).numpy()
-
-
-def _allowed(logits: Array, mask: Array | None) -> Array:
-    return logits if mask is None else np.where(mask, logits, _LOWEST[logits.dtype])
-
-
-def _categorical(logits: Array, mask: Array | None, space: Any, how: How) -> Any:
-    index = _index(logits, mask, how)
-    return index + int(space.start) if space.start else index
-
-
-def _index(logits: Array, mask: Array | None, how: How) -> Any:
-    """[B] the most likely index, or one sampled by the exponential race of `sample_index`.
-
-    The largest p / e, e exponential, is the largest log p - log e. Masked entries score far below
-    all others and are ordered by 1 / e among themselves.
-    """
-    if how[0]:
-        return _allowed(logits, mask).argmax(-1)
-    exponential = -np.log(np.maximum(_uniform(logits, how), _TINY[logits.dtype]))
-    score = logits - np.log(exponential)
-    if mask is not None:
-        score = np.where(mask, score, -1e30 * exponential)
-    return score.argmax(-1)
-
-
-def _multi_categorical(logits: Array, mask: Array | None, space: Any, how: How) -> Any:
-    bounds = np.cumsum(space.nvec)[:-1]
-    parts = np.split(logits, bounds, axis=-1)
-    masks = [None] * len(parts) if mask is None else np.split(mask, bounds, axis=-1)
-    columns = [_index(part, part_mask, how) for part, part_mask in zip(parts, masks, strict=True)]
-    return np.stack(columns, axis=-1).reshape(len(logits), *space.shape)
-
-
-def _bernoulli(logits: Array, mask: Array | None, space: Any, how: How) -> Any:
-    logits = _allowed(logits, mask)
-    bits = logits > 0 if how[0] else _uniform(logits, how) < _sigmoid(logits)
-    return bits.astype(np.int8).reshape(len(logits), *space.shape)
-
-
-def _gaussian(logits: Array, mask: Array | None, space: Any, how: How) -> Any:
-    deterministic, temperature, generator = how
-    action, log_std = np.split(logits, 2, axis=-1)
-    if not deterministic:
-        noise = torch.randn(action.shape, generator=generator, dtype=_TORCH_TYPES[logits.dtype]).numpy()
-        action = action + np.exp(log_std + 0.5 * math.log(temperature)) * noise
-    return action.reshape(len(logits), *space.shape)
-
-
-_CHOICES: dict[Any, Callable[[Array, Array | None, Any, How], Any]] = {
-    distributions.CategoricalProbabilityDistribution: _categorical,
-    distributions.MultiCategoricalProbabilityDistribution: _multi_categorical,
-    distributions.BernoulliProbabilityDistribution: _bernoulli,
-    distributions.DiagonalGaussianProbabilityDistribution: _gaussian,
 }

@@ -22,7 +22,8 @@ class TorchActorCritic(nn.Module):
 
     def __init__(self, policy: TorchPolicy, critic: Critic | None = None) -> None:
         super().__init__()
-        self.policy, self.critic = policy, critic
+        self.policy = policy
+        self.critic = critic
         if critic is None:
             return
         for key, network in critic.recurrent.items():

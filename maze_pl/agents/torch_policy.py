@@ -1,4 +1,4 @@
-"""The trained policy: networks, distributions and masks, from observations to actions and log-probabilities."""
+"""The trained policy: networks, distributions and masks, from observations to actions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,26 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from maze_pl.agents.acting import ActsOnObservations
-from maze_pl.agents.network_io import NetworkInput, StateShapes, evaluate_recurrent, networks_by_step, state_shapes
-from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler, numpy_views
+from maze_pl.agents.network_io import (
+    evaluate_recurrent,
+    networks_by_step,
+)
+from maze_pl.agents.numpy_sampling import Sampling, numpy_views
+from maze_pl.agents.policy_step_parts import (
+    PolicyNetworks,
+    PolicyStepParts,
+    make_policy_step,
+    separate_agent_counts,
+)
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spaces import allowed_entries
 from maze_pl.core.spec import Spec
-from maze_pl.distributions.distribution_mapper import DistributionMapper, DistributionMapperConfig, distribution_mappers
+from maze_pl.distributions.distribution_mapper import (
+    DistributionMapperConfig,
+    distribution_mappers,
+)
 from maze_pl.distributions.probability_distribution import (
     DictProbabilityDistribution,
     MaskableProbabilityDistribution,
@@ -25,9 +37,6 @@ from maze_pl.distributions.probability_distribution import (
 )
 
 Tensors = Mapping[str, Tensor]
-
-PolicyNetworks = nn.Module | Sequence[nn.Module]
-"""The network of a sub-step, or one network per agent in the order of the agents' ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +57,6 @@ class PolicyOutput:
     def entropy(self) -> Tensor:
         """[...] entropy of the joint distribution in nats."""
         return self.distribution.entropy()
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """Parts of the policy for one sub-step; the networks are registered in the policy."""
-
-    networks: tuple[nn.Module, ...]
-    inputs: NetworkInput
-    mapper: DistributionMapper
-    sampler: NumpySampler
-    plain: NumpyNetwork | None  # the network, if all agents share it and it is not recurrent
-    state_shapes: StateShapes
-    masks: tuple[tuple[str, str, int], ...]  # head, the observation that masks it, number of entries
 
 
 class TorchPolicy(nn.Module, ActsOnObservations):
@@ -99,21 +95,9 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         self.spec = spec
         separate = separate_agent_counts(spec, substeps_with_separate_agent_nets)
         mappers = distribution_mappers(spec, distribution_mapper_config)
-        self._steps: dict[StepKey, _Step] = {}
-        for key, given in networks_by_step(networks, spec.step_keys).items():
-            nets = (given,) if isinstance(given, nn.Module) and not isinstance(given, nn.ModuleList) else tuple(given)
-            expected = separate.get(key, 1)
-            if len(nets) != expected:
-                what = "separate agent networks" if key in separate else "a network shared by its agents"
-                raise ValueError(f"sub-step {key!r} has {what}: expected {expected}, got {len(nets)}")
-            shapes = state_shapes(nets[0])
-            if others := [state_shapes(net) for net in nets if state_shapes(net) != shapes]:
-                raise ValueError(f"networks of sub-step {key!r} have different policy states: {shapes} and {others[0]}")
-            plain = NumpyNetwork(nets[0]) if len(nets) == 1 and not shapes else None
-            sampler = NumpySampler(mappers[key])
-            heads = spec.steps[key].action_space.spaces
-            masks = tuple((head, name, spaces.flatdim(heads[head])) for head, name in mappers[key].masks.items())
-            self._steps[key] = _Step(nets, NetworkInput(nets[0]), mappers[key], sampler, plain, shapes, masks)
+        self._steps: dict[StepKey, PolicyStepParts] = {}
+        for key, step_networks in networks_by_step(networks, spec.step_keys).items():
+            self._steps[key] = make_policy_step(key, step_networks, separate.get(key), mappers[key])
         # torch takes the elements of a ModuleList for plain modules, which have no index
         self.networks: Any = nn.ModuleList(nn.ModuleList(step.networks) for step in self._steps.values())
 
@@ -148,33 +132,33 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         Raises:
             MaskError: A mask holds anything but zeros and ones, or has the wrong shape.
         """
-        step, how = self._step(batch.step_key), (deterministic, temperature, generator)
+        step = self._step(batch.step_key)
+        sampling = Sampling(deterministic, temperature, generator)
         allowed = {}
-        for head, name, size in step.masks:
-            allowed[head] = allowed_entries(batch.observation[name], (len(batch.agent_id), size), name, head)
+        for head, name, n_entries in step.masks:
+            shape = (len(batch.agent_id), n_entries)
+            allowed[head] = allowed_entries(batch.observation[name], shape, name, head)
         if step.plain is not None and not with_log_prob:
             outputs = step.plain.logits(batch.observation)
-            action = None if outputs is None else step.sampler.choose(outputs, allowed, how)
+            action = None if outputs is None else step.sampler.choose(outputs, allowed, sampling)
             if action is not None:
                 return PolicyStep(action)
         with torch.inference_mode():
             observation = _network_inputs(batch)
-            agent_id = None
-            if len(step.networks) > 1:
-                agent_id = torch.from_numpy(np.asarray(batch.agent_id))
-                if not bool(((agent_id >= 0) & (agent_id < len(step.networks))).all()):
-                    count, key = len(step.networks), batch.step_key
-                    raise ValueError(f"agent ids {agent_id.tolist()} of sub-step {key!r}: it has {count} agents")
+            agent_id = _network_of_each(batch, len(step.networks))
             logits = self.action_logits(batch.step_key, observation, agent_id)
-            after = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes} or None
+            policy_state = None
+            if step.state_shapes:
+                policy_state = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes}
             arrays = None if with_log_prob else numpy_views(logits)
-            action = None if arrays is None else step.sampler.choose(arrays, allowed, how)
+            action = None if arrays is None else step.sampler.choose(arrays, allowed, sampling)
             if action is not None:
-                return PolicyStep(action, policy_state=after)
+                return PolicyStep(action, policy_state=policy_state)
             distribution = self._distribution(step, logits, observation, temperature)
-            sampled = distribution.deterministic_sample() if deterministic else distribution.sample(generator)
+            sampled = _sampled(distribution, deterministic, generator)
             log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
-            return PolicyStep({head: value.cpu().numpy() for head, value in sampled.items()}, log_prob, after)
+            action = {head: value.cpu().numpy() for head, value in sampled.items()}
+            return PolicyStep(action, log_prob, policy_state)
 
     @torch.inference_mode()
     def probabilities(self, batch: PolicyBatch, temperature: float = 1.0) -> dict[str, Any]:
@@ -195,7 +179,8 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             if not isinstance(distribution, MaskableProbabilityDistribution):
                 continue
             space = distribution.action_space
-            probability = distribution.probabilities()[0].float().cpu().numpy()  # [B, options of all choices]
+            # [B, options of all choices]
+            probability = distribution.probabilities()[0].float().cpu().numpy()
             if isinstance(space, spaces.MultiBinary):
                 found[head] = probability[:, 1::2].reshape(len(probability), *space.shape)
             elif isinstance(space, spaces.MultiDiscrete):
@@ -227,33 +212,58 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         if len(step.networks) == 1:
             return evaluate_recurrent(step.networks[0], inputs, step.state_shapes)
         if agent_id is None:
-            raise ValueError(f"the agents of sub-step {step_key!r} have separate networks: agent_id is needed")
+            refused = f"the agents of sub-step {step_key!r} have separate networks"
+            raise ValueError(f"{refused}: agent_id is needed")
         agent_id = agent_id.to(step.inputs.device)
         if not step.state_shapes:
             return _separate_logits(step.networks, inputs, agent_id)
         chosen: dict[str, Tensor] = {}
-        for agent, network in enumerate(step.networks):  # on all rows, since none can be taken out of sequences
+        # each network runs on all rows, since none can be taken out of sequences
+        for agent, network in enumerate(step.networks):
             for name, value in evaluate_recurrent(network, inputs, step.state_shapes).items():
-                own = (agent_id[: len(value)] == agent).view(-1, *[1] * (value.dim() - 1))
-                chosen[name] = torch.where(own, value, chosen.get(name, torch.zeros_like(value)))
+                further_dimensions = [1] * (value.dim() - 1)
+                is_agent = (agent_id[: len(value)] == agent).view(-1, *further_dimensions)
+                others = chosen.get(name, torch.zeros_like(value))
+                chosen[name] = torch.where(is_agent, value, others)
         return chosen
 
     def compute_policy_output(
-        self, step_key: StepKey, observation: Tensors, agent_id: Tensor | None = None, temperature: float = 1.0
+        self,
+        step_key: StepKey,
+        observation: Tensors,
+        agent_id: Tensor | None = None,
+        temperature: float = 1.0,
     ) -> PolicyOutput:
-        """Logits and distributions of one sub-step, with gradients; arguments as for `action_logits`."""
-        logits, step = self.action_logits(step_key, observation, agent_id), self._step(step_key)
-        heads = {head: logits[head] for head in step.mapper.heads}
-        return PolicyOutput(step_key, heads, self._distribution(step, heads, observation, temperature))
+        """Compute logits and distributions of one sub-step, with gradients.
+
+        Arguments as for `action_logits`.
+        """
+        outputs = self.action_logits(step_key, observation, agent_id)
+        step = self._step(step_key)
+        logits = {head: outputs[head] for head in step.mapper.heads}
+        joint = self._distribution(step, logits, observation, temperature)
+        return PolicyOutput(step_key, logits, joint)
 
     def distribution(
-        self, step_key: StepKey, observation: Tensors, agent_id: Tensor | None = None, temperature: float = 1.0
+        self,
+        step_key: StepKey,
+        observation: Tensors,
+        agent_id: Tensor | None = None,
+        temperature: float = 1.0,
     ) -> DictProbabilityDistribution:
-        """Joint distribution of the actions of one sub-step, with gradients; arguments as for `action_logits`."""
-        return self.compute_policy_output(step_key, observation, agent_id, temperature).distribution
+        """Compute the joint distribution of the actions of one sub-step, with gradients.
+
+        Arguments as for `action_logits`.
+        """
+        output = self.compute_policy_output(step_key, observation, agent_id, temperature)
+        return output.distribution
 
     def evaluate(
-        self, step_key: StepKey, observation: Tensors, action: Tensors, agent_id: Tensor | None = None
+        self,
+        step_key: StepKey,
+        observation: Tensors,
+        action: Tensors,
+        agent_id: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the log-probability of given actions, and the entropy, with gradients.
 
@@ -276,44 +286,43 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         learned from.
         """
         for step_key, segment in rollout.segments.items():
-            active, segment.log_prob = segment.active, torch.zeros(segment.active.shape)
-            if bool(active.any()):
-                trees = segment.observation | segment.policy_state, segment.action
-                seen, done = ({name: tensor[active].to(self.device) for name, tensor in tree.items()} for tree in trees)
-                joint = self.distribution(step_key, seen, segment.agent_id[active])
-                segment.log_prob[active] = joint.log_prob(done).to(segment.log_prob)
+            active = segment.active  # [T, B]
+            segment.log_prob = torch.zeros(active.shape)
+            if not bool(active.any()):
+                continue
+            inputs = segment.observation | segment.policy_state
+            observation = {name: tensor[active].to(self.device) for name, tensor in inputs.items()}
+            action = {head: tensor[active].to(self.device) for head, tensor in segment.action.items()}
+            joint = self.distribution(step_key, observation, segment.agent_id[active])
+            segment.log_prob[active] = joint.log_prob(action).to(segment.log_prob)
 
-    def _step(self, step_key: StepKey) -> _Step:
+    def _step(self, step_key: StepKey) -> PolicyStepParts:
         if step_key not in self._steps:
             raise ValueError(f"unknown sub-step {step_key!r}; sub-steps: {list(self._steps)}")
         return self._steps[step_key]
 
     @staticmethod
     def _distribution(
-        step: _Step, logits: Tensors, observation: Tensors, temperature: float
+        step: PolicyStepParts, logits: Tensors, observation: Tensors, temperature: float
     ) -> DictProbabilityDistribution:
-        masks = {head: observation[name].to(step.inputs.device) for head, name in step.mapper.masks.items()}
+        device = step.inputs.device
+        masks = {head: observation[name].to(device) for head, name in step.mapper.masks.items()}
         return step.mapper.logits_dict_to_distribution(logits, temperature, masks)
 
 
-def separate_agent_counts(spec: Spec, step_keys: Sequence[StepKey]) -> dict[StepKey, int]:
-    """Number of networks for each sub-step whose agents have separate networks.
-
-    Args:
-        spec: Sub-steps with their observation and action spaces.
-        step_keys: The sub-steps with separate networks; numbers may be given as text.
+def _network_of_each(batch: PolicyBatch, n_networks: int) -> Tensor | None:
+    """[B] number of the network of each actor's agent; None if there is only one.
 
     Raises:
-        ValueError: A sub-step is unknown, or its number of agents changes during an episode.
+        ValueError: An agent has no network.
     """
-    given = {str(key) for key in step_keys}
-    counts = {key: spec.steps[key].n_agents for key in spec.step_keys if str(key) in given}
-    if unknown := sorted(given - {str(key) for key in counts}):
-        raise ValueError(f"substeps_with_separate_agent_nets: unknown sub-step {unknown[0]!r}; {list(spec.step_keys)}")
-    for key, count in counts.items():
-        if count < 1:
-            raise ValueError(f"substeps_with_separate_agent_nets: the number of agents of sub-step {key!r} changes")
-    return counts
+    if n_networks == 1:
+        return None
+    agent_id = torch.from_numpy(np.asarray(batch.agent_id))
+    if not bool(((agent_id >= 0) & (agent_id < n_networks)).all()):
+        ids = f"agent ids {agent_id.tolist()} of sub-step {batch.step_key!r}"
+        raise ValueError(f"{ids}: it has {n_networks} agents")
+    return agent_id
 
 
 def _separate_logits(networks: Sequence[nn.Module], observation: Tensors, agent_id: Tensor) -> dict[str, Tensor]:
@@ -324,11 +333,23 @@ def _separate_logits(networks: Sequence[nn.Module], observation: Tensors, agent_
     logits: dict[str, Tensor] = {}
     for agent, network in enumerate(networks):
         rows = (agent_id == agent).nonzero(as_tuple=True)
-        for head, value in network({name: tensor[rows] for name, tensor in observation.items()}).items():
+        inputs = {name: tensor[rows] for name, tensor in observation.items()}
+        for head, value in network(inputs).items():
             if head not in logits:
                 logits[head] = value.new_zeros((*agent_id.shape, *value.shape[1:]))
             logits[head] = logits[head].index_put(rows, value)
     return logits
+
+
+def _sampled(
+    distribution: DictProbabilityDistribution,
+    deterministic: bool,
+    generator: torch.Generator | None,
+) -> dict[str, Tensor]:
+    """Sample an action of each actor, or take the most likely one."""
+    if deterministic:
+        return distribution.deterministic_sample()
+    return distribution.sample(generator)
 
 
 def _network_inputs(batch: PolicyBatch) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from gymnasium import spaces
@@ -18,7 +18,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_recurrent
-from maze_pl.agents.torch_state_critic import Critic, complete_observation, shared_observation_space, union_space
+from maze_pl.agents.torch_state_critic import (
+    Critic,
+    complete_observation,
+    shared_observation_space,
+    union_space,
+)
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
@@ -43,6 +48,50 @@ class CriticInputs:
     q_shapes: Mapping[str, tuple[int, ...]]
 
 
+class _Place(NamedTuple):
+    """The place of a stacked tensor in the modules of both networks.
+
+    Attributes:
+        path: Path of the tensor in the network.
+        owner: Dict of a module's tensors that holds the stacked pair.
+        target_owner: Dict that holds the stacked pair of the target networks.
+        name: Key in both dicts.
+    """
+
+    path: str
+    owner: dict[str, Any]
+    target_owner: dict[str, Any]
+    name: str
+
+
+class _Stacked(NamedTuple):
+    """A tensor of both networks, [2, ...].
+
+    Attributes:
+        pair: The stacked tensors, a parameter if they are.
+        target: Their copy for the target networks.
+        original: The tensor of the first network, kept alive so that its `id` stays its own.
+    """
+
+    pair: Tensor
+    target: Tensor
+    original: Tensor
+
+
+def _stack(tensor: Tensor, other: Tensor) -> _Stacked:
+    """Stack a tensor of the first network and the same tensor of the second one."""
+    both = torch.stack([tensor.detach(), other.detach()])
+    pair = both
+    if isinstance(tensor, nn.Parameter):
+        pair = nn.Parameter(both, tensor.requires_grad)
+    return _Stacked(pair, both.clone(), tensor)
+
+
+def _shapes(network: nn.Module) -> list[tuple[str, torch.Size]]:
+    """Names and shapes of a network's tensors."""
+    return [(name, tensor.shape) for name, tensor in network.state_dict().items()]
+
+
 class TwinNetwork(nn.Module):
     """Two networks and their target networks in one module, with stacked tensors [2, ...].
 
@@ -64,28 +113,34 @@ class TwinNetwork(nn.Module):
 
     def __init__(self, pair: Pair) -> None:
         super().__init__()
-        shapes = [[(name, tensor.shape) for name, tensor in network.state_dict().items()] for network in pair]
-        if len(pair) != 2 or pair[0] is pair[1] or shapes[0] != shapes[1]:
-            kinds = [type(network).__name__ for network in pair]
-            raise ValueError(f"a state-action critic needs two networks that differ in their weights only, got {kinds}")
+        if len(pair) != 2 or pair[0] is pair[1] or _shapes(pair[0]) != _shapes(pair[1]):
+            classes = [type(network).__name__ for network in pair]
+            needed = "two networks that differ in their weights only"
+            raise ValueError(f"a state-action critic needs {needed}, got {classes}")
         refuse_recurrent(pair[0], "a network of the state-action critic")
-        self.network, self.target = copy.deepcopy(pair[0]), copy.deepcopy(pair[0])
-        # Path of a tensor, dict with the stacked pair, dict with its target, key in both dicts.
-        self._places: list[tuple[str, dict[str, Any], dict[str, Any], str]] = []
-        stacked: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # shared tensors stay shared
-        modules = zip(self.network.named_modules(), self.target.modules(), pair[1].modules(), strict=True)
+        self.network = copy.deepcopy(pair[0])
+        self.target = copy.deepcopy(pair[0])
+        self._places: list[_Place] = []
+        stacked: dict[int, _Stacked] = {}  # shared tensors stay shared
+        modules = zip(
+            self.network.named_modules(),
+            self.target.modules(),
+            pair[1].modules(),
+            strict=True,
+        )
         for (path, network), target, other in modules:
             for name, tensor in [*network._parameters.items(), *network._buffers.items()]:
                 if tensor is None:
                     continue
                 if id(tensor) not in stacked:
-                    both = torch.stack([tensor.detach(), getattr(other, name).detach()])
-                    first = nn.Parameter(both, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else both
-                    stacked[id(tensor)] = first, both.clone(), tensor
-                owner = network._parameters if name in network._parameters else network._buffers
+                    stacked[id(tensor)] = _stack(tensor, getattr(other, name))
+                is_parameter = name in network._parameters
+                owner: dict[str, Any] = network._parameters if is_parameter else network._buffers
+                owner[name] = stacked[id(tensor)].pair
                 target._parameters.pop(name, None)
-                owner[name], target._buffers[name], _ = stacked[id(tensor)]
-                self._places.append((f"{path}.{name}".removeprefix("."), owner, target._buffers, name))
+                target._buffers[name] = stacked[id(tensor)].target
+                full_name = f"{path}.{name}".removeprefix(".")
+                self._places.append(_Place(full_name, owner, target._buffers, name))
 
     def forward(self, inputs: Mapping[str, Tensor], target: bool = False) -> dict[str, Tensor]:
         """Evaluate both networks, or both target networks.
@@ -97,22 +152,34 @@ class TwinNetwork(nn.Module):
         Returns:
             Output -> [2, B, L].
         """
-        tensors = {path: (copies if target else own)[name] for path, own, copies, name in self._places}
+        tensors = {}
+        for place in self._places:
+            owner = place.target_owner if target else place.owner
+            tensors[place.path] = owner[place.name]
         evaluate = partial(functional_call, self.network, tie_weights=False)
         batched: dict[str, Tensor]
         if next(iter(inputs.values())).device.type != "cpu" or self.always_batched:
             batched = torch.vmap(evaluate, (0, None), randomness="different")(tensors, (inputs,))
             return batched
-        halves = zip(*(both.unbind() for both in tensors.values()), strict=True)
-        first, second = (evaluate(dict(zip(tensors, half, strict=True)), (inputs,)) for half in halves)
+        first_tensors = {}
+        second_tensors = {}
+        for path, both in tensors.items():
+            first_tensors[path], second_tensors[path] = both.unbind()
+        first = evaluate(first_tensors, (inputs,))
+        second = evaluate(second_tensors, (inputs,))
         return {name: torch.stack([first[name], second[name]]) for name in first}
 
     @torch.no_grad()
     def update_target(self, tau: float) -> None:
         """Update the target networks: target + tau * (network - target)."""
-        pairs = {id(own[name]): (own[name], copies[name]) for _, own, copies, name in self._places}
-        own, copies = zip(*(pair for pair in pairs.values() if pair[0].is_floating_point()), strict=True)
-        torch._foreach_lerp_(copies, own, tau)
+        targets = {}
+        tensors = {}
+        for place in self._places:
+            tensor = place.owner[place.name]
+            if tensor.is_floating_point():
+                tensors[id(tensor)] = tensor  # once, if it is shared
+                targets[id(tensor)] = place.target_owner[place.name]
+        torch._foreach_lerp_(list(targets.values()), list(tensors.values()), tau)
 
 
 class TorchStateActionCritic(Critic, ABC):
@@ -134,9 +201,14 @@ class TorchStateActionCritic(Critic, ABC):
         self.twins = nn.ModuleList(
             TwinNetwork(pair) for pair in networks_by_step(networks, tuple(critic_inputs)).values()
         )
-        self._spaces = [{**one.observation_space.spaces, **one.action_space.spaces} for one in critic_inputs.values()]
-        self._inputs = [NetworkInput(twin, {*seen}) for twin, seen in zip(self.twins, self._spaces, strict=True)]
-        self._own = _by_step(spec)
+        # spaces of the inputs of each pair, by name
+        self._spaces = [
+            {**inputs.observation_space.spaces, **inputs.action_space.spaces} for inputs in critic_inputs.values()
+        ]
+        self._inputs = [
+            NetworkInput(twin, set(input_spaces)) for twin, input_spaces in zip(self.twins, self._spaces, strict=True)
+        ]
+        self._inputs_by_step = _by_step(spec)
         self._action_spaces = {key: step.action_space for key, step in spec.steps.items()}
         self._index = {key: index for index, key in enumerate(spec.step_keys)}
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
@@ -157,7 +229,11 @@ class TorchStateActionCritic(Critic, ABC):
         return [twin.network for twin in self.twins]  # type: ignore[misc]
 
     def q_values(
-        self, step_key: StepKey, observation: Mapping[str, Tensor], action: Mapping[str, Tensor], target: bool = False
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        action: Mapping[str, Tensor],
+        target: bool = False,
     ) -> dict[str, Tensor]:
         """Return the Q-values of both networks.
 
@@ -173,17 +249,31 @@ class TorchStateActionCritic(Critic, ABC):
             Discrete head -> [2, B, L], one value per option of its choices; a bit has two: not set,
             set. "q_value" -> [2, B, 1] if there is no discrete head.
         """
-        own, index, prefix = self._own[step_key], self._index[step_key], ""
-        seen: Mapping[str, Tensor] = {**observation, **{head: action[head] for head in own.action_space.spaces}}
-        if len(self.twins) < len(self._index):
-            seen = complete_observation(seen, self._spaces[0], self.get_buffer("_one_hot")[index])
-            index, prefix = 0, f"{step_key}/"
-        outputs = self.twins[index](self._inputs[index](seen), target)
-        both = {name: outputs[prefix + name] for name in own.q_shapes}
-        return {name: q.float() if q.dtype in (torch.float16, torch.bfloat16) else q for name, q in both.items()}
+        critic_inputs = self._inputs_by_step[step_key]
+        index = self._index[step_key]
+        prefix = ""  # of the outputs' names
+        inputs = dict(observation)
+        for head in critic_inputs.action_space.spaces:
+            inputs[head] = action[head]
+        if len(self.twins) < len(self._index):  # a pair that all sub-steps share
+            one_hot = self.get_buffer("_one_hot")[index]
+            inputs = complete_observation(inputs, self._spaces[0], one_hot)
+            index = 0
+            prefix = f"{step_key}/"
+        outputs = self.twins[index](self._inputs[index](inputs), target)
+        q_values = {}
+        for name in critic_inputs.q_shapes:
+            q = outputs[prefix + name]
+            is_half = q.dtype in (torch.float16, torch.bfloat16)
+            q_values[name] = q.float() if is_half else q
+        return q_values
 
     def action_value(
-        self, step_key: StepKey, observation: Mapping[str, Tensor], action: Mapping[str, Tensor], target: bool = False
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        action: Mapping[str, Tensor],
+        target: bool = False,
     ) -> Tensor:
         """Return Q(s, a) of both networks for given actions.
 
@@ -196,7 +286,8 @@ class TorchStateActionCritic(Critic, ABC):
         Returns:
             [2, B]
         """
-        heads, terms = self._action_spaces[step_key], list[Tensor]()
+        heads = self._action_spaces[step_key]
+        terms = []
         for name, q in self.q_values(step_key, observation, action, target).items():
             if choice_sizes(heads.spaces.get(name)):
                 chosen = chosen_options(heads[name], action[name])
@@ -211,7 +302,10 @@ class TorchStateActionCritic(Critic, ABC):
 
 
 class TorchStepStateActionCritic(TorchStateActionCritic):
-    """A pair of networks for each sub-step, shared by its agents; see `TorchStateActionCritic` for the arguments."""
+    """A pair of networks for each sub-step, shared by its agents.
+
+    See `TorchStateActionCritic` for the arguments.
+    """
 
     @classmethod
     def critic_inputs(cls, spec: Spec) -> dict[StepKey, CriticInputs]:
@@ -231,25 +325,42 @@ class TorchSharedStateActionCritic(TorchStateActionCritic):
     @classmethod
     def critic_inputs(cls, spec: Spec) -> dict[StepKey, CriticInputs]:
         """Inputs and outputs, by the key "all"; see `TorchStateActionCritic.critic_inputs`."""
-        own = _by_step(spec)
-        if len(own) == 1:
-            return {"all": next(iter(own.values()))}
-        heads = union_space({key: one.action_space for key, one in own.items()}, "action head")
-        outputs = {f"{key}/{name}": shape for key, one in own.items() for name, shape in one.q_shapes.items()}
-        return {"all": _checked(CriticInputs(shared_observation_space(spec), heads, outputs), "some sub-steps")}
+        by_step = _by_step(spec)
+        if len(by_step) == 1:
+            return {"all": next(iter(by_step.values()))}
+        action_spaces = {key: inputs.action_space for key, inputs in by_step.items()}
+        heads = union_space(action_spaces, "action head")
+        q_shapes = {}
+        for key, inputs in by_step.items():
+            for name, shape in inputs.q_shapes.items():
+                q_shapes[f"{key}/{name}"] = shape
+        shared = CriticInputs(shared_observation_space(spec), heads, q_shapes)
+        return {"all": _checked(shared, "some sub-steps")}
 
 
 def _by_step(spec: Spec) -> dict[StepKey, CriticInputs]:
     critic_inputs: dict[StepKey, CriticInputs] = {}
     for key, step in spec.steps.items():
-        sizes = {head: choice_sizes(space) for head, space in step.action_space.spaces.items()}
-        continuous = spaces.Dict([(head, step.action_space[head]) for head, own in sizes.items() if not own])
-        outputs = {head: (sum(own),) for head, own in sizes.items() if own} or {"q_value": (1,)}
-        critic_inputs[key] = _checked(CriticInputs(step.observation_space, continuous, outputs), f"sub-step {key!r}")
+        continuous = []
+        q_shapes: dict[str, tuple[int, ...]] = {}
+        for head, space in step.action_space.spaces.items():
+            sizes = choice_sizes(space)
+            if sizes:
+                q_shapes[head] = (sum(sizes),)
+            else:
+                continuous.append((head, space))
+        if not q_shapes:
+            q_shapes["q_value"] = (1,)
+        inputs = CriticInputs(step.observation_space, spaces.Dict(continuous), q_shapes)
+        critic_inputs[key] = _checked(inputs, f"sub-step {key!r}")
     return critic_inputs
 
 
 def _checked(critic_inputs: CriticInputs, where: str) -> CriticInputs:
-    if taken := sorted({*critic_inputs.observation_space.spaces} & {*critic_inputs.action_space.spaces}):
-        raise ValueError(f"the action heads {taken} of {where} have names of observations beside them: rename them")
+    """Refuse continuous heads that have the names of observations."""
+    observations = set(critic_inputs.observation_space.spaces)
+    both = sorted(observations & set(critic_inputs.action_space.spaces))
+    if both:
+        remedy = "rename them"
+        raise ValueError(f"the action heads {both} of {where} have names of observations: {remedy}")
     return critic_inputs

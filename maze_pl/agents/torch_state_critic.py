@@ -10,7 +10,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from maze_pl.agents.network_io import NetworkInput, evaluate_recurrent, networks_by_step, state_shapes, torch_dtype
+from maze_pl.agents.network_io import (
+    NetworkInput,
+    evaluate_recurrent,
+    networks_by_step,
+    state_shapes,
+    torch_dtype,
+)
 from maze_pl.agents.numpy_inference import NumpyNetwork
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
@@ -54,7 +60,12 @@ class StateCritic(Critic, ABC):
         return {key: step.observation_space for key, step in spec.steps.items()}
 
     @abstractmethod
-    def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
+    def value(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+    ) -> Tensor:
         """Values of the states in which actors of a sub-step are about to act.
 
         Args:
@@ -88,10 +99,9 @@ class TorchSharedStateCritic(StateCritic):
 
     def __init__(self, networks: Sequence[nn.Module] | Mapping[Any, nn.Module], spec: Spec) -> None:
         super().__init__()
-        given = list(networks.values()) if isinstance(networks, Mapping) else list(networks)
-        if len(given) != 1:
-            raise ValueError(f"a shared critic has one network for all sub-steps, got {len(given)}")
-        self.network = given[0]
+        if len(networks) != 1:
+            raise ValueError(f"a shared critic has one network for all sub-steps, got {len(networks)}")
+        self.network = next(iter(networks.values() if isinstance(networks, Mapping) else networks))
         self._plain = NumpyNetwork(self.network)
         self._index = {key: index for index, key in enumerate(spec.step_keys)}
         self._spaces = shared_observation_space(spec).spaces
@@ -111,7 +121,12 @@ class TorchSharedStateCritic(StateCritic):
         """The network."""
         return [self.network]
 
-    def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
+    def value(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+    ) -> Tensor:
         """[B] values; see `StateCritic.value`."""
         if len(self._index) > 1:
             one_hot = self.get_buffer("_one_hot")[self._index[step_key]]
@@ -135,22 +150,31 @@ class StepwiseStateCritic(StateCritic):
         ValueError: There is not exactly one network per sub-step.
     """
 
-    def __init__(self, networks: Sequence[nn.Module] | Mapping[StepKey, nn.Module], spec: Spec) -> None:
+    def __init__(
+        self,
+        networks: Sequence[nn.Module] | Mapping[StepKey, nn.Module],
+        spec: Spec,
+    ) -> None:
         super().__init__()
         by_step = networks_by_step(networks, spec.step_keys)
         self.networks = nn.ModuleList(by_step.values())
         self.recurrent = {key: network for key, network in by_step.items() if state_shapes(network)}
-        self._steps = {
-            key: (network, NetworkInput(network, {*spec.steps[key].observation_space.spaces, *state_shapes(network)}))
-            for key, network in by_step.items()
-        }
+        self._steps: dict[StepKey, tuple[nn.Module, NetworkInput]] = {}
+        for key, network in by_step.items():
+            names = {*spec.steps[key].observation_space.spaces, *state_shapes(network)}
+            self._steps[key] = (network, NetworkInput(network, names))
 
     @property
     def parts(self) -> Sequence[nn.Module]:
         """The networks."""
         return list(self.networks)
 
-    def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
+    def value(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+    ) -> Tensor:
         """[B] output of the sub-step's network; see `StateCritic.value`."""
         network, inputs = self._steps[step_key]
         if step_key in self.recurrent:
@@ -165,7 +189,7 @@ class TorchStepStateCritic(StepwiseStateCritic):
 
 
 class TorchDeltaStateCritic(StepwiseStateCritic):
-    """A value network for the first sub-step, and a network for the value's change in each later one.
+    """Value network of the first sub-step, and networks for the value's change in each later one.
 
         V_0 = f_0(o_0),   V_k = stop_gradient(V_{k-1}) + f_k(o_k)
 
@@ -185,20 +209,29 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
 
     kind = "delta"
 
-    def __init__(self, networks: Sequence[nn.Module] | Mapping[StepKey, nn.Module], spec: Spec) -> None:
+    def __init__(
+        self,
+        networks: Sequence[nn.Module] | Mapping[StepKey, nn.Module],
+        spec: Spec,
+    ) -> None:
         super().__init__(networks, spec)
         self._names = {key: tuple(step.observation_space.spaces) for key, step in spec.steps.items()}
-        if several := {key: step.n_agents for key, step in spec.steps.items() if step.n_agents != 1}:
+        several = {key: step.n_agents for key, step in spec.steps.items() if step.n_agents != 1}
+        if several:
             raise ValueError(
-                f"a delta critic needs one agent in each sub-step, not {several}, where -1 is a number that changes: "
-                "use a step or a shared critic"
+                f"a delta critic needs one agent in each sub-step, not {several}, "
+                "where -1 is a number that changes: use a step or a shared critic"
             )
         if self.recurrent:
-            raise ValueError(
-                f"a delta critic cannot be recurrent, as its networks {list(self.recurrent)} are: use a step critic"
-            )
+            networks_of = f"networks {list(self.recurrent)}"
+            raise ValueError(f"a delta critic cannot be recurrent, as its {networks_of} are: use a step critic")
 
-    def value(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
+    def value(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+    ) -> Tensor:
         """[B] values; see `StateCritic.value`.
 
         Args:
@@ -207,12 +240,13 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
                 earlier sub-steps.
             agent_id: Ignored.
         """
-        value = super().value(step_key, {name: observation[name] for name in self._names[step_key]})
+        current = {name: observation[name] for name in self._names[step_key]}
+        value = super().value(step_key, current)
         for key in itertools.takewhile(lambda key: key != step_key, self._names):
-            seen = {name: observation[name_in_row(key, name)] for name in self._names[key]}
+            earlier = {name: observation[name_in_row(key, name)] for name in self._names[key]}
             with torch.no_grad():
-                before = super().value(key, seen)
-            value = value + before
+                earlier_value = super().value(key, earlier)
+            value = value + earlier_value
         return value
 
 
@@ -222,7 +256,7 @@ def name_in_row(step_key: StepKey, name: str) -> str:
 
 
 def complete_observation(
-    present: Mapping[str, Tensor], seen: Mapping[str, spaces.Space[Any]], one_hot: Tensor
+    present: Mapping[str, Tensor], input_spaces: Mapping[str, spaces.Space[Any]], one_hot: Tensor
 ) -> dict[str, Tensor]:
     """Complete the input of a network that several sub-steps share.
 
@@ -230,17 +264,18 @@ def complete_observation(
 
     Args:
         present: Name -> [..., *shape], the entries of the current sub-step.
-        seen: Spaces of the entries of all sub-steps and of "step_key".
+        input_spaces: Spaces of the entries of all sub-steps and of "step_key".
         one_hot: [number of sub-steps] one-hot encoding of the current sub-step.
     """
     name, tensor = next(iter(present.items()))
-    leading = tensor.shape[: tensor.dim() - len(seen[name].shape or ())]
-    absent = {
-        name: torch.zeros((*leading, *(space.shape or ())), dtype=torch_dtype(space), device=tensor.device)
-        for name, space in seen.items()
-        if name not in present and name != STEP_KEY_OBSERVATION
-    }
-    return {**present, **absent, STEP_KEY_OBSERVATION: one_hot.expand(*leading, -1)}
+    leading = tensor.shape[: tensor.dim() - len(input_spaces[name].shape or ())]
+    completed = dict(present)
+    for name, space in input_spaces.items():
+        if name not in present and name != STEP_KEY_OBSERVATION:
+            shape = (*leading, *(space.shape or ()))
+            completed[name] = torch.zeros(shape, dtype=torch_dtype(space), device=tensor.device)
+    completed[STEP_KEY_OBSERVATION] = one_hot.expand(*leading, -1)
+    return completed
 
 
 def shared_observation_space(spec: Spec) -> spaces.Dict:
@@ -252,9 +287,11 @@ def shared_observation_space(spec: Spec) -> spaces.Dict:
     """
     if len(spec.steps) == 1:
         return next(iter(spec.steps.values())).observation_space
-    union = union_space({key: step.observation_space for key, step in spec.steps.items()}, "observation").spaces
+    by_step = {key: step.observation_space for key, step in spec.steps.items()}
+    union = union_space(by_step, "observation").spaces
     if STEP_KEY_OBSERVATION in union:
-        raise ValueError(f"the observation {STEP_KEY_OBSERVATION!r} is reserved for shared critics; rename it")
+        name = repr(STEP_KEY_OBSERVATION)
+        raise ValueError(f"the observation {name} is reserved for shared critics; rename it")
     return spaces.Dict({**union, STEP_KEY_OBSERVATION: spaces.Box(0.0, 1.0, (len(spec.steps),))})
 
 
@@ -265,27 +302,29 @@ def union_space(by_step: Mapping[StepKey, spaces.Dict], what: str) -> spaces.Dic
         ValueError: Entries of the same name have different shapes or types.
     """
     union: dict[str, spaces.Space[Any]] = {}
-    for key, own in by_step.items():
-        for name, space in own.spaces.items():
+    for key, dict_space in by_step.items():
+        for name, space in dict_space.spaces.items():
             known = union.setdefault(name, space)
             if known.shape != space.shape or known.dtype != space.dtype:
-                raise ValueError(
-                    f"{what} {name!r} has shape {space.shape} ({space.dtype}) in sub-step {key!r}, but "
-                    f"{known.shape} ({known.dtype}) in another; rename one of them or use a step critic"
-                )
+                here = f"has shape {space.shape} ({space.dtype}) in sub-step {key!r}"
+                elsewhere = f"{known.shape} ({known.dtype}) in another"
+                remedy = "rename one of them or use a step critic"
+                raise ValueError(f"{what} {name!r} {here}, but {elsewhere}; {remedy}")
             union[name] = _covering(known, space)
     return spaces.Dict(union)
 
 
-def _covering(one: spaces.Space[Any], other: spaces.Space[Any]) -> spaces.Space[Any]:
-    """A space that contains two of one shape and type; nothing depends on bounds of boxes."""
-    if isinstance(one, spaces.Discrete) and isinstance(other, spaces.Discrete):
-        start = min(one.start, other.start)
-        return spaces.Discrete(max(one.start + one.n, other.start + other.n) - start, start=start)
-    if isinstance(one, spaces.MultiDiscrete) and isinstance(other, spaces.MultiDiscrete):
-        starts = np.minimum(one.start, other.start)
-        return spaces.MultiDiscrete(np.maximum(one.start + one.nvec, other.start + other.nvec) - starts, start=starts)
-    return other if isinstance(other, spaces.Box) else one
+def _covering(first: spaces.Space[Any], second: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Space that contains two of the same shape and type; nothing depends on bounds of boxes."""
+    if isinstance(first, spaces.Discrete) and isinstance(second, spaces.Discrete):
+        start = min(first.start, second.start)
+        end = max(first.start + first.n, second.start + second.n)
+        return spaces.Discrete(end - start, start=start)
+    if isinstance(first, spaces.MultiDiscrete) and isinstance(second, spaces.MultiDiscrete):
+        starts = np.minimum(first.start, second.start)
+        ends = np.maximum(first.start + first.nvec, second.start + second.nvec)
+        return spaces.MultiDiscrete(ends - starts, start=starts)
+    return second if isinstance(second, spaces.Box) else first
 
 
 def _value(output: Mapping[str, Tensor]) -> Tensor:

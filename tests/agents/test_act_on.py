@@ -124,7 +124,7 @@ def test_what_is_no_dict_or_no_batch_is_refused() -> None:
     learner = agent()
     with pytest.raises(ValueError, match=r"needs a dict with the observations \['image', .*\], not ndarray"):
         learner.act(np.zeros(4))  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match=r"also observes \['image', 'mask'\]; given were \['kind'\]"):
+    with pytest.raises(ValueError, match=r"also observes \['image', 'mask'\]; got \['kind'\]"):
         learner.act({"kind": 1})
     with pytest.raises(ValueError, match="a batch of observations is empty"):
         learner.act({name: array[:0] for name, array in batch(1).items()})

@@ -17,7 +17,8 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.agents.numpy_inference import NumpyNetwork, NumpySampler
+from maze_pl.agents.numpy_inference import NumpyNetwork
+from maze_pl.agents.numpy_sampling import NumpySampler, Sampling
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions.distribution_mapper import DistributionMapper
@@ -98,7 +99,8 @@ def sample(logits: np.ndarray, space: spaces.Space[Any], mask: np.ndarray | None
         DistributionMapper(spaces.Dict({"a": space}), masks={"a": "m"} if mask is not None else None)
     )
     allowed = {} if mask is None else {"a": mask == 1}
-    action = sampler.choose({"a": logits}, allowed, (False, temperature, torch.Generator().manual_seed(0)))
+    sampling = Sampling(False, temperature, torch.Generator().manual_seed(0))
+    action = sampler.choose({"a": logits}, allowed, sampling)
     assert action is not None
     return action["a"]
 

@@ -10,8 +10,9 @@ from gymnasium import spaces
 from torch import nn
 
 from maze_pl import agents
+from maze_pl.agents.policy_step_parts import PolicyNetworks, separate_agent_counts
 from maze_pl.agents.torch_actor_critic import TorchActorCritic
-from maze_pl.agents.torch_policy import PolicyNetworks, TorchPolicy, separate_agent_counts
+from maze_pl.agents.torch_policy import TorchPolicy
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.distribution_mapper import DistributionMapperConfig, distribution_mappers
