@@ -128,8 +128,9 @@ class ActorDataModule(RolloutDataModule):
         with contextlib.suppress(TimeoutError):  # receive what is finished
             while not is_here:
                 self._receive(timeout=0.0)
-        # actors that wait hold finished rollouts beyond the queue
-        n_asked, fill = self.queue_size + self.num_actors, min(1.0, self._n_waiting / self.queue_size)
+        # Actors that wait hold finished rollouts beyond the queue.
+        n_asked = self.queue_size + self.num_actors
+        fill = min(1.0, self._n_waiting / self.queue_size)
         while len(self._asked) < (self.actors_batch_size if is_here else n_asked):
             self.engine.submit(self._next_actor, "collect", shared, given if policy is None else policy, True)
             self._asked.append(self._next_actor)
@@ -146,9 +147,15 @@ class ActorDataModule(RolloutDataModule):
         Actors began with earlier statistics, which the current ones include: only the increment
         counts.
         """
-        known = {name: {"base": own["base"]} for name, own in (self._shared or {}).items() if "base" in own}
-        told = [[{n: own | known.get(n, {}) for n, own in one.items()} for one in states] for _, states in parts]
-        return super()._joined([(part, states) for (part, _), states in zip(parts, told, strict=True)], began)
+        current = {name: state["base"] for name, state in (self._shared or {}).items() if "base" in state}
+
+        def since_current(states: dict[str, Any]) -> dict[str, Any]:
+            for name, state in states.items():
+                if name in current:
+                    states = states | {name: state | {"base": current[name]}}
+            return states
+
+        return super()._joined([(rollout, list(map(since_current, states))) for rollout, states in parts], began)
 
     def _take(self, actor: int) -> Done:
         """Return the next rollout of an actor, waiting for it if necessary."""
@@ -160,7 +167,8 @@ class ActorDataModule(RolloutDataModule):
         """Wait for a rollout of any actor."""
         done = self.engine.get(timeout)
         if isinstance(self.engine, InProcessEngine) and self.actors_batch_size > self.num_actors:
-            done.result = done.result[0].clone(), done.result[1]  # before the same actor collects the next one
+            rollout, states = done.result
+            done.result = rollout.clone(), states  # before the same actor collects the next one
         self._waiting[done.actor].append(done)
 
     @property

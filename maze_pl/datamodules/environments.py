@@ -130,7 +130,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if "train" in self.evaluators:
             raise ValueError("no evaluator can be named 'train': that is what statistics of training are named")
         self.seed = seed if seed is not None else int(os.environ.get("PL_GLOBAL_SEED", "0"))
-        self.n_normalization_samples, self.engine = n_normalization_samples, engine or InProcessEngine()
+        self.n_normalization_samples = n_normalization_samples
+        self.engine = engine or InProcessEngine()
         self._factory = None if env is None else partial(make_wrapped, env, list(wrappers or []), action_masks)
         self.check = check
         self._action_masks, self._max_agents = action_masks, max_agents
@@ -238,15 +239,27 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if self.vectorization == "subprocess":
             return partial(SubprocVectorEnv, factories, spec=self.spec, step_timeout=limit, **options)
         if limit is not None:
-            return partial(SubprocVectorEnv, factories, spec=self.spec, step_timeout=limit, n_workers=1, **options)
+            return partial(
+                SubprocVectorEnv,
+                factories,
+                spec=self.spec,
+                step_timeout=limit,
+                n_workers=1,
+                **options,
+            )
         return partial(SequentialVectorEnv, factories, spec=self.spec, **options)
 
     def _make_actor(self) -> Callable[..., RolloutWorker]:
         """Return the factory of the engine's actors."""
         evaluation = {}
         for name, evaluator in self.evaluators.items():
-            options = {"seed": derive_seed(self.seed, "evaluation", name), "autoreset": False, "seed_by_env": False}
-            evaluation[name] = self._vector(len(evaluator.groups[0]), name, **options), evaluator.deterministic
+            options = {
+                "seed": derive_seed(self.seed, "evaluation", name),
+                "autoreset": False,
+                "seed_by_env": False,
+            }
+            vector = self._vector(len(evaluator.groups[0]), name, **options)
+            evaluation[name] = vector, evaluator.deterministic
         return partial(self._actor, self.seed, evaluation)
 
     def _engage(self, policy: Any) -> Any:
@@ -330,7 +343,11 @@ class EnvironmentDataModule(pl.LightningDataModule):
             states = env.estimate(self.n_normalization_samples, derive_seed(self.seed, "normalization"), fitting)
         new = [name for name in states if name not in known] if self._shared is not None else []
         if new and not self._may_differ:
-            return {}, "", f"there are no statistics of the wrappers {new}, but only of {list(known)}: {_REMEDY}"
+            return (
+                {},
+                "",
+                f"there are no statistics of the wrappers {new}, but only of {list(known)}: {_REMEDY}",
+            )
         messages = []
         if foreign:
             messages.append(f"statistics of the wrappers {foreign} are left out, as these are not here")
@@ -384,11 +401,16 @@ class EnvironmentDataModule(pl.LightningDataModule):
                 class of which there are more or fewer than in the other run is ambiguous and always
                 refused; a subclass counts as another class.
         """
-        self._shared, self._is_complete, self._may_differ = shared, False, may_differ
+        self._shared = shared
+        self._is_complete = False
+        self._may_differ = may_differ
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for spawned processes; factories may be lambdas or local classes."""
-        return {**self.__dict__, **{name: cloudpickle.dumps(vars(self)[name]) for name in _BY_VALUE}}
+        return {
+            **self.__dict__,
+            **{name: cloudpickle.dumps(vars(self)[name]) for name in _BY_VALUE},
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, **{name: cloudpickle.loads(state[name]) for name in _BY_VALUE})

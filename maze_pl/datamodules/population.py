@@ -107,8 +107,11 @@ class PopulationDataModule(EnvironmentDataModule):
             raise ValueError(f"n_shards={n_shards} must be 0: each episode of a population is played by itself")
         if n_rollouts_per_update == n_timesteps_per_update == 0:
             raise ValueError("n_rollouts_per_update and n_timesteps_per_update are both 0: set at least one of them")
-        self.n_rollouts_per_update, self.n_timesteps_per_update = n_rollouts_per_update, n_timesteps_per_update
-        self.max_steps, self.epoch_length, self.deterministic = max_steps, epoch_length, deterministic
+        self.n_rollouts_per_update = n_rollouts_per_update
+        self.n_timesteps_per_update = n_timesteps_per_update
+        self.max_steps = max_steps
+        self.epoch_length = epoch_length
+        self.deterministic = deterministic
         self._noise = NoiseTable(derive_seed(self.seed, "noise table"), shared_noise_table_size)
         self._busy: dict[int, tuple[int, int]] = {}  # actor -> (episode number, update) of the episode in progress
 
@@ -121,7 +124,12 @@ class PopulationDataModule(EnvironmentDataModule):
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
         options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}
         training = [self._vector_of([self._factory_of(None, *limit)], **options)]
-        return partial(super()._make_actor(), training=training, noise=self._noise, deterministic=self.deterministic)
+        return partial(
+            super()._make_actor(),
+            training=training,
+            noise=self._noise,
+            deterministic=self.deterministic,
+        )
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
         while self._busy:  # with parts of episodes that are no longer needed
@@ -130,7 +138,9 @@ class PopulationDataModule(EnvironmentDataModule):
 
     def _collect(self) -> PopulationBatch:
         """Play the episodes of the next update."""
-        began, policy, trainer = time.perf_counter(), self._policy(), cast(Any, self.trainer)
+        began = time.perf_counter()
+        policy = self._policy()
+        trainer = cast(Any, self.trainer)
         self._refuse_foreign_checkpoint()
         noise_stddev = self._requirements().noise_stddev
         if noise_stddev is None:
@@ -157,14 +167,22 @@ class PopulationDataModule(EnvironmentDataModule):
         returns = torch.tensor([one.reward for one in used], dtype=torch.float64).view(-1, 2)
         batch = PopulationBatch(self._noise, offsets, returns, sum(one.env_steps for one in own))
         batch.summaries = [summary for one in own for summary in one.summaries]
-        batch.measures = {"n_rollouts": len(used), "n_timesteps": sum(one.env_steps for one in used)}
+        batch.measures = {
+            "n_rollouts": len(used),
+            "n_timesteps": sum(one.env_steps for one in used),
+        }
         batch.seconds = time.perf_counter() - began
         return batch
 
     def _play(self, task: tuple[Any, ...]) -> tuple[list[Played], list[Played]]:
         """Play until an update has enough episodes; return this rank's episodes, and all."""
-        least, minimum, step = -(-self.n_rollouts_per_update // 2), self.n_timesteps_per_update, self._world_size
-        played, found, n_pairs, n_used = dict[int, Played](), dict[int, Played](), max(1, least), 0
+        least = -(-self.n_rollouts_per_update // 2)
+        minimum = self.n_timesteps_per_update
+        step = self._world_size
+        played = dict[int, Played]()
+        found = dict[int, Played]()
+        n_pairs = max(1, least)
+        n_used = 0
         waiting = _numbers(count(self._rank, step) if minimum else range(self._rank, n_pairs, step))
         while not n_used:
             needed = set(_numbers(range(self._rank, n_pairs, step)))

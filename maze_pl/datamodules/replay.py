@@ -139,7 +139,13 @@ class ReplayDataModule(RolloutDataModule):
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
     ) -> None:
-        for name in ("num_actors", "rollouts_per_iteration", "num_batches_per_iter", "batch_size", "n_step"):
+        for name in (
+            "num_actors",
+            "rollouts_per_iteration",
+            "num_batches_per_iter",
+            "batch_size",
+            "n_step",
+        ):
             check_count(name, locals()[name], int(name != "num_actors"))
         super().__init__(
             env,
@@ -168,12 +174,22 @@ class ReplayDataModule(RolloutDataModule):
         n_shown = round(share * batch_size) if 0 <= share <= 1 else 0
         if demonstration_share is not None and (demonstrations is None or not n_shown):
             raise ValueError(f"{demonstration_share=} needs demonstrations, and must be 1 to all acts of {batch_size=}")
-        self.rollouts_per_iteration, self.num_batches_per_iter = rollouts_per_iteration, num_batches_per_iter
-        self.batch_size, self.replay_buffer_size, self.n_shown = batch_size, replay_buffer_size, n_shown
-        self.initial_buffer_size, self.initial_sampling_policy = initial_buffer_size, initial_sampling_policy
-        self.demonstrations, self.save_buffer, self.prioritized = demonstrations, save_buffer, prioritized
+        self.rollouts_per_iteration = rollouts_per_iteration
+        self.num_batches_per_iter = num_batches_per_iter
+        self.batch_size = batch_size
+        self.replay_buffer_size = replay_buffer_size
+        self.n_shown = n_shown
+        self.initial_buffer_size = initial_buffer_size
+        self.initial_sampling_policy = initial_sampling_policy
+        self.demonstrations = demonstrations
+        self.save_buffer = save_buffer
+        self.prioritized = prioritized
         run_length = 1 if split_rollouts_into_transitions else n_rollout_steps
-        kind: Any = {"n_step": n_step, "run_length": run_length, "alpha": priority_alpha if prioritized else None}
+        kind: Any = {
+            "n_step": n_step,
+            "run_length": run_length,
+            "alpha": priority_alpha if prioritized else None,
+        }
         self._kind = {**kind, "replay_buffer_size": replay_buffer_size, "demonstrated": n_shown}
         self._new_storage: Any = partial(ReplayStorage, **kind, beta=priority_beta, memory_map=memory_map)
         self._generator, self._transitions = torch.Generator(), Transitions(0, 0, {})
@@ -224,7 +240,8 @@ class ReplayDataModule(RolloutDataModule):
     def _add(self, batch: ReplayBatch, policy: Policy | None = None) -> None:
         """Collect a rollout and store its transitions; `policy` replaces the one in training."""
         rollout = self._collect(policy)
-        batch.collected, batch.summaries = batch.collected + rollout.env_steps, batch.summaries + rollout.summaries
+        batch.collected = batch.collected + rollout.env_steps
+        batch.summaries = batch.summaries + rollout.summaries
         for key, columns in self._transitions.of(rollout).items():
             self._storages[key][0].add(columns)
 
@@ -237,7 +254,9 @@ class ReplayDataModule(RolloutDataModule):
         return [one.sample(self.num_batches_per_iter, size, self._generator) for one, size in drawn]
 
     def _reprioritise(
-        self, drawn: dict[StepKey, list[tuple[TransitionBatch, Array]]], errors: dict[StepKey, Tensor]
+        self,
+        drawn: dict[StepKey, list[tuple[TransitionBatch, Array]]],
+        errors: dict[StepKey, Tensor],
     ) -> None:
         """Pass the TD errors of drawn acts on to their storages."""
         for key, parts in drawn.items():
@@ -301,7 +320,14 @@ class ReplayDataModule(RolloutDataModule):
                 raise ValueError(f"initial_sampling_policy makes no policy of the action spaces: {error}") from error
             if isinstance(policy, RandomPolicy):
                 policy.masks = {key: step.masks for key, step in steps} | policy.masks
-            bar = tqdm(None, "replay buffer", self.initial_buffer_size, False, delay=PROGRESS_AFTER, disable=None)
+            bar = tqdm(
+                None,
+                "replay buffer",
+                self.initial_buffer_size,
+                False,
+                delay=PROGRESS_AFTER,
+                disable=None,
+            )
             while min(gather_objects(self._size)) < self.initial_buffer_size:  # all ranks collect equally often
                 self._add(batch, policy)
                 bar.update(self._size - bar.n)
@@ -310,7 +336,10 @@ class ReplayDataModule(RolloutDataModule):
     def _demonstrate(self, dataset: InMemoryDataset) -> None:
         """Read demonstrations into the rings, or into separate storages."""
         plain: tuple[type[processors.TrajectoryProcessor], ...]
-        plain = processors.IdentityTrajectoryProcessor, processors.IdentityWithNextObservationTrajectoryProcessor
+        plain = (
+            processors.IdentityTrajectoryProcessor,
+            processors.IdentityWithNextObservationTrajectoryProcessor,
+        )
         if is_plain := type(dataset.processor) in plain:
             dataset.processor = processors.IdentityWithNextObservationTrajectoryProcessor(self._gamma())
         dataset.load(partial(make_frozen, self._factory_of(), self._learned()), self.spec)
@@ -343,15 +372,21 @@ class ReplayDataModule(RolloutDataModule):
     def _described(self) -> dict[str, Any]:
         """Return the properties that a saved buffer must share with this one to replace it."""
         gamma, layout = self._gamma(), self._layout
-        return {**self._kind, "spec": self.spec.to_dict(), "gamma": gamma, "ranks and actors": layout}
+        return {
+            **self._kind,
+            "spec": self.spec.to_dict(),
+            "gamma": gamma,
+            "ranks and actors": layout,
+        }
 
     def _save(self, folder: Path) -> str:
         """Write the buffer if it has changed since it was last written; return the file name."""
         if not self._file:
             part = folder / f".replay-{self._rank}.{os.getpid()}{PART_SUFFIX}"
-            storages = self._storages.items()
-            state = {"described": self._described(), "open": self._transitions.state_dict()}
-            state |= {"storages": {key: [one.state_dict() for one in kept] for key, kept in storages}}
+            state: dict[str, Any] = {"described": self._described(), "storages": {}}
+            state["open"] = self._transitions.state_dict()
+            for key, kept in self._storages.items():
+                state["storages"][key] = [storage.state_dict() for storage in kept]
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 torch.save(state | {"generator": self._generator.get_state()}, part)

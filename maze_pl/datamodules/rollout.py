@@ -4,7 +4,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
@@ -86,7 +86,11 @@ class RolloutDataModule(EnvironmentDataModule):
             engine=engine,
             check=check,
         )
-        for name, count, least in (("n_envs", n_envs, 0), ("n_shards", n_shards, 0), ("epoch_length", epoch_length, 1)):
+        for name, count, least in (
+            ("n_envs", n_envs, 0),
+            ("n_shards", n_shards, 0),
+            ("epoch_length", epoch_length, 1),
+        ):
             check_count(name, count, least)
         check_count("n_rollout_steps", n_rollout_steps, 1)
         if vectorization not in ("sequential", "subprocess"):
@@ -98,7 +102,9 @@ class RolloutDataModule(EnvironmentDataModule):
         self.n_shards = n_shards or self.n_envs
         if self.n_shards > self.n_envs:
             raise ValueError(f"n_shards={n_shards} must be at most n_envs={self.n_envs}, as each has an environment")
-        self.n_rollout_steps, self.vectorization, self.epoch_length = n_rollout_steps, vectorization, epoch_length
+        self.n_rollout_steps = n_rollout_steps
+        self.vectorization = vectorization
+        self.epoch_length = epoch_length
         self.on_nondeterminism = on_nondeterminism
         self._has_told = False
         self._ended: list[Any] | None = None  # state of the environments when the last fit ended
@@ -132,7 +138,10 @@ class RolloutDataModule(EnvironmentDataModule):
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
         states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]
         begun = [episode for state in states for episode in state.get("episodes", [])]
-        options = {"training": training, "first_episode": max(begun, default=-1) + 1}  # not used before
+        options = {
+            "training": training,
+            "first_episode": max(begun, default=-1) + 1,
+        }  # not used before
         return partial(super()._make_actor(), n_rollout_steps=self.n_rollout_steps, **options)
 
     @property
@@ -154,7 +163,9 @@ class RolloutDataModule(EnvironmentDataModule):
         """Return the wrapper statistics, and the policy if the actors need it, before a rollout."""
         self._refuse_foreign_checkpoint()
         shared, given = self._learned(), self._engage(self._policy())
-        restored, self._restored, self._has_begun = self._restored, None, True
+        restored = self._restored
+        self._restored = None
+        self._has_begun = True
         if restored is not None:
             self._restore(restored)
         return shared, given
@@ -163,11 +174,23 @@ class RolloutDataModule(EnvironmentDataModule):
         """Concatenate what actors have collected, and merge the statistics of their wrappers."""
         rollout, shared = Rollout.concatenated([part for part, _ in parts]), self._shared
         if shared:  # merge the statistics of all environments on all ranks
-            ranks, kinds = gather_objects([state for _, states in parts for state in states]), self._wrappers
+            ranks = gather_objects([state for _, states in parts for state in states])
             states = [state for rank in ranks for state in rank]
-            self._shared = {name: kinds[name].merge_shared_states([one[name] for one in states]) for name in shared}
+            self._shared = self._merged(shared, states)
         rollout.seconds = time.perf_counter() - began
         return rollout
+
+    def _merged(self, names: Iterable[str], states: list[dict[str, Any]]) -> dict[str, Any]:
+        """Merge the wrapper statistics of several environments.
+
+        Args:
+            names: Names of the wrappers.
+            states: Statistics of each environment, by name.
+        """
+        merged = {}
+        for name in names:
+            merged[name] = self._wrappers[name].merge_shared_states([state[name] for state in states])
+        return merged
 
     def _restore(self, restored: dict[str, Any]) -> None:
         """Restore the environments from a checkpoint."""
@@ -230,5 +253,6 @@ def _tensors(state: Any) -> Iterator[Tensor]:
     if isinstance(state, Tensor):
         yield state
     elif isinstance(state, dict | list):
-        for part in state.values() if isinstance(state, dict) else state:
+        parts = state.values() if isinstance(state, dict) else state
+        for part in parts:
             yield from _tensors(part)

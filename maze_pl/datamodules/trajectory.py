@@ -80,7 +80,9 @@ class TrajectoryDataModule(EnvironmentDataModule):
             raise ValueError(f"validation_percentage={validation_percentage} must be at least 0 and below 100")
         if env is None and wrappers:
             raise ValueError(f"wrappers={wrappers} wrap an environment, but there is none: give one as env")
-        self.dataset, self.batch_size, self.validation_percentage = dataset, batch_size, validation_percentage
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.validation_percentage = validation_percentage
 
     @property
     def spec(self) -> Spec:
@@ -125,7 +127,9 @@ class ActLoader:
     """
 
     def __init__(self, data: TrajectoryDataModule, acts: Tensor, batch_size: int, is_ordered: bool) -> None:
-        self._data, self._acts, self._is_ordered = data, acts, is_ordered
+        self._data = data
+        self._acts = acts
+        self._is_ordered = is_ordered
         self._joint_size = batch_size * data._world_size
         self._at = self._resumed = {"order": 0, "batch": 0}
 
@@ -133,7 +137,9 @@ class ActLoader:
         return -(-len(self._acts) // self._joint_size)
 
     def __iter__(self) -> Iterator[TrajectoryBatch]:
-        order, acts, resumed = 0, self._acts, self._resumed
+        order = 0
+        acts = self._acts
+        resumed = self._resumed
         if not self._is_ordered:
             order = self._data.order_seed()
             acts = acts[torch.randperm(len(acts), generator=torch.Generator().manual_seed(order))]

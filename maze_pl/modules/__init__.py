@@ -10,9 +10,15 @@ from .bc import BC as BC
 from .es import ES as ES
 from .impala import IMPALA as IMPALA
 from .on_policy.credit import Method as Method, VTrace as VTrace, step_credit as step_credit
-from .on_policy.learning_batch import OnPolicyModule as OnPolicyModule, learning_batch as learning_batch
+from .on_policy.learning_batch import (
+    OnPolicyModule as OnPolicyModule,
+    learning_batch as learning_batch,
+)
 from .on_policy.minibatches import LearningBatch as LearningBatch, Minibatch as Minibatch
-from .on_policy.minibatches import PolicySamples as PolicySamples, count_minibatches as count_minibatches
+from .on_policy.minibatches import (
+    PolicySamples as PolicySamples,
+    count_minibatches as count_minibatches,
+)
 from .optimization.flat_optimizer import FlatAdam as FlatAdam
 from .ppo import PPO as PPO
 from .sac import SAC as SAC

@@ -26,7 +26,12 @@ from maze_pl.modules.optimization.flat_optimizer import FlatAdam
 from maze_pl.modules.optimization.gradient_step import GradientSteps, NetworkParameters
 from maze_pl.modules.optimization.recorded_loss import RecordedValue
 from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan, make_plan, optimizer_of
-from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state, seed_global_generators
+from maze_pl.modules.random_state import (
+    Generator,
+    global_random_state,
+    restore_random_state,
+    seed_global_generators,
+)
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
@@ -115,7 +120,9 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         check_positive(lr=lr)
         check_at_least(0, max_grad_norm=max_grad_norm, critic_burn_in_epochs=critic_burn_in_epochs)
         self.automatic_optimization = False
-        self.lr, self.max_grad_norm, self.lr_schedule = lr, max_grad_norm, lr_schedule
+        self.lr = lr
+        self.max_grad_norm = max_grad_norm
+        self.lr_schedule = lr_schedule
         self.critic_burn_in_epochs = critic_burn_in_epochs
         self.generator = Generator()
         self.env_steps = 0
@@ -245,7 +252,10 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         These replace `lr_schedule`, and are stepped automatically as `Schedulers` describes.
         """
         groups = self.parameter_groups()
-        return FlatAdam([{"params": parameters, "name": name} for name, parameters in groups.items()], lr=self.lr)
+        return FlatAdam(
+            [{"params": parameters, "name": name} for name, parameters in groups.items()],
+            lr=self.lr,
+        )
 
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
         """Return the learning rate of a `FlatAdam` parameter group; 0 leaves the group unchanged.
@@ -383,7 +393,10 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         parts = [] if self.critic is None else self.critic.parts
         return [
             NetworkParameters(name, step_key, list(network.parameters()))
-            for name, networks in (("policy_grad_norm", self.policy.networks), ("critic_grad_norm", parts))
+            for name, networks in (
+                ("policy_grad_norm", self.policy.networks),
+                ("critic_grad_norm", parts),
+            )
             for step_key, network in zip(self.spec.step_keys, networks, strict=False)
         ]
 
@@ -531,7 +544,14 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         table = self._statistics.finish_training()
         self._publish("train", table)
         metrics = {f"train/{name}": value for name, value in table.metrics.items()}
-        self.log_dict(metrics, logger=False, on_step=on_step, on_epoch=not on_step, batch_size=1, sync_dist=True)
+        self.log_dict(
+            metrics,
+            logger=False,
+            on_step=on_step,
+            on_epoch=not on_step,
+            batch_size=1,
+            sync_dist=True,
+        )
         _ = self.trainer.callback_metrics  # Lightning keeps logged values once they are read
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:

@@ -118,7 +118,9 @@ class ES(AlgorithmModule):
         check_positive(noise_stddev=noise_stddev)
         if optimizer not in ("adam", "sgd"):
             raise ValueError(f"optimizer={optimizer!r} must be 'adam' or 'sgd'")
-        self.optimizer, self.l2_penalty, self.noise_stddev = optimizer, l2_penalty, noise_stddev
+        self.optimizer = optimizer
+        self.l2_penalty = l2_penalty
+        self.noise_stddev = noise_stddev
 
     def on_networks_ready(self) -> None:
         """Drop the critic, and replace the policy if there is a `policy_wrapper`.
@@ -164,6 +166,9 @@ class ES(AlgorithmModule):
         after = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self.record("policy_grad_norm", torch.linalg.vector_norm(gradient))
         self.record("policy_norm", torch.linalg.vector_norm(after))
-        self.record("update_ratio", torch.linalg.vector_norm(after - before) / torch.linalg.vector_norm(after))
+        self.record(
+            "update_ratio",
+            torch.linalg.vector_norm(after - before) / torch.linalg.vector_norm(after),
+        )
         self.record("return_mean", batch.returns.mean())
         self.record("return_std", batch.returns.std(correction=0))

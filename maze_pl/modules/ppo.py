@@ -116,7 +116,10 @@ class PPO(OnPolicyModule):
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
         batch = self.make_learning_batch(
-            rollout, self.gae_lambda, normalize_advantage=self.normalize_advantage, with_log_prob=True
+            rollout,
+            self.gae_lambda,
+            normalize_advantage=self.normalize_advantage,
+            with_log_prob=True,
         )
         n_minibatches = count_minibatches(self.batch_size, rollout.n_envs * rollout.n_rollout_steps)
         for epoch in range(self.n_optimization_epochs):

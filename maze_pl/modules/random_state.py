@@ -33,7 +33,13 @@ def global_random_state(device: torch.device) -> dict[str, Any]:
     version, internal, gauss_next = random.getstate()
     state: dict[str, Any] = {
         "torch": torch.get_rng_state(),
-        "numpy": [str(name), torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), gauss],
+        "numpy": [
+            str(name),
+            torch.from_numpy(np.asarray(keys).astype(np.int64)),
+            int(position),
+            int(has_gauss),
+            gauss,
+        ],
         "python": [version, list(internal), gauss_next],
     }
     if device.type == "cuda":

@@ -47,7 +47,10 @@ def episode_means(summaries: Iterable[EpisodeSummary]) -> dict[str, float]:
     """Return means over episodes: "return", and "kpi/<name>" over episodes that have the KPI."""
     found: dict[str, list[float]] = {}
     for summary in summaries:
-        for name, value in {"return": summary.reward, **{f"kpi/{kpi}": v for kpi, v in summary.kpis.items()}}.items():
+        for name, value in {
+            "return": summary.reward,
+            **{f"kpi/{kpi}": v for kpi, v in summary.kpis.items()},
+        }.items():
             found.setdefault(name, []).append(value)
     return {name: math.fsum(values) / len(values) for name, values in found.items()}
 
@@ -61,7 +64,12 @@ class RunStatistics:
         self._epochs: dict[str, EpochStatistics] = {}
 
     def record(
-        self, name: str, value: Tensor | float, step_key: StepKey | None, count: float, source: str = "train"
+        self,
+        name: str,
+        value: Tensor | float,
+        step_key: StepKey | None,
+        count: float,
+        source: str = "train",
     ) -> None:
         """Add a number, or a sum of `count` numbers.
 
@@ -88,9 +96,8 @@ class RunStatistics:
         return self._finish([name for name in dict.fromkeys([*self._pending, *self._recorded]) if name != "train"])
 
     def _finish(self, sources: list[str]) -> dict[str, SourceStatistics]:
-        own = {source: self._recorded.pop(source, {}).items() for source in sources}
-        sums = {source: {name: tuple(map(math.fsum, _numbers(e))) for name, e in own[source]} for source in sources}
-        gathered = gather_objects({source: (sums[source], self._pending.pop(source, [])) for source in sources})
+        own = {source: (self._sums(source), self._pending.pop(source, [])) for source in sources}
+        gathered = gather_objects(own)
         tables = {}
         for source in dict.fromkeys(name for part in gathered for name in part):
             of_ranks = [part[source] for part in gathered if source in part]
@@ -102,6 +109,14 @@ class RunStatistics:
                     values = table.values if "/" in name else table.metrics
                     values[name] = math.fsum(part[0] for part in parts) / count
         return tables
+
+    def _sums(self, source: str) -> dict[str, tuple[float, float]]:
+        """Remove the recorded numbers of a source; return the sums of values and counts by name."""
+        sums = {}
+        for name, entries in self._recorded.pop(source, {}).items():
+            values, counts = _numbers(entries)
+            sums[name] = math.fsum(values), math.fsum(counts)
+        return sums
 
     def discard_evaluation(self) -> None:
         """Discard the episodes and numbers of an evaluation that does not count."""
@@ -122,7 +137,7 @@ class RunStatistics:
     def rank_state_dict(self) -> dict[str, Any]:
         """Return the data of this rank that is not yet part of an epoch's statistics."""
         own = self._recorded.get("train", {}).items()
-        pending = {name: [asdict(summary) for summary in summaries] for name, summaries in self._pending.items()}
+        pending = {name: list(map(asdict, summaries)) for name, summaries in self._pending.items()}
         return {
             "recorded": {name: list(_numbers(entries)) for name, entries in own},
             "pending": apply_to_collection(pending, (np.ndarray, np.generic), torch.as_tensor),
@@ -133,7 +148,9 @@ class RunStatistics:
         recorded = state["recorded"].items()
         self._recorded = {"train": {name: list(zip(*lists, strict=True)) for name, lists in recorded}}
         pending = apply_to_collection(state["pending"], Tensor, Tensor.numpy)
-        self._pending = {name: [EpisodeSummary(**summary) for summary in part] for name, part in pending.items()}
+        self._pending = {}
+        for name, summaries in pending.items():
+            self._pending[name] = [EpisodeSummary(**summary) for summary in summaries]
 
     def _table(self, source: str, summaries: list[EpisodeSummary]) -> SourceStatistics:
         epoch = self._epochs.setdefault(source, EpochStatistics())

@@ -16,7 +16,9 @@ from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
-from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
+from maze_pl.distributions.probability_distribution import (
+    MaskableProbabilityDistribution as Maskable,
+)
 from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
 from maze_pl.modules.optimization.flat_optimizer import FlatAdam
@@ -99,7 +101,10 @@ class SAC(AlgorithmModule):
         check_fraction(gamma=gamma, tau=tau)
         check_at_least(1, target_update_interval=target_update_interval)
         check_at_least(0, entropy_coef=entropy_coef, target_entropy_multiplier=target_entropy_multiplier)
-        check_positive(entropy_coef_lr=entropy_coef_lr, **({"entropy_coef": entropy_coef} if entropy_tuning else {}))
+        check_positive(
+            entropy_coef_lr=entropy_coef_lr,
+            **({"entropy_coef": entropy_coef} if entropy_tuning else {}),
+        )
         # Set first: the networks may be made in super().__init__, and the coefficients with them.
         self.entropy_coef, self.entropy_tuning = entropy_coef, entropy_tuning
         super().__init__(
@@ -112,8 +117,11 @@ class SAC(AlgorithmModule):
             critic_burn_in_epochs=critic_burn_in_epochs,
             capture=capture,
         )
-        self.gamma, self.tau, self.target_update_interval = gamma, tau, target_update_interval
-        self.target_entropy_multiplier, self.entropy_coef_lr = target_entropy_multiplier, entropy_coef_lr
+        self.gamma = gamma
+        self.tau = tau
+        self.target_update_interval = target_update_interval
+        self.target_entropy_multiplier = target_entropy_multiplier
+        self.entropy_coef_lr = entropy_coef_lr
         self.register_buffer("_n_updates", torch.zeros((), dtype=torch.int64))
         self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch
 
@@ -213,7 +221,8 @@ class SAC(AlgorithmModule):
             self.record("policy_entropy", torch.stack([*entropies.values()]).sum(dim=0).mean(), key)
             for head, entropy in entropies.items():
                 name, target = f"{key}/{head}", self._target_entropy(joint[head])
-                surplus, log_coef = entropy.mean() - target, self.log_entropy_coef.detach()[self._heads[name]]
+                surplus = entropy.mean() - target
+                log_coef = self.log_entropy_coef.detach()[self._heads[name]]
                 self.record("target_entropy", target, name)
                 self.record("entropy_surplus", surplus, name)
                 self.record("entropy_coef", log_coef.exp(), name)
@@ -269,11 +278,13 @@ def _check_head(head: ProbabilityDistribution, where: str) -> None:
 
     It needs the probabilities of options, or differentiable samples that respect bounds.
     """
-    space, remedy = head.action_space, "SquashedGaussianProbabilityDistribution or BetaProbabilityDistribution"
+    space = head.action_space
+    remedy = "SquashedGaussianProbabilityDistribution or BetaProbabilityDistribution"
     if isinstance(head, Maskable):
         return
     if choice_sizes(space):
-        fault, remedy = "has no `probabilities` of its options", "one derived from those of maze_pl.distributions"
+        fault = "has no `probabilities` of its options"
+        remedy = "one derived from those of maze_pl.distributions"
     elif isinstance(head, DiagonalGaussianProbabilityDistribution) and space.is_bounded():  # type: ignore[attr-defined]
         fault = f"does not keep to the bounds of {space}"
     elif not head.sample().requires_grad:

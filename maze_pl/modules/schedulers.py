@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytorch_lightning.core.optimizer import _configure_optimizers, _configure_schedulers_automatic_opt
+from pytorch_lightning.core.optimizer import (
+    _configure_optimizers,
+    _configure_schedulers_automatic_opt,
+)
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_warn
 from pytorch_lightning.utilities.types import LRSchedulerConfig
+from torch.optim import Optimizer
 
 if TYPE_CHECKING:
     from maze_pl.modules.algorithm import AlgorithmModule
@@ -74,8 +78,7 @@ class Schedulers:
         if not schedulers:
             return returned
         self._configs = _configure_schedulers_automatic_opt(schedulers, monitor)
-        kept = ("scheduler", "name", "interval", "frequency")
-        return optimizers, [{name: getattr(config, name) for name in kept} for config in self._configs]
+        return optimizers, list(map(_kept_parts, self._configs))
 
     # -------------------------------------------------------------------------------------------------------- steps
 
@@ -92,7 +95,7 @@ class Schedulers:
         """
         self._learning_rate = learning_rate
         optimizers = self._module.trainer.optimizers if self.is_active else []
-        self._rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in optimizers]
+        self._rates = [_rates_of(optimizer) for optimizer in optimizers]
         self._in_batch = bool(self._configs)
 
     def rates(self, index: int, n_groups: int) -> list[float]:
@@ -195,6 +198,21 @@ class Schedulers:
     def load(self, monitored: dict[str, float]) -> None:
         """Restore the monitored values of a checkpoint, which Lightning does not keep."""
         self._restored = monitored
+
+
+def _kept_parts(config: LRSchedulerConfig) -> dict[str, Any]:
+    """Return the parts of a scheduler's configuration that manual optimisation keeps."""
+    return {
+        "scheduler": config.scheduler,
+        "name": config.name,
+        "interval": config.interval,
+        "frequency": config.frequency,
+    }
+
+
+def _rates_of(optimizer: Optimizer) -> list[float]:
+    """Learning rate of each parameter group."""
+    return [group["lr"] for group in optimizer.param_groups]
 
 
 def _count(config: LRSchedulerConfig) -> int | None:

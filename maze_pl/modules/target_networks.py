@@ -39,6 +39,10 @@ def soft_update(target: nn.Module, network: nn.Module, tau: float) -> None:
         >>> target.weight.item(), target.weight.requires_grad
         (1.25, False)
     """
-    pairs = zip([*target.parameters(), *target.buffers()], [*network.parameters(), *network.buffers()], strict=True)
+    pairs = zip(
+        [*target.parameters(), *target.buffers()],
+        [*network.parameters(), *network.buffers()],
+        strict=True,
+    )
     moving = [(slow, fast) for slow, fast in pairs if slow.is_floating_point()]
     torch._foreach_lerp_([slow for slow, _ in moving], [fast for _, fast in moving], tau)

@@ -100,7 +100,12 @@ class OnPolicyModule(AlgorithmModule):
             capture=capture,
         )
         check_fraction(gamma=gamma)
-        check_at_least(0, policy_loss_coef=policy_loss_coef, value_loss_coef=value_loss_coef, entropy_coef=entropy_coef)
+        check_at_least(
+            0,
+            policy_loss_coef=policy_loss_coef,
+            value_loss_coef=value_loss_coef,
+            entropy_coef=entropy_coef,
+        )
         check_at_least(1, sequence_length=sequence_length)
         self.gamma = gamma
         self.policy_loss_coef = policy_loss_coef
@@ -147,7 +152,10 @@ class OnPolicyModule(AlgorithmModule):
         return batch
 
     def actor_critic_loss(
-        self, minibatch: Minibatch, policy_losses: PolicyLosses, value_clip_range: float | None = None
+        self,
+        minibatch: Minibatch,
+        policy_losses: PolicyLosses,
+        value_clip_range: float | None = None,
     ) -> Tensor:
         """Compute the loss of policy and critic, summed over step keys k, and record its terms.
 
@@ -177,7 +185,12 @@ class OnPolicyModule(AlgorithmModule):
                 value = critic.value(step_key, acts.critic_inputs, acts.agent_id)
                 error = acts.value_weight.dot(value_loss(value, acts.return_, acts.old_value, value_clip_range))
                 total = total.add(error, alpha=self.value_loss_coef)
-                self.record("critic_value", acts.value_weight.dot(value.detach()), step_key, count=acts.value_share)
+                self.record(
+                    "critic_value",
+                    acts.value_weight.dot(value.detach()),
+                    step_key,
+                    count=acts.value_share,
+                )
                 self.record("critic_value_loss", error, step_key, count=acts.value_share)
         return total
 

@@ -72,14 +72,22 @@ class PolicySamples:
     def tensors(self) -> list[Tensor]:
         """List all tensors: observation, action, earlier observations, then one number per act."""
         trees = [*self.observation.values(), *self.action.values(), *self.earlier.values()]
-        vectors = [self.agent_id, self.advantage, self.return_, self.old_value, self.weight, self.value_weight]
+        vectors = [
+            self.agent_id,
+            self.advantage,
+            self.return_,
+            self.old_value,
+            self.weight,
+            self.value_weight,
+        ]
         return [*trees, *vectors, self.old_log_prob]
 
     def with_tensors(self, tensors: Iterable[Tensor]) -> PolicySamples:
         """Return a copy with other tensors: the next of an iterator, ordered as in `tensors()`."""
         rest = iter(tensors)
-        trees = (self.observation, self.action, self.earlier)
-        observation, action, earlier = ({name: next(rest) for name in tree} for tree in trees)
+        observation = {name: next(rest) for name in self.observation}
+        action = {name: next(rest) for name in self.action}
+        earlier = {name: next(rest) for name in self.earlier}
         acts = PolicySamples(observation, action, *itertools.islice(rest, 7), earlier=earlier, carried=self.carried)
         acts.share, acts.value_share = self.share, self.value_share
         return acts
@@ -99,9 +107,13 @@ class PolicySamples:
 
     def split(self, sizes: list[int]) -> list[PolicySamples]:
         """Split into consecutive parts of the given sizes, without dividing sequences."""
-        n_acts, tensors = max(len(self.weight), 1), self.tensors()
-        of_tensors = (sizes if n == n_acts else [size * n // n_acts for size in sizes] for n in map(len, tensors))
-        parts = (torch.split(tensor, own) for tensor, own in zip(tensors, of_tensors, strict=True))
+        n_acts = max(len(self.weight), 1)
+        parts = []
+        for tensor in self.tensors():
+            own = sizes  # acts; tensors of sequences are shorter
+            if len(tensor) != n_acts:
+                own = [size * len(tensor) // n_acts for size in sizes]
+            parts.append(torch.split(tensor, own))
         return [self.with_tensors(part) for part in zip(*parts, strict=True)]
 
 

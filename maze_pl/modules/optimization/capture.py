@@ -80,7 +80,11 @@ class GradientRecorder:
         if record is not None and not check:
             return record
         function = self._function(loss, parameters, max_norm)
-        arguments = [*(parameter.detach() for parameter in parameters), *inputs, torch.empty_like(gradient)]
+        arguments = [
+            *(parameter.detach() for parameter in parameters),
+            *inputs,
+            torch.empty_like(gradient),
+        ]
         record = record or self._make(function, arguments)
         if record is not None and not _agree(record, function, arguments):
             self.refused, record = "the recorded update gave other numbers than autograd", None
@@ -233,7 +237,9 @@ def _simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.Graph
 
 def _merge(module: fx.GraphModule, operations: Sequence[fx.Node], arguments: Sequence[Tensor]) -> None:
     """Merge duplicate operations, and replace those that depend on shapes only by constants."""
-    graph, seen, constants = module.graph, dict[Any, fx.Node](), dict[fx.Node, None]()
+    graph = module.graph
+    seen = dict[Any, fx.Node]()
+    constants = dict[fx.Node, None]()
     for node in operations:
         target: Any = node.target
         if torch.Tag.nondeterministic_seeded in target.tags or "empty" in target._schema.name:
@@ -255,5 +261,12 @@ def _merge(module: fx.GraphModule, operations: Sequence[fx.Node], arguments: Seq
 
 
 _aten = torch.ops.aten
-_BY_SHAPE = (_aten.ones_like, _aten.zeros_like, _aten.full_like, _aten.new_zeros, _aten.new_ones, _aten.new_full)
+_BY_SHAPE = (
+    _aten.ones_like,
+    _aten.zeros_like,
+    _aten.full_like,
+    _aten.new_zeros,
+    _aten.new_ones,
+    _aten.new_full,
+)
 _PLACEMENT = ("device", "pin_memory", "layout")  # records are used on the CPU only

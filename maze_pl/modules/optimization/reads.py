@@ -47,13 +47,62 @@ _CONSTANT = (
     *(types.GenericAlias, types.UnionType, TypeVar, types.CodeType, re.Pattern),
 )
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque, types.MappingProxyType)
-_BASES = (object, *_CONTAINERS[:-1], OrderedDict, defaultdict, *PLAIN, Exception, BaseException, torch._C.TensorBase)
+_BASES = (
+    object,
+    *_CONTAINERS[:-1],
+    OrderedDict,
+    defaultdict,
+    *PLAIN,
+    Exception,
+    BaseException,
+    torch._C.TensorBase,
+)
 _C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
-_C_MODULES = {"builtins", "math", "cmath", "_operator", "_functools", "_collections", "itertools", "numpy", "torch"}
-_IMPURE = {"input", "open", "print", "eval", "exec", "vars", "globals", "locals", "breakpoint", "compile", "id", "dir"}
+_C_MODULES = {
+    "builtins",
+    "math",
+    "cmath",
+    "_operator",
+    "_functools",
+    "_collections",
+    "itertools",
+    "numpy",
+    "torch",
+}
+_IMPURE = {
+    "input",
+    "open",
+    "print",
+    "eval",
+    "exec",
+    "vars",
+    "globals",
+    "locals",
+    "breakpoint",
+    "compile",
+    "id",
+    "dir",
+}
 _BY_NAME = {"getattr", "setattr", "delattr", "hasattr"}
-_INDIRECT = {"__dict__", "__getattribute__", "attrgetter", "methodcaller", "_getframe", "currentframe", "settrace"}
-_TO_PYTHON = {"numpy", "tolist", "item", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage"}
+_INDIRECT = {
+    "__dict__",
+    "__getattribute__",
+    "attrgetter",
+    "methodcaller",
+    "_getframe",
+    "currentframe",
+    "settrace",
+}
+_TO_PYTHON = {
+    "numpy",
+    "tolist",
+    "item",
+    "__array__",
+    "__dlpack__",
+    "data_ptr",
+    "untyped_storage",
+    "storage",
+}
 _MISSING: Any = object()
 _CELLS = partial(map, attrgetter("cell_contents"))  # in C, like everything that is called often
 
@@ -219,8 +268,9 @@ class Observation:
             self._global(scope, name, names, where, is_user)
         new = names - self._names
         self._names |= new
-        for label, item in self._objects[: self._looked_up] if new else []:
-            self._attributes(label, item, new)
+        if new:
+            for label, item in self._objects[: self._looked_up]:
+                self._attributes(label, item, new)
         self._look_up()
 
     def _imported(self, name: str, scope: dict[str, Any], names: set[str], where: str, is_user: bool) -> None:
@@ -375,7 +425,10 @@ class Observation:
         elif isinstance(value, types.FunctionType | property | staticmethod | classmethod):
             self._push(value, f"{base.__qualname__}.{name}")
         elif not isinstance(value, types.GetSetDescriptorType):
-            self._push(self.watch.add_entry(base.__qualname__, vars(base), name), f"{base.__qualname__}.{name}")
+            self._push(
+                self.watch.add_entry(base.__qualname__, vars(base), name),
+                f"{base.__qualname__}.{name}",
+            )
 
 
 def _contents(container: Any) -> tuple[Any, ...]:

@@ -155,7 +155,12 @@ class RecordedLosses:
             self._refuse(f"the minibatch, a {type(minibatch).__name__}, is not a dict of samples by step key")
             return None
         tensors, rebuild, structure = _flatten(minibatch)
-        key = loss.__func__, structure, tuple((tensor.shape, tensor.dtype) for tensor in tensors), owner.settings
+        key = (
+            loss.__func__,
+            structure,
+            tuple((tensor.shape, tensor.dtype) for tensor in tensors),
+            owner.settings,
+        )
         traced = self._traced.get(key)
         if traced is not None and not self._is_valid(key, traced, plan):
             traced = None
@@ -173,7 +178,8 @@ class RecordedLosses:
             return total, [total, *(torch.as_tensor(item.value) for item in values)]
 
         # With several ranks the gradient is averaged before its norm is limited.
-        limit, check = plan.max_grad_norm if world_size() == 1 else 0.0, loss.__name__ not in self._checked
+        limit = plan.max_grad_norm if world_size() == 1 else 0.0
+        check = loss.__name__ not in self._checked
         recorder = self._recorder_of(owner.module)
         record = recorder.record(key, of_tensors, plan.parameters, tensors, plan.gradient, limit, check=check)
         if record is None:
@@ -278,5 +284,10 @@ def _flatten(
 
 def _forbidden() -> list[CodeType]:
     """Functions that a recorded loss must not call."""
-    functions: tuple[Any, ...] = (pl.LightningModule.log, pl.LightningModule.log_dict, mean_over_ranks, sum_over_ranks)
+    functions: tuple[Any, ...] = (
+        pl.LightningModule.log,
+        pl.LightningModule.log_dict,
+        mean_over_ranks,
+        sum_over_ranks,
+    )
     return [function.__code__ for function in functions]

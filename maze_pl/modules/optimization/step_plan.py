@@ -99,7 +99,8 @@ def make_plan(module: pl.LightningModule, index: int, max_grad_norm: float, owne
     if isinstance(optimizer, FlatAdam):
         parameters, gradient = optimizer.active_parameters(), optimizer.active_gradient()
     else:
-        parameters, gradient = [item for group in optimizer.param_groups for item in group["params"]], None
+        parameters = [item for group in optimizer.param_groups for item in group["params"]]
+        gradient = None
     direct = gradient is not None and _is_unobserved(module, optimizer)
     if gradient is None:  # records write into one tensor
         gradient, owner = torch.zeros_like(parameters_to_vector(parameters)), None
@@ -131,7 +132,10 @@ def _is_unobserved(module: pl.LightningModule, optimizer: Optimizer) -> bool:
     trainer = module.trainer
     callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
     own_hooks = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
-    global_hooks = torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks
+    global_hooks = (
+        torch_optimizer._global_optimizer_pre_hooks,
+        torch_optimizer._global_optimizer_post_hooks,
+    )
     return (
         not any((*own_hooks, *global_hooks))
         and "step" not in vars(optimizer)  # learning-rate schedulers of torch patch it
