@@ -1,4 +1,7 @@
-"""Callbacks and loggers of a training run: what is kept, what is shown, and when it ends."""
+"""Lightning callbacks of a training run: checkpoints, console output, records and early ends.
+
+Loggers are in `maze_pl.loggers`, and are exported here as well.
+"""
 
 from .best_checkpoint import BestCheckpoint as BestCheckpoint
 from .early_stopping import EarlyStopping as EarlyStopping

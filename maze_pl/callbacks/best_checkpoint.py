@@ -41,11 +41,13 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Read the score to beat from `best.ckpt` of the resumed run; all ranks must call it."""
         super().on_train_start(trainer, pl_module)
-        path, score = Path(str(self.dirpath), f"{self.filename}{self.FILE_EXTENSION}"), None
+        path = Path(str(self.dirpath), f"{self.filename}{self.FILE_EXTENSION}")
+        score = None
         if trainer.ckpt_path is not None and trainer.is_global_zero and path.is_file():
             score = callback_state(read_checkpoint(path), self.state_key).get("best_model_score")
             if score is None:
-                say(trainer, f"{path} was not chosen by {self.monitor}: the next evaluation replaces it")
+                reason = f"{path} was not selected by {self.monitor}"
+                say(trainer, f"{reason}: the next evaluation replaces it")
         score = trainer.strategy.broadcast(score)  # some ranks may have no access to the file
         if score is not None:
             self.best_k_models = {str(path): score}
@@ -74,4 +76,5 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         write_checkpoint(trainer, filepath)
         self._last_global_step_saved = trainer.global_step
         self._last_checkpoint_saved = filepath
-        say(trainer, f"-> new best {self.monitor} {format_value(trainer.callback_metrics[str(self.monitor)].item())}!")
+        score = trainer.callback_metrics[str(self.monitor)].item()
+        say(trainer, f"-> new best {self.monitor} {format_value(score)}!")

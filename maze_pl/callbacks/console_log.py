@@ -32,14 +32,16 @@ class ConsoleLog:
         self._file: TextIO | None = None
         self._early: deque[str] = deque(maxlen=1000)
         self._after_redraw = False
-        self._former = contextlib.ExitStack()
+        self._undo = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._former.enter_context(contextlib.redirect_stdout(CopiedStream(sys.stdout, self)))
-        self._former.enter_context(contextlib.redirect_stderr(CopiedStream(sys.stderr, self)))
-        for handler in (handler for name in _LIBRARIES for handler in logging.getLogger(name).handlers):
-            if isinstance(handler, logging.StreamHandler):
-                self._former.callback(handler.setStream, handler.setStream(sys.stderr) or sys.stderr)
+        self._undo.enter_context(contextlib.redirect_stdout(CopiedStream(sys.stdout, self)))
+        self._undo.enter_context(contextlib.redirect_stderr(CopiedStream(sys.stderr, self)))
+        for name in _LIBRARIES:
+            for handler in logging.getLogger(name).handlers:
+                if isinstance(handler, logging.StreamHandler):
+                    previous = handler.setStream(sys.stderr) or sys.stderr
+                    self._undo.callback(handler.setStream, previous)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
@@ -50,13 +52,14 @@ class ConsoleLog:
             message = message_of(error)
             text = "".join(traceback.format_exception(error))
             self.write(text if message is None else f"maze-pl: error: {message}\n")
-        self._former.close()
+        self._undo.close()
         self._close()
 
     def open(self, path: str | Path) -> None:
         """Append to this file from now on, beginning with the console output so far."""
         if self._file is None:
-            self._file = Path(path).open("a", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
+            options: Any = {"buffering": 1, "encoding": "utf-8", "errors": "replace"}
+            self._file = Path(path).open("a", **options)  # noqa: SIM115
             self.write("".join(self._early))
 
     def write(self, text: str) -> None:

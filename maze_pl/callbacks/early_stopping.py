@@ -38,19 +38,25 @@ class EarlyStopping(callbacks.EarlyStopping):
         if patience < 0:
             raise ValueError(f"patience={patience} must not be negative; 0 never ends training")
         if monitor is None and mode is not None:
-            raise ValueError(f"mode={mode!r} says how values of monitor are compared: give monitor, too")
+            raise ValueError(f"mode={mode!r} applies to the value of monitor: set monitor, too")
         self.follows_best = monitor is None
-        self._given: dict[str, Any] = {"min_delta": min_delta, "patience": patience or sys.maxsize}
+        self._options: dict[str, Any] = {"min_delta": min_delta, "patience": patience or sys.maxsize}
         self._problem: ValueError | None = None
         self._evaluated = False
-        super().__init__(monitor=monitor or "eval/return", mode=mode or "max", **self._given)
+        super().__init__(monitor=monitor or "eval/return", mode=mode or "max", **self._options)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the monitored value."""
-        for best in trainer.checkpoint_callbacks if self.follows_best else []:
-            if isinstance(best, BestCheckpoint) and (self.monitor, self.mode) != (best.monitor, best.mode):
-                super().__init__(monitor=str(best.monitor), mode=best.mode, **self._given)
+        if self.follows_best:
+            for callback in trainer.checkpoint_callbacks:
+                if isinstance(callback, BestCheckpoint):
+                    self._follow(callback)
         super().setup(trainer, pl_module, stage)
+
+    def _follow(self, best: BestCheckpoint) -> None:
+        """Monitor the same value as the best checkpoint."""
+        if (self.monitor, self.mode) != (best.monitor, best.mode):
+            super().__init__(monitor=str(best.monitor), mode=best.mode, **self._options)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Check for improvement, unless no evaluation has taken place that could give the value."""

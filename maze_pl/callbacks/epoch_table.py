@@ -28,9 +28,11 @@ class EpochTable(Callback):
         seconds = time.perf_counter() - self._began
         epoch = trainer.current_epoch + 1
         title = f"epoch {epoch} | {env_steps(pl_module):,} env steps | {seconds:.1f} s"
-        shown = {name: table for name, table in _statistics(pl_module).items() if self._evaluated or name == "train"}
+        tables = dict(_statistics(pl_module))
+        if not self._evaluated:
+            tables = {name: table for name, table in tables.items() if name == "train"}
         self._evaluated = False
-        say(trainer, render(title, epoch, shown))
+        say(trainer, render(title, epoch, tables))
         _log(trainer, pl_module, of_training=True)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -54,7 +56,9 @@ def say(trainer: pl.Trainer, text: str) -> None:
         trainer: Only rank 0 prints, and only if the trainer has an `EpochTable`.
         text: One or several lines.
     """
-    if trainer.is_global_zero and any(isinstance(one, EpochTable) for one in trainer.callbacks):  # type: ignore[attr-defined]
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    has_table = any(isinstance(callback, EpochTable) for callback in callbacks)
+    if trainer.is_global_zero and has_table:
         tqdm.write(text, file=sys.stdout)
         sys.stdout.flush()
 
@@ -67,7 +71,8 @@ def _log(trainer: pl.Trainer, module: Any, of_training: bool) -> None:
     """Log histograms and plots to dashboards, and flush them to disk."""
     for source, values in _statistics(module).items():
         if (source == "train") == of_training:
-            log_epoch(dashboards(trainer), source, values, module.epoch_plots[source], module.env_steps)
+            plots = module.epoch_plots[source]
+            log_epoch(dashboards(trainer), source, values, plots, module.env_steps)
 
 
 def env_steps(module: pl.LightningModule) -> int:

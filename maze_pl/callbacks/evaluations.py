@@ -1,4 +1,4 @@
-"""Early warnings about evaluations that a run would wait for in vain."""
+"""Early warnings about missing evaluations and KPIs."""
 
 import sys
 from typing import Any
@@ -39,14 +39,11 @@ class EvaluationCheck(Callback):
             _refuse_undeclared_kpis(trainer, data)
         reason = why_never_evaluated(trainer)
         if reason is not None:
-            say(trainer, f"this run never evaluates its policy: {reason}; so it writes no best.ckpt")
+            consequence = "so it writes no best.ckpt"
+            say(trainer, f"this run never evaluates its policy: {reason}; {consequence}")
             return
         self._is_waiting = any(_kpi(callback) for callback in _callbacks(trainer))
-        best = [callback.monitor for callback in _callbacks(trainer) if isinstance(callback, BestCheckpoint)]
-        for callback in trainer.early_stopping_callbacks:
-            is_endless = callback.patience == sys.maxsize
-            if isinstance(callback, EarlyStopping) and not is_endless and best and callback.monitor not in best:
-                say(trainer, f"best.ckpt is chosen by {best[0]}, but early stopping monitors {callback.monitor}")
+        _tell_of_other_monitors(trainer)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object, batch: object, batch_idx: int
@@ -68,6 +65,18 @@ def _callbacks(trainer: pl.Trainer) -> list[Callback]:
     return trainer.callbacks  # type: ignore[attr-defined, no-any-return]
 
 
+def _tell_of_other_monitors(trainer: pl.Trainer) -> None:
+    """Print that early stopping monitors another value than the best checkpoint, if it does."""
+    callbacks = _callbacks(trainer)
+    best = [callback.monitor for callback in callbacks if isinstance(callback, BestCheckpoint)]
+    for callback in callbacks:
+        if not isinstance(callback, EarlyStopping) or callback.patience == sys.maxsize:
+            continue
+        if best and callback.monitor not in best:
+            monitors = f"early stopping monitors {callback.monitor}"
+            say(trainer, f"best.ckpt is chosen by {best[0]}, but {monitors}")
+
+
 def _refuse_undeclared_kpis(trainer: pl.Trainer, data: EnvironmentDataModule) -> None:
     """Raise ValueError if a callback monitors a KPI that the environment does not have."""
     known = data.kpi_names
@@ -76,8 +85,9 @@ def _refuse_undeclared_kpis(trainer: pl.Trainer, data: EnvironmentDataModule) ->
     for callback in _callbacks(trainer):
         name = _kpi(callback)
         if name and name not in known:
-            found = f"has the KPIs {', '.join(known)}" if known else "has no KPIs, as it has no KPI calculator"
-            raise ValueError(f"{_monitoring(callback)}: the environment {found}{suggestion(name, known)}")
+            found = f"has the KPIs {', '.join(known)}" if known else "has no KPI calculator"
+            hint = f"the environment {found}{suggestion(name, known)}"
+            raise ValueError(f"{_monitoring(callback)}: {hint}")
 
 
 def _monitoring(callback: Any) -> str:
@@ -106,13 +116,17 @@ def why_never_evaluated(trainer: pl.Trainer) -> str | None:
         return "trainer.limit_val_batches=0"
     if isinstance(data, EnvironmentDataModule) and not data.val_dataloader():
         return "there are no evaluators"
-    done, epochs, every = trainer.current_epoch, trainer.max_epochs, trainer.check_val_every_n_epoch
+    done = trainer.current_epoch
+    epochs = trainer.max_epochs
     if epochs is None or epochs < 0 or done >= epochs:
         return None
+    every = trainer.check_val_every_n_epoch
     if every is not None:
         has_none = epochs // every == done // every
         return f"trainer.check_val_every_n_epoch={every}, and max_epochs={epochs}" if has_none else None
-    interval, batches = trainer.val_check_batch, trainer.num_training_batches
+    interval = trainer.val_check_batch
+    batches = trainer.num_training_batches
     if interval is not None and epochs * batches // interval == done * batches // interval:
-        return f"trainer.val_check_interval={trainer.val_check_interval}, and max_epochs={epochs} of {batches} batches"
+        length = f"max_epochs={epochs} of {batches} batches"
+        return f"trainer.val_check_interval={trainer.val_check_interval}, and {length}"
     return None

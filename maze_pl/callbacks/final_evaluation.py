@@ -34,10 +34,10 @@ class FinalEvaluation(callbacks.Callback):
         data = trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, EnvironmentDataModule) or not isinstance(pl_module, AlgorithmModule):
             return
-        files = [Path(one.best_model_path) for one in trainer.checkpoint_callbacks if isinstance(one, BestCheckpoint)]
+        file = _best_file(trainer)
         found = None
-        if trainer.is_global_zero and data.evaluators and files and files[0].is_file():
-            found = _best(read_checkpoint(files[0]), type(data).__qualname__)
+        if trainer.is_global_zero and data.evaluators and file is not None and file.is_file():
+            found = _best(read_checkpoint(file), type(data).__qualname__)
         found = trainer.strategy.broadcast(found)  # some ranks may have no access to the file
         if found is None:
             return
@@ -59,6 +59,14 @@ def _means(evaluation: Evaluation) -> str:
     """Format the mean return and KPIs over the episodes of all ranks."""
     means = episode_means(chain(*gather_objects(evaluation.summaries)))
     return ", ".join(f"{name} {format_value(value)}" for name, value in means.items())
+
+
+def _best_file(trainer: pl.Trainer) -> Path | None:
+    """Return the path of the best checkpoint; None without a callback that keeps it."""
+    for callback in trainer.checkpoint_callbacks:
+        if isinstance(callback, BestCheckpoint):
+            return Path(callback.best_model_path)
+    return None
 
 
 def _best(checkpoint: dict[str, Any], data_class: str) -> tuple[dict[str, Tensor], dict[str, Any] | None, int]:

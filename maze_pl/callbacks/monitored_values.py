@@ -17,5 +17,7 @@ def unknown_value(callback: callbacks.Callback, monitor: str, metrics: Mapping[s
         metrics: Existing values.
     """
     short = sorted(name for name in metrics if "_" not in name.partition("/")[0])
-    known = f"{', '.join(short)}, and the columns of metrics.csv{suggestion(monitor, metrics)}"
-    return ValueError(f"{type(callback).__name__}(monitor={monitor!r}): no evaluation gives it; it has {known}")
+    name = f"{type(callback).__name__}(monitor={monitor!r})"
+    known = f"{', '.join(short)}, and the columns of metrics.csv"
+    fault = f"evaluations do not have this value; they have {known}"
+    return ValueError(f"{name}: {fault}{suggestion(monitor, metrics)}")

@@ -30,8 +30,11 @@ class NetworkPictures(Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Draw at the end of the first epoch: importing matplotlib would delay the first step."""
-        folder, self._folder = self._folder, None
-        if folder is None or not trainer.is_global_zero or not isinstance(pl_module, AlgorithmModule):
+        folder = self._folder
+        self._folder = None
+        if folder is None or not trainer.is_global_zero:
+            return
+        if not isinstance(pl_module, AlgorithmModule):
             return
         try:
             require_matplotlib("drawing the networks")
@@ -40,6 +43,7 @@ class NetworkPictures(Callback):
                 for form in ("svg", "png"):
                     write_file(folder / f"{quote(name, safe='')}.{form}", drawing.render(figure, form))
                 for dashboard in dashboards(trainer):
-                    dashboard.log_images({f"networks/{name}": figure_to_array(figure)}, pl_module.env_steps)
-        except Exception as error:  # of any kind: a user's network trains even if it cannot be drawn
+                    images = {f"networks/{name}": figure_to_array(figure)}
+                    dashboard.log_images(images, pl_module.env_steps)
+        except Exception as error:  # a user's network trains even if it cannot be drawn
             say(trainer, f"no pictures of the networks: {error}")

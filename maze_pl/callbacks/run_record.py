@@ -38,9 +38,12 @@ class RunRecord(Callback):
     """
 
     def __init__(self, run_dir: str, config: str, command: Sequence[str], summary: str = "") -> None:
-        self.run_dir, self.config, self.command = run_dir, config, shlex.join(command)
+        self.run_dir = run_dir
+        self.config = config
+        self.command = shlex.join(command)
         self.summary = summary
-        self._parsed, self._own = yaml.safe_load(config), contextlib.ExitStack()
+        self._parsed = yaml.safe_load(config)
+        self._console = contextlib.ExitStack()
         self._is_kept = False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -51,13 +54,15 @@ class RunRecord(Callback):
         stream: Any = sys.stdout
         if not (folder / RUN_CONFIG).exists():
             self._keep_configuration(trainer)
-        log = stream.log if isinstance(stream, CopiedStream) else self._own.enter_context(ConsoleLog())
+        log = stream.log if isinstance(stream, CopiedStream) else None
+        if log is None:
+            log = self._console.enter_context(ConsoleLog())
         log.open(folder / "run.log")
         with (folder / "command.txt").open("a", encoding="utf-8") as file:
             file.write(self.command + "\n")
         summary = f"{self.summary}\n" if self.summary else ""
-        where = f"run directory: {self.run_dir}\n{summary}all options: {folder / RUN_CONFIG}\n"
-        say(trainer, f"command: {self.command}\n{where}")
+        files = f"run directory: {self.run_dir}\n{summary}all options: {folder / RUN_CONFIG}\n"
+        say(trainer, f"command: {self.command}\n{files}")
         log.write(f"\n{self.config}\n")
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -67,7 +72,9 @@ class RunRecord(Callback):
         for dashboard in dashboards(trainer):
             dashboard.begin(self.config, self.command, env_steps(pl_module))
 
-    def on_save_checkpoint(self, trainer: pl.Trainer, _: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Add the configuration of module and data."""
         config: RunConfiguration = {"model": self._parsed["model"], "data": self._parsed["data"]}
         add_to_checkpoint(checkpoint, config=config)
@@ -78,13 +85,14 @@ class RunRecord(Callback):
         if trainer.is_global_zero and not self._is_kept:
             write_file(Path(self.run_dir, RUN_CONFIG), self.config.encode())
             if folders := source_folders(self._parsed):
-                write_file(Path(self.run_dir, SOURCE_FOLDERS), "".join(f"{path}\n" for path in folders).encode())
+                text = "".join(f"{path}\n" for path in folders)
+                write_file(Path(self.run_dir, SOURCE_FOLDERS), text.encode())
             self._is_kept = True
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Stop copying the console, if this callback started it."""
-        self._own.close()
+        self._console.close()
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Stop copying the console, after writing the exception."""
-        self._own.__exit__(type(exception), exception, exception.__traceback__)
+        self._console.__exit__(type(exception), exception, exception.__traceback__)

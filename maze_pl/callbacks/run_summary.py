@@ -16,7 +16,7 @@ from maze_pl.loggers.dashboard import dashboards
 
 
 class RunSummary(callbacks.Callback):
-    """Prints at the end how a run went, its directory, and possible next commands.
+    """Prints at the end why a run ended, its duration and directory, and possible next commands.
 
     Args:
         run_dir: The run directory.
@@ -24,7 +24,8 @@ class RunSummary(callbacks.Callback):
     """
 
     def __init__(self, run_dir: str, needs_trust: bool = False) -> None:
-        self.run_dir, self._option = run_dir, f" {TRUST_OPTION}" if needs_trust else ""
+        self.run_dir = run_dir
+        self._option = f" {TRUST_OPTION}" if needs_trust else ""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
@@ -37,16 +38,21 @@ class RunSummary(callbacks.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the summary."""
-        seconds, steps = self._ended_at - self._began_at, env_steps(pl_module)
-        new, run_dir, (reason, more) = steps - self._began_with, shlex.quote(self.run_dir), _end(trainer)
-        commands = [f"maze-pl validate {run_dir}", f"maze-pl fit --resume {run_dir}{more}"]
-        commands = [f"{command}{self._option}" for command in commands]
-        if not any(isinstance(one, LastCheckpoint) for one in trainer.callbacks):  # type: ignore[attr-defined]
-            commands = []  # they need a checkpoint
+        seconds = self._ended_at - self._began_at
+        steps = env_steps(pl_module)
+        new = steps - self._began_with
+        reason, more = _end(trainer)
+        run_dir = shlex.quote(self.run_dir)
+        commands: list[str] = []
+        callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        if any(isinstance(callback, LastCheckpoint) for callback in callbacks):
+            commands.append(f"maze-pl validate {run_dir}{self._option}")
+            commands.append(f"maze-pl fit --resume {run_dir}{more}{self._option}")
         commands += [dashboard.view_command for dashboard in dashboards(trainer)]
-        made = f"{steps:,} env steps" + (f", {new:,} of them" if self._began_with else "")
-        took = f"{made} in {timedelta(seconds=round(seconds))} ({new / max(seconds, 1e-9):,.0f} env steps/s)"
-        say(trainer, f"ended: {reason}\n{took}\nrun directory: {self.run_dir}\nnext:")
+        total = f"{steps:,} env steps" + (f", {new:,} of them" if self._began_with else "")
+        rate = f"{new / max(seconds, 1e-9):,.0f} env steps/s"
+        duration = f"{total} in {timedelta(seconds=round(seconds))} ({rate})"
+        say(trainer, f"ended: {reason}\n{duration}\nrun directory: {self.run_dir}\nnext:")
         say(trainer, "\n".join(f"  {command}" for command in commands if command))
 
 
@@ -54,16 +60,20 @@ def _end(trainer: pl.Trainer) -> tuple[str, str]:
     """Return the reason why training ended, and the option with which it would continue."""
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, StopAtReturn) and callback.threshold is not None and not callback.missed:
-            return f"{callback.monitor} has reached {callback.threshold}", " --stop_at_return.threshold null"
+            reason = f"{callback.monitor} has reached {callback.threshold}"
+            return reason, " --stop_at_return.threshold null"
         if isinstance(callback, EarlyStopping) and callback.wait_count >= callback.patience:
             reason = f"{callback.monitor} has not improved for {callback.patience} evaluations"
             return reason, f" --early_stopping.patience {2 * callback.patience}"
     for timer in trainer.callbacks:  # type: ignore[attr-defined]
         remaining = timer.time_remaining() if isinstance(timer, callbacks.Timer) else None
         if remaining is not None and remaining <= 0:
-            return "the time given by trainer.max_time or a Timer is over", " --trainer.max_time null"
+            reason = "the time limit of trainer.max_time or a Timer was reached"
+            return reason, " --trainer.max_time null"
     if 0 < trainer.max_steps <= trainer.global_step:
-        return f"max_steps={trainer.max_steps} optimizer steps reached", " --trainer.max_steps -1"
+        reason = f"max_steps={trainer.max_steps} optimizer steps reached"
+        return reason, " --trainer.max_steps -1"
     if trainer.current_epoch == trainer.max_epochs:
-        return f"max_epochs={trainer.max_epochs} reached", f" --trainer.max_epochs {2 * trainer.max_epochs}"
+        reason = f"max_epochs={trainer.max_epochs} reached"
+        return reason, f" --trainer.max_epochs {2 * trainer.max_epochs}"
     return f"after epoch {trainer.current_epoch}", ""

@@ -43,8 +43,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
     is lost.
 
     `maze-pl fit` always has this callback. A script with its own Trainer adds it after all
-    callbacks that
-    save: `Trainer(callbacks=[LastCheckpoint(), StopOnSignal(signals)])`, inside of
+    callbacks that save: `Trainer(callbacks=[LastCheckpoint(), StopOnSignal(signals)])`, inside of
     `with StopSignals() as signals`.
 
     Args:
@@ -54,8 +53,11 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
     """
 
     def __init__(self, signals: StopSignals, run_dir: str | None = None, needs_trust: bool = False) -> None:
-        self._signals, option = signals, f" {TRUST_OPTION}" if needs_trust else ""
-        self._hint = f"; go on by: maze-pl fit --resume {run_dir}{option}" if run_dir is not None else ""
+        self._signals = signals
+        self._hint = ""
+        if run_dir is not None:
+            option = f" {TRUST_OPTION}" if needs_trust else ""
+            self._hint = f"; to continue: maze-pl fit --resume {run_dir}{option}"
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Take over signal handling, with signals that were held while other ranks were started."""
@@ -69,17 +71,18 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Report what is lost if training ended in the middle of a rollout or an evaluation."""
-        is_interrupted = isinstance(exception, StoppedBySignal) and self._signals.has_interrupted
-        if not is_interrupted or self._signals.is_reported:
+        is_abandoned = isinstance(exception, StoppedBySignal) and self._signals.has_interrupted
+        if not is_abandoned or self._signals.is_reported:
             return
-        kept = [one for one in trainer.callbacks if isinstance(one, LastCheckpoint)]  # type: ignore[attr-defined]
-        is_kept = any(Path(f"{one.dirpath}/last.ckpt").is_file() for one in kept)
-        lost = "what came after the last checkpoint is lost" if is_kept else "there is no checkpoint yet"
-        hint = self._hint if is_kept else ""
+        consequence = "there is no checkpoint yet"
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, LastCheckpoint) and Path(f"{callback.dirpath}/last.ckpt").is_file():
+                consequence = f"progress since the last checkpoint is lost{self._hint}"
         name = signal.Signals(self._signals.received).name
         place = f" (at {self._signals.place})" if self._signals.place else ""
-        where = f"a rollout or an evaluation that took more than {self._signals.patience:.0f} s longer{place}"
-        sys.stderr.write(f"maze-pl: stopped by {name} in {where}: {lost}{hint}\n")
+        duration = f"more than {self._signals.patience:.0f} s longer{place}"
+        where = f"a rollout or an evaluation that took {duration}"
+        sys.stderr.write(f"maze-pl: stopped by {name} in {where}: {consequence}\n")
 
     def _let_interrupt(self, is_collecting: bool) -> None:
         """Allow interruption while episodes are played, and nothing is learned or written."""
@@ -119,16 +122,18 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Stop after a rollout, unless an evaluation follows, which a resumed run would skip."""
-        if not trainer.is_last_batch and (trainer.fit_loop.batch_idx + 1) % (trainer.val_check_batch or sys.maxsize):
+        interval = trainer.val_check_batch or sys.maxsize
+        is_evaluated = (trainer.fit_loop.batch_idx + 1) % interval == 0
+        if not trainer.is_last_batch and not is_evaluated:
             self.on_train_epoch_end(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stop after an epoch and its evaluation, or after a rollout."""
         number = self._signals.received
         if trainer.world_size > 1:
-            told = torch.tensor(number, device=trainer.strategy.root_device)
-            distributed.all_reduce(told, op=distributed.ReduceOp.MAX)
-            number = int(told)
+            highest = torch.tensor(number, device=trainer.strategy.root_device)
+            distributed.all_reduce(highest, op=distributed.ReduceOp.MAX)
+            number = int(highest)
         if not number:
             self._let_interrupt(True)
             return
@@ -136,8 +141,9 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
         self._signals.received = number
         if trainer.is_global_zero:
             steps = f"{env_steps(pl_module):,} env steps"
-            sys.stderr.write(f"maze-pl: stopped by {signal.Signals(number).name} after {steps}{self._hint}\n")
+            name = signal.Signals(number).name
+            sys.stderr.write(f"maze-pl: stopped by {name} after {steps}{self._hint}\n")
         # Lightning kills all ranks if one that it launched exits with a status other than 0.
         strategy: Any = trainer.strategy
-        is_launched = trainer.local_rank > 0 and isinstance(strategy.cluster_environment, LightningEnvironment)
-        raise StoppedBySignal(number, is_reported=is_launched)
+        is_lightnings = isinstance(strategy.cluster_environment, LightningEnvironment)
+        raise StoppedBySignal(number, is_reported=trainer.local_rank > 0 and is_lightnings)

@@ -62,8 +62,11 @@ def log_epoch(
         plots: Matplotlib figures, or arrays, by such names.
         env_steps: Position on the x axis.
     """
-    found = {name: bins(value) for name, value in values.items() if isinstance(value, Histogram)}
-    histograms = {f"{source}_{name}/histogram": counted for name, counted in found.items() if counted is not None}
+    histograms: dict[str, Bins] = {}
+    for name, value in values.items():
+        counted = bins(value) if isinstance(value, Histogram) else None
+        if counted is not None:
+            histograms[f"{source}_{name}/histogram"] = counted
     images = {f"{source}_{name}": as_array(image) for name, image in plots.items()}
     for logger in loggers:
         if isinstance(logger, Dashboard):
@@ -83,7 +86,9 @@ def as_array(image: Any) -> np.ndarray:
 
 def dashboards(trainer: pl.Trainer) -> list[Dashboard]:
     """Return the trainer's dashboards; empty except on rank 0."""
-    return [one for one in trainer.loggers if isinstance(one, Dashboard) and trainer.is_global_zero]
+    if not trainer.is_global_zero:
+        return []
+    return [logger for logger in trainer.loggers if isinstance(logger, Dashboard)]
 
 
 def bins(histogram: Histogram) -> Bins | None:
@@ -99,6 +104,6 @@ def bins(histogram: Histogram) -> Bins | None:
 
 def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
     """Flatten the configuration of data and model, as in `model.lr`; lists become texts."""
-    given = {name: config[name] for name in ("seed_everything", "model", "data") if name in config}
-    table = _sanitize_params(_flatten_dict(given, delimiter="."))
+    parts = {name: config[name] for name in ("seed_everything", "model", "data") if name in config}
+    table = _sanitize_params(_flatten_dict(parts, delimiter="."))
     return {name.replace(".init_args", ""): value for name, value in table.items() if value != "None"}

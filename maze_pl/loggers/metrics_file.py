@@ -40,22 +40,22 @@ class MetricsFile(Logger):
             metrics: Name -> value; a new name becomes a new column.
             step: Env steps so far.
         """
-        same = step is not None and self._row.get("step") == step
-        numbers = {name: value if isinstance(value, int) else float(value) for name, value in metrics.items()}
-        row = {**(self._row if same else {"step": step}), **numbers}
-        is_new = not row.keys() <= set(self._columns)
-        if is_new:
-            lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.is_file() else []
-            rows = list(csv.DictReader(lines))[: -1 if same else None]
-            if not self._columns:  # drop rows of the previous run after the point of resuming
-                rows = [one for one in rows if step is None or int(one["step"] or -1) < step]
+        is_same = step is not None and self._row.get("step") == step
+        row: dict[str, Any] = dict(self._row) if is_same else {"step": step}
+        for name, value in metrics.items():
+            row[name] = value if isinstance(value, int) else float(value)
+        has_new_columns = not row.keys() <= set(self._columns)
+        if has_new_columns:
+            rows = self._rows_before(step)
+            if is_same:
+                del rows[-1:]
             self._columns = list(dict.fromkeys([*self._columns, *(rows[0] if rows else ()), *row]))
             text = io.StringIO()
             writer = csv.DictWriter(text, self._columns, restval="")
             writer.writeheader()
             writer.writerows(rows)
             write_file(self._path, text.getvalue().encode())
-        if is_new or not same:
+        if has_new_columns or not is_same:
             self._offset = self._path.stat().st_size
         try:
             with self._path.open("r+", newline="", encoding="utf-8") as file:
@@ -66,3 +66,12 @@ class MetricsFile(Logger):
             os.truncate(self._path, self._offset)  # no half row
             raise OSError(error.errno, f"{self._path} cannot be written: {error.strerror}") from error
         self._row = row
+
+    def _rows_before(self, step: int | None) -> list[dict[str, Any]]:
+        """Return the rows of the file; of a resumed run, those before the point of resuming."""
+        if not self._path.is_file():
+            return []
+        rows = list(csv.DictReader(self._path.read_text(encoding="utf-8").splitlines()))
+        if self._columns or step is None:
+            return rows
+        return [row for row in rows if int(row["step"] or -1) < step]

@@ -36,8 +36,10 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
         writer.add_event(Event(step=env_steps + 1, session_log=SessionLog(status=SessionLog.START)))
         if env_steps == 0:
             parameters = hyperparameters(yaml.safe_load(config))
-            for summary in hparams(parameters, dict.fromkeys(_COMPARED, 0.0))[:2]:  # type: ignore[no-untyped-call]
-                writer.add_summary(summary)
+            metrics = dict.fromkeys(_COMPARED, 0.0)
+            experiment, start, _ = hparams(parameters, metrics)  # type: ignore[no-untyped-call]
+            writer.add_summary(experiment)
+            writer.add_summary(start)
         self.experiment.add_text("configuration", f"```yaml\n{config}\n```", env_steps)
         self.experiment.add_text("command", f"`{command}`", env_steps)
         self.save()
@@ -46,9 +48,17 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
         """Log histograms, for the tabs HISTOGRAMS and DISTRIBUTIONS."""
         for name, (counts, edges) in distributions.items():
             centres = (edges[1:] + edges[:-1]) / 2
-            sums = int(counts.sum()), float(counts @ centres), float(counts @ centres**2)
-            limits_and_counts = edges[1:].tolist(), counts.tolist()
-            self.experiment.add_histogram_raw(name, edges[0], edges[-1], *sums, *limits_and_counts, env_steps)
+            self.experiment.add_histogram_raw(
+                name,
+                min=edges[0],
+                max=edges[-1],
+                num=int(counts.sum()),
+                sum=float(counts @ centres),
+                sum_squares=float(counts @ centres**2),
+                bucket_limits=edges[1:].tolist(),
+                bucket_counts=counts.tolist(),
+                global_step=env_steps,
+            )
 
     def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
         """Log images, for the tab IMAGES."""
@@ -65,8 +75,9 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
             super().finalize(status)
             return
         path = Path(self.experiment._get_file_writer().event_writer._file_name)
-        with contextlib.suppress(OSError):  # a full disk was reported before, and must not hide the actual failure
+        with contextlib.suppress(OSError):  # a full disk must not hide the actual failure
             super().finalize(status)
-            if all(event.HasField("file_version") for event in LegacyEventFileLoader(str(path)).Load()):
+            events = LegacyEventFileLoader(str(path)).Load()
+            if all(event.HasField("file_version") for event in events):
                 path.unlink()
                 path.parent.rmdir()

@@ -47,12 +47,15 @@ class WandbLog(Dashboard):
         """The `wandb.Run`, which starts on first access."""
         if self._run is not None:
             return self._run
-        record = json.loads(self._record.read_text(encoding="utf-8")) if self._record.is_file() else {}
-        identity, self._logged = record.get("id") or uuid.uuid4().hex[:8], record.get("logged", {})
+        record: dict[str, Any] = {}
+        if self._record.is_file():
+            record = json.loads(self._record.read_text(encoding="utf-8"))
+        identity = record.get("id") or uuid.uuid4().hex[:8]
+        self._logged = record.get("logged", {})
         self._record.parent.mkdir(parents=True, exist_ok=True)  # else its files would go elsewhere
         settings: dict[str, Any] = {"console": "off", "silent": True}  # run.log has the console output
         if "x_transaction_log_flush_interval" in getattr(wandb.Settings, "model_fields", {}):
-            settings["x_transaction_log_flush_interval"] = 1.0  # instead of 15 seconds, which a killed run would lose
+            settings["x_transaction_log_flush_interval"] = 1.0  # a killed run would lose 15 seconds
         folder = self._folder.resolve()
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "maze_pl"),
@@ -62,7 +65,7 @@ class WandbLog(Dashboard):
             dir=str(folder),
             mode=os.environ.get("WANDB_MODE") or (None if is_logged_in() else "offline"),
             resume="allow" if record else None,
-            reinit="default" if wandb.run is None else "create_new",  # by default it would join another run's
+            reinit="default" if wandb.run is None else "create_new",  # "default" would join that run
             settings=wandb.Settings(**settings),
         )
         if self._run.offline:  # reading its url would cause a warning
@@ -79,9 +82,11 @@ class WandbLog(Dashboard):
 
     def begin(self, config: str, command: str, env_steps: int) -> None:
         """Log the configuration, as run config and as a text, and the command."""
-        self.experiment.config.update({**yaml.safe_load(config), "command": command}, allow_val_change=True)
-        texts = {"configuration": config, "command": command}
-        panels = {name: wandb.Html(f"<pre>{escape(text)}</pre>", inject=False) for name, text in texts.items()}
+        values = {**yaml.safe_load(config), "command": command}
+        self.experiment.config.update(values, allow_val_change=True)
+        panels = {}
+        for name, text in (("configuration", config), ("command", command)):
+            panels[name] = wandb.Html(f"<pre>{escape(text)}</pre>", inject=False)
         self.experiment.log({**panels, X_AXIS: env_steps})
 
     @rank_zero_only
@@ -104,7 +109,10 @@ class WandbLog(Dashboard):
 
     def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
         """Log histograms."""
-        self.log_metrics({name: wandb.Histogram(np_histogram=one) for name, one in distributions.items()}, env_steps)
+        histograms = {}
+        for name, counts_and_edges in distributions.items():
+            histograms[name] = wandb.Histogram(np_histogram=counts_and_edges)
+        self.log_metrics(histograms, env_steps)
 
     def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
         """Log images."""

@@ -137,7 +137,7 @@ def test_what_was_best_by_another_value_is_replaced_and_that_is_said(
     last = str(tmp_path / "checkpoints" / "last.ckpt")
     callbacks = [EpochTable(), BestCheckpoint("eval_count"), LastCheckpoint()]
     fit(tmp_path, [5.0, 3.0], callbacks, ckpt_path=last)
-    assert "best.ckpt was not chosen by eval_count: the next evaluation replaces it" in capsys.readouterr().out
+    assert "best.ckpt was not selected by eval_count: the next evaluation replaces it" in capsys.readouterr().out
     assert epoch_of(tmp_path, "best") == 2
 
 
@@ -212,7 +212,7 @@ def test_without_a_threshold_nothing_is_missed(tmp_path: Path) -> None:
 
 
 def test_a_threshold_on_something_unknown_names_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"'eval/kpi/x'.*it has eval/return"):
+    with pytest.raises(ValueError, match=r"'eval/kpi/x'.*they have eval/return"):
         fit(tmp_path, [1.0], [StopAtReturn(1.0, monitor="eval/kpi/x")])
 
 
@@ -227,7 +227,7 @@ def test_what_was_learned_is_kept_when_a_callback_waits_for_something_unknown(
     tmp_path: Path, callback: Callback, every_n_epochs: int
 ) -> None:
     callbacks = [copy.deepcopy(callback), LastCheckpoint(every_n_epochs=7)]
-    with pytest.raises(ValueError, match=r"'eval/kpi/x'.*it has eval/return"):
+    with pytest.raises(ValueError, match=r"'eval/kpi/x'.*they have eval/return"):
         fit(tmp_path, [1.0, 2.0, 3.0, 4.0], callbacks, check_val_every_n_epoch=every_n_epochs)
     assert epoch_of(tmp_path, "last") == every_n_epochs
     last = str(tmp_path / "checkpoints" / "last.ckpt")
@@ -252,7 +252,7 @@ def test_early_stopping_watches_what_it_is_told_to(tmp_path: Path, capsys: pytes
     assert told.monitor == "eval/return"
     said = capsys.readouterr().out
     assert "best.ckpt is chosen by eval_count, but early stopping monitors eval/return" in said
-    with pytest.raises(ValueError, match="mode='min' says how values of monitor are compared: give monitor, too"):
+    with pytest.raises(ValueError, match="mode='min' applies to the value of monitor: set monitor, too"):
         EarlyStopping(mode="min")
 
 

@@ -163,7 +163,7 @@ def test_an_unknown_kpi_is_refused_with_those_that_there_are(
     assert Path("run", "checkpoints", "last.ckpt").is_file()
     message = error.partition("maze-pl: error: ")[2]
     assert "monitor='eval/kpi/levels'" in message
-    assert "it has eval/kpi/level, eval/kpi/tiny, eval/return" in message
+    assert "they have eval/kpi/level, eval/kpi/tiny, eval/return" in message
     assert "did you mean eval/kpi/level" in message
     assert len(message.splitlines()) == 1
 
