@@ -145,5 +145,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
             sys.stderr.write(f"maze-pl: stopped by {name} after {steps}{self._hint}\n")
         # Lightning kills all ranks if one that it launched exits with a status other than 0.
         strategy: Any = trainer.strategy
-        is_lightnings = isinstance(strategy.cluster_environment, LightningEnvironment)
-        raise StoppedBySignal(number, is_reported=trainer.local_rank > 0 and is_lightnings)
+        is_launched = False
+        if trainer.local_rank > 0:
+            is_launched = isinstance(strategy.cluster_environment, LightningEnvironment)
+        raise StoppedBySignal(number, is_reported=is_launched)
