@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from maze_pl.perception import FlattenConcatPolicyNet
-from maze_pl.perception.blocks.layers import make_module_init_normc
+from maze_pl.perception.blocks.weight_init import make_module_init_normc
 from maze_pl.perception.models.built_in import Shapes, count_kinds
 
 

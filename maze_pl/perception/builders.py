@@ -1,26 +1,19 @@
-"""Construction of networks, from classes that users name or from a template.
+"""Builders, which make networks from a template.
 
 A template maps kinds of observations to blocks, and combines the outputs of the blocks. Networks
-are made once the environment's observations are known, and are checked against its spaces
-immediately.
+are made once the environment's observations are known.
 """
 
-import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import nn
 
-from maze_pl.agents.network_io import NetworkInput, networks_by_step, state_shapes, torch_dtype
 from maze_pl.agents.torch_state_critic import STEP_KEY_OBSERVATION
-from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_class
-from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
 from maze_pl.perception.blocks import (
     ConcatenationBlock,
@@ -31,166 +24,8 @@ from maze_pl.perception.blocks import (
     PerceptionBlock,
     UnsqueezeBlock,
 )
-from maze_pl.perception.blocks.layers import make_module_init_normc
-
-Shapes = Mapping[str, tuple[int, ...]]
-Factory = TypeVar("Factory", bound=Callable[..., nn.Module])
-
-
-if TYPE_CHECKING:  # a class may omit arguments it does not need, which a protocol cannot express
-    PolicyNetworkFactory = Callable[..., nn.Module]
-    CriticNetworkFactory = Callable[..., nn.Module]
-    StateActionNetworkFactory = Callable[..., nn.Module]
-else:  # tells the configuration which constructor arguments are not set by it
-
-    class PolicyNetworkFactory(Protocol):
-        """A policy network class with all its arguments but the shapes, as `class_path` and `init_args` in YAML."""
-
-        def __call__(
-            self, *, obs_shapes: dict[str, Any], action_logits_shapes: dict[str, Any], observation_space: spaces.Dict
-        ) -> nn.Module:
-            """Make the network; shapes are tuples by name, without batch dimensions.
-
-            `observation_space` is passed only if the constructor has such an argument.
-            """
-
-    class CriticNetworkFactory(Protocol):
-        """A state critic network class with all its arguments but the shapes, as in YAML."""
-
-        def __call__(
-            self, *, obs_shapes: dict[str, Any], policy_network: nn.Module, observation_space: spaces.Dict
-        ) -> nn.Module:
-            """Make the network; `obs_shapes` maps names to shapes (tuples) without batch dimensions.
-
-            `policy_network` and `observation_space` are passed only if the constructor has such an
-            argument. `policy_network` is the policy's network of the same sub-step; the critic's
-            network may share parts of it.
-            """
-
-    class StateActionNetworkFactory(Protocol):
-        """A state-action critic network class with all its arguments but the shapes, as in YAML."""
-
-        def __call__(
-            self,
-            *,
-            obs_shapes: dict[str, Any],
-            action_shapes: dict[str, Any],
-            q_shapes: dict[str, Any],
-            observation_space: spaces.Dict,
-        ) -> nn.Module:
-            """Make the network; all arguments map names to shapes (tuples) without batch dimensions.
-
-            `action_shapes`: shapes of the continuous heads of the action, which are inputs in
-            addition to the observations. `q_shapes`: shapes of the outputs, (L,) for each discrete
-            head, with L the number of options of all its choices, two for a bit; {"q_value": (1,)}
-            if there is no discrete head.
-            """
-
-
-def factories_by_step(
-    networks: Sequence[Factory] | Mapping[StepKey, Factory] | None, step_keys: Sequence[StepKey]
-) -> dict[StepKey, Factory]:
-    """Assign factories to sub-steps, or one to `all`; a single one in a list makes the networks of all sub-steps.
-
-    Raises:
-        ValueError: There is not exactly one factory per sub-step, or several sub-steps would use
-            the same network instance.
-    """
-    if networks is None:
-        raise ValueError("networks are needed: name their classes, or use a TemplateModelComposer")
-    if list(step_keys) == ["all"]:
-        if len(networks) != 1:
-            raise ValueError(f"a shared critic has one network for all sub-steps, got {len(networks)}")
-        return {"all": next(iter(networks.values() if isinstance(networks, Mapping) else networks))}
-    if not isinstance(networks, Mapping) and len(networks) == 1 and len(step_keys) > 1:
-        if isinstance(networks[0], nn.Module):
-            raise ValueError(f"one finished network cannot serve the sub-steps {list(step_keys)}; give its class")
-        return dict.fromkeys(step_keys, networks[0])
-    return networks_by_step(networks, step_keys)
-
-
-def takes(factory: Callable[..., Any], argument: str) -> bool:
-    """True if a class has an argument that no `partial` around it has bound yet."""
-    while isinstance(factory, partial):
-        if argument in factory.keywords:
-            return False
-        classes = (item for item in factory.args if isinstance(item, type))  # a class from the configuration
-        factory = next(classes, factory.func)
-    return callable(factory) and argument in inspect.signature(factory).parameters
-
-
-def build_network(
-    factory: Callable[..., nn.Module], observation_space: spaces.Dict, expected: Shapes, where: str, **arguments: Any
-) -> nn.Module:
-    """Make a network and run it once on zeros.
-
-    Args:
-        factory: Called with `obs_shapes`, `arguments` and, if it has such an argument,
-            `observation_space`; or a network instance.
-        observation_space: Observations of the network.
-        expected: Name of each output -> its shape, without the batch dimension; the state of a
-            recurrent network is expected, too.
-        where: Description of the network for messages.
-        arguments: Further arguments for the factory.
-
-    Raises:
-        TypeError: The factory does not return a network, or the network does not return a dict of
-            tensors.
-        ValueError: The network cannot be made or run, or its outputs have wrong names or shapes.
-    """
-    network: Any = factory
-    if not isinstance(factory, nn.Module):
-        shapes = {name: tuple(space.shape or ()) for name, space in observation_space.spaces.items()}
-        given = {"obs_shapes": shapes, **arguments}
-        if takes(factory, "observation_space"):
-            given["observation_space"] = observation_space
-        try:
-            network = factory(**given)
-        except Exception as error:  # any exception, as the network may be user code
-            raise ValueError(f"{where} cannot be made with {', '.join(given)}: {_said(error)}") from error
-    if not isinstance(network, nn.Module):
-        raise TypeError(f"{where}: {factory} gave a {type(network).__name__}, expected a torch.nn.Module")
-    _check(network, observation_space, {**expected, **state_shapes(network)}, f"{where} ({type(network).__name__})")
-    return network
-
-
-def on_zeros(network: nn.Module, observation_space: spaces.Dict) -> Any:
-    """Run a network on two zero observations, in evaluation mode so that it updates no statistics.
-
-    A recurrent network gets a state of zeros, too.
-    """
-    seen = observation_space.spaces.items()
-    zeros = {name: torch.zeros((2, *(space.shape or ())), dtype=torch_dtype(space)) for name, space in seen}
-    zeros |= {name: torch.zeros(2, *shape) for name, shape in state_shapes(network).items()}
-    with evaluation_mode(network), torch.no_grad():
-        return network(NetworkInput(network)(zeros))
-
-
-def _check(network: nn.Module, observation_space: spaces.Dict, expected: Shapes, where: str) -> None:
-    """Run the network on zeros, and refuse unexpected outputs."""
-    try:
-        output = on_zeros(network, observation_space)
-    except Exception as error:  # any exception, as the network may be user code
-        zeros = {name: f"{space.dtype} {(2, *(space.shape or ()))}" for name, space in observation_space.items()}
-        raise ValueError(f"{where}: forward failed for the zeros {zeros}: {_said(error)}") from error
-    if not isinstance(output, Mapping):
-        raise TypeError(f"{where}: forward gave a {type(output).__name__}, expected a dict with {sorted(expected)}")
-    if set(output) != set(expected):
-        raise ValueError(f"{where}: forward gave the keys {sorted(map(str, output))}, expected {sorted(expected)}")
-    for name, shape in expected.items():
-        tensor, wanted, what = output[name], (2, *shape), f"{where}: output {name!r} for a batch of 2"
-        if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
-            kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise TypeError(f"{what} is a {kind}, expected a tensor of floats of shape {wanted}")
-        if tuple(tensor.shape) != wanted:
-            raise ValueError(f"{what} has shape {tuple(tensor.shape)}, expected {wanted}")
-
-
-def _said(error: Exception) -> str:
-    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-
-
-# ---------------------------------------------------------------------------------------------- templates
+from maze_pl.perception.blocks.weight_init import make_module_init_normc
+from maze_pl.perception.network_factories import Shapes, takes
 
 
 class BaseModelBuilder(ABC):
@@ -230,7 +65,8 @@ class BaseModelBuilder(ABC):
         self._blocks = {name: _block_class(name, entry) for name, entry in modality_config.items() if entry}
         for name, modality in observation_modality_mapping.items():
             if modality not in modality_config:
-                raise ValueError(f"observation {name!r} has the modality {modality!r}, none of {[*modality_config]}")
+                known = list(modality_config)
+                raise ValueError(f"observation {name!r} has the modality {modality!r}, none of {known}")
 
     @abstractmethod
     def latent_blocks(self, obs_shapes: Shapes) -> dict[str, PerceptionBlock]:
@@ -252,23 +88,35 @@ class BaseModelBuilder(ABC):
             ValueError: An observation has no modality, the mapping names an unknown observation, or
                 a configured modality is unused.
         """
+        option = "observation_modality_mapping"
         mapped = self.observation_modality_mapping.keys()
-        known = {STEP_KEY_OBSERVATION, *(name for step in spec.steps.values() for name in step.observation_shapes)}
-        heads = [head for step in spec.steps.values() for head in step.action_space.items()]
-        known |= {name for name, space in heads if isinstance(space, spaces.Box)}  # inputs of state-action critics
-        if unknown := sorted(mapped - known):
-            raise ValueError(f"observation_modality_mapping names {unknown}; the observations are {sorted(known)}")
+        known = {STEP_KEY_OBSERVATION}
+        for step in spec.steps.values():
+            known.update(step.observation_shapes)
+            for head, space in step.action_space.items():
+                if isinstance(space, spaces.Box):  # an input of state-action critics
+                    known.add(head)
+        unknown = sorted(mapped - known)
+        if unknown:
+            raise ValueError(f"{option} names {unknown}; the observations are {sorted(known)}")
         for key, step in spec.steps.items():
-            if missing := [name for name in step.observation_shapes if name not in {*mapped, *step.masks.values()}]:
-                raise ValueError(f"observations {missing} of sub-step {key!r}: observation_modality_mapping lacks them")
+            optional = set(step.masks.values())
+            missing = [name for name in step.observation_shapes if name not in mapped and name not in optional]
+            if missing:
+                raise ValueError(f"observations {missing} of sub-step {key!r}: {option} lacks them")
             if not mapped & step.observation_shapes.keys():
-                raise ValueError(f"observation_modality_mapping leaves sub-step {key!r} without any observation")
-        used = {*self.observation_modality_mapping.values(), *self.stages}
-        if unused := [name for name in self._blocks if name not in used]:
-            raise ValueError(f"modality_config has {unused}, which nothing uses; in use may be {sorted(used)}")
+                raise ValueError(f"{option} leaves sub-step {key!r} without any observation")
+        usable = {*self.observation_modality_mapping.values(), *self.stages}
+        unused = [name for name in self._blocks if name not in usable]
+        if unused:
+            remedy = f"in use may be {sorted(usable)}"
+            raise ValueError(f"modality_config has {unused}, which nothing uses; {remedy}")
 
     def policy_network(
-        self, obs_shapes: Shapes, action_logits_shapes: Shapes, observation_space: spaces.Dict | None = None
+        self,
+        obs_shapes: Shapes,
+        action_logits_shapes: Shapes,
+        observation_space: spaces.Dict | None = None,
     ) -> InferenceBlock:
         """Make a network that returns the logits of all heads.
 
@@ -294,7 +142,8 @@ class BaseModelBuilder(ABC):
             observation_space: Spaces of the observations, which distinguish categories from
                 numbers.
         """
-        return self._network(obs_shapes, {"value": (1,)}, 1.0, self._shared(policy_network), observation_space)
+        shared = self._shared(policy_network)
+        return self._network(obs_shapes, {"value": (1,)}, 1.0, shared, observation_space)
 
     def state_action_network(
         self,
@@ -314,7 +163,13 @@ class BaseModelBuilder(ABC):
         """
         return self._network(obs_shapes, q_shapes, 1.0, {}, observation_space, action_shapes)
 
-    def block(self, modality: str, in_key: str, out_key: str, in_shape: tuple[int, ...]) -> PerceptionBlock:
+    def block(
+        self,
+        modality: str,
+        in_key: str,
+        out_key: str,
+        in_shape: tuple[int, ...],
+    ) -> PerceptionBlock:
         """Make the block of a modality that has one."""
         block_class, params = self._blocks[modality]
         try:
@@ -322,8 +177,9 @@ class BaseModelBuilder(ABC):
             block.out_shapes()  # may fail, too
             return block
         except Exception as error:  # any exception, as the block may be user code
-            what = f"modality_config: {modality!r} cannot be made for {in_key!r} of shape {in_shape}"
-            raise ValueError(f"{what}: {type(error).__name__}: {error}") from error
+            where = f"modality_config: {modality!r}"
+            refused = f"{where} cannot be made for {in_key!r} of shape {in_shape}"
+            raise ValueError(f"{refused}: {type(error).__name__}: {error}") from error
 
     def _network(
         self,
@@ -334,24 +190,39 @@ class BaseModelBuilder(ABC):
         observation_space: spaces.Dict | None,
         action_shapes: Shapes | None = None,
     ) -> InferenceBlock:
+        """Make a network of the template's blocks and linear heads.
+
+        Args:
+            obs_shapes: Observation -> shape.
+            out_shapes: Head -> shape.
+            head_std: Norm of the heads' weights.
+            shared: Blocks of the policy's network, which replace blocks of the same names.
+            observation_space: Spaces of the observations.
+            action_shapes: Continuous head of the action -> shape, further inputs.
+        """
         known = {STEP_KEY_OBSERVATION, *self.observation_modality_mapping}
-        seen = {name: shape for name, shape in obs_shapes.items() if name in known} | {**(action_shapes or {})}
-        is_told = takes(self.latent_blocks, "observation_space")
-        spaces_too = {"observation_space": observation_space} if is_told else {}
-        blocks = self.latent_blocks(seen, **spaces_too)
-        shapes = [*blocks.values()][-1].out_shapes()
-        if len(shapes[0]) != 1:
+        in_shapes = {name: shape for name, shape in obs_shapes.items() if name in known}
+        in_shapes.update(action_shapes or {})
+        options: dict[str, Any] = {}
+        if takes(self.latent_blocks, "observation_space"):
+            options["observation_space"] = observation_space
+        blocks = self.latent_blocks(in_shapes, **options)
+        latent_shapes = list(blocks.values())[-1].out_shapes()
+        if len(latent_shapes[0]) != 1:
+            found = f"'latent' has the shape {latent_shapes[0]}, expected a vector, from {in_shapes}"
             remedy = "use blocks that give vectors, such as FlattenDenseBlock or VGGConvolutionDenseBlock"
-            raise ValueError(f"'latent' has the shape {shapes[0]}, expected a vector, from {seen}: {remedy}")
+            raise ValueError(f"{found}: {remedy}")
         for block in blocks.values():
             block.apply(make_module_init_normc(1.0))
         blocks |= shared
-        if taken := [head for head in out_shapes if head in blocks or head == "latent"]:
-            raise ValueError(f"the heads {taken} have names of the template's blocks, {[*blocks]}: rename the heads")
+        clashing = [head for head in out_shapes if head in blocks or head == "latent"]
+        if clashing:
+            found = f"the heads {clashing} have names of the template's blocks, {list(blocks)}"
+            raise ValueError(f"{found}: rename the heads")
         for head, shape in out_shapes.items():
-            block = LinearOutputBlock("latent", head, shapes, math.prod(shape))
-            blocks[head] = block.apply(make_module_init_normc(head_std))
-        return InferenceBlock([*seen], [*out_shapes], [*seen.values()], blocks)
+            linear = LinearOutputBlock("latent", head, latent_shapes, math.prod(shape))
+            blocks[head] = linear.apply(make_module_init_normc(head_std))
+        return InferenceBlock(list(in_shapes), list(out_shapes), list(in_shapes.values()), blocks)
 
     def _shared(self, policy_network: nn.Module | None) -> dict[str, PerceptionBlock]:
         """Return the blocks of the policy's network that lead to the shared keys."""
@@ -359,11 +230,16 @@ class BaseModelBuilder(ABC):
         if not wanted:
             return {}
         if not isinstance(policy_network, InferenceBlock):
-            raise ValueError(f"shared_embedding_keys: the policy's {type(policy_network).__name__} is of no template")
+            found = f"the policy's {type(policy_network).__name__} is not made from a template"
+            raise ValueError(f"shared_embedding_keys: {found}")
         blocks = policy_network.perception_blocks
-        known = [key for block in blocks.values() for key in block.out_keys if key not in policy_network.out_keys]
-        if unknown := wanted - {*known}:
-            raise ValueError(f"shared_embedding_keys: there is no {sorted(unknown)}; tensors of the policy are {known}")
+        known: list[str] = []
+        for block in blocks.values():
+            known += [key for key in block.out_keys if key not in policy_network.out_keys]
+        unknown = sorted(wanted - set(known))
+        if unknown:
+            found = f"there is no {unknown}; tensors of the policy are {known}"
+            raise ValueError(f"shared_embedding_keys: {found}")
         shared = {}
         for name, block in reversed(blocks.items()):  # each block comes after its inputs
             if wanted & {*block.out_keys}:
@@ -394,8 +270,9 @@ class ConcatModelBuilder(BaseModelBuilder):
             its value head.
 
     Example:
-        >>> feature = {"block_type": "maze_pl.perception.DenseBlock", "block_params": {"hidden_units": [32, 32]}}
-        >>> builder = ConcatModelBuilder({"feature": feature, "hidden": {}}, {"observation": "feature"})
+        >>> params = {"hidden_units": [32, 32]}
+        >>> feature = {"block_type": "maze_pl.perception.DenseBlock", "block_params": params}
+        >>> builder = ConcatModelBuilder({"feature": feature}, {"observation": "feature"})
         >>> builder.policy_network({"observation": (4,)}, {"action": (2,)}).block_names
         ['observation_DenseBlock', 'concat', 'action']
     """
@@ -406,31 +283,54 @@ class ConcatModelBuilder(BaseModelBuilder):
         self, obs_shapes: Shapes, observation_space: spaces.Dict | None = None
     ) -> dict[str, PerceptionBlock]:
         """See `BaseModelBuilder.latent_blocks`."""
-        blocks, joined = dict[str, PerceptionBlock](), dict[str, tuple[int, ...]]()
+        blocks: dict[str, PerceptionBlock] = {}
+        joined: dict[str, tuple[int, ...]] = {}  # tensors to concatenate -> shape
         for name, shape in obs_shapes.items():
-            modality, key = self.observation_modality_mapping.get(name, ""), name
-            has_block = modality in self._blocks
-            if not (has_block and self._blocks[modality][0].takes_numbers):
-                space = None if observation_space is None else observation_space.spaces.get(name)
-                encoder = vector_encoder(name, shape, space)
-                if encoder is not None:
-                    (key,), (shape,) = encoder.out_keys, encoder.out_shapes()
-                    blocks[key] = encoder
-            if has_block:
-                in_key, key = key, f"{name}_{self._blocks[modality][0].__name__}"
-                blocks[key] = self.block(modality, in_key, key, shape)
-                (shape,) = blocks[key].out_shapes()
-            elif name not in self.observation_modality_mapping and len(shape) != 1:  # an action head
-                in_key, key = key, f"{name}_{FlattenBlock.__name__}"
-                blocks[key] = FlattenBlock(in_key, key, shape, len(shape))
-                (shape,) = blocks[key].out_shapes()
-            joined[key] = shape
-        stages = ["concat", *(name for name in self.stages if name in self._blocks)]
-        tensors = [*stages[:-1], "latent"]
-        blocks["concat"] = ConcatenationBlock([*joined], tensors[0], [*joined.values()], concat_dim=-1)
-        for stage, in_key, out_key in zip(stages[1:], tensors, tensors[1:], strict=False):
-            blocks[stage] = self.block(stage, in_key, out_key, blocks[in_key].out_shapes()[0])
+            space = None if observation_space is None else observation_space.spaces.get(name)
+            chain = self._chain(name, shape, space)
+            for block in chain:
+                blocks[block.out_keys[0]] = block
+            if chain:
+                joined[chain[-1].out_keys[0]] = chain[-1].out_shapes()[0]
+            else:
+                joined[name] = shape
+        stages = [stage for stage in self.stages if stage in self._blocks]
+        in_key = "concat" if stages else "latent"
+        blocks["concat"] = ConcatenationBlock(list(joined), in_key, list(joined.values()), concat_dim=-1)
+        (in_shape,) = blocks["concat"].out_shapes()
+        for stage in stages:
+            out_key = "latent" if stage == stages[-1] else stage
+            blocks[stage] = self.block(stage, in_key, out_key, in_shape)
+            (in_shape,) = blocks[stage].out_shapes()
+            in_key = out_key
         return blocks
+
+    def _chain(self, name: str, shape: tuple[int, ...], space: spaces.Space[Any] | None) -> list[PerceptionBlock]:
+        """Make the blocks through which an observation or action head passes, one after the other.
+
+        Args:
+            name: Name of the observation or head.
+            shape: Its shape.
+            space: Space of the observation, None if unknown.
+        """
+        modality = self.observation_modality_mapping.get(name, "")
+        has_block = modality in self._blocks
+        is_action_head = name not in self.observation_modality_mapping
+        chain: list[PerceptionBlock] = []
+        key = name
+        if not (has_block and self._blocks[modality][0].takes_numbers):
+            encoder = vector_encoder(name, shape, space)
+            if encoder is not None:
+                chain.append(encoder)
+                (key,) = encoder.out_keys
+                (shape,) = encoder.out_shapes()
+        if has_block:
+            out_key = f"{name}_{self._blocks[modality][0].__name__}"
+            chain.append(self.block(modality, key, out_key, shape))
+        elif is_action_head and len(shape) != 1:
+            out_key = f"{name}_{FlattenBlock.__name__}"
+            chain.append(FlattenBlock(key, out_key, shape, len(shape)))
+        return chain
 
 
 def vector_encoder(name: str, shape: tuple[int, ...], space: spaces.Space[Any] | None) -> PerceptionBlock | None:
@@ -444,15 +344,19 @@ def vector_encoder(name: str, shape: tuple[int, ...], space: spaces.Space[Any] |
     if isinstance(space, spaces.Discrete):
         return OneHotBlock(name, f"{name}_OneHotBlock", shape, int(space.n), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
-        sizes, starts = space.nvec.flatten().tolist(), space.start.flatten().tolist()
+        sizes = space.nvec.flatten().tolist()
+        starts = space.start.flatten().tolist()
         return OneHotBlock(name, f"{name}_OneHotBlock", shape, sizes, starts)
     return None if shape else UnsqueezeBlock(name, f"{name}_UnsqueezeBlock", shape, 0)
 
 
 def _block_class(modality: str, entry: Mapping[str, Any]) -> tuple[type[PerceptionBlock], Mapping[str, Any]]:
     """Return class and arguments of a modality's block."""
-    known = isinstance(entry, Mapping) and "block_type" in entry.keys() <= {"block_type", "block_params"}
-    found = import_class(entry["block_type"], nn.Module) if known else nn.Module
-    if not issubclass(found, PerceptionBlock):
-        raise ValueError(f"{modality!r} needs block_type, a PerceptionBlock, and block_params; got {entry}")
-    return found, entry.get("block_params") or {}
+    block_class: type[nn.Module] = nn.Module
+    is_entry = isinstance(entry, Mapping) and "block_type" in entry
+    if is_entry and entry.keys() <= {"block_type", "block_params"}:
+        block_class = import_class(entry["block_type"], nn.Module)
+    if not issubclass(block_class, PerceptionBlock):
+        needed = "block_type, a PerceptionBlock, and block_params"
+        raise ValueError(f"{modality!r} needs {needed}; got {entry}")
+    return block_class, entry.get("block_params") or {}

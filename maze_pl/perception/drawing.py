@@ -26,12 +26,19 @@ from maze_pl.agents.torch_state_critic import StepwiseStateCritic, TorchSharedSt
 from maze_pl.core.actor_id import StepKey
 from maze_pl.perception.blocks.composed import InferenceBlock
 from maze_pl.perception.blocks.perception_block import PerceptionBlock
-from maze_pl.perception.builders import on_zeros
+from maze_pl.perception.network_construction import on_zeros
 
-_SIZE, _LETTER, _LETTERS = 10.0, 0.0837, 48  # font size in points; letter width in inches; letters per line
+_SIZE, _LETTER, _LETTERS = (
+    10.0,
+    0.0837,
+    48,
+)  # font size in points; letter width in inches; letters per line
 _LINE, _PADDING, _GAP, _LAYER_GAP, _STEM = 0.2, 0.12, 0.3, 0.5, 0.14  # inches
 _PIXELS_PER_INCH, _MOST_PIXELS = 160, 8_000
-_SWEEPS, _COLUMN = 10, 33  # sweeps through the layers; maximum letters in a table column, for lines within 120
+_SWEEPS, _COLUMN = (
+    10,
+    33,
+)  # sweeps through the layers; maximum letters in a table column, for lines within 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +107,11 @@ class NetworkGraph:
             for key in [key for key in read if key not in tensors]:  # computed outside of the blocks
                 tensors[key] = self.add((), key, "", read[key])
             box = self.add(
-                [tensors[key] for key in read], path[:-1] or "network", type(module).__name__, (), _sizes(module)
+                [tensors[key] for key in read],
+                path[:-1] or "network",
+                type(module).__name__,
+                (),
+                _sizes(module),
             )
             tensors |= {key: self.add([box], key, "", shape) for key, shape in written.items()}
         else:
@@ -173,7 +184,13 @@ def network_graph(network: nn.Module, observation_space: spaces.Dict) -> Network
     if others or missing:
         read = {source for source, _ in graph.edges}
         unread = [box for key, box in tensors.items() if box not in read and (key in missing or key not in output)]
-        box = graph.add(unread, "network" if others == graph.parameters else "all else", graph.network, (), others)
+        box = graph.add(
+            unread,
+            "network" if others == graph.parameters else "all else",
+            graph.network,
+            (),
+            others,
+        )
         for key in missing:
             graph.add([box], key, "", tuple(output[key].shape[1:]))
     return graph
@@ -205,7 +222,11 @@ def table(graphs: Mapping[str, NetworkGraph]) -> str:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         rows.insert(1, tuple("=" * width for width in widths))
         padded = ([f"{cell:{way}{n}}" for cell, way, n in zip(row, "<<<>>", widths, strict=True)] for row in rows)
-        lines += [f"{name}: {graph.network}, {_count(graph.parameters)}", *map("|".join, padded), ""]
+        lines += [
+            f"{name}: {graph.network}, {_count(graph.parameters)}",
+            *map("|".join, padded),
+            "",
+        ]
     every = {key: size for graph in graphs.values() for key, size in graph.parameters.items()}
     return "\n".join([*lines, f"{', '.join(graphs)}: {_count(every)}"])
 
@@ -252,7 +273,13 @@ def draw(graph: NetworkGraph, title: str) -> Any:
             points += [(x0, (y0 + y1) / 2), (x1, (y0 + y1) / 2), (x1, y1)]
         path = Path(points, [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)])
         axes.add_patch(FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=9, color="#666666"))
-    font = {"family": "DejaVu Sans Mono", "size": _SIZE, "ha": "center", "va": "center_baseline", "color": "black"}
+    font = {
+        "family": "DejaVu Sans Mono",
+        "size": _SIZE,
+        "ha": "center",
+        "va": "center_baseline",
+        "color": "black",
+    }
     for box, lines in texts.items():
         (x, y, width, height), depth = places[box], graph.share(box) ** 0.5
         blue = (0.95 - 0.57 * depth, 0.97 - 0.33 * depth, 1 - 0.07 * depth)
@@ -261,7 +288,10 @@ def draw(graph: NetworkGraph, title: str) -> Any:
             corner, shape = (x - width / 2, y - height / 2), f"round,pad=0,rounding_size={radius}"
             axes.add_patch(FancyBboxPatch(corner, width, height, shape, facecolor=fill, edgecolor=edge))
         for index, line in enumerate(lines, start=1):
-            place, weight = (x, y + _LINE * (index - (len(lines) + 1) / 2)), "bold" if index == 1 else "normal"
+            place, weight = (
+                (x, y + _LINE * (index - (len(lines) + 1) / 2)),
+                "bold" if index == 1 else "normal",
+            )
             axes.text(*place, line, font, weight=weight, parse_math=False, usetex=False)
     return figure
 
@@ -275,7 +305,10 @@ def render(figure: Any, form: str) -> bytes:
 
 def _lines(graph: NetworkGraph, box: Box) -> list[str]:
     """Lines of text in a box."""
-    name, share = _wrapped(box.name, _LETTERS), f" ({graph.share(box):.1%})" if box.parameters else ""
+    name, share = (
+        _wrapped(box.name, _LETTERS),
+        f" ({graph.share(box):.1%})" if box.parameters else "",
+    )
     return [box.block, *name, _count(box.parameters) + share] if box.block else [*name, str(box.shape)]
 
 

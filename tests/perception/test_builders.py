@@ -141,7 +141,7 @@ def test_what_cannot_be_shared_is_refused() -> None:
         two_modalities(["latnt"]).critic_network(SHAPES, policy)
     with pytest.raises(ValueError, match=r"there is no \['action_move'\]"):
         two_modalities(["action_move"]).critic_network(SHAPES, policy)
-    with pytest.raises(ValueError, match="the policy's Linear is of no template"):
+    with pytest.raises(ValueError, match="the policy's Linear is not made from a template"):
         two_modalities(["latent"]).critic_network(SHAPES, nn.Linear(2, 2))
 
 

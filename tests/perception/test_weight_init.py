@@ -9,7 +9,7 @@ from torch import nn
 
 from maze_pl.distributions import BernoulliProbabilityDistribution
 from maze_pl.perception import LinearOutputBlock, compute_sigmoid_bias, make_module_init_normc
-from maze_pl.perception.blocks import layers
+from maze_pl.perception.blocks import dense, weight_init
 
 
 @pytest.mark.parametrize("layer", [nn.Linear(7, 5), nn.Conv1d(3, 5, 2), nn.Conv2d(3, 5, 3), nn.Conv3d(2, 5, 2)])
@@ -54,4 +54,5 @@ def test_rates_that_no_bias_gives_are_refused(probability):
 
 
 def test_the_examples_run():
-    assert doctest.testmod(layers).failed == 0
+    assert doctest.testmod(weight_init).failed == 0
+    assert doctest.testmod(dense).failed == 0

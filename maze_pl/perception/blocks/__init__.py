@@ -1,20 +1,35 @@
 """Building blocks of networks: modules that take a dict of tensors and give one."""
 
-from .composed import FlattenDenseBlock as FlattenDenseBlock, InferenceBlock as InferenceBlock
-from .composed import LSTMLastStepBlock as LSTMLastStepBlock, VGGConvolutionDenseBlock as VGGConvolutionDenseBlock
+from .action_masking_block import ActionMaskingBlock as ActionMaskingBlock
+from .attention import MultiHeadAttentionBlock as MultiHeadAttentionBlock
+from .attention import SelfAttentionConvBlock as SelfAttentionConvBlock
+from .attention import SelfAttentionSeqBlock as SelfAttentionSeqBlock
+from .composed import FlattenDenseBlock as FlattenDenseBlock
+from .composed import InferenceBlock as InferenceBlock
+from .composed import LSTMLastStepBlock as LSTMLastStepBlock
 from .composed import StridedConvolutionDenseBlock as StridedConvolutionDenseBlock
+from .composed import VGGConvolutionDenseBlock as VGGConvolutionDenseBlock
 from .composed import VGGConvolutionGAPBlock as VGGConvolutionGAPBlock
-from .general import ActionMaskingBlock as ActionMaskingBlock, ConcatenationBlock as ConcatenationBlock
-from .general import CorrelationBlock as CorrelationBlock, FlattenBlock as FlattenBlock, SlicingBlock as SlicingBlock
-from .general import FunctionalBlock as FunctionalBlock, GlobalAveragePoolingBlock as GlobalAveragePoolingBlock
-from .general import MaskedGlobalPoolingBlock as MaskedGlobalPoolingBlock, RepeatToMatchBlock as RepeatToMatchBlock
-from .general import MultiIndexSlicingBlock as MultiIndexSlicingBlock
-from .general import OneHotBlock as OneHotBlock, UnsqueezeBlock as UnsqueezeBlock
-from .layers import DenseBlock as DenseBlock, LinearOutputBlock as LinearOutputBlock, LSTMBlock as LSTMBlock
-from .layers import RecurrentBlock as RecurrentBlock, StridedConvolutionBlock as StridedConvolutionBlock
-from .layers import VGGConvolutionBlock as VGGConvolutionBlock
-from .perception_block import PerceptionBlock as PerceptionBlock, ShapeNormalizationBlock as ShapeNormalizationBlock
+from .concatenation_block import ConcatenationBlock as ConcatenationBlock
+from .convolution import StridedConvolutionBlock as StridedConvolutionBlock
+from .convolution import VGGConvolutionBlock as VGGConvolutionBlock
+from .correlation_block import CorrelationBlock as CorrelationBlock
+from .dense import DenseBlock as DenseBlock
+from .dense import LinearOutputBlock as LinearOutputBlock
+from .flatten_block import FlattenBlock as FlattenBlock
+from .functional_block import FunctionalBlock as FunctionalBlock
+from .global_average_pooling_block import GlobalAveragePoolingBlock as GlobalAveragePoolingBlock
+from .graphs import GraphAttentionBlock as GraphAttentionBlock
+from .graphs import GraphConvBlock as GraphConvBlock
+from .masked_global_pooling_block import MaskedGlobalPoolingBlock as MaskedGlobalPoolingBlock
+from .multi_index_slicing_block import MultiIndexSlicingBlock as MultiIndexSlicingBlock
+from .one_hot_block import OneHotBlock as OneHotBlock
+from .perception_block import PerceptionBlock as PerceptionBlock
+from .perception_block import ShapeNormalizationBlock as ShapeNormalizationBlock
 from .perception_block import TorchModelBlock as TorchModelBlock
-from .sets import GraphAttentionBlock as GraphAttentionBlock, GraphConvBlock as GraphConvBlock
-from .sets import MultiHeadAttentionBlock as MultiHeadAttentionBlock, PointNetFeatureBlock as PointNetFeatureBlock
-from .sets import SelfAttentionConvBlock as SelfAttentionConvBlock, SelfAttentionSeqBlock as SelfAttentionSeqBlock
+from .point_net import PointNetFeatureBlock as PointNetFeatureBlock
+from .recurrent import LSTMBlock as LSTMBlock
+from .recurrent import RecurrentBlock as RecurrentBlock
+from .repeat_to_match_block import RepeatToMatchBlock as RepeatToMatchBlock
+from .slicing_block import SlicingBlock as SlicingBlock
+from .unsqueeze_block import UnsqueezeBlock as UnsqueezeBlock

@@ -8,17 +8,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from maze_pl.agents.network_io import state_shapes
-from maze_pl.perception.blocks.general import FlattenBlock, GlobalAveragePoolingBlock, SlicingBlock
-from maze_pl.perception.blocks.layers import (
-    DenseBlock,
-    Layers,
-    LSTMBlock,
-    ModuleClass,
-    Sizes,
-    StridedConvolutionBlock,
-    VGGConvolutionBlock,
-)
+from maze_pl.perception.blocks.convolution import StridedConvolutionBlock, VGGConvolutionBlock
+from maze_pl.perception.blocks.dense import DenseBlock
+from maze_pl.perception.blocks.flatten_block import FlattenBlock
+from maze_pl.perception.blocks.global_average_pooling_block import GlobalAveragePoolingBlock
+from maze_pl.perception.blocks.layer_options import Layers, ModuleClass, Sizes
 from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes
+from maze_pl.perception.blocks.recurrent import LSTMBlock
+from maze_pl.perception.blocks.slicing_block import SlicingBlock
 
 
 class InferenceBlock(PerceptionBlock):
@@ -40,6 +37,7 @@ class InferenceBlock(PerceptionBlock):
             written.
 
     Example:
+        >>> import torch
         >>> from maze_pl.perception import DenseBlock, LinearOutputBlock
         >>> latent = DenseBlock("observation", "latent", [4], hidden_units=[8])
         >>> action = LinearOutputBlock("latent", "action", latent.out_shapes(), output_units=2)
@@ -49,11 +47,18 @@ class InferenceBlock(PerceptionBlock):
     """
 
     def __init__(
-        self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, perception_blocks: Mapping[str, PerceptionBlock]
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        perception_blocks: Mapping[str, PerceptionBlock],
     ) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         are_named = isinstance(perception_blocks, Mapping)
-        self.require(are_named, f"perception_blocks to be a dict of names and blocks, not {perception_blocks!r}")
+        self.require(
+            are_named,
+            f"perception_blocks to be a dict of names and blocks, not {perception_blocks!r}",
+        )
         ordered = _in_order(self, perception_blocks)
         self.block_names = list(ordered)
         self.blocks = nn.ModuleList(ordered.values())  # a ModuleDict would refuse some names
@@ -302,7 +307,11 @@ class LSTMLastStepBlock(_JointBlock):
         non_lin: ModuleClass = nn.ReLU,
     ) -> None:
         lstm = partial(
-            LSTMBlock, hidden_size=hidden_size, num_layers=num_layers, bidirectional=bidirectional, non_lin=non_lin
+            LSTMBlock,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            bidirectional=bidirectional,
+            non_lin=non_lin,
         )
         last = partial(SlicingBlock, slice_dim=-2, slice_idx=-1)
         super().__init__(in_keys, out_keys, in_shapes, [lstm, last])

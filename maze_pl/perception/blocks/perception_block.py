@@ -105,10 +105,17 @@ class PerceptionBlock(nn.Module, ABC):
             return list(self._out_shapes)
         held = [*self.parameters(), *self.buffers()]
         device = held[0].device if held else torch.empty(0).device
-        dtype = next((tensor.dtype for tensor in held if tensor.is_floating_point()), torch.get_default_dtype())
+        dtype = next(
+            (tensor.dtype for tensor in held if tensor.is_floating_point()),
+            torch.get_default_dtype(),
+        )
         inputs = zip(self.in_keys, self.in_shapes, strict=True)
         zeros = {key: torch.zeros(2, *shape, dtype=dtype, device=device) for key, shape in inputs}
-        with evaluation_mode(self), torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        with (
+            evaluation_mode(self),
+            torch.no_grad(),
+            torch.random.fork_rng([device] if device.type == "cuda" else []),
+        ):
             output = self(zeros)
         if not (isinstance(output, Mapping) and output.keys() >= {*self.out_keys}):
             self.require(False, f"a dict with {self.out_keys} from forward, not {output}")
@@ -135,7 +142,10 @@ class PerceptionBlock(nn.Module, ABC):
         """Refuse options that are not lists of whole numbers of at least `least`."""
         for name, values in options.items():
             good = is_list(values) and len(values) > 0 and all(is_whole(value, least) for value in values)
-            self.require(good, f"{name} to be a list, at least one entry, each {_numbers(least)}; not {values!r}")
+            self.require(
+                good,
+                f"{name} to be a list, at least one entry, each {_numbers(least)}; not {values!r}",
+            )
 
     def require_flags(self, **options: bool) -> None:
         """Refuse options that are neither true nor false."""
@@ -154,7 +164,10 @@ class PerceptionBlock(nn.Module, ABC):
     def require_single(self, num_dims: int) -> None:
         """Refuse all but one input of at least `num_dims` dimensions and one output."""
         good = len(self.in_keys) == len(self.out_keys) == 1 and len(self.in_shapes[0]) >= num_dims
-        self.require(good, f"one input with at least {num_dims} dimension{'s' * (num_dims > 1)} and one output")
+        self.require(
+            good,
+            f"one input with at least {num_dims} dimension{'s' * (num_dims > 1)} and one output",
+        )
 
 
 def _numbers(least: int | None) -> str:
@@ -181,7 +194,14 @@ class ShapeNormalizationBlock(PerceptionBlock, ABC):
             differ.
     """
 
-    def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, in_num_dims: Dims, out_num_dims: Dims) -> None:
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        in_num_dims: Dims,
+        out_num_dims: Dims,
+    ) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.in_num_dims = self._dims(in_num_dims, self.in_keys, "in_num_dims")
         self.out_num_dims = self._dims(out_num_dims, self.out_keys, "out_num_dims")
@@ -240,7 +260,13 @@ class TorchModelBlock(ShapeNormalizationBlock):
     """
 
     def __init__(
-        self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, in_num_dims: Dims, out_num_dims: Dims, net: nn.Module
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        in_num_dims: Dims,
+        out_num_dims: Dims,
+        net: nn.Module,
     ) -> None:
         super().__init__(in_keys, out_keys, in_shapes, in_num_dims, out_num_dims)
         self.require(isinstance(net, nn.Module), f"net to be a torch.nn.Module, not {net!r}")
@@ -253,5 +279,8 @@ class TorchModelBlock(ShapeNormalizationBlock):
         self.require(is_dict, f"a dict from {type(self.net).__name__}, got {type(output).__name__}")
         given = {key: output[key].dim() for key in self.out_keys if key in output}
         wanted = dict(zip(self.out_keys, self.out_num_dims, strict=True))
-        self.require(given == wanted, f"tensors of {wanted} dimensions from {type(self.net).__name__}, got {given}")
+        self.require(
+            given == wanted,
+            f"tensors of {wanted} dimensions from {type(self.net).__name__}, got {given}",
+        )
         return {key: output[key] for key in self.out_keys}

@@ -15,8 +15,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from maze_pl.perception.blocks.layers import Layers, ModuleClass, dense_layers, make_module_init_normc
+from maze_pl.perception.blocks.dense import dense_layers
+from maze_pl.perception.blocks.layer_options import Layers, ModuleClass
 from maze_pl.perception.blocks.perception_block import is_list, is_whole
+from maze_pl.perception.blocks.weight_init import make_module_init_normc
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -35,7 +37,12 @@ class _FlattenConcatNet(nn.Module):
     """Shared part: hidden layers and one linear output for each name in `out_shapes`."""
 
     def __init__(
-        self, obs_shapes: Shapes, out_shapes: Shapes, non_lin: ModuleClass, hidden_units: Layers, std: float
+        self,
+        obs_shapes: Shapes,
+        out_shapes: Shapes,
+        non_lin: ModuleClass,
+        hidden_units: Layers,
+        std: float,
     ) -> None:
         super().__init__()
         _check_widths(hidden_units)
@@ -59,7 +66,10 @@ class _FlattenConcatNet(nn.Module):
         dtype = next(self.parameters()).dtype
         values = [(in_dict[name].to(dtype), rank) for name, rank in self._ranks.items()]
         # [..., *shape] -> [..., size]
-        return torch.cat([value.flatten(-rank) if rank else value.unsqueeze(-1) for value, rank in values], dim=-1)
+        return torch.cat(
+            [value.flatten(-rank) if rank else value.unsqueeze(-1) for value, rank in values],
+            dim=-1,
+        )
 
 
 class FlattenConcatPolicyNet(_FlattenConcatNet):
@@ -243,7 +253,12 @@ class ItemSetStateValueNet(_ItemSetNet):
     """
 
     def __init__(
-        self, obs_shapes: Shapes, items_key: str, levels: int, any_order: bool = False, hidden_units: Layers = (128, 64)
+        self,
+        obs_shapes: Shapes,
+        items_key: str,
+        levels: int,
+        any_order: bool = False,
+        hidden_units: Layers = (128, 64),
     ) -> None:
         super().__init__(obs_shapes, items_key, levels)
         _check_widths(hidden_units)

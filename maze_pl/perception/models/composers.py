@@ -16,10 +16,18 @@ from maze_pl.agents.torch_policy import TorchPolicy
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.distribution_mapper import DistributionMapperConfig, distribution_mappers
-from maze_pl.perception import builders
-from maze_pl.perception.builders import CriticNetworkFactory, build_network, factories_by_step, takes
+from maze_pl.perception.builders import BaseModelBuilder
+from maze_pl.perception.network_construction import build_network
+from maze_pl.perception.network_factories import (
+    CriticNetworkFactory,
+    Factory,
+    PolicyNetworkFactory,
+    StateActionNetworkFactory,
+    factories_by_step,
+    takes,
+)
 
-Networks = list[builders.Factory] | dict[StepKey, builders.Factory]
+Networks = list[Factory] | dict[StepKey, Factory]
 """Network classes in the order of the sub-steps, or by key."""
 
 
@@ -37,7 +45,7 @@ class ProbabilisticPolicyComposer:
 
     def __init__(
         self,
-        networks: Networks[builders.PolicyNetworkFactory] | None = None,
+        networks: Networks[PolicyNetworkFactory] | None = None,
         substeps_with_separate_agent_nets: list[StepKey] | None = None,
     ) -> None:
         self.networks = networks
@@ -59,12 +67,26 @@ class ProbabilisticPolicyComposer:
         mappers = distribution_mappers(spec, distribution_mapper_config)
         networks: dict[StepKey, PolicyNetworks] = {}
         for key, factory in factories_by_step(self.networks, spec.step_keys).items():
-            step, shapes, count = spec.steps[key], mappers[key].logits_shapes, separate.get(key, 1)
+            step = spec.steps[key]
+            shapes = mappers[key].logits_shapes
+            count = separate.get(key, 1)
             if count > 1 and isinstance(factory, nn.Module):
-                raise ValueError(f"one network cannot serve {count} agents of sub-step {key!r}; give its class instead")
-            agents = [f", agent {agent}" if key in separate else "" for agent in range(count)]
-            makes = partial(build_network, factory, step.observation_space, shapes, action_logits_shapes={**shapes})
-            networks[key] = [makes(where=f"policy network of sub-step {key!r}{agent}") for agent in agents]
+                refused = f"one network cannot serve {count} agents of sub-step {key!r}"
+                raise ValueError(f"{refused}; give its class instead")
+            networks_of_key = []
+            for agent in range(count):
+                where = f"policy network of sub-step {key!r}"
+                if key in separate:
+                    where += f", agent {agent}"
+                network = build_network(
+                    factory,
+                    step.observation_space,
+                    shapes,
+                    where,
+                    action_logits_shapes=dict(shapes),
+                )
+                networks_of_key.append(network)
+            networks[key] = networks_of_key
         return TorchPolicy(networks, spec, distribution_mapper_config, list(separate))
 
 
@@ -88,7 +110,7 @@ class CriticComposerInterface(ABC):
         """
 
     @abstractmethod
-    def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
+    def template_network(self, model_builder: BaseModelBuilder) -> Any:
         """Return the template's network factory, used where no networks are named."""
 
 
@@ -121,14 +143,18 @@ class StateCriticComposerInterface(CriticComposerInterface):
                 observations.
             TypeError: A network or its outputs have the wrong type.
         """
-        critic_inputs, networks = self.critic.critic_inputs(spec), dict[StepKey, nn.Module]()
+        critic_inputs = self.critic.critic_inputs(spec)
+        networks: dict[StepKey, nn.Module] = {}
         for key, factory in factories_by_step(self.networks, tuple(critic_inputs)).items():
-            is_shared, where = self.critic.kind == "shared", f"critic network of sub-step {key!r}"
-            where, keys = ("shared critic network", spec.step_keys) if is_shared else (where, (key,))
+            where = f"critic network of sub-step {key!r}"
+            keys: Sequence[StepKey] = (key,)
+            if self.critic.kind == "shared":
+                where = "shared critic network"
+                keys = spec.step_keys
             networks[key] = _network(factory, critic_inputs[key], where, policy, keys)
         return self.critic(networks, spec)
 
-    def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
+    def template_network(self, model_builder: BaseModelBuilder) -> Any:
         """Return the factory of the value network, which shares blocks if the template says so."""
         alone = partial(model_builder.critic_network, policy_network=None)
         return model_builder.critic_network if model_builder.shared_embedding_keys else alone
@@ -173,19 +199,30 @@ class DeltaStateCriticComposer(StateCriticComposerInterface):
 
 
 def _network(
-    factory: CriticNetworkFactory, space: spaces.Dict, where: str, policy: TorchPolicy | None, keys: Sequence[StepKey]
+    factory: CriticNetworkFactory,
+    space: spaces.Dict,
+    where: str,
+    policy: TorchPolicy | None,
+    keys: Sequence[StepKey],
 ) -> nn.Module:
     """Make a network, passing the policy's network for the same sub-steps if its class takes it."""
     if not takes(factory, "policy_network"):
         return build_network(factory, space, {"value": (1,)}, where)
-    by_step = {} if policy is None else dict(zip(policy.spec.step_keys, policy.networks, strict=True))
-    found = [network for key, networks in by_step.items() if key in keys for network in networks.children()]
-    if len(found) != 1:
-        raise ValueError(
-            f"{where} shares parts with the policy's network for the same observations, which must be one network, not "
-            f"{len(found)}: use a critic for each sub-step, agents without separate networks, or share nothing"
-        )
-    return build_network(factory, space, {"value": (1,)}, where, policy_network=found[0])
+    policy_networks = []
+    if policy is not None:
+        for key, networks in zip(policy.spec.step_keys, policy.networks, strict=True):
+            if key in keys:
+                policy_networks += networks.children()
+    if len(policy_networks) != 1:
+        shares = f"{where} shares parts with the policy's network for the same observations"
+        remedy = "use a critic for each sub-step, agents without separate networks, or share nothing"
+        raise ValueError(f"{shares}, which must be one network, not {len(policy_networks)}: {remedy}")
+    return build_network(factory, space, {"value": (1,)}, where, policy_network=policy_networks[0])
+
+
+def _shapes(space: spaces.Dict) -> dict[str, tuple[int, ...]]:
+    """Shapes of the parts of a space, by name."""
+    return {name: tuple(part.shape or ()) for name, part in space.spaces.items()}
 
 
 class StateActionCriticComposer(CriticComposerInterface, ABC):
@@ -201,29 +238,39 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
 
     critic: ClassVar[type[agents.TorchStateActionCritic]]
 
-    def __init__(self, networks: Networks[builders.StateActionNetworkFactory] | None = None) -> None:
+    def __init__(self, networks: Networks[StateActionNetworkFactory] | None = None) -> None:
         self.networks = networks
 
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.TorchStateActionCritic:
         """Make the networks, test each of them on zeros, and combine them into a critic."""
-        critic_inputs, pairs = self.critic.critic_inputs(spec), []
+        critic_inputs = self.critic.critic_inputs(spec)
+        pairs = []
         for key, factory in factories_by_step(self.networks, tuple(critic_inputs)).items():
-            one, where = critic_inputs[key], f"state-action network of sub-step {key!r}"
+            inputs = critic_inputs[key]
+            where = f"state-action network of sub-step {key!r}"
             if isinstance(factory, nn.Module):
-                raise ValueError(f"{where}: one finished network cannot be two of them; give its class")
-            sees, does = one.observation_space.spaces, one.action_space.spaces
-            obs_shapes, action_shapes = ({name: tuple(of[name].shape or ()) for name in of} for of in (sees, does))
-            shapes = {"obs_shapes": obs_shapes, "action_shapes": action_shapes, "q_shapes": dict(one.q_shapes)}
-            build = partial(build_network, factory, spaces.Dict({**sees, **does}), one.q_shapes, where, **shapes)
+                refused = "one finished network cannot be two of them"
+                raise ValueError(f"{where}: {refused}; give its class")
+            all_spaces = {**inputs.observation_space.spaces, **inputs.action_space.spaces}
+            build = partial(
+                build_network,
+                factory,
+                spaces.Dict(all_spaces),
+                inputs.q_shapes,
+                where,
+                obs_shapes=_shapes(inputs.observation_space),
+                action_shapes=_shapes(inputs.action_space),
+                q_shapes=dict(inputs.q_shapes),
+            )
             pairs.append([build(), build()])
         return self.critic(pairs, spec)
 
-    def template_network(self, model_builder: builders.BaseModelBuilder) -> Any:
+    def template_network(self, model_builder: BaseModelBuilder) -> Any:
         """Return the factory of both twin networks."""
         if model_builder.shared_embedding_keys:
             raise ValueError(
-                "a state-action critic has two networks and slow copies of them, none of which can share blocks with "
-                "the policy's: set shared_embedding_keys: null"
+                "a state-action critic has two networks and two target networks, none of which can "
+                "share blocks with the policy's: set shared_embedding_keys: null"
             )
         return model_builder.state_action_network
 
@@ -271,7 +318,8 @@ class CustomModelComposer:
         critic: CriticComposerInterface | None = None,
         distribution_mapper_config: list[dict[str, Any]] | None = None,
     ) -> None:
-        self.policy, self.critic = policy, critic
+        self.policy = policy
+        self.critic = critic
         self.distribution_mapper_config = distribution_mapper_config or []
 
     def compose(self, spec: Spec) -> TorchActorCritic:
@@ -284,7 +332,9 @@ class CustomModelComposer:
                 action head.
         """
         policy = self.policy.compose(spec, self.distribution_mapper_config)
-        return TorchActorCritic(policy, self.critic.compose(spec, policy) if self.critic is not None else None)
+        if self.critic is None:
+            return TorchActorCritic(policy)
+        return TorchActorCritic(policy, self.critic.compose(spec, policy))
 
 
 class TemplateModelComposer(CustomModelComposer):
@@ -316,7 +366,7 @@ class TemplateModelComposer(CustomModelComposer):
 
     def __init__(
         self,
-        model_builder: builders.BaseModelBuilder,
+        model_builder: BaseModelBuilder,
         policy: ProbabilisticPolicyComposer,
         critic: CriticComposerInterface | None = None,
         distribution_mapper_config: list[dict[str, Any]] | None = None,

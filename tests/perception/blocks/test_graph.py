@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.perception import GraphAttentionBlock, GraphConvBlock, PerceptionBlock
-from maze_pl.perception.blocks.sets import edges_to_adjacency
+from maze_pl.perception.blocks.graphs import edges_to_adjacency
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

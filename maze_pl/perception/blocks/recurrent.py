@@ -1,0 +1,139 @@
+"""Recurrent layers: over the acts of an episode, and within an observation, such as a stack."""
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+from torch import Tensor, nn
+
+from maze_pl.perception.blocks.dense import dense_layers
+from maze_pl.perception.blocks.layer_options import ModuleClass
+from maze_pl.perception.blocks.perception_block import (
+    Keys,
+    PerceptionBlock,
+    ShapeNormalizationBlock,
+    Shapes,
+)
+
+_CELLS: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class RecurrentBlock(PerceptionBlock):
+    """LSTM or GRU layers with a state carried from act to act: [..., n] to [..., hidden_size].
+
+    The state is both input and output, named `<out_key>.hidden` and, for an LSTM, `<out_key>.cell`.
+    Inputs [B, n] with a state [B, ...] are one act of B actors. Inputs [L, B, n] with a state [B,
+    ...] are L consecutive acts of each; the given state is the one before the first act, the
+    returned state the one after the last. Without a state in the input, the state is zero, and all
+    leading dimensions are actors that act once.
+
+    `LSTMBlock` instead processes the time steps of a single observation, such as a stack, and
+    carries no state.
+
+    Args:
+        in_keys: Name of the input.
+        out_keys: Name of the output.
+        in_shapes: Shape of the input (n,).
+        hidden_size: Width of the state and of the output.
+        num_layers: Number of layers.
+        cell: "lstm" or "gru".
+
+    Attributes:
+        state_shapes: Name -> shape of each part of the state, (num_layers, hidden_size).
+
+    Raises:
+        ValueError: The input is not a vector, or the cell is unknown.
+
+    Example:
+        >>> import torch
+        >>> block = RecurrentBlock("observation", "memory", [4], hidden_size=8, cell="gru")
+        >>> block.state_shapes
+        {'memory.hidden': (1, 8)}
+        >>> step = block({"observation": torch.zeros(5, 4), "memory.hidden": torch.zeros(5, 1, 8)})
+        >>> {name: tuple(tensor.shape) for name, tensor in step.items()}
+        {'memory': (5, 8), 'memory.hidden': (5, 1, 8)}
+    """
+
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        hidden_size: int,
+        num_layers: int = 1,
+        cell: Literal["lstm", "gru"] = "lstm",
+    ) -> None:
+        super().__init__(in_keys, out_keys, in_shapes)
+        self.require(
+            len(self.out_keys) == len(self.in_shapes) == len(self.in_shapes[0]) == 1,
+            "one vector, one output",
+        )
+        self.require(isinstance(cell, str) and cell in _CELLS, f"cell 'lstm' or 'gru', not {cell!r}")
+        self.require_numbers(hidden_size=hidden_size, num_layers=num_layers)
+        self.net = _CELLS[cell](self.in_shapes[0][0], hidden_size, num_layers)
+        parts = ("hidden", "cell") if cell == "lstm" else ("hidden",)
+        self.state_shapes = {f"{self.out_keys[0]}.{part}": (num_layers, hidden_size) for part in parts}
+
+    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the output [..., hidden_size] and the state after the last act."""
+        dtype = next(self.parameters()).dtype
+        inputs = block_input[self.in_keys[0]].to(dtype)
+        given = [block_input[name].to(dtype) for name in self.state_shapes if name in block_input]
+        leading = inputs.shape[:-1]
+        actors = given[0].shape[:-2] if given else leading
+        lengths = leading[: len(leading) - len(actors)] or (1,)
+        n_actors = math.prod(actors)  # Size.numel() would fix the size of the batch in exported programs
+        sequences = inputs.reshape(*lengths, n_actors, inputs.shape[-1])  # [L, B, n]
+        # [B, num_layers, hidden_size] -> [num_layers, B, hidden_size]
+        before = [state.reshape(n_actors, *state.shape[-2:]).transpose(0, 1).contiguous() for state in given]
+        output, after = self.net(sequences, (tuple(before) if len(before) == 2 else before[0]) if given else None)
+        states = after if isinstance(after, tuple) else (after,)
+        named = zip(self.state_shapes.items(), states, strict=True)
+        carried = {name: state.transpose(0, 1).reshape(*actors, *shape) for (name, shape), state in named}
+        return {self.out_keys[0]: output.reshape(*leading, self.net.hidden_size), **carried}
+
+
+class LSTMBlock(ShapeNormalizationBlock):
+    """LSTM over an observation's time steps, then a dense layer: [..., T, n] to [..., T, hidden_size].
+
+        h_1, ..., h_T = LSTM(x_1, ..., x_T),   y_t = non_lin(W h_t + b)
+
+    The state is zero at the start of each observation and is not kept. All time steps share the
+    dense layer.
+
+    Args:
+        in_keys: Name of the sequences.
+        out_keys: Name of the output.
+        in_shapes: Shape of the sequences (T, n), or (..., T, n).
+        hidden_size: Width of the state of each direction, and of the output.
+        num_layers: Number of LSTM layers.
+        bidirectional: Whether further layers process the sequence in reverse.
+        non_lin: Activation, a class or its path.
+
+    Example:
+        >>> LSTMBlock("stack", "latent", [4, 16], hidden_size=32).out_shapes()
+        [(4, 32)]
+    """
+
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        hidden_size: int,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        non_lin: ModuleClass = nn.ReLU,
+    ) -> None:
+        super().__init__(in_keys, out_keys, in_shapes, in_num_dims=3, out_num_dims=3)
+        self.require_single(2)
+        self.require_numbers(hidden_size=hidden_size, num_layers=num_layers)
+        self.require_flags(bidirectional=bidirectional)
+        n = self.in_shapes[0][-1]
+        self.lstm = nn.LSTM(n, hidden_size, num_layers, batch_first=True, bidirectional=bidirectional)
+        widths = [(1 + bidirectional) * hidden_size, hidden_size]
+        self.dense = dense_layers(widths, self.module_class(non_lin=non_lin))
+
+    def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the output [B, T, hidden_size] for sequences [B, T, n]."""
+        return {self.out_keys[0]: self.dense(self.lstm(block_input[self.in_keys[0]])[0])}
