@@ -60,12 +60,17 @@ class NumpyNetwork:
         return None if self._plan is None else self._plan.evaluate(observation)
 
     def outputs(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-        """Return the outputs by name, or None if torch must evaluate the network, as for gradients.
+        """Return the outputs by name, or None if torch must evaluate the network.
+
+        It must if gradients are computed, and while the network learns: torch computes the whole
+        of a loss, also the parts that need no gradient.
 
         Args:
             observation: Name -> [B, ...], on the network's device and in its type.
         """
         if self._refused or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+            return None
+        if self._is_learning():
             return None
         for tensor in observation.values():
             if tensor.device.type != "cpu" or tensor.dtype == torch.bfloat16:
@@ -74,6 +79,9 @@ class NumpyNetwork:
         if arrays is None:
             return None
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def _is_learning(self) -> bool:
+        return self._network.training
 
 
 def _make_plan(network: nn.Module, observation: Mapping[str, Array]) -> _Plan | None:

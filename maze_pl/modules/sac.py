@@ -19,7 +19,7 @@ from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, Proba
 from maze_pl.distributions.probability_distribution import (
     MaskableProbabilityDistribution as Maskable,
 )
-from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
+from maze_pl.distributions.probability_distribution import choice_sizes
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
 from maze_pl.modules.optimization.flat_optimizer import FlatAdam
 
@@ -197,10 +197,10 @@ class SAC(AlgorithmModule):
         """Compute the squared TD errors of both critics, see the class."""
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
-            assert acts.next_observation is not None and acts.reward is not None and acts.discount is not None
-            next_value, *_ = self._soft_value(key, acts.next_observation, acts.agent_id, target=True)
-            q_value = self._q_value(key, acts)
-            error = q_value - torch.addcmul(acts.reward, acts.discount, next_value.detach())
+            next_observation, reward, discount = acts.outcome
+            next_value, *_ = self._soft_value(key, next_observation, acts.agent_id, target=True)
+            q_value = self.critic.action_value(key, acts.observation, acts.action)
+            error = q_value - torch.addcmul(reward, discount, next_value.detach())
             squares = error.square().sum(dim=0)
             loss = (squares if acts.weight is None else acts.weight * squares).mean()
             total = total + loss
@@ -251,16 +251,6 @@ class SAC(AlgorithmModule):
         terms = terms or [smaller["q_value"].squeeze(-1)]
         terms += [coefs[self._heads[f"{key}/{head}"]] * entropy for head, entropy in entropies.items()]
         return sum(terms[1:], terms[0]), entropies, joint
-
-    def _q_value(self, step_key: StepKey, acts: TransitionBatch) -> Tensor:
-        """[2, B] Q(s, a) of both critics for the actions taken."""
-        heads, terms = self.spec.steps[step_key].action_space, []
-        for name, q in self.critic.q_values(step_key, acts.observation, acts.action).items():
-            if choice_sizes(heads.spaces.get(name)):
-                chosen = chosen_options(heads[name], acts.action[name])
-                q = q.gather(-1, chosen.expand(2, *chosen.shape))
-            terms.append(q)
-        return torch.cat(terms, dim=-1).sum(dim=-1)
 
     def _target_entropy(self, head: ProbabilityDistribution) -> Tensor:
         """Target of the mean entropy of a head."""

@@ -387,6 +387,8 @@ def test_a_network_goes_through_numpy_only_where_no_gradient_is_wanted() -> None
         torch.testing.assert_close(outputs["logits"], network(observation["observation"]))
         with torch.autocast("cpu", torch.bfloat16):
             assert plain.outputs(observation) is None
+        owner.train()
+        assert plain.outputs(observation) is None, "a loss is computed by torch"
 
 
 class _DictNetwork(nn.Module):

@@ -11,6 +11,7 @@ the numbers differ, recording is abandoned with a message.
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from maze_pl.modules.optimization.flat_optimizer import limit_norm
 
 MAX_RECORDS = 4
+"""Maximum number of records of one loss; each takes time to make."""
 
 Function = Callable[..., tuple[Tensor, Tensor]]
 Loss = Callable[[Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
@@ -36,15 +38,19 @@ class GradientRecorder:
         module: Owner of the parameters; a loss that changes its buffers is refused.
 
     Attributes:
-        n_made: Number of records made so far.
         refused: Reason why nothing is recorded any more; None if there is none.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._records: dict[Any, Function] = {}
-        self.n_made = 0
+        self._n_made: Counter[Any] = Counter()  # by loss
         self.refused: str | None = None
+
+    @property
+    def n_made(self) -> int:
+        """Number of records made so far."""
+        return self._n_made.total()
 
     def record(
         self,
@@ -61,7 +67,7 @@ class GradientRecorder:
 
         Args:
             key: All that the loss and the limit depend on besides the values of tensors, such as
-                their shapes.
+                their shapes. The first entry of a tuple identifies the loss.
             loss: Loss to differentiate.
             parameters: Parameters to differentiate with respect to.
             inputs: The tensors of a minibatch.
@@ -85,7 +91,7 @@ class GradientRecorder:
             *inputs,
             torch.empty_like(gradient),
         ]
-        record = record or self._make(function, arguments)
+        record = record or self._make(key, function, arguments)
         if record is not None and not _agree(record, function, arguments):
             self.refused, record = "the recorded update gave other numbers than autograd", None
         if record is not None:
@@ -93,14 +99,14 @@ class GradientRecorder:
         return record
 
     def forget(self, key: Any, change: str) -> None:
-        """Drop a record that is outdated; stop recording if `MAX_RECORDS` have been made.
+        """Drop a record that is outdated; stop recording if `MAX_RECORDS` of its loss have been made.
 
         Args:
             key: See `record`.
             change: Description of the change.
         """
         self._records.pop(key, None)
-        if self.n_made >= MAX_RECORDS:
+        if self._n_made[_loss_of(key)] >= MAX_RECORDS:
             self.refused = f"what the loss reads keeps changing: {change}"
 
     def _function(self, loss: Loss, parameters: Sequence[Tensor], max_norm: float) -> Function:
@@ -130,11 +136,11 @@ class GradientRecorder:
 
         return function
 
-    def _make(self, function: Function, arguments: Sequence[Tensor]) -> Function | None:
-        if self.n_made >= MAX_RECORDS:
+    def _make(self, key: Any, function: Function, arguments: Sequence[Tensor]) -> Function | None:
+        if self._n_made[_loss_of(key)] >= MAX_RECORDS:
             self.refused = f"minibatches have more than {MAX_RECORDS} different shapes or settings"
             return None
-        self.n_made += 1
+        self._n_made[_loss_of(key)] += 1
         record: Function | None = None
         former = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
         try:
@@ -153,6 +159,10 @@ class GradientRecorder:
                 buffer.copy_(value)
                 self.refused = "computing the loss changes buffers, such as those of batch normalisation"
         return None if self.refused else record
+
+
+def _loss_of(key: Any) -> Any:
+    return key[0] if isinstance(key, tuple) else None
 
 
 def _agree(record: Function, function: Function, arguments: Sequence[Tensor]) -> bool:

@@ -20,7 +20,7 @@ from enum import Enum
 from functools import partial, partialmethod
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import gymnasium
 import numpy as np
@@ -41,10 +41,16 @@ LARGEST_ARRAY = 2**20
 LARGEST_CONTAINER = 10_000
 """Maximum number of entries of a container that is compared with a copy."""
 
+
+class _Pair(NamedTuple):
+    first: int
+
+
 _CONSTANT = (
     *(*PLAIN, Enum, range, slice, type(Ellipsis), type(NotImplemented), np.dtype, np.ufunc),
     *(torch.dtype, torch.Size, torch.layout, torch.memory_format, OpOverload, OpOverloadPacket),
     *(types.GenericAlias, types.UnionType, TypeVar, types.CodeType, re.Pattern),
+    type(_Pair.first),  # a field of a class of named tuples
 )
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque, types.MappingProxyType)
 _BASES = (

@@ -191,6 +191,18 @@ def test_too_many_shapes_are_refused() -> None:
     assert recorder.refused is not None and "different shapes" in recorder.refused
 
 
+def test_each_loss_of_an_algorithm_may_have_several_shapes() -> None:
+    net = Net()
+    recorder = GradientRecorder(net)
+    for loss in ("policy_loss", "critic_loss"):
+        for n in range(MAX_RECORDS):
+            inputs = [torch.ones(n + 1, 3)]
+            key = loss, n
+            record = gradient(recorder, key, net.loss, list(net.parameters()), inputs, check=False, target=into(net))
+            assert record is not None
+    assert recorder.refused is None
+
+
 @pytest.mark.parametrize("options", [{}, {"target_kl": 10.0, "value_clip_range": 0.3}, {"critic_burn_in_epochs": 1}])
 def test_ppo_learns_the_same_with_and_without_capture(
     kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -132,6 +132,25 @@ class Array:
 
     def set(self, value: float) -> None:
         self._all[:] = value
+
+
+class Field(NamedTuple):
+    """An entry of a named tuple."""
+
+    value: float
+
+
+class Named(Plain):
+    """A field of a named tuple that another one takes the place of."""
+
+    def __init__(self) -> None:
+        self._all = Field(1.0)
+
+    def get(self) -> float:
+        return self._all.value
+
+    def set(self, value: float) -> None:
+        self._all = Field(value)
 
 
 class Scalar(Plain):
@@ -377,7 +396,7 @@ class Cached(Plain):
 
 FOLLOWED = [
     *(Plain, Slots, Dynamic, Nested, Entry, Array, Scalar, Written, Replaced, Closure, Global, GlobalEntry, OfClass),
-    *(Descriptor, Constant, Partial, Switched, Default, Passed, Cached),
+    *(Named, Descriptor, Constant, Partial, Switched, Default, Passed, Cached),
 ]
 REFUSED = [Delegating, Number, Listed, Converted, Computed, Dictionary, Getter, Weak]
 
