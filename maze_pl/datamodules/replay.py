@@ -1,19 +1,14 @@
 """Data module of off-policy algorithms: minibatches from a ring buffer of transitions."""
 
-import hashlib
-import os
-import re
-import shutil
 import time
 from collections.abc import Callable
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from lightning_fabric.plugins import CheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 from tqdm import tqdm
@@ -23,21 +18,22 @@ from maze_pl.collect.replay.storage import Array, ReplayStorage
 from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch, TransitionBatch
-from maze_pl.core.checkpoint import data_module_state
 from maze_pl.core.policy import Policy, RandomPolicy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
+from maze_pl.datamodules.buffer_files import (
+    BuffersBesideCheckpoints,
+    find_buffer,
+    remove_unnamed_buffers,
+    write_buffer,
+)
 from maze_pl.datamodules.environments import Env, Source, make_frozen
 from maze_pl.datamodules.rollout import RolloutDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datasets import trajectory_processors as processors
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.wrappers.normalization import PROGRESS_AFTER
-from maze_pl.records.record_files import written_size
-from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place, replaced
 from maze_pl.system.ranks import gather_objects
-
-_BUFFER_NAME: Final = re.compile(r"replay-[0-9a-f]{64}\.pt")
 
 
 class ReplayDataModule(RolloutDataModule):
@@ -171,14 +167,14 @@ class ReplayDataModule(RolloutDataModule):
         if prioritized and not split_rollouts_into_transitions:
             raise ValueError("prioritized=True draws acts one by one: leave split_rollouts_into_transitions=True")
         share = demonstration_share or 0.0
-        n_shown = round(share * batch_size) if 0 <= share <= 1 else 0
-        if demonstration_share is not None and (demonstrations is None or not n_shown):
+        n_demonstrated = round(share * batch_size) if 0 <= share <= 1 else 0
+        if demonstration_share is not None and (demonstrations is None or not n_demonstrated):
             raise ValueError(f"{demonstration_share=} needs demonstrations, and must be 1 to all acts of {batch_size=}")
         self.rollouts_per_iteration = rollouts_per_iteration
         self.num_batches_per_iter = num_batches_per_iter
         self.batch_size = batch_size
         self.replay_buffer_size = replay_buffer_size
-        self.n_shown = n_shown
+        self.n_demonstrated = n_demonstrated
         self.initial_buffer_size = initial_buffer_size
         self.initial_sampling_policy = initial_sampling_policy
         self.demonstrations = demonstrations
@@ -190,7 +186,7 @@ class ReplayDataModule(RolloutDataModule):
             "run_length": run_length,
             "alpha": priority_alpha if prioritized else None,
         }
-        self._kind = {**kind, "replay_buffer_size": replay_buffer_size, "demonstrated": n_shown}
+        self._kind = {**kind, "replay_buffer_size": replay_buffer_size, "demonstrated": n_demonstrated}
         self._new_storage: Any = partial(ReplayStorage, **kind, beta=priority_beta, memory_map=memory_map)
         self._generator, self._transitions = torch.Generator(), Transitions(0, 0, {})
         self._storages: dict[StepKey, list[ReplayStorage]] = {}  # the ring, and the separate demonstrations, if any
@@ -203,9 +199,9 @@ class ReplayDataModule(RolloutDataModule):
         """Forget checkpoint and buffer of the previous run; this run's are restored later."""
         super().setup(stage)
         checkpoint_io = self.trainer.strategy.checkpoint_io if self.save_buffer else None
-        if checkpoint_io is not None and not isinstance(checkpoint_io, _BuffersBesideCheckpoints):
+        if checkpoint_io is not None and not isinstance(checkpoint_io, BuffersBesideCheckpoints):
             name = type(self).__qualname__
-            self.trainer.strategy.checkpoint_io = _BuffersBesideCheckpoints(checkpoint_io, name)
+            self.trainer.strategy.checkpoint_io = BuffersBesideCheckpoints(checkpoint_io, name)
         self._file, self._storages = "", {} if stage == "fit" else self._storages
         self._has_errors = False
 
@@ -247,7 +243,7 @@ class ReplayDataModule(RolloutDataModule):
 
     def _draw(self, storages: list[ReplayStorage]) -> list[tuple[TransitionBatch, Array]]:
         """Draw minibatches of a sub-step; an empty storage leaves its share to the other."""
-        sizes = [self.batch_size - self.n_shown, self.n_shown]
+        sizes = [self.batch_size - self.n_demonstrated, self.n_demonstrated]
         if not all(map(len, storages)):
             sizes = [self.batch_size * (len(one) > 0) for one in storages]
         drawn = zip(storages, sizes, strict=False)
@@ -313,7 +309,7 @@ class ReplayDataModule(RolloutDataModule):
             rank_zero_info("the checkpoint names no replay buffer (save_buffer was off): it is filled as at the start")
         if self.demonstrations is not None:
             self._demonstrate(copy(self.demonstrations))  # without episodes that another processor has read
-        if self.demonstrations is None or self.n_shown:
+        if self.demonstrations is None or self.n_demonstrated:
             try:
                 policy = (self.initial_sampling_policy or RandomPolicy)({key: step.action_space for key, step in steps})
             except TypeError as error:
@@ -349,7 +345,7 @@ class ReplayDataModule(RolloutDataModule):
             if any(fields[name] is None for name in ("next_observation", "reward", "discount")):
                 whose = f"demonstrations by {type(dataset.processor).__name__}"
                 raise ValueError(f"{whose} hold no next observations: leave out trajectory_processor")
-            if self.n_shown:
+            if self.n_demonstrated:
                 self._storages[key].append(self._new_storage(self.spec.steps[key], max(1, n)))
             elif n > self.replay_buffer_size:
                 room = f"replay_buffer_size={self.replay_buffer_size}: raise it, or give a demonstration_share"
@@ -382,20 +378,12 @@ class ReplayDataModule(RolloutDataModule):
     def _save(self, folder: Path) -> str:
         """Write the buffer if it has changed since it was last written; return the file name."""
         if not self._file:
-            part = folder / f".replay-{self._rank}.{os.getpid()}{PART_SUFFIX}"
             state: dict[str, Any] = {"described": self._described(), "storages": {}}
             state["open"] = self._transitions.state_dict()
             for key, kept in self._storages.items():
                 state["storages"][key] = [storage.state_dict() for storage in kept]
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                torch.save(state | {"generator": self._generator.get_state()}, part)
-                name = f"replay-{_digest(part)}.pt"
-                put_in_place(part, folder / name)
-                self._file = name
-            except (OSError, RuntimeError) as error:
-                part.unlink(missing_ok=True)
-                raise OSError(f"the replay buffer cannot be written to {folder}: {error}") from error
+            state["generator"] = self._generator.get_state()
+            self._file = write_buffer(folder, self._rank, state)
         return self._file
 
     def _load(self, saved: dict[str, Any]) -> None:
@@ -405,12 +393,7 @@ class ReplayDataModule(RolloutDataModule):
             ValueError: It is missing, was altered, or is another kind of buffer.
         """
         name = (saved["files"] * self._world_size)[self._rank]
-        paths = [Path(folder, name) for folder in (Path(self.trainer.ckpt_path).parent, saved["folder"])]
-        path = next((path for path in paths if path.is_file() and _digest(path) in name), None)
-        if path is None:
-            remedy = "restore it from a copy, or begin a new run with the weights alone: --warm-start"
-            problem = f"the replay buffer {paths[0]}, which the checkpoint names, is missing or was altered"
-            raise ValueError(f"{problem}; {remedy}")
+        path = find_buffer(name, [Path(self.trainer.ckpt_path).parent, Path(saved["folder"])])
         state = torch.load(path, weights_only=True, mmap=True)
         then, now = state["described"], self._described()
         other = [f"{name} was {then[name]!r:.80} and is {now[name]!r:.80}" for name in now if now[name] != then[name]]
@@ -427,7 +410,7 @@ class ReplayDataModule(RolloutDataModule):
     def _loaded(self, key: StepKey, kept: list[dict[str, Any]]) -> list[ReplayStorage]:
         """Restore the storages of a sub-step; saved rows give the capacity for demonstrations."""
         capacities = [self.replay_buffer_size]
-        if self.n_shown:
+        if self.n_demonstrated:
             capacities.append(max(1, len(kept[-1]["columns"]["reward"])))
         made = [self._new_storage(self.spec.steps[key], capacity) for capacity in capacities]
         return [storage.load_state_dict(one) for storage, one in zip(made, kept, strict=True)]
@@ -440,64 +423,6 @@ class ReplayDataModule(RolloutDataModule):
 
     def _tidy(self) -> None:
         """Forget the written buffer, which will change; remove files that no checkpoint names."""
-        folders = self._folders() if self._file and self._rank == 0 and self.trainer else []
-        named = b"".join(path.read_bytes() for folder in folders for path in folder.glob("*.ckpt"))
-        for buffer in [path for folder in folders for path in folder.glob("replay-*.pt")]:
-            if _BUFFER_NAME.fullmatch(buffer.name) and buffer.name.encode() not in named:
-                buffer.unlink(missing_ok=True)
+        if self._file and self._rank == 0 and self.trainer:
+            remove_unnamed_buffers(self._folders())
         self._file = ""
-
-
-def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file; a sparse one is refused, as reading it could take forever."""
-    written_size(path)
-    content: Any = np.memmap(path, mode="r") if path.stat().st_size else b""
-    return hashlib.sha256(content).hexdigest()
-
-
-class _BuffersBesideCheckpoints(CheckpointIO):
-    """Puts the replay buffers that a checkpoint names next to it, in any folder it is written to.
-
-    It makes a hard link to the buffer in the folder of checkpoints, or a copy if links are
-    impossible. So the buffer survives when training continues and the original is removed.
-
-    Args:
-        wrapped: Writes and reads checkpoints.
-        name: The data module's name in checkpoints.
-    """
-
-    def __init__(self, wrapped: CheckpointIO, name: str) -> None:
-        self._wrapped, self._name = wrapped, name
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Write a checkpoint, after the buffers that it names."""
-        saved = data_module_state(checkpoint, self._name).get("replay", {"folder": "", "files": []})
-        if saved["files"] and "://" in str(path):
-            raise ValueError(f"save_buffer=True needs checkpoints in local folders, not {path}")
-        for name in saved["files"]:
-            _put_beside(Path(saved["folder"], name), Path(path).with_name(name))
-        self._wrapped.save_checkpoint(checkpoint, path, storage_options)
-
-    def load_checkpoint(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """Read a checkpoint."""
-        return self._wrapped.load_checkpoint(*arguments, **options)
-
-    def remove_checkpoint(self, path: Any) -> None:
-        """Remove a checkpoint; `ReplayDataModule` removes its buffer once no other one names it."""
-        self._wrapped.remove_checkpoint(path)
-
-    def teardown(self) -> None:
-        """Finish what is still being written."""
-        self._wrapped.teardown()
-
-
-def _put_beside(source: Path, target: Path) -> None:
-    """Link a file to another path, or copy it; a missing source, on another machine, is skipped."""
-    if target.exists() or not source.is_file():
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        with replaced(target) as part:
-            shutil.copyfile(source, part)

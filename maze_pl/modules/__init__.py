@@ -4,6 +4,8 @@ Besides the algorithms, this exports what somebody needs who writes one: `Algori
 `OnPolicyModule` to derive from, and what their methods take and return.
 """
 
+from maze_pl.core.training_data import DataRequirements as DataRequirements
+
 from .a2c import A2C as A2C
 from .algorithm import AlgorithmModule as AlgorithmModule, ModelComposer as ModelComposer
 from .bc import BC as BC

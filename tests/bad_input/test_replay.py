@@ -55,9 +55,12 @@ def test_buffers_that_cannot_be_are_refused(
     require_only_evidence(before, project)
 
 
-def test_an_algorithm_that_discounts_nothing_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_algorithm_that_learns_from_other_batches_is_refused(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = tree(project)
-    refused(["fit", "--config", "sac_cartpole", "--model", "algorithm/bc"], capsys, "ReplayDataModule", "gamma", "SAC")
+    message = ["BC learns from TrajectoryBatch batches", "ReplayDataModule delivers ReplayBatch", "ReplayBatch: SAC"]
+    refused(["fit", "--config", "sac_cartpole", "--model", "algorithm/bc"], capsys, *message)
     require_only_evidence(before, project)
 
 

@@ -1,0 +1,124 @@
+"""Files of replay buffers: named by their content, and kept next to the checkpoints that name them."""
+
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from lightning_fabric.plugins import CheckpointIO
+
+from maze_pl.core.checkpoint import data_module_state
+from maze_pl.records.record_files import written_size
+from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place, replaced
+
+_BUFFER_NAME: Final = re.compile(r"replay-[0-9a-f]{64}\.pt")
+
+
+def write_buffer(folder: Path, rank: int, state: dict[str, Any]) -> str:
+    """Write the state of a buffer; return the file name.
+
+    Args:
+        folder: Folder of the file, which is made if it does not exist.
+        rank: Rank that the buffer belongs to.
+        state: Tensors and plain values.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    part = folder / f".replay-{rank}.{os.getpid()}{PART_SUFFIX}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        torch.save(state, part)
+        name = f"replay-{_digest(part)}.pt"
+        put_in_place(part, folder / name)
+    except (OSError, RuntimeError) as error:
+        part.unlink(missing_ok=True)
+        raise OSError(f"the replay buffer cannot be written to {folder}: {error}") from error
+    return name
+
+
+def find_buffer(name: str, folders: list[Path]) -> Path:
+    """Return the path of an intact buffer.
+
+    Args:
+        name: Name of the file.
+        folders: Folders to look in, the most likely one first.
+
+    Raises:
+        ValueError: The file is missing, or was altered.
+    """
+    for folder in folders:
+        path = folder / name
+        if path.is_file() and _digest(path) in name:
+            return path
+    remedy = "restore it from a copy, or begin a new run with the weights alone: --warm-start"
+    problem = f"the replay buffer {folders[0] / name}, which the checkpoint names, is missing or was altered"
+    raise ValueError(f"{problem}; {remedy}")
+
+
+def remove_unnamed_buffers(folders: list[Path]) -> None:
+    """Remove the buffers that no checkpoint in these folders names."""
+    named = b"".join(path.read_bytes() for folder in folders for path in folder.glob("*.ckpt"))
+    for folder in folders:
+        for buffer in list(folder.glob("replay-*.pt")):
+            if _BUFFER_NAME.fullmatch(buffer.name) and buffer.name.encode() not in named:
+                buffer.unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file; a sparse one is refused, as reading it could take forever."""
+    written_size(path)
+    content: Any = np.memmap(path, mode="r") if path.stat().st_size else b""
+    return hashlib.sha256(content).hexdigest()
+
+
+class BuffersBesideCheckpoints(CheckpointIO):
+    """Puts the replay buffers that a checkpoint names next to it, in any folder it is written to.
+
+    It makes a hard link to the buffer in the folder of checkpoints, or a copy if links are
+    impossible. So the buffer survives when training continues and the original is removed.
+
+    Args:
+        wrapped: Writes and reads checkpoints.
+        name: The data module's name in checkpoints.
+    """
+
+    def __init__(self, wrapped: CheckpointIO, name: str) -> None:
+        self._wrapped, self._name = wrapped, name
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """Write a checkpoint, after the buffers that it names."""
+        saved = data_module_state(checkpoint, self._name).get("replay", {"folder": "", "files": []})
+        if saved["files"] and "://" in str(path):
+            raise ValueError(f"save_buffer=True needs checkpoints in local folders, not {path}")
+        for name in saved["files"]:
+            _put_beside(Path(saved["folder"], name), Path(path).with_name(name))
+        self._wrapped.save_checkpoint(checkpoint, path, storage_options)
+
+    def load_checkpoint(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """Read a checkpoint."""
+        return self._wrapped.load_checkpoint(*arguments, **options)
+
+    def remove_checkpoint(self, path: Any) -> None:
+        """Remove a checkpoint; `ReplayDataModule` removes its buffer once no other one names it."""
+        self._wrapped.remove_checkpoint(path)
+
+    def teardown(self) -> None:
+        """Finish what is still being written."""
+        self._wrapped.teardown()
+
+
+def _put_beside(source: Path, target: Path) -> None:
+    """Link a file to another path, or copy it; a missing source, on another machine, is skipped."""
+    if target.exists() or not source.is_file():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        with replaced(target) as part:
+            shutil.copyfile(source, part)
