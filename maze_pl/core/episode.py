@@ -1,11 +1,12 @@
 """Summaries of finished episodes, small enough to send between processes and ranks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
 
 import numpy as np
 
+from maze_pl.core.histogram import Histogram
 from maze_pl.core.seeding import derive_seed
 
 StatKey = tuple[str, str, str | None, tuple[str, ...]]
@@ -19,7 +20,8 @@ class EpisodeSummary:
     """Statistics of one finished episode.
 
     Attributes:
-        statistics: One number, or an array of observed values, for each statistic.
+        statistics: One number, an array of observed values, or the histogram of the values of a
+            long episode, for each statistic.
         env_steps: Environment time that the episode took.
         reward: Sum of the environment's rewards, before any wrapper changed them.
         kpis: Key performance indicators of the episode by name.
@@ -29,13 +31,26 @@ class EpisodeSummary:
             `thin_out`.
     """
 
-    statistics: dict[StatKey, float | np.ndarray]
+    statistics: dict[StatKey, float | np.ndarray | Histogram]
     env_steps: int
     reward: float
     kpis: dict[str, float] = field(default_factory=dict)
     env_index: int = 0
     episode_index: int = 0
     samples: dict[StatKey, np.ndarray] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the summary to dicts, numbers, strings and arrays."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """Make the summary that `to_dict` converted."""
+        summary = cls(**content)
+        for key, value in summary.statistics.items():
+            if isinstance(value, dict):
+                summary.statistics[key] = Histogram(**value)
+        return summary
 
 
 def thin_out(summaries: Sequence[EpisodeSummary]) -> None:

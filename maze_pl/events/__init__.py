@@ -1,6 +1,7 @@
 """Events: what happens in an environment, declared once, aggregated from step to episode to epoch."""
 
-from .display import Histogram as Histogram, histogram as histogram
+from maze_pl.core.histogram import Histogram as Histogram, histogram as histogram
+
 from .event_logs import EventLogFiles as EventLogFiles, EventLogWriter as EventLogWriter
 from .pubsub import EnvironmentContext as EnvironmentContext, EpisodeEventLog as EpisodeEventLog, Pubsub as Pubsub
 from .pubsub import EventRecord as EventRecord, KpiCalculator as KpiCalculator, StepEventLog as StepEventLog

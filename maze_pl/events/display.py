@@ -6,8 +6,7 @@ Matplotlib is optional and imported only for drawing.
 import importlib.util
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -15,70 +14,6 @@ from maze_pl.core.class_path import import_object
 
 WIDTH = 100
 _STEP_WIDTH = 5
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Histogram:
-    """Distribution of observed numbers. Prints as count and mean: `[len:281, μ:0.5]`.
-
-    Attributes:
-        values: [V] the distinct values, ascending.
-        counts: [V] int64, number of observations of each value.
-    """
-
-    values: np.ndarray
-    counts: np.ndarray
-
-    @classmethod
-    def of(cls, observed: Any) -> Self:
-        """Histogram of numbers in any nesting: a list of numbers, an array of any shape, or a list of arrays.
-
-        Raises:
-            TypeError: Something in it is not a number.
-        """
-        values, counts = np.unique(number_array(observed), return_counts=True)
-        return cls(values, counts.astype(np.int64))
-
-    @property
-    def count(self) -> int:
-        """Number of observed numbers."""
-        return int(self.counts.sum())
-
-    @property
-    def mean(self) -> float:
-        """Mean of the observed numbers; 0 if there are none."""
-        if not self.count:
-            return 0.0
-        with np.errstate(invalid="ignore"):  # infinities of both signs have no mean: nan, quietly
-            return float(np.dot(self.values.astype(np.float64), self.counts) / self.count)
-
-    def __repr__(self) -> str:
-        mean = f"{self.mean:.1f}" if abs(self.mean) >= 0.1 or self.mean == 0 else f"{self.mean:.3g}"
-        return f"[len:{self.count}, μ:{mean}]"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Histogram):
-            return NotImplemented
-        return np.array_equal(self.values, other.values, equal_nan=True) and np.array_equal(self.counts, other.counts)
-
-
-histogram = Histogram.of
-"""Reduction that keeps the whole distribution; steps and episodes only pass their values on."""
-
-
-def number_array(values: Any) -> np.ndarray:
-    """Numbers in any nesting as one array: values of one shape are stacked `[n, ...]`, others flattened and joined.
-
-    Raises:
-        TypeError: Something in it is not a number.
-    """
-    try:
-        array = np.asarray(values)
-    except ValueError:  # values of different shapes
-        array = np.concatenate([np.ravel(value) for value in values])
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"expected numbers, got values of dtype {array.dtype}, such as {np.ravel(array)[0]!r}")
-    return array.astype(np.float64) if array.dtype.itemsize > 8 else array
 
 
 def render(title: str, step: int, statistics: Mapping[str, Mapping[str, Any]]) -> str:

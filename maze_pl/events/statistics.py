@@ -1,33 +1,58 @@
 """Aggregation of events to statistics of episodes and epochs, from any process or rank."""
 
+import functools
+import logging
 import math
 import pkgutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
-from typing import Any
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
+from maze_pl.core.histogram import Histogram, number_array
 from maze_pl.events import topics
-from maze_pl.events.display import Histogram, number_array
+from maze_pl.events.folding import DISTRIBUTION, MOST_KEPT_STEPS, Fold, Kept, running_form
 from maze_pl.events.pubsub import EventRecord
-from maze_pl.events.topics import BUILT_IN_TOPICS, EventDeclaration, Reducer, Statistic, StatisticsError, declarations
+from maze_pl.events.topics import (
+    BUILT_IN_TOPICS,
+    ZERO_OF_NOTHING,
+    EventDeclaration,
+    Reducer,
+    Statistic,
+    StatisticsError,
+    declarations,
+)
 
-ZERO_OF_NOTHING: frozenset[Reducer] = frozenset({len, sum, np.sum, math.fsum})
-"""Reductions that give 0 without any events; all others have no value then."""
-
+_LOGGER: Final = logging.getLogger(__name__)
 _REWARD = (topics.BaseEnvEvents.__name__, topics.BaseEnvEvents.reward.__name__)
 _KPI = (topics.BaseEnvEvents.__name__, topics.BaseEnvEvents.kpi.__name__)
 _Columns = dict[str | None, list[Any]]
+_Joined = list[float] | np.ndarray | Histogram
+
+
+class EventGroup(NamedTuple):
+    """Events of one kind with the same values of the grouping attributes, in the running episode.
+
+    Attributes:
+        steps: Step of each event, counted from the last time that steps were folded.
+        columns: Input of the step statistics -> its values, one for each event.
+        folded: Output name of an episode statistic -> state of its running form over all earlier
+            steps; empty if none were folded since the group began.
+    """
+
+    steps: list[int]
+    columns: _Columns
+    folded: dict[str | None, Any]
 
 
 class _Values:
-    """Raw values of one kind of event in the running episode, by group: the step of each event, and its inputs."""
+    """Raw values of one kind of event in the running episode, by group."""
 
     def __init__(self, declaration: EventDeclaration) -> None:
         self.declaration = declaration
@@ -36,29 +61,33 @@ class _Values:
         self.reset()
 
     def reset(self) -> None:
-        self.groups: dict[tuple[str, ...], tuple[list[int], _Columns]] = {}
-        self._by_value = dict[tuple[Any, ...], tuple[list[int], _Columns]]()
+        self.groups: dict[tuple[str, ...], EventGroup] = {}
+        self._by_value = dict[tuple[Any, ...], EventGroup]()
         self.ungrouped = None if self.declaration.grouping else self.group({})
 
-    def group(self, attributes: Mapping[str, Any]) -> tuple[list[int], _Columns]:
-        """Steps and inputs of the events with the same values of the grouping attributes."""
+    def group(self, attributes: Mapping[str, Any]) -> EventGroup:
+        """Group of the events with the same values of the grouping attributes."""
         values = tuple([attributes[name] for name in self.declaration.grouping])
         if values not in self._by_value:
             labels = tuple(map(group_label, self.declaration.grouping, values))
-            self._by_value[values] = self.groups.setdefault(labels, ([], {name: [] for name in self._inputs}))
+            group = EventGroup([], {name: [] for name in self._inputs}, {})
+            self._by_value[values] = self.groups.setdefault(labels, group)
         return self._by_value[values]
 
 
 class EpisodeStatistics:
     """Aggregates the events of one environment, first by environment step, then by episode.
 
-    Receiving an event only appends its raw values and the number of the step; both reductions are done at the end of
-    the episode. Arrays are copied, so later changes in place do no harm.
+    Receiving an event only appends its raw values and the number of the step. Both reductions are
+    done at the end of the episode, and after every 10,001 steps, so that the running episode has a
+    bounded size. Arrays are copied, so later changes in place do no harm.
     """
 
     def __init__(self) -> None:
         self._values: dict[tuple[type, Any], _Values] = {}
-        self._n_steps = 0
+        self._passed_on: dict[StatKey, list[Any]] = {}
+        self._distributions: dict[StatKey, Any] = {}
+        self._n_steps = self._n_folded = 0  # complete steps since steps were last folded, and before that
 
     def declare(self, *topics: type) -> None:
         """Declare topics; their counts are 0, not missing, if none of their events happens."""
@@ -67,6 +96,17 @@ class EpisodeStatistics:
                 if (topic, declaration.event) not in self._values:
                     self._values[topic, declaration.event] = _Values(declaration)
 
+    def passed_on(self, key: StatKey) -> list[Any]:
+        """List for values of the running episode that become a statistic as they are.
+
+        Args:
+            key: Key of the statistic, of which only a histogram may be made.
+
+        Returns:
+            A list to append to; it is emptied when values are folded and when an episode ends.
+        """
+        return self._passed_on.setdefault(key, [])
+
     def receive(self, record: EventRecord) -> None:
         """Add an event to the current environment step."""
         topic, event, attributes, _ = record
@@ -74,7 +114,7 @@ class EpisodeStatistics:
         if values is None:
             self.declare(topic)
             values = self._values[topic, event]
-        steps, columns = values.ungrouped or values.group(attributes)
+        steps, columns, _ = values.ungrouped or values.group(attributes)
         steps.append(self._n_steps)
         for name, column in columns.items():
             value = attributes if name is None else attributes[name]
@@ -84,10 +124,14 @@ class EpisodeStatistics:
     def end_step(self) -> None:
         """Complete an environment step (not a sub-step)."""
         self._n_steps += 1
+        if self._n_steps > MOST_KEPT_STEPS:
+            self._fold()
 
     def advance(self, n_steps: int) -> None:
         """Complete environment steps until at least `n_steps` are complete."""
-        self._n_steps = max(self._n_steps, n_steps)
+        self._n_steps = max(self._n_steps, n_steps - self._n_folded)
+        if self._n_steps > MOST_KEPT_STEPS:
+            self._fold()
 
     def end_episode(self, kpis: Mapping[str, float] | None = None, env_steps: int | None = None) -> EpisodeSummary:
         """Complete the episode and begin another one.
@@ -98,19 +142,28 @@ class EpisodeStatistics:
                 steps. Events received after the last completed step count as a separate step in the
                 statistics.
         """
+        summary = EpisodeSummary({}, self._n_folded + self._n_steps if env_steps is None else env_steps, 0.0)
         groups = [group for values in self._values.values() for group in values.groups.values()]
-        n_steps = max([self._n_steps, *(steps[-1] + 1 for steps, _ in groups if steps)])
-        summary = EpisodeSummary({}, self._n_steps if env_steps is None else env_steps, 0.0)
+        self._n_steps = max([self._n_steps, *(group.steps[-1] + 1 for group in groups if group.steps)])
+        n_steps = self._n_steps
+        if self._n_folded:
+            self._fold()
         for (topic, event), of_event in self._values.items():
-            for labels, (steps, columns) in of_event.groups.items():
-                values = episode_values(of_event.declaration, steps, columns, n_steps)
+            declaration = of_event.declaration
+            for labels, (steps, columns, folded) in of_event.groups.items():
+                if self._n_folded:
+                    values = folded_values(declaration, folded)
+                else:
+                    values = episode_values(declaration, steps, columns, n_steps)
                 if event is topics.BaseEnvEvents.reward:
                     summary.reward += float(values[None])
                 elif event is topics.BaseEnvEvents.kpi:
                     summary.kpis[labels[0]] = float(values[None])
                 else:
-                    key = topic_name(topic), of_event.declaration.name
+                    key = topic_name(topic), declaration.name
                     summary.statistics.update({(*key, name, labels): value for name, value in values.items()})
+        summary.statistics.update({key: number_array(values) for key, values in self._passed_on.items() if values})
+        summary.statistics.update({key: DISTRIBUTION.result(state) for key, state in self._distributions.items()})
         for name, value in (kpis or {}).items():
             if not isinstance(value, Real) or not math.isfinite(value):
                 raise StatisticsError(f"KPI {name!r} is {value!r}, no finite number; leave out what has no value")
@@ -122,6 +175,21 @@ class EpisodeStatistics:
         """Drop the running episode and begin another one."""
         for values in self._values.values():
             values.reset()
+        for column in self._passed_on.values():
+            column.clear()
+        self._distributions.clear()
+        self._n_steps = self._n_folded = 0
+
+    def _fold(self) -> None:
+        """Replace the values of all complete steps by the states of running forms."""
+        for of_event in self._values.values():
+            for group in of_event.groups.values():
+                fold_steps(of_event.declaration, group, self._n_steps, self._n_folded)
+        for key, column in self._passed_on.items():
+            if column:
+                self._distributions[key] = DISTRIBUTION.add(self._distributions.get(key), column)
+                column.clear()
+        self._n_folded += self._n_steps
         self._n_steps = 0
 
 
@@ -149,11 +217,7 @@ def episode_values(
         Numbers, or arrays [V, ...] of values that are passed on. A statistic without a value is
         left out.
     """
-    by_step: dict[str | None, Sequence[Any]] = {}
-    for statistic in declaration.step:
-        with declaration.reducing("step", statistic):
-            column = columns.get(statistic.input_name, steps)  # if None, they need only be counted
-            by_step[statistic.output_name] = _step_values(statistic.reduce, steps, column, n_steps)
+    by_step = _by_step(declaration, steps, columns, n_steps)
     result: dict[str | None, Any] = {}
     for statistic in declaration.episode:
         values, reduce = by_step[statistic.input_name], statistic.reduce
@@ -162,6 +226,89 @@ def episode_values(
         with declaration.reducing("episode", statistic):
             result[statistic.output_name] = number_array(values) if reduce is None else as_number(reduce(values))
     return result
+
+
+def fold_steps(declaration: EventDeclaration, group: EventGroup, n_steps: int, n_before: int) -> None:
+    """Replace the values of a group by the states of running forms.
+
+    Args:
+        declaration: Declaration of the statistics to compute.
+        group: The values; empty afterwards.
+        n_steps: Number of complete steps that the values belong to.
+        n_before: Number of steps of the episode before them.
+    """
+    by_step = _by_step(declaration, group.steps, group.columns, n_steps)
+    n_missing = 0 if group.folded else n_before  # steps before the first event of the group
+    for statistic in declaration.episode:
+        with declaration.reducing("episode", statistic):
+            fold, name = _fold_of(declaration, statistic), statistic.output_name
+            state = group.folded.get(name)
+            if n_missing and declaration.has_zeros(statistic.input_name):
+                state = fold.add_zeros(state, n_missing)
+            values = by_step[statistic.input_name]
+            group.folded[name] = fold.add(state, values) if values else state
+    group.steps.clear()
+    for column in group.columns.values():
+        column.clear()
+
+
+def folded_values(declaration: EventDeclaration, folded: Mapping[str | None, Any]) -> dict[str | None, Any]:
+    """Episode statistics of one event, or of one group of it, from the states of running forms."""
+    result: dict[str | None, Any] = {}
+    for statistic in declaration.episode:
+        state = folded[statistic.output_name]
+        if state is not None:
+            with declaration.reducing("episode", statistic):
+                value = _fold_of(declaration, statistic).result(state)
+                is_distribution = statistic.reduce is None
+                result[statistic.output_name] = value if is_distribution else as_number(value)
+        elif statistic.reduce in ZERO_OF_NOTHING:
+            result[statistic.output_name] = 0.0
+    return result
+
+
+def values_without_events(declaration: EventDeclaration, n_steps: int) -> dict[str | None, Any]:
+    """Episode statistics of an event that did not happen in an episode of `n_steps` steps."""
+    if n_steps <= MOST_KEPT_STEPS:
+        return episode_values(declaration, [], {}, n_steps)
+    group = EventGroup([], {}, {})
+    fold_steps(declaration, group, 0, n_steps)
+    return folded_values(declaration, group.folded)
+
+
+def _fold_of(declaration: EventDeclaration, statistic: Statistic) -> Fold:
+    """Running form of an episode statistic."""
+    if statistic.reduce is not None:
+        fold = running_form(statistic.reduce)
+    else:
+        fold = DISTRIBUTION if declaration.makes_histogram(statistic.output_name) else None
+    if fold is None:
+        _tell_of_kept_values(declaration.topic, declaration.name, statistic)
+    return fold or Kept(statistic.reduce)
+
+
+@functools.cache
+def _tell_of_kept_values(topic: type, event: str, statistic: Statistic) -> None:
+    """Warn once that an episode keeps all values of a statistic."""
+    place = f"the episode statistic {statistic.output_name!r} of {topic.__name__}.{event}"
+    if statistic.reduce is None:
+        remedy = "an epoch statistic or a plot needs all of them; only histograms are computed bit by bit"
+    else:
+        remedy = f"{statistic.reduce} needs all of them; declare a maze_pl.events.RunningReducer in its place"
+    cost = f"keeps a value of each step, also of an episode of more than {MOST_KEPT_STEPS:,} steps"
+    _LOGGER.warning(f"{place} {cost}: {remedy}")
+
+
+def _by_step(
+    declaration: EventDeclaration, steps: Sequence[int], columns: _Columns, n_steps: int
+) -> dict[str | None, Sequence[Any]]:
+    """Step statistics of one event by output name."""
+    by_step: dict[str | None, Sequence[Any]] = {}
+    for statistic in declaration.step:
+        with declaration.reducing("step", statistic):
+            column = columns.get(statistic.input_name, steps)  # if None, they need only be counted
+            by_step[statistic.output_name] = _step_values(statistic.reduce, steps, column, n_steps)
+    return by_step
 
 
 def _step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n_steps: int) -> Sequence[Any]:
@@ -246,7 +393,7 @@ class EpochStatistics:
         """Figures of the current epoch, by `<Topic>/<event>/<input_name>/<groups>`; call it before `compute`."""
         figures: dict[str, Any] = {}
         for key, _, plot, values in self._inputs("plots"):
-            figure = plot.reduce(list(values), key[-1]) if plot.reduce else None
+            figure = plot.reduce(list(cast(Any, values)), key[-1]) if plot.reduce else None
             if figure is not None:
                 figures[event_path(*key)] = figure
         return dict(sorted(figures.items()))
@@ -259,7 +406,7 @@ class EpochStatistics:
         """Continue from the result of `state_dict`."""
         self.total_step_count, self.total_episode_count = state["total_step_count"], state["total_episode_count"]
 
-    def _inputs(self, level: str) -> Iterator[tuple[StatKey, EventDeclaration, Statistic, list[float] | np.ndarray]]:
+    def _inputs(self, level: str) -> Iterator[tuple[StatKey, EventDeclaration, Statistic, _Joined]]:
         """Yield the declared statistics, or plots, of a level with the values to reduce.
 
         An episode without the event also has a value if the statistic is a count or a sum.
@@ -280,22 +427,30 @@ class EpochStatistics:
             if not wanted:
                 continue
             given = (
-                column[index] if index in column else episode_values(declaration, [], {}, one.env_steps).get(name)
-                for index, one in enumerate(self._episodes)
+                column[index] if index in column else values_without_events(declaration, episode.env_steps).get(name)
+                for index, episode in enumerate(self._episodes)
             )
             joined = _join([value for value in given if value is not None])
-            for statistic in wanted if len(joined) else []:
-                yield key, declaration, statistic, joined
+            if joined is not None:
+                for statistic in wanted:
+                    yield key, declaration, statistic, joined
 
 
-def _join(values: Sequence[float | np.ndarray]) -> list[float] | np.ndarray:
-    """Numbers as a list; arrays of values joined along their first axis, flattened if their shapes differ."""
+def _join(values: Sequence[float | np.ndarray | Histogram]) -> _Joined | None:
+    """Join the values of several episodes; None if there are none.
+
+    Numbers are returned as a list. Arrays are joined along their first axis, and flattened if their
+    shapes differ. With the histogram of a long episode, everything becomes a histogram.
+    """
+    if any(isinstance(value, Histogram) for value in values):
+        return Histogram.merged([Histogram.of(value) for value in values])
     if not any(isinstance(value, np.ndarray) for value in values):
-        return [float(value) for value in values]
-    arrays = [np.atleast_1d(value) for value in values]
+        return [float(value) for value in values] or None  # type: ignore[arg-type]
+    arrays = [np.atleast_1d(cast(Any, value)) for value in values]
     if len({array.shape[1:] for array in arrays}) > 1:
         arrays = [array.ravel() for array in arrays]
-    return np.concatenate(arrays)
+    joined = np.concatenate(arrays)
+    return joined if len(joined) else None
 
 
 def _value(reduced: Any) -> float | Histogram:

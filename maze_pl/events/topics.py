@@ -15,6 +15,7 @@ topic is used, and finds them by name in any process.
 
 import functools
 import inspect
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,11 +25,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.events.display import create_bar_plot, create_own_plot, create_violin_plot, histogram
+from maze_pl.core.histogram import histogram
+from maze_pl.events.display import create_bar_plot, create_own_plot, create_violin_plot
 
 Reducer = Callable[..., Any] | None
 Name = str | None
 EventT = TypeVar("EventT", bound=Callable[..., Any])
+
+ZERO_OF_NOTHING: frozenset[Reducer] = frozenset({len, sum, np.sum, math.fsum})
+"""Reductions that give 0 without any events; all others have no value then."""
 
 _MARKS = "_maze_statistics"
 
@@ -173,6 +178,16 @@ class EventDeclaration:
             which = f"the {level} statistic {statistic.output_name!r} of {self.topic.__name__}.{self.name}"
             fault = f"cannot be computed: {type(error).__name__}: {error}"
             raise StatisticsError(f"{which}, with input_name={statistic.input_name!r}, {fault}") from error
+
+    def has_zeros(self, name: Name) -> bool:
+        """True if the step statistic of that name is 0, not missing, in steps without events."""
+        return any(step.output_name == name and step.reduce in ZERO_OF_NOTHING for step in self.step)
+
+    def makes_histogram(self, name: Name) -> bool:
+        """True if nothing but histograms is made of the episode statistic of that name."""
+        users = [statistic.reduce for statistic in self.epoch if statistic.input_name == name]
+        is_drawn = any(plot.input_name == name for plot in self.plots)
+        return not is_drawn and all(reduce in (None, histogram) for reduce in users)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By reference, as for any function: reducers are often lambdas.

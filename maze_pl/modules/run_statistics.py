@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -137,7 +137,7 @@ class RunStatistics:
     def rank_state_dict(self) -> dict[str, Any]:
         """Return the data of this rank that is not yet part of an epoch's statistics."""
         own = self._recorded.get("train", {}).items()
-        pending = {name: list(map(asdict, summaries)) for name, summaries in self._pending.items()}
+        pending = {name: list(map(EpisodeSummary.to_dict, summaries)) for name, summaries in self._pending.items()}
         return {
             "recorded": {name: list(_numbers(entries)) for name, entries in own},
             "pending": apply_to_collection(pending, (np.ndarray, np.generic), torch.as_tensor),
@@ -148,9 +148,7 @@ class RunStatistics:
         recorded = state["recorded"].items()
         self._recorded = {"train": {name: list(zip(*lists, strict=True)) for name, lists in recorded}}
         pending = apply_to_collection(state["pending"], Tensor, Tensor.numpy)
-        self._pending = {}
-        for name, summaries in pending.items():
-            self._pending[name] = [EpisodeSummary(**summary) for summary in summaries]
+        self._pending = {name: list(map(EpisodeSummary.from_dict, summaries)) for name, summaries in pending.items()}
 
     def _table(self, source: str, summaries: list[EpisodeSummary]) -> SourceStatistics:
         epoch = self._epochs.setdefault(source, EpochStatistics())

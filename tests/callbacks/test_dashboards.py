@@ -11,11 +11,11 @@ from matplotlib import pyplot
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from maze_pl.callbacks import EpochTable, TensorBoardLog
+from maze_pl.core.histogram import Histogram
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.events import define_episode_stats, define_epoch_stats, define_plot, define_step_stats
-from maze_pl.events.display import Histogram
 from maze_pl.loggers.dashboard import bins, hyperparameters
 from maze_pl.modules import A2C
 from maze_pl.perception import (

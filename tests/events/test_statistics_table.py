@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maze_pl.events.display import WIDTH, Histogram, format_value, render, shortened
+from maze_pl.core.histogram import Histogram
+from maze_pl.events.display import WIDTH, format_value, render, shortened
 
 
 def test_statistics_are_rows_of_step_path_and_value_grouped_by_topic() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import maze_pl
-from maze_pl.events.display import Histogram
+from maze_pl.core.histogram import Histogram
 from maze_pl.loggers.dashboard import bins
 from tests.run_directory import wandb_file
 from tests.run_directory.probe import expected

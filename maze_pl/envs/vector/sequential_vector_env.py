@@ -63,7 +63,7 @@ class _TakenState(NamedTuple):
     Attributes:
         state: Result of `take_episode`.
         n_before: Number of acts of the episode to replay before restoring the state.
-        n_taken: Number of actions that the statistics of plain environments held at that time.
+        n_taken: Number of actions that a plain environment's list held at that time.
     """
 
     state: Any
@@ -456,7 +456,7 @@ class SequentialVectorEnv(VectorEnv):
         self._note_state(n, state, len(first["keys"]))
 
     def _note_state(self, n: int, state: Any, n_before: int) -> None:
-        self._states[n] = _TakenState(state, n_before, 0 if self._plain is None else len(self._plain.taken[n]))
+        self._states[n] = _TakenState(state, n_before, 0 if self._plain is None else self._plain.trim(n))
 
     def _copy_of(self, n: int) -> "SequentialVectorEnv":
         """Make a vector with one new environment from the factory of environment n."""
@@ -477,7 +477,7 @@ class SequentialVectorEnv(VectorEnv):
         seen = {name: rows[n].copy() for name, rows in staging.observation[self._next_key[n]].items()}
         known = {"times": times, "next": [int(staging.next_key[n]), int(staging.next_agent[n])], "observation": seen}
         if self._plain is not None:
-            known |= {"rewards": self._plain.rewards[n], "taken": self._plain.taken[n]}
+            known["statistics"] = self._plain.episode_state(n)
         return known
 
     def _give_state(self, n: int, state: Any, n_before: int) -> None:
@@ -496,8 +496,7 @@ class SequentialVectorEnv(VectorEnv):
         for name, rows in staging.observation[self._next_key[n]].items():
             rows[n] = known["observation"][name]
         if self._plain is not None:
-            self._acts[n] = mapped(list, self._acts[n])  # now separate from the lists of statistics
-            self._plain.rewards[n], self._plain.taken[n] = known["rewards"], known["taken"]
+            self._plain.load_episode_state(n, known["statistics"])
         self._note_state(n, state, n_before)
 
     def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:

@@ -14,7 +14,6 @@ from maze_pl.envs.contract import bounds, check_step
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.events import EpisodeEventLog
-from maze_pl.events.display import number_array
 from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.statistics import EpisodeStatistics, action_keys, detached
 from maze_pl.events.topics import BaseEnvEvents, ContinuousActionEvents, DiscreteActionEvents, StatisticsError
@@ -66,8 +65,9 @@ class LogStatsWrapper(Wrapper):
         heads = env.action_spaces_dict.items()
         self._n_choices = {key: {head: _n_choices(part) for head, part in space.items()} for key, space in heads}
         # Actions go straight into columns, and become events only if KPIs are computed.
-        self._actions: dict[StepKey, list[tuple[str, StatKey, list[Any]]]] = {
-            key: [(head, name, []) for head, name in action_keys(key, space).items()] for key, space in heads
+        self._actions: dict[StepKey, list[tuple[str, list[Any]]]] = {
+            key: [(head, self._statistics.passed_on(name)) for head, name in action_keys(key, space).items()]
+            for key, space in heads
         }
         counts = env.agent_counts_dict
         self._flat_key: StepKey | None = next(iter(counts)) if list(counts.values()) == [1] else None
@@ -76,7 +76,7 @@ class LogStatsWrapper(Wrapper):
         """Step, and record the action and the events."""
         env = self.env
         step_key = env.actor_id().step_key if self._flat_key is None else self._flat_key
-        for head, _, values in self._actions[step_key]:
+        for head, values in self._actions[step_key]:
             value = action[head]
             values.append(value if type(value) is int else detached(value))
         log = self._event_log
@@ -164,8 +164,6 @@ class LogStatsWrapper(Wrapper):
         if self._is_innermost:  # others compute the same
             for kpi, number in kpis.items():
                 self._base_events.kpi(name=kpi, value=float(number))
-        for columns in self._actions.values():
-            summary.statistics.update({name: number_array(values) for _, name, values in columns if values})
         for wrapper in self._inner:
             for name, value in wrapper.end_episode().items():
                 if isinstance(value, np.ndarray):
@@ -217,9 +215,6 @@ class LogStatsWrapper(Wrapper):
         self._statistics.reset()
         if self._event_log is not None:
             self._event_log.reset()
-        for columns in self._actions.values():
-            for _, _, values in columns:
-                values.clear()
         self._begun = False
 
 
