@@ -69,7 +69,7 @@ class Rules:
     Attributes:
         stateless: Class without state -> function that names one of its objects.
         attributes: Class -> attributes that hold its state, if not all attributes do.
-        tuples: Named tuples that may occur anywhere.
+        classes: Classes of objects that may occur anywhere.
         anywhere: Class -> function that lists the objects that one of its objects refers to and
             that may occur anywhere, such as classes that mark events.
     """
@@ -77,7 +77,7 @@ class Rules:
     stateless: Mapping[type, Callable[[Any], str]] = field(default_factory=dict)
     anywhere: Mapping[type, Callable[[Any], tuple[Any, ...]]] = field(default_factory=dict)
     attributes: Mapping[type, tuple[str, ...]] = field(default_factory=dict)
-    tuples: tuple[type, ...] = ()
+    classes: tuple[type, ...] = ()
 
     def name(self, value: Any) -> str | None:
         """Name of an object without state; None if it has a state."""
@@ -114,7 +114,7 @@ class _Taker:
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []  # so that no id is reused
         self.classes: dict[str, Any] = {
-            _path(kind): kind for kind in (*rules.tuples, tuple, list, dict, set, frozenset)
+            _path(kind): kind for kind in (*rules.classes, tuple, list, dict, set, frozenset)
         }
         self.anywhere: dict[str, Any] = {}
 

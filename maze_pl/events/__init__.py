@@ -2,10 +2,12 @@
 
 from maze_pl.core.histogram import Histogram as Histogram, histogram as histogram
 
+from .episode_log import EpisodeEventLog as EpisodeEventLog, KpiCalculator as KpiCalculator
+from .episode_log import RunningKpiCalculator as RunningKpiCalculator, StepEventLog as StepEventLog
 from .event_logs import EventLogFiles as EventLogFiles, EventLogWriter as EventLogWriter
-from .pubsub import EnvironmentContext as EnvironmentContext, EpisodeEventLog as EpisodeEventLog, Pubsub as Pubsub
-from .pubsub import EventRecord as EventRecord, KpiCalculator as KpiCalculator, StepEventLog as StepEventLog
-from .pubsub import Subscriber as Subscriber
+from .folding import RunningReducer as RunningReducer
+from .pubsub import EnvironmentContext as EnvironmentContext, EventRecord as EventRecord
+from .pubsub import Pubsub as Pubsub, Subscriber as Subscriber
 from .statistics import EpochStatistics as EpochStatistics
 from .topics import ActionEvents as ActionEvents, BaseEnvEvents as BaseEnvEvents, ObservationEvents as ObservationEvents
 from .topics import ContinuousActionEvents as ContinuousActionEvents, DiscreteActionEvents as DiscreteActionEvents

@@ -158,8 +158,10 @@ class _Variance(Fold):
 
     def add(self, state: list[Any] | None, values: Sequence[Any]) -> list[Any]:
         numbers = _flat(values)
-        mean = float(numbers.mean())
-        return self._combined(state, numbers.size, mean, float(np.square(numbers - mean).sum()))
+        with np.errstate(all="ignore"):  # infinities have no variance: nan, quietly
+            mean = float(numbers.mean())
+            squares = float(np.square(numbers - mean).sum())
+        return self._combined(state, numbers.size, mean, squares)
 
     def add_zeros(self, state: list[Any] | None, n: int) -> list[Any]:
         return self._combined(state, n, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Events of one environment: time, message broker, subscribers and KPIs."""
+"""Events of one environment: time, message broker and subscribers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import inspect
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar, cast
 
 from maze_pl.events.topics import BUILT_IN_TOPICS, EventDeclaration, declarations
@@ -312,82 +311,3 @@ def select_events(records: Iterable[EventRecord], events: Event | Iterable[Event
     """Records of one or several kinds of events, in their order."""
     wanted = [events] if callable(events) else list(events)
     return [record for record in records if record.event in wanted]
-
-
-@dataclass(slots=True)
-class StepEventLog:
-    """Events of one environment step.
-
-    Attributes:
-        env_time: Environment steps completed before this one.
-        events: Its events, in the order in which they were fired.
-    """
-
-    env_time: int
-    events: list[EventRecord] = field(default_factory=list)
-
-    def query_events(self, events: Event | Iterable[Event]) -> list[EventRecord]:
-        """Events of one or several kinds in this step."""
-        return select_events(self.events, events)
-
-
-class EpisodeEventLog:
-    """All events of one episode, step by step. Events fired by the reset belong to the first step.
-
-    Attributes:
-        step_event_logs: One log for each environment step, also for those without events.
-    """
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin another episode."""
-        self.step_event_logs: list[StepEventLog] = []
-        self._step_is_open = False
-
-    def receive(self, *records: EventRecord) -> None:
-        """Add events to the current environment step."""
-        self._open_step().events.extend(records)
-
-    def end_step(self) -> None:
-        """Complete the current environment step."""
-        self._open_step()
-        self._step_is_open = False
-
-    def advance(self, n_steps: int) -> None:
-        """Complete environment steps until at least `n_steps` are complete."""
-        while len(self.step_event_logs) - self._step_is_open < n_steps:
-            self.end_step()
-
-    def query_events(self, events: Event | Iterable[Event]) -> list[EventRecord]:
-        """Events of one or several kinds in the whole episode, in the order in which they were fired."""
-        return select_events((record for step in self.step_event_logs for record in step.events), events)
-
-    def _open_step(self) -> StepEventLog:
-        """Log of the current environment step; begin one if there is none."""
-        if not self._step_is_open:
-            self.step_event_logs.append(StepEventLog(env_time=len(self.step_event_logs)))
-            self._step_is_open = True
-        return self.step_event_logs[-1]
-
-
-class KpiCalculator(ABC):
-    """Computes measures of success of an episode other than its reward.
-
-    Attributes:
-        kpi_names: Names of all KPIs that an episode may have. With them, callbacks that monitor
-            another KPI are refused before training starts, instead of after the first evaluation.
-            None declares nothing.
-    """
-
-    kpi_names: Collection[str] | None = None
-
-    @abstractmethod
-    def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:
-        """Key performance indicators of an episode that ended, by name.
-
-        Args:
-            episode_event_log: All events of the episode.
-            last_maze_state: The environment's state at its end.
-        """

@@ -246,6 +246,8 @@ def fold_steps(declaration: EventDeclaration, group: EventGroup, n_steps: int, n
             if n_missing and declaration.has_zeros(statistic.input_name):
                 state = fold.add_zeros(state, n_missing)
             values = by_step[statistic.input_name]
+            if values and isinstance(fold, Kept):
+                _tell_of_kept_values(declaration.topic, declaration.name, statistic)
             group.folded[name] = fold.add(state, values) if values else state
     group.steps.clear()
     for column in group.columns.values():
@@ -282,8 +284,6 @@ def _fold_of(declaration: EventDeclaration, statistic: Statistic) -> Fold:
         fold = running_form(statistic.reduce)
     else:
         fold = DISTRIBUTION if declaration.makes_histogram(statistic.output_name) else None
-    if fold is None:
-        _tell_of_kept_values(declaration.topic, declaration.name, statistic)
     return fold or Kept(statistic.reduce)
 
 
@@ -294,7 +294,8 @@ def _tell_of_kept_values(topic: type, event: str, statistic: Statistic) -> None:
     if statistic.reduce is None:
         remedy = "an epoch statistic or a plot needs all of them; only histograms are computed bit by bit"
     else:
-        remedy = f"{statistic.reduce} needs all of them; declare a maze_pl.events.RunningReducer in its place"
+        name = getattr(statistic.reduce, "__name__", statistic.reduce)
+        remedy = f"{name} needs all of them; declare a maze_pl.events.RunningReducer in its place"
     cost = f"keeps a value of each step, also of an episode of more than {MOST_KEPT_STEPS:,} steps"
     _LOGGER.warning(f"{place} {cost}: {remedy}")
 

@@ -10,7 +10,13 @@ import numpy as np
 
 from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.trajectory_record import Renderer
-from maze_pl.events import EpisodeEventLog, KpiCalculator, define_episode_stats, define_epoch_stats, define_step_stats
+from maze_pl.events import (
+    RunningKpiCalculator,
+    StepEventLog,
+    define_episode_stats,
+    define_epoch_stats,
+    define_step_stats,
+)
 from maze_pl.events.display import require_matplotlib
 from maze_pl.events.topics import EventT
 
@@ -161,7 +167,7 @@ class InventoryEvents:
         """The order fits into no piece in stock; ends the episode where masks allow no action."""
 
 
-class Cutting2dKpiCalculator(KpiCalculator):
+class Cutting2dKpiCalculator(RunningKpiCalculator):
     """Raw pieces put in stock, including the initial one, per step and per order served.
 
     `raw_piece_usage_per_step` is also low for an agent that serves few orders. In
@@ -171,11 +177,20 @@ class Cutting2dKpiCalculator(KpiCalculator):
 
     kpi_names = ("raw_piece_usage_per_step", "raw_pieces_per_order_served")
 
-    def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:
+    def new_totals(self) -> dict[str, Any]:
+        """Counts of an episode without steps."""
+        return {"raw_pieces": 0, "orders": 0, "served": 0}
+
+    def add_step(self, totals: dict[str, Any], step: StepEventLog) -> None:
+        """Count the events of a step, which is one order."""
+        totals["raw_pieces"] += len(step.query_events(InventoryEvents.piece_replenished))
+        totals["orders"] += 1
+        totals["served"] += len(step.query_events(CuttingEvents.valid_cut))
+
+    def kpis_of(self, totals: dict[str, Any], last_maze_state: Any) -> dict[str, float]:
         """Compute the performance indicators of an episode."""
-        n_raw_pieces = len(episode_event_log.query_events(InventoryEvents.piece_replenished))
-        n_orders = len(episode_event_log.step_event_logs)
-        n_served = len(episode_event_log.query_events(CuttingEvents.valid_cut))
+        n_raw_pieces, n_orders = totals["raw_pieces"], totals["orders"]
+        n_served = totals["served"]
         n_unserved = n_orders - n_served
         return {
             "raw_piece_usage_per_step": n_raw_pieces / n_orders,

@@ -10,7 +10,9 @@ from maze_pl.core.actor_id import ActorID
 from maze_pl.core.object_state import Rules, StateError, arrays_of, give_state, is_same_state, take_state
 from maze_pl.envs.vector.vector_env import VectorEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.events import RunningKpiCalculator, StepEventLog
 from maze_pl.events.pubsub import EventRecord, EventTopic
+from maze_pl.events.statistics import EventGroup
 from maze_pl.events.topics import EventDeclaration
 
 MOST_REPLAYED_ACTS: Final = 10_000
@@ -24,7 +26,7 @@ _RULES: Final = Rules(
     stateless={EventDeclaration: lambda one: f"{one.topic.__module__}:{one.topic.__qualname__}.{one.name}"},
     attributes={EventTopic: ("_pubsub", "_topic", "_events")},
     anywhere={EventDeclaration: lambda one: (one.topic, one.event)},
-    tuples=(EventRecord, ActorID),
+    classes=(EventRecord, ActorID, EventGroup, StepEventLog),
 )
 
 
@@ -34,8 +36,10 @@ def take_episode(env: LogStatsWrapper, beside: dict[str, Any]) -> Any:
     Raises:
         StateError: The state cannot be taken or is too large; the message gives the reason.
     """
-    if env.get_kpi_calculator() is not None:
-        raise StateError("its KPIs are computed from all events of the episode")
+    calculator = env.get_kpi_calculator()
+    if calculator is not None and not isinstance(calculator, RunningKpiCalculator):
+        reason = "its KPIs are computed from all events of the episode"
+        raise StateError(f"{reason}; a RunningKpiCalculator needs only those of the current step")
     state = take_state([env, beside], _RULES, "envs")
     n_bytes = sum(array.nbytes for array in arrays_of(state))
     if n_bytes > _MOST_BYTES:

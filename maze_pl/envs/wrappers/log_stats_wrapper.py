@@ -13,10 +13,16 @@ from maze_pl.core.episode import EpisodeSummary, StatKey
 from maze_pl.envs.contract import bounds, check_step
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
-from maze_pl.events import EpisodeEventLog
+from maze_pl.events.episode_log import EpisodeEventLog, KpiCalculator, RunningEventLog, RunningKpiCalculator
 from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.statistics import EpisodeStatistics, action_keys, detached
-from maze_pl.events.topics import BaseEnvEvents, ContinuousActionEvents, DiscreteActionEvents, StatisticsError
+from maze_pl.events.topics import (
+    BaseEnvEvents,
+    ContinuousActionEvents,
+    DiscreteActionEvents,
+    StatisticsError,
+    declarations,
+)
 
 
 class LogStatsWrapper(Wrapper):
@@ -59,7 +65,9 @@ class LogStatsWrapper(Wrapper):
         self._base_events = env.pubsub.create_event_topic(BaseEnvEvents)
         self._inner = tuple(wrappers_of(env))[::-1]  # the outermost has the last word
         self._statistics = EpisodeStatistics()
-        self._event_log = EpisodeEventLog() if env.get_kpi_calculator() is not None else None
+        self._event_log = _event_log(env.get_kpi_calculator())
+        self._discrete_action = declarations(DiscreteActionEvents)["action"]
+        self._continuous_action = declarations(ContinuousActionEvents)["action"]
         self._summaries: list[EpisodeSummary] = []
         self._env_time, self._begun = 0, False
         heads = env.action_spaces_dict.items()
@@ -111,10 +119,10 @@ class LogStatsWrapper(Wrapper):
         """The action as events, one for each head."""
         time, events = self._env_time + self.context.first_env_time, list[EventRecord]()
         for head, n_choices in self._n_choices[step_key].items():
-            topic = DiscreteActionEvents if n_choices else ContinuousActionEvents
+            chosen = self._discrete_action if n_choices else self._continuous_action
             attributes = {"step_key": step_key, "name": head, "value": taken[head]}
             attributes |= {"num_actions": n_choices} if n_choices else {}
-            events.append(EventRecord(topic, topic.action, attributes, time))
+            events.append(EventRecord(chosen.topic, chosen.event, attributes, time))
         return events
 
     def _receive_by_step(self, records: list[EventRecord], acts: list[EventRecord], now: int) -> None:
@@ -180,9 +188,11 @@ class LogStatsWrapper(Wrapper):
             StatisticsError: One of them is not among those that the calculator declares.
         """
         calculator = self.env.get_kpi_calculator()
-        if calculator is None or self._event_log is None:
+        log = self._event_log
+        if calculator is None or log is None:
             return {}
-        kpis = calculator.calculate_kpis(self._event_log, self.env.get_maze_state())
+        state = self.env.get_maze_state()
+        kpis = log.kpis(state) if isinstance(log, RunningEventLog) else calculator.calculate_kpis(log, state)
         declared = calculator.kpi_names
         undeclared = [] if declared is None else sorted(set(kpis) - set(declared))
         if undeclared:
@@ -216,6 +226,13 @@ class LogStatsWrapper(Wrapper):
         if self._event_log is not None:
             self._event_log.reset()
         self._begun = False
+
+
+def _event_log(calculator: KpiCalculator | None) -> EpisodeEventLog | None:
+    """Log for the events that a calculator needs; None without a calculator."""
+    if isinstance(calculator, RunningKpiCalculator):
+        return RunningEventLog(calculator)
+    return None if calculator is None else EpisodeEventLog()
 
 
 def _n_choices(space: spaces.Space[Any]) -> int:
