@@ -125,11 +125,13 @@ class _Taker:
         if (name := self._rules.name(value)) is not None:
             self._note(value)
             return ["stateless", name]
+        if isinstance(value, np.generic):  # immutable: which objects share it makes no difference
+            return self._array(value, path)
         if id(value) in self._numbers:
             return ["seen", self._numbers[id(value)]]
         self._numbers[id(value)] = len(self._numbers)
         self._alive.append(value)
-        if isinstance(value, np.ndarray | np.generic):
+        if isinstance(value, np.ndarray):
             return self._array(value, path)
         if isinstance(value, bytes):
             return ["bytes", np.frombuffer(value, np.uint8)]
@@ -215,6 +217,8 @@ class _Giver:
             return self._stateless(parts[0], own, path)
         if kind == "seen":
             return self._given[parts[0]]
+        if kind == "scalar":
+            return self._scalar(*parts)
         number = len(self._given)
         self._given.append(None)
         if id(own) in self._used:
@@ -237,6 +241,10 @@ class _Giver:
             raise StateError(f"{path} is a {name}, of which a newly made one has none")
         return self._classes[name]
 
+    @staticmethod
+    def _scalar(dtype: str, shape: list[int], content: Any) -> Any:
+        return np.frombuffer(np.asarray(content, np.uint8).tobytes(), np.dtype(dtype)).reshape(shape)[()]
+
     def _give_array(self, _: int, own: Any, path: str, dtype: str, shape: list[int], content: Any) -> Any:
         array = np.frombuffer(np.asarray(content, np.uint8).tobytes(), np.dtype(dtype)).reshape(shape)
         fits = type(own) is np.ndarray and own.dtype == array.dtype and own.shape == array.shape
@@ -244,9 +252,6 @@ class _Giver:
             return array.copy()
         own[...] = array
         return own
-
-    def _give_scalar(self, number: int, own: Any, path: str, *parts: Any) -> Any:
-        return self._give_array(number, _ABSENT, path, *parts)[()]
 
     def _give_bytes(self, _: int, own: Any, path: str, content: Any) -> bytes:
         return bytes(np.asarray(content, np.uint8))
