@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
-LONG = ("test_readme", "test_generated", "test_imitation", "test_strategies", "test_resume.py", "learning/")
 FOLDER = Path(__file__).parent
+SET_BY_COMMANDS = (
+    *("MAZE_PL_CONFIG_PATH", "MAZE_PL_RUN_DIR", "MAZE_PL_MAIN_PROCESS"),
+    *("PL_GLOBAL_SEED", "PL_SEED_WORKERS", "WANDB_SERVICE"),
+)
+LONG = ("test_readme", "test_generated", "test_imitation", "test_strategies", "test_resume.py", "learning/")
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # which torch looks at while it is imported
 # Helper modules check things, too.
 pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in FOLDER.iterdir() if path.stem != "conftest"))
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch  # noqa: E402
+
+from tests.process_state import differences, process_state, seed_generators  # noqa: E402
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -26,9 +35,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_is_left_behind() -> Iterator[None]:
+    """Fail a test that changes this process for those after it; begin each with the same random numbers."""
+    seed_generators()
+    before = process_state()
+    yield
+    changed = differences(before, process_state())
+    if changed:
+        pytest.fail(f"the test leaves this process changed: {changed}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(nothing_is_left_behind: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what a former run of the command line, or the developer's shell, has set; undo what this test sets."""
-    for name in ("MAZE_PL_CONFIG_PATH", "MAZE_PL_RUN_DIR", "PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+    for name in SET_BY_COMMANDS:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # W&B keeps it where one run ends before another
     monkeypatch.setattr(sys, "path", [*sys.path])  # commands put the current folder there

@@ -69,8 +69,9 @@ class Run:
         return [pid for pid in self.workers() if pid not in parents]
 
     def ranks(self) -> list[int]:
-        """The processes that train, except the one that was started first."""
-        return [pid for pid in self.processes() if pid != self.pid and b"\0LOCAL_RANK=1\0" in _read(pid, "environ")]
+        """The processes that train, except the one that was started first; not what they start in turn."""
+        children = [pid for pid in self.processes() if (_status(str(pid)) or ["Z", "0"])[1] == str(self.pid)]
+        return [pid for pid in children if b"\0LOCAL_RANK=1\0" in _read(pid, "environ")]
 
     def spawned(self) -> list[int]:
         """The processes that train where they are spawned, in the order in which they were."""
@@ -97,8 +98,9 @@ class Run:
         output = self.output[-6000:]
         try:
             assert status is not None, f"still running after {seconds} s:\n{output}"
-            self.until(lambda: not self.processes(), 12)
-            self.until(lambda: not shared_memory.left(self._before), 12)
+            # A process that is still being started notices only then that the others are gone.
+            self.until(lambda: not self.processes())
+            self.until(lambda: not shared_memory.left(self._before))
             assert "resource_tracker" not in output and "leaked" not in output, output
         finally:
             for pid in self.processes():

@@ -129,6 +129,13 @@ class Actor:
         time.sleep(seconds)
         return seconds
 
+    def wait_for(self, path: str, seconds: float = 60.0) -> bool:
+        """Wait until there is a file; False if it does not come in time."""
+        deadline = time.monotonic() + seconds
+        while not os.path.exists(path) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return os.path.exists(path)
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -189,13 +189,14 @@ def _kill_again_and_again(engine: ProcessEngine, stop: threading.Event) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_submitting_does_not_wait_for_a_worker_that_is_stuck(engine: ProcessEngine) -> None:
+def test_submitting_does_not_wait_for_a_worker_that_is_stuck(engine: ProcessEngine, tmp_path: Path) -> None:
     engine.map([(0, "count", ())])
-    engine.submit(0, "sleep", 0.3)
+    all_submitted = tmp_path / "all_submitted"
+    engine.submit(0, "wait_for", str(all_submitted))
     for _ in range(5):
         engine.submit(0, "count", bytes(3_000_000))
-    assert not is_sending(engine)
-    assert engine.get(timeout=60).result == 0.3
+    all_submitted.touch()
+    assert engine.get(timeout=120).result, "the worker waited in vain"
     assert [engine.get(timeout=60).result[1] for _ in range(5)] == [2, 3, 4, 5, 6]
 
 

@@ -1,0 +1,102 @@
+"""What a test must leave in this process as it found it, because later tests run in it, too."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+NOTED_BY_PYTEST = "PYTEST_CURRENT_TEST"  # which changes while a test is set up, called and torn down
+
+
+def environment() -> dict[str, str]:
+    """The environment variables of this process, as it sees them."""
+    return {name: value for name, value in os.environ.items() if name != NOTED_BY_PYTEST}
+
+
+def handlers_of_signals() -> list[Any]:
+    """The handlers of the signals that commands handle, and the signals that are blocked."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)
+    return [*map(signal.getsignal, numbers), signal.pthread_sigmask(signal.SIG_BLOCK, ())]
+
+
+def handlers_of_logs() -> list[Any]:
+    """Handlers and levels of the loggers that commands change."""
+    loggers = [logging.getLogger(name) for name in ("", "maze_pl", "pytorch_lightning", "lightning_fabric")]
+    # pytest has handlers of its own at the root while a test is called
+    own = [[kept for kept in logger.handlers if not type(kept).__module__.startswith("_pytest")] for logger in loggers]
+    return [*own, *(logger.propagate for logger in loggers), *(logger.level for logger in loggers[1:])]
+
+
+def modes_of_torch() -> list[Any]:
+    """What decides about the numbers and the speed of torch."""
+    return [
+        torch.get_num_threads(),
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.is_anomaly_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.deterministic,
+        torch.distributed.is_available() and torch.distributed.is_initialized(),
+    ]
+
+
+def open_wandb_run() -> Any:
+    """The run of Weights & Biases that this process writes to."""
+    wandb = sys.modules.get("wandb")
+    return None if wandb is None else wandb.run
+
+
+def start_method() -> str:
+    """How `multiprocessing` starts processes, which is the first of all methods until somebody asks."""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def children() -> set[int | None]:
+    """Processes that `multiprocessing` has started and that live."""
+    return {child.pid for child in multiprocessing.active_children()}
+
+
+STATE: dict[str, Callable[[], Any]] = {
+    "the current folder": os.getcwd,
+    "environment variables": environment,
+    "handlers of signals": handlers_of_signals,
+    "handlers of logs": handlers_of_logs,
+    "modes of torch": modes_of_torch,
+    "errors of NumPy": np.geterr,
+    "the hook for exceptions": lambda: sys.excepthook,
+    "the start method of processes": start_method,
+    "the run of Weights & Biases": open_wandb_run,
+    "processes": children,
+}
+
+
+def process_state() -> dict[str, Any]:
+    """All of it, by name."""
+    return {name: read() for name, read in STATE.items()}
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """What differs, with both values; of environment variables only those that differ."""
+    changed = {name: (value, after[name]) for name, value in before.items() if after[name] != value}
+    if "environment variables" in changed:
+        first, second = changed["environment variables"]
+        names = {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}
+        changed["environment variables"] = {name: (first.get(name), second.get(name)) for name in names}
+    return changed
+
+
+def seed_generators() -> None:
+    """Let no test depend on how many random numbers those before it have drawn."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
