@@ -47,10 +47,10 @@ def test_the_documented_workflow_clones_the_pilot_and_goes_on_from_there(
     assert n_episodes == 100
     assert cloned >= 0.9 * pilot
 
-    assert main(fine_tune) == 0
+    assert main([*fine_tune, "--trainer.max_epochs", "4"]) == 0  # of 10, which make it better still
     with Path("fine_tuned", "metrics.csv").open(encoding="utf-8") as file:
         evaluated = [float(row["eval_BaseEnvEvents/reward/mean"]) for row in csv.DictReader(file)]
-    assert len(evaluated) == 10
+    assert len(evaluated) == 4
     assert abs(evaluated[0] - cloned) < 25  # other episodes, by the same policy: of 100 the deviation is about 7
     assert max(evaluated) > evaluated[0]
     assert main([*play[:1], "fine_tuned", *play[2:]]) == 0
