@@ -47,7 +47,7 @@ def test_a_full_disk_while_saving_leaves_the_former_checkpoint_valid(
         assert main(RESUME) == 2
     error = capsys.readouterr().err
     assert "Traceback" not in error
-    assert "cannot be written: File too large; its former version is kept" in error
+    assert "cannot be written: File too large; the previous version is kept" in error
     assert tree(Path("run", "checkpoints")) == checkpoints
     assert main(["validate", "run"]) == 0
     assert main(RESUME) == 0
