@@ -1,32 +1,32 @@
-"""The command `maze-pl`: answers what needs no torch at once, and hands everything else to the command line proper.
+"""maze-pl: reinforcement learning with structured environments, on PyTorch Lightning.
 
 usage: maze-pl COMMAND [options]
 
 commands:
   fit        train an agent
   validate   evaluate a trained agent: maze-pl validate RUN_DIR
-  test       the same as validate, under Lightning's name for it
+  test       the same as validate
   rollout    play episodes: maze-pl rollout RUN_DIR, or --env env/gym_env --env.name ID --policy random|heuristic
-  check      look for what is wrong with an environment: maze-pl check --env env/gym_env --env.name ID
-  list       say what there is to choose from: maze-pl list [algorithms|configs|environments|wrappers]
-  new        write a project with an environment, a config, an experiment and a test: maze-pl new DIR
+  check      find faults of an environment: maze-pl check --env env/gym_env --env.name ID
+  list       list available components: maze-pl list [algorithms|configs|environments|wrappers]
+  new        create a project with an environment, a config, an experiment and a test: maze-pl new DIR
 
 examples:
   maze-pl fit --config ppo_cartpole
   maze-pl fit --config ppo_cartpole --data.env.name Acrobot-v1 --model.lr 1e-3 --trainer.max_epochs 20
   maze-pl fit --config ppo_cartpole --model algorithm/a2c --data.env env/gym_env
-  maze-pl fit --resume RUN_DIR            go on where a run ended; options given here win
-  maze-pl fit --warm-start RUN_DIR        begin a new run with the weights and statistics of another, and with its
-                                          configuration, unless --config names another one
+  maze-pl fit --resume RUN_DIR            continue a run; options given here take precedence
+  maze-pl fit --warm-start RUN_DIR        start a new run with the weights and wrapper statistics of another one,
+                                          and with its configuration, unless --config is given
   maze-pl check --config ppo_cartpole --wrappers wrappers/vector_obs
 
-Run directories may come from anybody: with `--trust`, one may run code beyond that of maze_pl, gymnasium and torch.nn,
-such as that of your own classes.
+Run directories with classes outside of maze_pl, gymnasium and torch.nn, such as your own, require `--trust`, because
+loading them executes code.
 
-`maze-pl COMMAND --help` lists every option of a command, `--print_config` shows what a command would run,
-`--debug` where an error comes from.
+`maze-pl COMMAND --help` lists all options of a command, `--print_config` prints the configuration that a command would
+run, and `--debug` prints the traceback of an error.
 
-names (looked up in ./configs, the folders of MAZE_PL_CONFIG_PATH, and those that come with maze_pl):
+names (searched in ./configs, the folders of MAZE_PL_CONFIG_PATH, and the configurations of maze_pl):
 """
 
 import gc
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with StopSignals(deferred=is_launched) as signals:
             if command not in COMMANDS:
                 hint = suggestion(command, COMMANDS)
-                raise ConfigurationError(f"there is no command {command!r}: use {', '.join(COMMANDS)}{hint}")
+                raise ConfigurationError(f"unknown command {command!r}: use {', '.join(COMMANDS)}{hint}")
             prepared = prepare(arguments)
             gc.disable()  # imports make much, which lives on: looking at it took a third of their time
             module = importlib.import_module(f"maze_pl.cli.{COMMANDS[command]}")

@@ -88,7 +88,9 @@ def parsed(
         ConfigurationError: An option does not exist, or its value has the wrong type.
     """
     parser = ArgumentParser(prog=f"maze-pl {name}", exit_on_error=False, allow_abbrev=False)
-    parser.add_argument("--config", action="config", help="A file with options, or one whose `data.env` is meant.")
+    parser.add_argument(
+        "--config", action="config", help="File with options, or a training configuration (uses `data.env`)."
+    )
     parser.add_function_arguments(function, as_group=False, sub_configs=True, skip=set(skip))
     try:
         config = parser.parse_args(arguments[1:])

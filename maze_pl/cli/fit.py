@@ -77,7 +77,7 @@ def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> in
             if error.exit_code in (130, 143) or signals.received:
                 return error.exit_code
             how = how_it_ended(error.exit_code)
-            raise LostProcessError(f"rank {error.error_index} {how}; all others were ended") from None
+            raise LostProcessError(f"rank {error.error_index} {how}; all other ranks were stopped") from None
         finally:
             threading.excepthook = former
 
@@ -99,7 +99,7 @@ def _parsing_logger(arguments: Sequence[str]) -> logging.Logger:
         if change is not None and change[2] in replaced and change[0] not in said and is_first_rank():
             said.add(change[0])
             former, present = (path.rpartition(".")[2] for path in (change[1], change[2]))
-            sys.stderr.write(f"maze-pl: {present} takes the place of {former}, without its options {change[3]}\n")
+            sys.stderr.write(f"maze-pl: {present} replaces {former}, whose options are dropped: {change[3]}\n")
         return False  # drop jsonargparse's other messages
 
     logger = logging.getLogger("maze_pl.parsing")  # by name, as jsonargparse copies its parsers with the logger
@@ -162,15 +162,15 @@ class MazeCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of a run besides model, data and trainer."""
-        parser.add_argument("--experiment", type=str | None, default=None, help="Folder of the run under outputs/.")
-        parser.add_argument("--run_dir", type=str | None, default=None, help="The run directory itself.")
-        parser.add_argument("--resume", type=str | None, default=None, help="Run directory in which to go on (fit).")
-        parser.add_argument("--warm_start", type=str | None, default=None, help="Run directory from which to begin.")
+        parser.add_argument("--experiment", type=str | None, default=None, help="Folder under outputs/ for this run.")
+        parser.add_argument("--run_dir", type=str | None, default=None, help="The run directory.")
+        parser.add_argument("--resume", type=str | None, default=None, help="Run directory to continue (fit).")
+        parser.add_argument("--warm_start", type=str | None, default=None, help="Run directory to start from (fit).")
         parser.add_argument("--run", type=str | None, default=None, help="Run directory of the agent to evaluate.")
-        trusted = "Trust what a run directory or checkpoint says to be made and run, such as your own classes."
+        trusted = "Allow a run directory or checkpoint to name any class, and thereby to execute any code."
         parser.add_argument("--trust", type=bool | None, nargs="?", const=True, default=None, help=trusted)
         parser.add_argument("--wandb", type=bool, nargs="?", const=True, default=False, help="Log to Weights & Biases.")
-        shown = "Show the networks as tables of their blocks, and nothing else."
+        shown = "Print the networks as tables of their blocks, and exit."
         parser.add_argument("--print_model", type=bool | None, nargs="?", const=True, default=None, help=shown)
         for name, callback in _DEFAULT_CALLBACKS.items():
             parser.add_class_arguments(callback, name)
@@ -203,7 +203,7 @@ class MazeCLI(LightningCLI):
         self._config_text = str(self._parser(self.subcommand).dump(plain, skip_unset=False, skip_validation=True))
         trainer = options.trainer
         if trainer is None:
-            raise ConfigurationError("trainer: null has no meaning: leave it out, or give options of the trainer")
+            raise ConfigurationError("trainer: null is not allowed: omit it, or give options of the trainer")
         for name in ("check_val_every_n_epoch", "val_check_interval"):  # Lightning accepts them, and fails later
             if isinstance(trainer[name], int | float) and trainer[name] <= 0:
                 raise ConfigurationError(f"trainer.{name}={trainer[name]} must be greater than 0")
@@ -329,12 +329,12 @@ class MazeCLI(LightningCLI):
 
     def _taken_over(self, run: str) -> str:
         """Describe what this run takes from the run that it starts from."""
-        taken = f"the weights, and what wrappers had learned, are those of {checkpoint_path(run)}"
+        taken = f"weights and wrapper statistics are those of {checkpoint_path(run)}"
         if names_configuration(self._command):
-            return f"{taken}; the configuration is the given one"
+            return f"{taken}; the configuration is that of --config"
         others = [option for option in options_of(self._command) if option not in ("--warm-start", "--warm_start")]
         except_for = f", except for {', '.join(others)}" if others else ""
-        return f"{taken}; so is the configuration{except_for}: name another one by --config"
+        return f"{taken}; so is the configuration{except_for}: use --config for another one"
 
     def _check_monitors(self) -> None:
         """Refuse to monitor evaluators that do not exist."""

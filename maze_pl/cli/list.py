@@ -71,7 +71,7 @@ def run(arguments: Sequence[str], *_: Any) -> int:
     for topic in arguments[1:]:
         if topic not in TOPICS:
             known = f"{', '.join(TOPICS)}{suggestion(topic, TOPICS)}"
-            raise ConfigurationError(f"there is no list of {topic!r}: use {known}")
+            raise ConfigurationError(f"unknown list {topic!r}: use {known}")
     tables = []
     for topic in arguments[1:] or TOPICS:
         usage, rows = TOPICS[topic][0], TOPICS[topic][1]()

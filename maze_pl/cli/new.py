@@ -28,13 +28,13 @@ def run(arguments: Sequence[str], *_: Any) -> int:
             for a package.
     """
     if len(arguments) != 2 or arguments[1].startswith("-"):
-        raise ConfigurationError("name the folder of the project, and nothing else: maze-pl new DIR")
+        raise ConfigurationError("expected one argument, the folder of the project: maze-pl new DIR")
     directory = Path(arguments[1])
     package = _package_name(directory)
     existed = directory.is_dir()
     if directory.exists() and (not existed or any(directory.iterdir())):
-        what = "already holds something" if existed else "is a file"
-        raise ConfigurationError(f"{directory} {what}: name a folder that does not exist yet, or is empty")
+        what = "is not empty" if existed else "is a file"
+        raise ConfigurationError(f"{directory} {what}: use a folder that does not exist or is empty")
     try:
         for source in sorted(_TEMPLATE.rglob(f"*{_SUFFIX}")):
             *folders, name = source.relative_to(_TEMPLATE).parts
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str], *_: Any) -> int:
             directory.rmdir()
         raise ConfigurationError(f"{directory} cannot be written: {error}") from error
     sys.stdout.write(
-        f"{directory} holds a project with the package {package}. Next:\n"
+        f"created a project with the package {package} in {directory}. Next:\n"
         f"  cd {directory}\n  maze-pl fit --config ppo_stock\n  maze-pl fit --config experiment/slow_delivery\n"
         "  python -m pytest\n"
     )
@@ -59,10 +59,12 @@ def run(arguments: Sequence[str], *_: Any) -> int:
 def _package_name(directory: Path) -> str:
     """Return the package name for a folder; refuse names that are invalid or taken."""
     name = directory.resolve().name.lower().replace("-", "_").replace(" ", "_")
-    wanted = f"the folder's name becomes that of a Python package, but {name!r}"
+    wanted = f"the name of the folder becomes the name of a Python package, but {name!r}"
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ConfigurationError(f"{wanted} cannot be one: use letters, digits and underscores, with a letter first")
+        raise ConfigurationError(
+            f"{wanted} is not a valid one: use letters, digits and underscores, starting with a letter"
+        )
     taken = {"configs", "tests", "outputs", *sys.stdlib_module_names}
     if name in taken or getattr(importlib.util.find_spec(name), "origin", None) is not None:
-        raise ConfigurationError(f"{wanted} is that of something installed, or of another folder: use another name")
+        raise ConfigurationError(f"{wanted} is used by an installed package or another folder: use another name")
     return name

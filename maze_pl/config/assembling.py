@@ -151,7 +151,7 @@ def _require_trust(
     folders = [str(Path.cwd()), *import_folders(run_dir)]
     if foreign := [name for name in foreign_names(piece.content, folders) if name not in given_names]:
         repeated = shlex.join(["maze-pl", *command, TRUST_OPTION])
-        remedy = f"if you trust whoever made this run, repeat the command with {TRUST_OPTION}:\n  {repeated}"
+        remedy = f"if you trust the origin of this run, repeat the command with {TRUST_OPTION}:\n  {repeated}"
         raise ConfigurationError(f"{refusal(run_dir / RUN_CONFIG, foreign, run_dir)}; {remedy}")
 
 
@@ -233,9 +233,9 @@ def _from_run_directory(command: str, options: list[_Option]) -> tuple[Path | No
     options = [("--warm_start" if option == "--warm-start" else option, value) for option, value in options]
     names = {option for option, _ in options}
     if {"--resume", "--warm_start"} <= names:
-        raise ConfigurationError("--resume continues a run and --warm-start begins another one: give one of them")
+        raise ConfigurationError("--resume continues a run and --warm-start starts a new one: use only one of them")
     if {"--resume", "--run_dir"} <= names:
-        raise ConfigurationError("--resume goes on in the run directory that it names: leave --run_dir out")
+        raise ConfigurationError("--resume continues in its run directory: omit --run_dir")
     bringing = {"--resume", "--run"} if names.intersection(_CONFIG_OPTIONS) else {"--resume", "--run", "--warm_start"}
     runs = [value for option, value in options if option in bringing and value]
     if not runs:
@@ -353,10 +353,10 @@ def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Pie
         ConfigurationError: A base does not exist, or is itself based on this file.
     """
     if path.resolve() in seen:
-        raise ConfigurationError(f"{seen[-1]} is based on {path}, which is based on it in turn")
+        raise ConfigurationError(f"{seen[-1]} is based on {path}, which makes a circle of bases")
     content = read(path)
     if not isinstance(content, dict):
-        what = "is empty" if content is None else f"holds a {type(content).__name__}"
+        what = "is empty" if content is None else f"contains a {type(content).__name__}"
         raise ConfigurationError(f"{path} {what}; expected options, such as `trainer: {{max_epochs: 10}}`")
     bases, pieces = content.pop(_BASE, []), []
     for name in bases if isinstance(bases, list) else [bases]:
@@ -464,7 +464,9 @@ def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
         node = _holder(node, key) if isinstance(node, dict) else {}
         if key not in node:
             known = [".".join([*keys[:index], str(other)]) for other in node]
-            problem = f"which no configuration file and no option sets{suggestion('.'.join(keys[: index + 1]), known)}"
+            problem = (
+                f"which is not set by any configuration file or option{suggestion('.'.join(keys[: index + 1]), known)}"
+            )
             raise ConfigurationError(f"{where} refers to {'.'.join(keys)}, {problem}")
         node = node[key]
     return node

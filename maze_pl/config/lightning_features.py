@@ -13,7 +13,9 @@ from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
 from maze_pl.config.search_path import ConfigurationError
 
-_BATCHES: Final = "a larger model.batch_size, data.n_envs or data.n_rollout_steps averages over more data"
+_BATCHES: Final = (
+    "a larger model.batch_size, data.n_envs or data.n_rollout_steps instead, which averages over more data"
+)
 _OPTIONS: Final[dict[str, tuple[Any, str]]] = {
     "gradient_clip_val": (None, "algorithms clip the gradient themselves: use model.max_grad_norm"),
     "accumulate_grad_batches": (1, f"algorithms step their optimizers themselves: {_BATCHES}"),
@@ -25,11 +27,11 @@ _OPTIONS: Final[dict[str, tuple[Any, str]]] = {
 }
 _CALLBACKS: Final[dict[type[callbacks.Callback], str]] = {
     callbacks.GradientAccumulationScheduler: f"algorithms step their optimizers themselves: {_BATCHES}",
-    callbacks.BatchSizeFinder: "rollouts are not loaded in batches of a free size: set model.batch_size",
+    callbacks.BatchSizeFinder: "the batch size of rollouts is not free: set model.batch_size",
     callbacks.LearningRateFinder: "the loss of a policy says little about its learning rate: compare runs with "
     "several values of model.lr by their eval/return",
     callbacks.StochasticWeightAveraging: "it averages after training and outside of checkpoints: use "
-    "pytorch_lightning.callbacks.EMAWeightAveraging, whose average is what is evaluated and saved",
+    "pytorch_lightning.callbacks.EMAWeightAveraging, whose average is evaluated and saved",
     callbacks.ModelPruning: "it replaces parameters that the optimizer holds in one flat tensor: prune the networks "
     "of the trained agent with torch.nn.utils.prune",
 }

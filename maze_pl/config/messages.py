@@ -61,10 +61,10 @@ def message_of(error: BaseException) -> str | None:
         return f"{where}: {root.strerror}" if where else root.strerror
     text = _shortened(explain(str(root)) if package == "jsonargparse" else str(root))
     if isinstance(root, MemoryError | OverflowError):
-        return f"this takes more memory than there is: {text}"
+        return f"not enough memory: {text}"
     if not any(frame.f_code.co_name == "_run_subcommand" for frame, _ in steps):
         is_refusal = is_refusal and not isinstance(root, AssertionError | LookupError | AttributeError)
-        return text if is_refusal else f"{type(root).__name__}: {text}\n`--debug` shows where that comes from"
+        return text if is_refusal else f"{type(root).__name__}: {text}\n`--debug` prints the traceback"
     kinds = (ValueError, TypeError, ImportError, OSError) if package == "maze_pl" else (Exception,)
     return text if is_refusal and package in {"maze_pl", *_LIGHTNING} and isinstance(root, kinds) else None
 
@@ -90,14 +90,14 @@ def exit_message(error: SystemExit) -> str | None:
         return None
     return (
         f"{place} called sys.exit({'' if error.code is None else repr(error.code)}), which ends the whole command; "
-        "code that is run by maze_pl reports a problem by raising an exception"
+        "code that maze_pl calls must raise an exception to report a problem"
     )
 
 
 def tell_writer(arguments: threading.ExceptHookArgs) -> None:
     """Report in one line that TensorBoard's thread cannot write; the training thread fails next."""
     if isinstance(arguments.exc_value, OSError) and type(arguments.thread).__module__.startswith("tensorboard"):
-        sys.stderr.write(f"maze-pl: TensorBoard's events cannot be written: {arguments.exc_value.strerror}\n")
+        sys.stderr.write(f"maze-pl: TensorBoard events cannot be written: {arguments.exc_value.strerror}\n")
     else:
         threading.__excepthook__(arguments)
 
@@ -179,14 +179,14 @@ def _what_to_give(missing: list[str]) -> str:
     commands = {name.partition(".")[0] for name in missing if name.endswith((".data", ".model"))}
     if "fit" in commands:
         example = "maze-pl fit --config ppo_cartpole"
-        return f"nothing says what to train: give --config NAME (`{example}`; `maze-pl list configs` shows the names)"
+        return f"no configuration given: use --config NAME (`{example}`; `maze-pl list configs` lists the names)"
     if commands:
         command = commands.pop()
-        return f"nothing says what to evaluate: give the RUN_DIR of a trained agent (`maze-pl {command} RUN_DIR`)"
+        return f"no run given: use the RUN_DIR of a trained agent (`maze-pl {command} RUN_DIR`)"
     if "env" in missing:
         example = "--env env/gym_env --env.name CartPole-v1"
-        return f"nothing says which environment: give --env, such as {example}, or RUN_DIR or --config NAME"
-    return f"give {', '.join(f'--{name}' for name in missing)}, which {'is' if len(missing) == 1 else 'are'} required"
+        return f"no environment given: use --env, such as {example}, or RUN_DIR, or --config NAME"
+    return f"missing required options: {', '.join(f'--{name}' for name in missing)}"
 
 
 def _nearest(text: str, owner: str, options: list[str]) -> str:
@@ -214,7 +214,7 @@ def _nearest(text: str, owner: str, options: list[str]) -> str:
         return ""
     name = unknown[1] or owner
     if name in importlib.import_module("gymnasium").registry:
-        return f"; for an environment of gymnasium give env/gym_env, and {name} as its option `name`"
+        return f"; for a gymnasium environment use env/gym_env with its option `name`: {name}"
     known = {key: path for path in _PUBLIC for key, one in vars(importlib.import_module(path)).items() if callable(one)}
     return suggestion(name.rpartition(".")[2], known, lambda key: f"{known[key]}.{key}")
 

@@ -108,7 +108,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         seen = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if key.value in seen and isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands there twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} occurs twice", key.start_mark
+                )
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
@@ -125,7 +127,7 @@ def _load(text: str) -> Any:
         if node is None:
             return None
         if _size_with_aliases(node, {}) > _MOST_NODES:
-            fault = f"its aliases stand for more than {_MOST_NODES:,} values"
+            fault = f"its aliases expand to more than {_MOST_NODES:,} values"
             raise yaml.constructor.ConstructorError(None, None, fault, node.start_mark)
         return loader.construct_document(node)
     finally:

@@ -70,7 +70,7 @@ class Trust:
             return
         for path in class_paths(config):
             if not _is_of_libraries(path) and path.rpartition(".")[2] not in self.names:
-                remedy = "if you trust whoever made it, say --trust, or trust=True in Python"
+                remedy = "if you trust its origin, use --trust, or trust=True in Python"
                 raise ConfigurationError(f"{refusal(source, [path])}; {remedy}")
 
 
@@ -85,9 +85,9 @@ def refusal(source: str | Path, names: Iterable[str], run_dir: Path | None = Non
     listed = [name if name.isprintable() else repr(name) for name in names]
     shown = [*listed[:5], *([f"{len(listed) - 5} more"] if len(listed) > 5 else [])]
     libraries = f"{', '.join(LIBRARIES[:-1])} or {LIBRARIES[-1]}"
-    text = f"{source} names what is not part of {libraries}, and may run any code: {', '.join(shown)}"
+    text = f"{source} names objects outside of {libraries}, which may execute any code: {', '.join(shown)}"
     folders = ", ".join(recorded_folders(run_dir) if run_dir is not None else [])
-    return f"{text} (imported from {folders} when the run was made)" if folders else text
+    return f"{text} (imported from {folders} when the run was created)" if folders else text
 
 
 def foreign_names(content: Any, import_folders: Sequence[str] = ()) -> list[str]:
@@ -162,7 +162,7 @@ class _Search:
             with path.open("rb") as file:
                 codecs.getincrementaldecoder("utf-8")().decode(file.read(4096))
             if path.stat().st_size > _LARGEST_FILE:
-                self.found[f"{path} (too large to be looked through)"] = None
+                self.found[f"{path} (too large to be checked)"] = None
                 return
             text = path.read_text(encoding="utf-8")
             for value in [*_values_in(text), *text.splitlines()]:
@@ -356,6 +356,6 @@ def require_modules(config: Any, run_dir: Path) -> None:
         root = path.partition(".")[0]
         if "." in path and not _is_importable(root):
             folders = ", ".join(recorded_folders(run_dir))
-            origin = f" (it was in {folders} when the run was made)" if folders else ""
-            remedy = f"add the folder that has {root!r} in it to PYTHONPATH, or install it"
-            raise ConfigurationError(f"{run_dir} needs {path}, but there is no module {root!r} here{origin}; {remedy}")
+            origin = f" (it was in {folders} when the run was created)" if folders else ""
+            remedy = f"add the folder that contains {root!r} to PYTHONPATH, or install it"
+            raise ConfigurationError(f"{run_dir} needs {path}, but the module {root!r} was not found{origin}; {remedy}")

@@ -24,7 +24,7 @@ def node(class_path: str, **init_args: object) -> str:
 
 
 NAMES: list[tuple[list[str], list[str]]] = [
-    (["fitt"], ["there is no command 'fitt'", "did you mean fit"]),
+    (["fitt"], ["unknown command 'fitt'", "did you mean fit"]),
     (["--foo"], ["'--foo'"]),
     (["fit"], ["give --config NAME"]),
     (["rollout"], ["give --env", "RUN_DIR"]),
@@ -51,7 +51,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--model", "torch.nn.Linear"], ["torch.nn.Linear", "subclass of LightningModule"]),
     ([*FIT, "--model", "os.system"], ["os.system", "subclass of LightningModule"]),
     ([*FIT, "--data.env", "os.system"], ["os.system", "function that returns"]),
-    ([*FIT, "--data.env", "Pendulum-v1"], ["give env/gym_env, and Pendulum-v1 as its option `name`"]),
+    ([*FIT, "--data.env", "Pendulum-v1"], ["use env/gym_env with its option `name`: Pendulum-v1"]),
     ([*FIT, "--data.env", "gymnasium.make"], ["required positional argument: 'id'"]),
     (
         [*FIT, "--data.wrappers", node("maze_pl.envs.wrappers.TimeLimitWraper")],
@@ -202,14 +202,14 @@ FILES: list[tuple[list[str], list[str]]] = [
         for name, parts in [  # type: ignore[list-item]
             ("tabs.yaml", ["cannot be read", "line 2"]),
             ("twice.yaml", ["'max_epochs'", "twice"]),
-            ("list.yaml", ["holds a list"]),
+            ("list.yaml", ["contains a list"]),
             ("empty.yaml", ["is empty"]),
             ("binary.yaml", ["cannot be read"]),
             ("folder.yaml", ["there is no configuration"]),
             ("code.yaml", ["cannot be read", "os.system"]),
             ("documents.yaml", ["another document"]),
             ("brackets.json", ["cannot be read"]),
-            ("aliases.yaml", ["cannot be read", "aliases stand for more than 1,000,000 values"]),
+            ("aliases.yaml", ["cannot be read", "aliases expand to more than 1,000,000 values"]),
         ]
     ),
     ([*FIT, "--config", "itself.yaml"], ["refers to itself"]),

@@ -123,7 +123,7 @@ def test_a_warm_start_takes_weights_and_statistics_into_another_algorithm(capsys
     fit("--data.wrappers", "wrappers/vector_obs", "--run_dir", "ppo")
     lines = ["--warm-start", "ppo", "--model", "algorithm/a2c", "--run_dir", "a2c", "--model.lr", "1e-30"]
     assert main(["fit", *lines]) == 0
-    taken = "so is the configuration, except for --model, --run_dir, --model.lr: name another one by --config\n"
+    taken = "so is the configuration, except for --model, --run_dir, --model.lr: use --config for another one\n"
     assert taken in "".join(capsys.readouterr())
     before, after = checkpoint("ppo", "best"), checkpoint("a2c")
     assert config("a2c")["model"]["class_path"] == "maze_pl.modules.A2C"
@@ -275,4 +275,4 @@ def test_help_and_version_answer_by_themselves(capsys: pytest.CaptureFixture[str
     assert main([]) == 2
     assert "usage: maze-pl" in capsys.readouterr().err
     assert main(["train"]) == 2
-    assert "there is no command 'train'" in capsys.readouterr().err
+    assert "unknown command 'train'" in capsys.readouterr().err

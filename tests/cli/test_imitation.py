@@ -47,7 +47,8 @@ def test_the_best_clone_is_that_of_the_highest_return_and_ppo_goes_on_with_it(
     assert main(["fit", *PPO, "--warm-start", "moved", "--model.critic_burn_in_epochs", "1", "--run_dir", "tuned"]) == 0
     said = "".join(capsys.readouterr())
     log = Path("tuned", "run.log").read_text(encoding="utf-8")
-    taken = "what wrappers had learned, are those of moved/checkpoints/best.ckpt; the configuration is the given one\n"
+    source = "weights and wrapper statistics are those of moved/checkpoints/best.ckpt"
+    taken = f"{source}; the configuration is that of --config\n"
     assert taken in said and taken in log
     tuned = torch.load("tuned/checkpoints/best.ckpt", weights_only=True)
     for name, value in clone["state_dict"].items():

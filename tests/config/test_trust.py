@@ -198,7 +198,7 @@ def test_a_class_that_a_run_names_without_its_module_is_refused_too(
 ) -> None:
     change(lambda config: config["trainer"].update(callbacks=[{"class_path": "LambdaCallback"}]))
     assert main(["validate", "run"]) == 2
-    assert "run names what is not part of maze_pl" in (error := capsys.readouterr().err)
+    assert "run names objects outside of maze_pl" in (error := capsys.readouterr().err)
     assert "pytorch_lightning.callbacks.LambdaCallback" in error
     assert main(["validate", "run", "--trust"]) == 0
 
@@ -210,7 +210,7 @@ def test_an_environment_of_a_checkpoint_is_made_only_if_its_classes_are_known(
     sys.path.append(str(received))
     change(attack)
     for path in ("run", "run/checkpoints/last.ckpt"):
-        with pytest.raises(ConfigurationError, match=r"run.* names what is not part of .*trust=True"):
+        with pytest.raises(ConfigurationError, match=r"run.* names objects outside of .*trust=True"):
             maze_pl.load_env(path)
     assert not Path("mark").exists()
     assert maze_pl.load("run").act({"observation": [0.0] * 4})["action"] in (0, 1)
@@ -339,7 +339,7 @@ def test_a_run_of_ones_own_project_goes_on_with_trust_wherever_one_is(
 def test_a_module_that_is_gone_is_named_in_one_message(received: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change(lambda config: config["model"].update(class_path="gone.Agent"))
     Path("run", "source_folders.txt").write_text("/nowhere/shop\n", encoding="utf-8")
-    message = r"needs gone.Agent, but there is no module 'gone' here \(it was in /nowhere/shop when .*PYTHONPATH"
+    message = r"needs gone.Agent, but the module 'gone' was not found \(it was in /nowhere/shop when .*PYTHONPATH"
     with pytest.raises(ConfigurationError, match=message) as caught:
         maze_pl.load("run", trust=True)
     assert caught.value.__cause__ is None and caught.value.__context__ is None

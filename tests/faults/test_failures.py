@@ -130,9 +130,13 @@ def test_an_exception_on_one_rank_ends_all(server: Server, tmp_path: Path, optio
 @pytest.mark.parametrize(
     ("options", "rank", "told"),
     [
-        (TWO_RANKS, 1, "rank 1 was killed by SIGKILL; all others were ended"),
-        (TWO_RANKS, 0, "rank 0, which had launched the others of this machine, was killed; all others were ended"),
-        ([*TWO_RANKS, *SPAWN], 1, "rank 1 was killed by SIGKILL; all others were ended"),
+        (TWO_RANKS, 1, "rank 1 was killed by SIGKILL; all other ranks were stopped"),
+        (
+            TWO_RANKS,
+            0,
+            "rank 0, which had launched the others of this machine, was killed; all other ranks were stopped",
+        ),
+        ([*TWO_RANKS, *SPAWN], 1, "rank 1 was killed by SIGKILL; all other ranks were stopped"),
     ],
     ids=["launched", "main", "spawned"],
 )
@@ -157,7 +161,7 @@ def test_a_killed_rank_ends_the_run_also_while_the_others_exchange_nothing(serve
     (pid,) = run.until(run.ranks)
     os.kill(pid, KILL)
     assert run.end() == 1
-    assert run.output.count("maze-pl: error: rank 1 was killed by SIGKILL; all others were ended") == 1
+    assert run.output.count("maze-pl: error: rank 1 was killed by SIGKILL; all other ranks were stopped") == 1
 
 
 @pytest.mark.slow

@@ -103,9 +103,9 @@ def test_another_class_keeps_the_arguments_that_it_has_and_says_which_it_drops(
         main(["fit", "--config", path, "--model", "algorithm/a2c", "--print_config"])
     output = capsys.readouterr()
     assert "batch_size" not in yaml.safe_load(output.out)["model"]["init_args"]
-    notes = [line for line in output.err.splitlines() if "takes the place of" in line]
+    notes = [line for line in output.err.splitlines() if " replaces " in line]
     assert len(notes) == 1
-    assert "A2C takes the place of PPO" in notes[0]
+    assert "A2C replaces PPO" in notes[0]
     assert "'batch_size': 20" in notes[0]
 
 
@@ -148,7 +148,7 @@ def test_a_base_that_is_missing_or_based_on_its_own_experiment_is_refused(
     assert "did you mean ppo_cartpole" in refused(capsys, "--config", "a.yaml")
     (elsewhere / "a.yaml").write_text("base: b.yaml")
     (elsewhere / "b.yaml").write_text("base: [a.yaml]")
-    assert "is based on it in turn" in refused(capsys, "--config", "a.yaml")
+    assert "which makes a circle of bases" in refused(capsys, "--config", "a.yaml")
     (elsewhere / "a.yaml").write_text("base: {ppo: 1}")
     assert "is not a name" in refused(capsys, "--config", "a.yaml")
 
