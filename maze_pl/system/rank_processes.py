@@ -111,7 +111,7 @@ class WatchedLauncher(_SubprocessScriptLauncher):
         self._found.set()
         time.sleep(_SECONDS_TO_NOTICE)
         self.kill(signal.SIGKILL)
-        sys.stderr.write(f"maze-pl: error: {self._lost}; all others were ended\n")
+        sys.stderr.write(f"maze-pl: error: {self._lost}; all other ranks were stopped\n")
         sys.stderr.flush()
         os._exit(1)
 
@@ -158,7 +158,7 @@ def naming_lost_ranks(launcher: Any) -> Iterator[None]:
         if not lost and is_launched_rank():
             lost = _left_to_main_process()
         if lost:
-            raise LostProcessError(f"{lost}; all others were ended") from None
+            raise LostProcessError(f"{lost}; all other ranks were stopped") from None
         said = re.search(r"\] (.*? \[\S*?\]:\d+)", str(error))
         reason = said[1] if said else str(error).partition("\n")[0]
         which = f"another rank has ended, or cannot be reached from rank {distributed.get_rank()}"
@@ -181,7 +181,7 @@ def _report_killed_main_process(mark: str, is_ending: threading.Lock) -> None:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         time.sleep(_SECONDS_TO_RAISE)
         if is_ending.acquire(blocking=False) and not file.read(1):
-            os.write(2, f"maze-pl: error: {_killed_main_process()}; all others were ended\n".encode())
+            os.write(2, f"maze-pl: error: {_killed_main_process()}; all other ranks were stopped\n".encode())
             os._exit(1)
 
 

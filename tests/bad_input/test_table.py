@@ -26,9 +26,9 @@ def node(class_path: str, **init_args: object) -> str:
 NAMES: list[tuple[list[str], list[str]]] = [
     (["fitt"], ["unknown command 'fitt'", "did you mean fit"]),
     (["--foo"], ["'--foo'"]),
-    (["fit"], ["give --config NAME"]),
-    (["rollout"], ["give --env", "RUN_DIR"]),
-    (["check"], ["give --env", "RUN_DIR"]),
+    (["fit"], ["use --config NAME"]),
+    (["rollout"], ["use --env", "RUN_DIR"]),
+    (["check"], ["use --env", "RUN_DIR"]),
     (["fit", "CartPole-v1"], ["did you mean", "--data.env.name CartPole-v1"]),
     (["fit", "ppo_cartpole"], ["did you mean --config ppo_cartpole?"]),
     ([*FIT, "--model.learning_rate", "1"], ["'learning_rate'", "did you mean lr?"]),
@@ -312,7 +312,7 @@ DISTRIBUTIONS: list[tuple[list[str], list[str]]] = [
 ]
 
 RUNS: list[tuple[list[str], list[str]]] = [
-    (["validate"], ["give the RUN_DIR"]),
+    (["validate"], ["use the RUN_DIR"]),
     (["validate", "nowhere"], ["nowhere is not a run directory"]),
     (["validate", "full"], ["full is not a run directory"]),
     (["fit", "--resume", "file"], ["file is not a run directory"]),

@@ -345,7 +345,7 @@ def test_a_module_that_is_gone_is_named_in_one_message(received: Path, capsys: p
     assert caught.value.__cause__ is None and caught.value.__context__ is None
     assert main(["validate", "run", "--trust"]) == 2
     error = capsys.readouterr().err
-    assert "there is no module 'gone' here (it was in /nowhere/shop" in error
+    assert "the module 'gone' was not found (it was in /nowhere/shop" in error
     assert len(error.splitlines()) == 1
 
 

@@ -172,7 +172,7 @@ def test_a_killed_main_rank_is_named_also_while_the_others_exchange_nothing(serv
     time.sleep(1.0)
     os.kill(run.pid, KILL)
     assert run.end() == -KILL
-    told = "rank 0, which had launched the others of this machine, was killed; all others were ended"
+    told = "rank 0, which had launched the others of this machine, was killed; all other ranks were stopped"
     assert [line for line in run.output.splitlines() if "error" in line] == [f"maze-pl: error: {told}"]
 
 

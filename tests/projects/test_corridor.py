@@ -79,7 +79,7 @@ def test_names_on_the_search_path_find_root_groups_and_package(
     config = printed(capsys, "--config", "train", "--data.env", "env/corridor", "--data.env.max_steps", "9")
     assert arguments(config, "data")["env"]["init_args"]["max_steps"] == 9
     error = refused(capsys, "--config", "ppo_cartpole", "--data.env", "env/corridor")
-    assert "env/corridor.yaml refers to variables.length, which no configuration file" in error
+    assert "env/corridor.yaml refers to variables.length, which is not set by any configuration file" in error
 
 
 def test_an_experiment_changes_only_what_differs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,7 +152,7 @@ def test_the_environment_variables_of_wandb_say_where_a_run_is_filed(
         ),
         (
             ["--trainer.max_epochs", "3", "--stop_at_return.threshold", "1"],
-            "eval/return reached 1.0",
+            "eval/return has reached 1.0",
             "--stop_at_return.threshold null",
         ),
     ],
