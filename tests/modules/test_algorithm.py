@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.loggers import CSVLogger
@@ -188,6 +189,115 @@ def test_contradictory_options_are_refused(kit: SimpleNamespace) -> None:
         A2C(actor_critic=actor_critic, max_grad_norm=-1)
     with pytest.raises(ValueError, match="lr_schedule='cosine'"):
         A2C(actor_critic=actor_critic, lr_schedule="cosine")
+
+
+# ------------------------------------------------------------------------------------------------------ hooks
+
+
+class WithTemperature(GradientAscent):
+    """Makes a parameter once there are networks, and refuses networks without a critic."""
+
+    def __init__(self, **options: Any) -> None:
+        self.n_calls = 0
+        super().__init__(**options)
+
+    def on_networks_ready(self) -> None:
+        super().on_networks_ready()
+        self.n_calls += 1
+        if self.critic is None:
+            raise ValueError("there is no critic")
+        self.temperature = torch.nn.Parameter(torch.ones(()))
+
+
+class Making:
+    def __init__(self, make: Any) -> None:
+        self.make = make
+
+    def compose(self, spec: Any) -> Any:
+        return self.make(spec)
+
+
+def test_networks_are_ready_once_however_they_are_made(kit: SimpleNamespace) -> None:
+    ready = WithTemperature(actor_critic=kit.make_actor_critic())
+    composed = WithTemperature(networks=Making(kit.make_actor_critic), spec=kit.flat_spec)
+    for module in (ready, composed):
+        kit.fit(module)
+        assert module.n_calls == 1
+        groups = module.parameter_groups()
+        assert list(groups) == ["policy", "critic", "other"]
+        assert groups["other"] == [module.temperature]
+        assert "temperature" in module.state_dict()
+
+
+class SpecOnly(pl.LightningDataModule):
+    """Knows the spaces, and has no batch to learn from."""
+
+    def __init__(self, spec: Any) -> None:
+        super().__init__()
+        self.spec = spec
+
+    def train_dataloader(self) -> Any:
+        raise AssertionError("the networks are refused before")
+
+
+def test_networks_that_are_refused_are_refused_in_the_next_run_too(kit: SimpleNamespace) -> None:
+    def without_critic(spec: Any) -> Any:
+        networks = kit.make_actor_critic(spec)
+        networks.critic = None
+        return networks
+
+    module = WithTemperature(networks=Making(without_critic))
+    with pytest.raises(ValueError, match="there is no critic"):
+        kit.make_trainer(1).fit(module, datamodule=SpecOnly(kit.flat_spec))
+    with pytest.raises(RuntimeError, match="the networks are not built yet"):
+        module.networks  # noqa: B018
+
+
+def test_a_step_needs_a_function_with_a_minibatch_or_a_scalar_alone(kit: SimpleNamespace) -> None:
+    module = GradientAscent(actor_critic=kit.make_actor_critic())
+    wrong: list[tuple[Any, ...]] = [(module.loss,), (torch.zeros(()), {})]
+    for arguments in wrong:
+        with pytest.raises(TypeError, match="a function with its minibatch, or a scalar"):
+            module.gradient_step(*arguments)
+    with pytest.raises(RuntimeError, match="outside of a training batch"):
+        module.gradient_step(torch.zeros(()))
+
+
+def test_a_minibatch_of_any_kind_is_learned_from_and_the_reason_why_it_is_not_recorded_is_told(
+    kit: SimpleNamespace,
+) -> None:
+    class OnTensors(GradientAscent):
+        def loss(self, minibatch: Any) -> Tensor:
+            observation, action = minibatch
+            log_prob, _ = self.policy.evaluate(0, {"observation": observation}, {"action": action})
+            return -log_prob.mean()
+
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            segment = rollout.segments[0]
+            pair = segment.observation["observation"].flatten(0, 1), segment.action["action"].flatten()
+            self.gradient_step(self.loss, pair)
+
+    module = OnTensors(actor_critic=kit.make_actor_critic(), lr=1e-2)
+    before = flat(module.policy)
+    kit.fit(module)
+    assert not torch.equal(flat(module.policy), before)
+    assert module.capture_refusal == "the minibatch, a tuple, is not a dict of samples by step key"
+
+
+def test_the_learning_rate_of_the_schedule_is_public_and_other_optimisers_can_follow_it(kit: SimpleNamespace) -> None:
+    rates: list[tuple[float, float]] = []
+
+    class ByDescent(GradientAscent):
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            self.follow_learning_rate(self.trainer.optimizers[0])
+            super().training_step(rollout, batch_idx)
+            rates.append((self.current_learning_rate, self.trainer.optimizers[0].param_groups[0]["lr"]))
+
+    kit.fit(ByDescent(actor_critic=kit.make_actor_critic(), lr=1.0, lr_schedule="linear"), epochs=1, length=2)
+    assert rates == [(1.0, 1.0), (0.5, 0.5)]
 
 
 # --------------------------------------------------------------------------------------------------- statistics

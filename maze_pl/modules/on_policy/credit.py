@@ -57,7 +57,7 @@ Method = float | VTrace
 
 
 def assign_credit(
-    kind: Literal["shared", "step", "delta"],
+    critic_kind: Literal["shared", "step", "delta"],
     rollout: Rollout,
     values: Values,
     final_values: Values,
@@ -67,7 +67,7 @@ def assign_credit(
     """Assign credit to the acts of a rollout as the kind of critic wants it.
 
     Args:
-        kind: Kind of the critic: one value for each row, for each actor's act, or for each act of
+        critic_kind: `StateCritic.kind`: one value for each row, for each actor's act, or for each act of
             an environment as a difference to the value of the act before.
         rollout: The collected rollout.
         values: Step key -> [T, B] value of the actor's observation.
@@ -76,12 +76,12 @@ def assign_credit(
         method: Method of estimation.
     """
     if rollout.flat:  # one act per row: all kinds agree, up to rewards attributed to the actor
-        if kind == "step":
+        if critic_kind == "step":
             rollout = _with_actor_rewards(rollout)
         return shared_credit(rollout, values, final_values, gamma, method)
-    if kind == "shared":
+    if critic_kind == "shared":
         return shared_credit(rollout, values, final_values, gamma, method)
-    if kind == "step":
+    if critic_kind == "step":
         return step_credit(rollout, values, final_values, gamma, method)
     return delta_credit(rollout, values, final_values, gamma, method)
 

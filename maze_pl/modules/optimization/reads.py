@@ -12,26 +12,22 @@ from __future__ import annotations
 import dis
 import re
 import sys
-import sysconfig
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial, partialmethod
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import gymnasium
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload, OpOverloadPacket
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
-import maze_pl
+from maze_pl.modules.optimization.code_origin import LIBRARY, MOVING, is_user_code, may_read_state, place_of
+from maze_pl.modules.optimization.value_detectors import NumberDetector, ValueDetector
 from maze_pl.modules.optimization.watch import PLAIN, Watch
 
 Result = TypeVar("Result")
@@ -99,43 +95,8 @@ _INDIRECT = {
     "currentframe",
     "settrace",
 }
-_TO_PYTHON = {
-    "numpy",
-    "tolist",
-    "item",
-    "__array__",
-    "__dlpack__",
-    "data_ptr",
-    "untyped_storage",
-    "storage",
-}
 _MISSING: Any = object()
 _CELLS = partial(map, attrgetter("cell_contents"))  # in C, like everything that is called often
-
-# ---------------------------------------------------------------------------------- origin of code
-
-_PACKAGE, _TORCH, _NUMPY, _GYMNASIUM = (
-    f"{Path(package or '').parent}/" for package in (maze_pl.__file__, torch.__file__, np.__file__, gymnasium.__file__)
-)
-_MOVING = ("pytorch_lightning", "lightning_fabric", "torch.optim")
-"""Packages whose objects change with every step of an optimiser."""
-_LIBRARY = f"{sysconfig.get_path('stdlib')}/"
-_SHIPPED = (
-    _PACKAGE,
-    _GYMNASIUM,
-    *(f"{_TORCH}{part}/" for part in ("nn/modules", "nn/utils", "nn/parallel", "optim", "distributions")),
-)
-"""Files whose functions read nothing that changes by computed names."""
-_WITHOUT_STATE = (
-    *(f"{_PACKAGE}modules/optimization/{name}.py" for name in ("gradient_step", "recorded_loss", "capture", "reads")),
-    *(f"{_LIBRARY}{name}.py" for name in ("abc", "enum", "typing", "functools", "dataclasses", "contextlib", "copy")),
-    *(f"{_LIBRARY}{name}" for name in ("collections/", "_collections_abc.py", "warnings.py")),
-    f"{_TORCH}nn/modules/module.py",
-    _NUMPY,
-    "<frozen",
-)
-"""Files of functions that depend on their arguments only, and of the code that observes."""
-
 
 # ----------------------------------------------------------------------------------------------------------- observing
 
@@ -187,7 +148,7 @@ class Observation:
             self.watch.remember_entries(part._buffers)
             self._push(part, f"{type(self._module).__name__}{name and '.'}{name}")
         previous = sys.gettrace()
-        with _ValuesTaken(self), _NumbersTaken(self):
+        with ValueDetector(self.refuse), NumberDetector(self.refuse):
             sys.settrace(self._called)
             try:
                 result = function()
@@ -211,7 +172,7 @@ class Observation:
         code, caller = frame.f_code, frame.f_back
         if self.refused is not None or not self._is_read(code.co_filename):
             return
-        if code.co_filename.startswith(_LIBRARY) and caller and not self._is_read(caller.f_code.co_filename):
+        if code.co_filename.startswith(LIBRARY) and caller and not self._is_read(caller.f_code.co_filename):
             return
         while caller is not None:
             if caller.f_code in self._opaque:
@@ -232,8 +193,7 @@ class Observation:
     def _is_read(self, file: str) -> bool:
         """True if functions of a file may read relevant state."""
         if file not in self._files:
-            without = file.startswith(_WITHOUT_STATE)
-            self._files[file] = not without and (file.startswith(_SHIPPED) or not file.startswith(_TORCH))
+            self._files[file] = may_read_state(file)
         return self._files[file]
 
     def _require_known(self, frame: types.FrameType) -> None:
@@ -250,12 +210,12 @@ class Observation:
         if code.co_name in ("__init__", "__new__", "__post_init__") or type(owner) in _CONTAINERS:
             self._fresh.add(id(owner))
             self._kept.append(owner)
-        elif name == "self" and id(owner) not in self._visited | self._fresh and _is_user(code):
-            raise _Refused(f"{_place(code)} is called of a {type(owner).__name__} that is reached in no known way")
+        elif name == "self" and id(owner) not in self._visited | self._fresh and is_user_code(code):
+            raise _Refused(f"{place_of(code)} is called of a {type(owner).__name__} that is reached in no known way")
 
     def _read(self, code: types.CodeType, scope: dict[str, Any]) -> None:
         """Watch everything that a function can read through its names."""
-        is_user, where = _is_user(code), _place(code)
+        is_user, where = is_user_code(code), place_of(code)
         names, of_globals = set(code.co_names), set[str]()
         instructions = list(dis.get_instructions(code))
         for index, instruction in enumerate(instructions):
@@ -391,7 +351,7 @@ class Observation:
             for index, item in enumerate(_contents(value)):
                 self._push(item, f"entry {index} of {label}")
         if kind not in _CONTAINERS:
-            self.watch.moves = self.watch.moves or kind.__module__.startswith(_MOVING)
+            self.watch.moves = self.watch.moves or kind.__module__.startswith(MOVING)
             self._objects.append((label, value))
 
     def _is_in_python(self, kind: type) -> bool:
@@ -449,15 +409,6 @@ def _slot(slot: Any, owner: list[Any]) -> tuple[Any, ...]:
         return (_MISSING,)
 
 
-def _is_user(code: types.CodeType) -> bool:
-    """True if a function is neither part of maze_pl nor of the libraries it builds on."""
-    return not code.co_filename.startswith(_SHIPPED) and code.co_filename != "<string>"
-
-
-def _place(code: types.CodeType) -> str:
-    return f"{code.co_qualname} ({Path(code.co_filename).name}:{code.co_firstlineno})"
-
-
 def _constant_name(instructions: list[dis.Instruction], problem: str) -> str:
     """Return the attribute name in a call of `getattr` or the like.
 
@@ -472,29 +423,3 @@ def _constant_name(instructions: list[dis.Instruction], problem: str) -> str:
     if not simple or len(texts) != 1:
         raise _Refused(problem)
     return str(texts[0])
-
-
-class _NumbersTaken(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Detects operations that turn tensors into Python numbers."""
-
-    def __init__(self, observation: Observation) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._observation = observation
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.Tag.data_dependent_output in func.tags:
-            self._observation.refuse(f"computing the loss takes numbers out of tensors ({func})")
-        return func(*args, **(kwargs or {}))
-
-
-class _ValuesTaken(TorchFunctionMode):
-    """Detects tensor methods whose result is not a tensor."""
-
-    def __init__(self, observation: Observation) -> None:
-        super().__init__()
-        self._observation = observation
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in _TO_PYTHON:
-            self._observation.refuse(f"computing the loss takes values out of tensors ({func.__name__})")
-        return func(*args, **(kwargs or {}))

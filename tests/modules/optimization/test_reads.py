@@ -9,6 +9,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.modules import A2C, IMPALA, PPO
+from maze_pl.modules.optimization.code_origin import WITHOUT_STATE
 from maze_pl.modules.optimization.reads import Observation
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
@@ -738,3 +740,8 @@ def test_shipped_losses_are_recorded_and_cost_little_to_watch(kit: SimpleNamespa
     assert traced.made == 1 and traced.verified == losses._batch and not traced.watch.moves
     assert traced.watch.change() is None
     assert traced.watch._is_same(), "comparing takes the short way"
+
+
+def test_files_that_need_no_observation_are_where_they_are_expected() -> None:
+    files = [Path(file) for file in WITHOUT_STATE if not file.startswith("<")]
+    assert [str(file) for file in files if not file.exists()] == []
