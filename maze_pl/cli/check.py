@@ -12,9 +12,9 @@ from maze_pl.config.assembling import Prepared
 from maze_pl.config.factories import with_factories
 from maze_pl.config.messages import explain, message_of
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker import check_env
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.system.time_limit import CallTimeoutError, time_limit_to_make
 
 Env = gymnasium.Env[Any, Any]

@@ -23,9 +23,9 @@ from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements, requirements_of
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.envs.building import class_of, load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
-from maze_pl.envs.vector.vector_env import class_of, load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper

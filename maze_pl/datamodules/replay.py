@@ -32,7 +32,7 @@ from maze_pl.datamodules.rollout import RolloutDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datasets import trajectory_processors as processors
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
-from maze_pl.envs.wrappers.normalization import PROGRESS_AFTER
+from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER
 from maze_pl.system.ranks import gather_objects
 
 

@@ -34,7 +34,7 @@ from maze_pl.datasets.episode_loader import (
 )
 from maze_pl.datasets.trajectory_processors import IdentityTrajectoryProcessor, TrajectoryProcessor
 from maze_pl.envs.trajectory_record import Trajectory
-from maze_pl.envs.wrappers.normalization import PROGRESS_AFTER
+from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER
 from maze_pl.records.columns import Columns, taken
 
 _FILES_PER_PROCESS = 200

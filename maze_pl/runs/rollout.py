@@ -28,10 +28,10 @@ from maze_pl.core.spaces import MaskError, no_value
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
 from maze_pl.envs import wrappers as ours
+from maze_pl.envs.building import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
 from maze_pl.envs.contract import name_of
 from maze_pl.envs.trajectory_record import GifFiles, StateTrajectoryRecord
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
-from maze_pl.envs.vector.vector_env import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
 from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.compatibility import require_same_spaces

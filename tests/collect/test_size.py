@@ -17,8 +17,8 @@ from maze_pl.collect.collector import Collector
 from maze_pl.config.factories import Factory
 from maze_pl.config.search_path import read, shipped_folder
 from maze_pl.core.policy import RandomPolicy
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.vector import SequentialVectorEnv
-from maze_pl.envs.vector.vector_env import make_wrapped
 
 N_ENVS, N_STEPS = 8, 128
 RAW = N_ENVS * N_STEPS * 4 * 84 * 84

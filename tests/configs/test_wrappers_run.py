@@ -14,8 +14,8 @@ from gymnasium import spaces
 from maze_pl.config import search_path
 from maze_pl.config.factories import Factory
 from maze_pl.envs import GymMazeEnv, MazeEnv
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.cutting_2d import maze_env_factory
-from maze_pl.envs.vector.vector_env import make_wrapped
 
 FOLDER = search_path.shipped_folder() / "wrappers"
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from maze_pl.datamodules import RolloutDataModule
-from maze_pl.envs.vector.vector_env import load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.wrappers import (
     ObservationNormalizationWrapper,
     ReturnNormalizationRewardWrapper,

@@ -94,7 +94,7 @@ def test_the_doctor_warns_of_a_sub_step_that_does_not_begin_its_step() -> None:
 
     report = check_env(lambda: Silent.wrap(make_auction_env()), n_steps=60)
     found = [line.explanation for line in report.lines if line.name == "events"]
-    assert any("sub-step 'bid' leaves the environment step before it open" in text for text in found)
+    assert any("sub-step 'bid' does not begin its environment step" in text for text in found)
 
 
 def test_nothing_is_said_of_a_wrapper_that_begins_its_steps() -> None:

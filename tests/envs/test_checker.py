@@ -362,7 +362,7 @@ FAULTS: list[tuple[Any, str, str, str]] = [
     (walk(core=Forgetful), "determinism", "error", "and actions there was another reward at environment step 1"),
     (walk(core=NeverEnds), "episodes", "warning", "none ended within 400 acts: add TimeLimitWrapper"),
     (walk(core=LimitTerminates), "episodes", "warning", "all terminated after 7 steps: if that is a time limit"),
-    (walk(core=BothEnds), "episodes", "warning", "terminated and truncated come together"),
+    (walk(core=BothEnds), "episodes", "warning", "terminated and truncated occur together"),
     (walk(seen=HalfMask), "steps", "error", r"by HalfMask \(act 0\): the mask 'allowed' of .* holds \[0.5\]"),
     (
         walk(seen=MaskNotANumber),
@@ -387,7 +387,7 @@ FAULTS: list[tuple[Any, str, str, str]] = [
     (walk(core=NeverFires), "events", "warning", "never fired: WalkEvents.moved, WalkEvents.fallen"),
     (walk(core=HalfClone), "saving", "error", "a copy leads to (another|EnvContractError)"),
     (walk(core=SharedClone), "saving", "error", "a copy leads to (another|EnvContractError)"),
-    (walk(core=Locked), "saving", "warning", "a copy leads to TypeError: .*lock.*; let clone_from take over"),
+    (walk(core=Locked), "saving", "warning", "a copy leads to TypeError: .*lock.*; let clone_from copy"),
     (walk(core=Locked)(), "pickling", "warning", "cannot be sent to other processes.*lock"),
     ("CartPole-v1", "spaces", "error", "'CartPole-v1'"),
     (lambda: 3, "spaces", "error", "'3' of type int"),

@@ -14,6 +14,7 @@ from maze_pl.core.object_state import StateError
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
+from maze_pl.envs.building import make_wrapped, shared_states_of, wrapper_stack
 from maze_pl.envs.contract import (
     FLAGS,
     NUMBERS,
@@ -35,15 +36,7 @@ from maze_pl.envs.vector.episode_state import (
 )
 from maze_pl.envs.vector.plain_gym_envs import PlainGymEnvs
 from maze_pl.envs.vector.step_clock import StepClock, TimedWrapper
-from maze_pl.envs.vector.vector_env import (
-    MakeEnv,
-    Staging,
-    StepExtras,
-    VectorEnv,
-    make_wrapped,
-    shared_states_of,
-    wrapper_stack,
-)
+from maze_pl.envs.vector.vector_env import MakeEnv, Staging, StepExtras, VectorEnv
 from maze_pl.envs.wrapper import Wrapper, attributes_rewards
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 

@@ -1,12 +1,9 @@
-"""Interface of vector environments, which exchange data in preallocated arrays.
-
-The first part makes environments and exchanges the statistics of their wrappers.
-"""
+"""Interface of vector environments, which exchange data in preallocated arrays."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -19,112 +16,11 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
-from maze_pl.envs.contract import describe, name_of
-from maze_pl.envs.gym_env import GymMazeEnv
-from maze_pl.envs.structured_env import Array, StructuredEnv
-from maze_pl.envs.wrapper import Wrapper, wrappers_of
-from maze_pl.envs.wrappers.action_masks_wrapper import require_used, with_action_masks
-from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.envs.building import load_shared_states, shared_states_of
+from maze_pl.envs.structured_env import Array
+from maze_pl.envs.wrapper import Wrapper
 
 Env = gymnasium.Env[Any, Any]
-
-
-def make_wrapped(
-    env: Callable[[], Env],
-    wrappers: Sequence[Callable[..., Env]] = (),
-    action_masks: Mapping[str, str] | None = None,
-) -> LogStatsWrapper:
-    """Make an environment with its wrappers, the first one innermost, and statistics outermost.
-
-    Args:
-        env: Makes the environment.
-        wrappers: Each wraps the result of the one before it.
-        action_masks: Action head -> observation, in addition to the masks that the environment and
-            the wrappers declare; see `ActionMasksWrapper`.
-
-    Raises:
-        TypeError: The factory does not make an environment, or a wrapper is not a `Wrapper` of
-            maze_pl.
-        ValueError: An action mask does not match any sub-step.
-    """
-    masks = action_masks or {}
-    built: Any = with_action_masks(_adapt(env()), masks)
-    for wrapper in wrappers:
-        inner, built = built, wrapper(built)
-        if built is not inner and all(layer.env is not inner for layer in wrappers_of(built)):
-            made = f"{wrapper!r} in the list of wrappers made {describe(built)}, which is no Wrapper of maze_pl around"
-            raise TypeError(f"{made} the environment; gymnasium's own wrappers go inside of GymMazeEnv")
-        built = with_action_masks(built, masks)
-    require_used(built, masks)
-    return built if issubclass(type(built), LogStatsWrapper) else LogStatsWrapper.wrap(built)
-
-
-def _adapt(env: Any) -> Any:
-    """Return a `StructuredEnv` as it is, and wrap a plain gymnasium environment in `GymMazeEnv`."""
-    if isinstance(env, StructuredEnv):
-        return env
-    if not isinstance(env, gymnasium.Env):
-        came = f"the environment factory returned {describe(env)}, which is no gymnasium environment"
-        raise TypeError(f"{came}; return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')")
-    if isinstance(env.unwrapped, StructuredEnv):
-        remedy = "put gymnasium's wrappers inside of GymMazeEnv, and those of maze_pl.envs.wrappers around it"
-        kind = f"gymnasium's {type(env).__name__} around {name_of(env)}"
-        raise TypeError(f"{kind} hides its sub-steps, masks and events; {remedy}")
-    return GymMazeEnv(env)
-
-
-def wrapper_stack(env: StructuredEnv) -> dict[str, Wrapper]:
-    """Return the wrappers of an environment by name, from the outermost inwards.
-
-    Their statistics are saved under these names. A name is the class path. If a class occurs
-    several times, its position among these follows, counted from the inside as in a list of
-    wrappers: `path (1 of 2)`. Thus a name does not depend on wrappers of other classes.
-    """
-    wrappers = list(wrappers_of(env))
-    paths = [f"{type(one).__module__}.{type(one).__qualname__}" for one in wrappers]
-    names = []
-    for place, path in enumerate(paths):
-        n, number = paths.count(path), paths[place:].count(path)
-        names.append(path if n == 1 else f"{path} ({number} of {n})")
-    return dict(zip(names, wrappers, strict=True))
-
-
-def class_of(name: str) -> str:
-    """Return the class path in a wrapper's name from `wrapper_stack`."""
-    return name.partition(" (")[0]
-
-
-def shared_states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:
-    """Return the statistics of the wrappers that have any, by name."""
-    return {name: state for name, wrapper in stack.items() if (state := wrapper.shared_state())}
-
-
-def load_shared_states(stack: Mapping[str, Wrapper], state: Mapping[str, Any], freeze: bool = False) -> None:
-    """Load statistics into the wrappers of a stack.
-
-    Args:
-        stack: Result of `wrapper_stack`.
-        state: Statistics, by name.
-        freeze: Whether the wrappers stop updating their statistics.
-
-    Raises:
-        ValueError: The statistics are for other wrappers, or those of a wrapper are missing.
-    """
-    if unknown := set(state) - set(stack):
-        both = f"there are statistics for wrappers {sorted(unknown)}, but the stack is {list(stack)}"
-        raise ValueError(f"{both}; use the same wrappers")
-    for name, wrapper in stack.items():
-        if name in state:
-            wrapper.load_shared_state(state[name])
-        elif wrapper.shared_state():
-            raise ValueError(f"there are no statistics for the wrapper {name}, but for {sorted(state)}; {_ALL_OR_NONE}")
-        if freeze:
-            wrapper.freeze()
-
-
-_ALL_OR_NONE = "use the wrappers with which these were learned"
-
-
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 MakeEnv = Callable[[], Env]
 Tree = dict[str, Array]

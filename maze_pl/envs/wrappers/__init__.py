@@ -1,21 +1,28 @@
-"""Wrappers, one file for each, or for those that belong together."""
+"""Wrappers of environments, one file each, and strategies that they are configured with.
+
+Here belongs whatever changes or records what a single environment exchanges with agents. Wrappers
+know nothing of training; several environments are stepped together in `maze_pl.envs.vector`.
+"""
 
 from .action_masks_wrapper import ActionMasksWrapper as ActionMasksWrapper
 from .log_stats_wrapper import LogStatsWrapper as LogStatsWrapper
 from .maze_env_monitoring_wrapper import MazeEnvMonitoringWrapper as MazeEnvMonitoringWrapper
 from .observation_visualization_wrapper import ObservationVisualizationWrapper as ObservationVisualizationWrapper
-from .normalization import ObservationNormalizationWrapper as ObservationNormalizationWrapper
-from .normalization import dump_statistics as dump_statistics, load_statistics as load_statistics
-from .normalization import (
+from .observation_normalization_wrapper import ObservationNormalizationWrapper as ObservationNormalizationWrapper
+from .observation_normalization_wrapper import dump_statistics as dump_statistics
+from .normalization_statistics import load_statistics as load_statistics
+from .normalization_statistics import (
     estimate_observation_normalization_statistics as estimate_observation_normalization_statistics,
 )
-from .normalization import make_normalized_env_factory as make_normalized_env_factory
-from .normalization import obtain_normalization_statistics as obtain_normalization_statistics
-from .normalization import (
+from .normalization_statistics import make_normalized_env_factory as make_normalized_env_factory
+from .normalization_statistics import obtain_normalization_statistics as obtain_normalization_statistics
+from .observation_normalization_strategy import ObservationNormalizationStrategy as ObservationNormalizationStrategy
+from .mean_zero_std_one_strategy import (
     MeanZeroStdOneObservationNormalizationStrategy as MeanZeroStdOneObservationNormalizationStrategy,
 )
-from .normalization import ObservationNormalizationStrategy as ObservationNormalizationStrategy
-from .normalization import RangeZeroOneObservationNormalizationStrategy as RangeZeroOneObservationNormalizationStrategy
+from .range_zero_one_strategy import (
+    RangeZeroOneObservationNormalizationStrategy as RangeZeroOneObservationNormalizationStrategy,
+)
 from .pre_processors import FlattenPreProcessor as FlattenPreProcessor, OneHotPreProcessor as OneHotPreProcessor
 from .pre_processing_wrapper import PreProcessingWrapper as PreProcessingWrapper
 from .pre_processors import PreProcessor as PreProcessor
@@ -29,10 +36,11 @@ from .trajectory_recording_wrapper import TrajectoryRecordingWrapper as Trajecto
 from .return_normalization_reward_wrapper import ReturnNormalizationRewardWrapper as ReturnNormalizationRewardWrapper
 from .reward_clipping_wrapper import RewardClippingWrapper as RewardClippingWrapper
 from .reward_scaling_wrapper import RewardScalingWrapper as RewardScalingWrapper
-from .dict_spaces_wrappers import DictActionWrapper as DictActionWrapper
-from .dict_spaces_wrappers import DictObservationWrapper as DictObservationWrapper
-from .no_dict_wrappers import NoDictActionWrapper as NoDictActionWrapper, NoDictSpacesWrapper as NoDictSpacesWrapper
-from .no_dict_wrappers import NoDictObservationWrapper as NoDictObservationWrapper
+from .dict_action_wrapper import DictActionWrapper as DictActionWrapper
+from .dict_observation_wrapper import DictObservationWrapper as DictObservationWrapper
+from .no_dict_action_wrapper import NoDictActionWrapper as NoDictActionWrapper
+from .no_dict_observation_wrapper import NoDictObservationWrapper as NoDictObservationWrapper
+from .no_dict_spaces_wrapper import NoDictSpacesWrapper as NoDictSpacesWrapper
 from .sorted_spaces_wrapper import SortedSpacesWrapper as SortedSpacesWrapper
 from .split_actions_wrapper import SplitActionsWrapper as SplitActionsWrapper
 from .discretize_actions_wrapper import DiscretizeActionsWrapper as DiscretizeActionsWrapper

@@ -21,6 +21,7 @@ from maze_pl.collect.episodes import play_episodes
 from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker import check_env
 from maze_pl.envs.cutting_2d import (
     ActionConversion,
@@ -39,7 +40,6 @@ from maze_pl.envs.cutting_2d import (
     struct_env_factory,
 )
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
-from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.envs.wrappers import LogStatsWrapper, RewardScalingWrapper, TimeLimitWrapper
 from tests.envs.cutting_2d.instances import CYCLE, DOCUMENTED, FACTORIES, MIXED, acts, choose, valid_cuts
 from tests.envs.cutting_2d.parts import WithArea

@@ -24,8 +24,8 @@ from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, make_gym_maze_env
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
-from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.system import time_limit
 from maze_pl.system.lost_process import LostProcessError
 from tests.datamodules.drift import Drift

@@ -10,10 +10,10 @@ import pytest
 
 from maze_pl.config.factories import Factory
 from maze_pl.envs import GymMazeEnv, wrappers_of
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.subproc_vector_env import SubprocVectorEnv
-from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
     NoDictSpacesWrapper,

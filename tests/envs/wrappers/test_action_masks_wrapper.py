@@ -12,8 +12,8 @@ from maze_pl.config.factories import Factory
 from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper, wrappers_of
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker import check_env
-from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.envs.wrappers import (
     ActionMasksWrapper,
     LogStatsWrapper,
@@ -26,7 +26,7 @@ from maze_pl.envs.wrappers import (
     TimeLimitWrapper,
     action_masks_wrapper,
 )
-from maze_pl.envs.wrappers.normalization import sample_episodes
+from maze_pl.envs.wrappers.sample_episodes import sample_episodes
 from maze_pl.runs.rollout import rollout
 from tests.envs.strict import N_OPTIONS, Strict
 from tests.envs.structured_example import make_heap_env

@@ -23,9 +23,9 @@ from maze_pl.core.policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv, Wrapper, wrappers_of
 from maze_pl.envs import wrappers as all_wrappers
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.subproc_vector_env import SubprocVectorEnv
-from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
     ObservationStackWrapper,

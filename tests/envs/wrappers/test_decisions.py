@@ -12,7 +12,7 @@ import pytest
 
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.envs import StateTrajectoryRecord, StructuredEnv, Wrapper, wrappers_of
-from maze_pl.envs.vector.vector_env import make_wrapped
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.wrappers import (
     EventLogsWrapper,
     LogStatsWrapper,

@@ -11,15 +11,15 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.gym_env import GymActionConversion, GymCoreEnv, GymObservationConversion
-from maze_pl.envs.vector.vector_env import make_wrapped
 from maze_pl.envs.wrappers import (
     DiscretizeActionsWrapper,
     ObservationNormalizationWrapper,
     RandomResetWrapper,
     SplitActionsWrapper,
 )
-from maze_pl.envs.wrappers.normalization import sample_episodes
+from maze_pl.envs.wrappers.sample_episodes import sample_episodes
 from tests.envs.wrappers.environments import make_action_env, make_vector_heap_env
 
 BOX = spaces.Box(np.array([-1, -2, -3], np.float32), np.array([1, 2, 3], np.float32))

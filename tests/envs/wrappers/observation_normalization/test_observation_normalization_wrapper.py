@@ -24,8 +24,8 @@ from maze_pl.envs.wrappers import (
     estimate_observation_normalization_statistics,
     load_statistics,
     make_normalized_env_factory,
-    normalization,
     obtain_normalization_statistics,
+    sample_episodes,
 )
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
@@ -441,7 +441,7 @@ def test_progress_is_shown_where_it_takes_long_and_somebody_is_looking(monkeypat
 
     def shown(stream: io.StringIO, after: float) -> str:
         monkeypatch.setattr(sys, "stderr", stream)
-        monkeypatch.setattr(normalization, "PROGRESS_AFTER", after)
+        monkeypatch.setattr(sample_episodes, "PROGRESS_AFTER", after)
         ObservationNormalizationWrapper(GymMazeEnv(Slow([0.0] * 9)), RANGE).estimate(9, seed=0)
         return stream.getvalue()
 

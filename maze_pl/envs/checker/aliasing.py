@@ -1,0 +1,49 @@
+"""Checks that nothing is changed after it was handed out: states and observations."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from maze_pl.envs.checker.examination import Examination
+from maze_pl.envs.checker.recorder import same
+from maze_pl.envs.checker.report import ERROR, Finding
+from maze_pl.envs.structured_env import Action
+from maze_pl.envs.wrappers.sample_episodes import sample_episodes
+
+_N_CONVERTED = 200  # acts whose conversions are checked
+
+
+def check_conversions(examination: Examination) -> Iterator[Finding]:
+    """Find conversions that change the state."""
+    inner: Any = examination.env.unwrapped
+    faults: set[str] = set()
+
+    def convert(action: Action) -> None:
+        state = inner.get_maze_state()
+        to_observation, to_action = inner.observation_conversion, inner.action_conversion
+        before = cloudpickle.dumps(state)
+        to_observation.maze_to_space(state)
+        between = cloudpickle.dumps(state)
+        to_action.space_to_maze(action, state)
+        after = cloudpickle.dumps(state)
+        fault = "changes the state that it receives"
+        if between != before:
+            faults.add(f"{type(to_observation).__name__}.maze_to_space {fault}: make it work on a copy")
+        if after != between:
+            faults.add(f"{type(to_action).__name__}.space_to_maze {fault}: only the simulation may change it")
+
+    alone = examination.recorded(inner)
+    alone.before = convert
+    n_acts = min(examination.n_steps, _N_CONVERTED)
+    sample_episodes(alone, n_acts, examination.seed, None)  # inside all wrappers
+    examination.seconds_alone = alone.seconds()
+    for fault in sorted(faults):
+        yield ERROR, fault
+
+
+def check_memory(examination: Examination) -> Iterator[Finding]:
+    """Find observations that change after they were returned."""
+    for history in examination.observations:
+        if not all(map(same, history.kept, history.returned)):
+            yield ERROR, f"{history.what} changes after it was returned: return a copy"

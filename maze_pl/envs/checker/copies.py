@@ -1,0 +1,68 @@
+"""Checks of determinism, of copies within an episode, and of sending to other processes."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from maze_pl.envs.checker.examination import N_REPLAYED, Examination
+from maze_pl.envs.checker.recorder import Recorder
+from maze_pl.envs.checker.report import ERROR, SKIPPED, WARNING, Finding
+from maze_pl.system.time_limit import CallTimeoutError
+
+
+def check_determinism(examination: Examination) -> Iterator[Finding]:
+    """Find environments that differ although seeds and actions are the same."""
+    difference = examination.play_again(examination.env)
+    if difference is None:
+        difference = examination.play_again(examination.make())
+    if difference is not None:
+        examination.is_deterministic = False
+        remedy = "reset(seed=...) must restore everything, and all randomness must come from that seed"
+        yield ERROR, f"with the same seeds and actions there was {difference}: {remedy}"
+
+
+def check_saving(examination: Examination) -> Iterator[Finding]:
+    """Find environments of which a copy, made within an episode, continues differently."""
+    if not examination.is_deterministic:
+        yield SKIPPED, "the environment is not deterministic"
+        return
+    resets = [index for index, act in enumerate(examination.acts[:N_REPLAYED]) if act.action is None]
+    episodes = pairwise([*resets, len(examination.acts)])
+    start, end = max(episodes, key=lambda episode: episode[1] - episode[0])
+    middle = (start + end) // 2
+    examination.play_again(examination.env, middle)
+    verdict = ERROR
+    try:
+        clone = _clone(examination)
+        if clone is None:
+            verdict = WARNING
+            clone = examination.copied()
+        rest = examination.acts[middle:end]
+        difference = examination.env.repeat(rest) or clone.repeat(rest)
+    except CallTimeoutError:
+        raise
+    except Exception as error:  # a copy may be too broken to be stepped
+        difference = f"{type(error).__name__}: {error}"
+    if difference is not None:
+        yield verdict, f"a copy leads to {difference}; let clone_from copy the whole state"
+
+
+def _clone(examination: Examination) -> Recorder | None:
+    """Return another environment that has taken over the state; None if it cannot."""
+    try:
+        other = examination.make() if callable(examination.source) else examination.copied()
+        other.env.clone_from(examination.env.env)
+    except CallTimeoutError:
+        raise
+    except Exception:  # classes of the user may raise anything
+        return None
+    return other
+
+
+def check_pickling(examination: Examination) -> Iterator[Finding]:
+    """Find environments that cannot be sent to other processes."""
+    try:
+        cloudpickle.loads(cloudpickle.dumps(examination.source))
+    except Exception as error:  # classes of the user may raise anything
+        yield WARNING, f"it cannot be sent to other processes, only vectorization=sequential is possible: {error}"

@@ -1,0 +1,144 @@
+"""The environment that the doctor examines, and what was recorded while it was played."""
+
+import copy
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
+from typing import Any, NamedTuple
+
+from gymnasium import spaces
+
+from maze_pl.core.seeding import derive_seed
+from maze_pl.envs.building import make_wrapped
+from maze_pl.envs.checker.early_events import EarlyEvents
+from maze_pl.envs.checker.recorder import Act, LimitedCalls, Recorder
+from maze_pl.envs.contract import name_of
+from maze_pl.envs.structured_env import Array
+from maze_pl.envs.wrapper import wrappers_of
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.envs.wrappers.sample_episodes import sample_episodes
+from maze_pl.system.time_limit import time_limit, time_limit_to_make
+
+N_REPLAYED = 500
+"""Acts that are replayed."""
+_MOST_SAMPLES = 1000  # for the statistics of wrappers
+
+
+class ObservationHistory(NamedTuple):
+    """One observation in all acts of a sub-step.
+
+    Attributes:
+        what: Its description.
+        space: Its space.
+        is_mask: Whether it serves as a mask.
+        kept: Its values when they were returned.
+        returned: The same arrays as they are now.
+    """
+
+    what: str
+    space: spaces.Space[Any]
+    is_mask: bool
+    kept: list[Array]
+    returned: list[Array]
+
+
+class Examination:
+    """The environment that is examined, with the acts recorded while it was played at random.
+
+    Args:
+        env: The environment, or a factory of it.
+        n_steps: Number of acts to play.
+        seed: Determines episodes and actions.
+        masks: Action head -> observation, in addition to the masks that the environment declares.
+        step_timeout: Seconds that a step or a reset may take; no limit if None.
+
+    Attributes:
+        source: The environment or its factory.
+        n_steps: Number of acts to play.
+        seed: Determines episodes and actions.
+        masks: As given.
+        step_timeout: As given.
+        env: Recorder around the environment, once it is made.
+        acts: Its resets and steps.
+        observations: Its observations, by sub-step and name.
+        is_deterministic: Whether the same seed and actions have given the same episode.
+        seconds_alone: Mean duration of a step without wrappers, in seconds.
+    """
+
+    env: Recorder
+    seconds_alone: float
+
+    def __init__(self, env: Any, n_steps: int, seed: int, masks: Mapping[str, str], step_timeout: float | None) -> None:
+        self.source = env
+        self.n_steps = n_steps
+        self.seed = seed
+        self.masks = masks
+        self.step_timeout = step_timeout
+        self.acts: list[Act] = []
+        self.observations: list[ObservationHistory] = []
+        self.is_deterministic = True
+        self._made: list[LogStatsWrapper] = []
+        self._wrapper_states: list[dict[str, Any]] = []  # which outputs may depend on
+
+    @property
+    def title(self) -> str:
+        """Name of the environment, with the number of acts and episodes."""
+        name = name_of(self._made[0]) if self._made else "the environment"
+        n_episodes = sum(act.action is None for act in self.acts)
+        return f"{name}: {len(self.acts) - n_episodes:,} acts in {n_episodes} episodes"
+
+    @property
+    def wrapper_names(self) -> list[str]:
+        """Classes of the wrappers, from the outermost inwards."""
+        return [type(wrapper).__name__ for wrapper in wrappers_of(self._made[0])]
+
+    def make(self) -> Recorder:
+        """Record a new environment if a factory was given, otherwise the same one again."""
+        if callable(self.source) or not self._made:
+            with time_limit_to_make(self.step_timeout):
+                made: Any = make_wrapped(self.source if callable(self.source) else lambda: self.source)
+            made.unwrapped._unchecked = []  # the check `steps` looks at all observations
+            self._made.append(made)
+        return self.recorded(self._made[-1])
+
+    def recorded(self, env: Any) -> Recorder:
+        """Return a recorder around an environment."""
+        return Recorder(env, self.masks, self.step_timeout)
+
+    def copied(self) -> Recorder:
+        """Record a deep copy of the environment that was played."""
+        return self.recorded(copy.deepcopy(self._made[0]))
+
+    def play(self) -> None:
+        """Estimate the statistics of wrappers, then play the environment at random."""
+        made = self._made[0]
+        made.context.is_logged = False
+        samples_seed = derive_seed(self.seed, "normalization")
+        LimitedCalls(made, self.step_timeout).estimate(min(self.n_steps, _MOST_SAMPLES), samples_seed)
+        made.context.is_logged = True
+        self._wrapper_states = [wrapper.state_dict() for wrapper in wrappers_of(made)]
+        sample_episodes(self.env, self.n_steps, self.seed, None)
+
+    def play_again(self, env: Recorder, end: int = N_REPLAYED) -> str | None:
+        """Repeat the first acts in an environment, and describe the first difference, if any."""
+        self._restore_wrappers(env.env)
+        return env.repeat(self.acts[:end])
+
+    def _restore_wrappers(self, env: Any) -> None:
+        # There are no states if the environment could not be played.
+        for wrapper, state in zip(wrappers_of(env), self._wrapper_states, strict=False):
+            wrapper.load_state_dict(state)
+
+    def close(self, is_stuck: bool = False) -> None:
+        """Restore the states of the wrappers, and close the environments that were made here.
+
+        Args:
+            is_stuck: Whether a call has failed or not returned, so that closing may fail as well.
+        """
+        for env in self._made:
+            self._restore_wrappers(env)
+            for subscriber in env.pubsub.subscribers:
+                if type(subscriber) is EarlyEvents:
+                    env.pubsub.remove_subscriber(subscriber)
+            if callable(self.source):
+                with suppress(Exception) if is_stuck else nullcontext(), time_limit("close", self.step_timeout):
+                    env.close()

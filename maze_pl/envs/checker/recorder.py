@@ -1,0 +1,214 @@
+"""Recording of everything that an environment returns while the doctor plays it."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.spaces import MaskError, allowed_entries
+from maze_pl.core.spec import Spec, StepSpec, fitting_masks
+from maze_pl.envs.checker.early_events import EarlyEvents
+from maze_pl.envs.contract import EnvContractError, check_observation, check_reset, check_step
+from maze_pl.envs.structured_env import Action, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.system.time_limit import time_limit
+
+_COMPARED = ("actor", "reward", "terminated", "truncated", "env_time")
+
+
+class Act(NamedTuple):
+    """Outcome of a reset or a step.
+
+    Attributes:
+        actor: Actor that acts next.
+        reward: Reward of the action.
+        terminated: Whether the episode terminated.
+        truncated: Whether the episode was truncated.
+        env_time: Environment steps since the episode began.
+        returned: The observation object itself.
+        kept: Copies of its arrays, made when it was returned.
+        action: Action that led here, None after a reset.
+        seed: Seed that the environment was reset with.
+        seconds: Duration of the step.
+    """
+
+    actor: ActorID
+    reward: float
+    terminated: bool
+    truncated: bool
+    env_time: int
+    returned: Observation
+    kept: Observation
+    action: Action | None
+    seed: int | None = None
+    seconds: float = 0.0
+
+
+class Recorder(Wrapper):
+    """Records all resets and steps of an environment; refuses what cannot be acted on.
+
+    Args:
+        env: The environment.
+        masks: Action head -> observation, in addition to the masks that the environment declares;
+            masks that do not fit it belong to another layer.
+        step_timeout: Seconds that a step or a reset may take; no limit if None.
+
+    Attributes:
+        before: Called with each action before it is taken, unless None.
+        acts: All resets and steps.
+        fired: Topic and event of everything that happened.
+        early_events: Events that were fired before their environment step had begun.
+        sub_steps: Step key -> spaces and masks of the sub-step.
+    """
+
+    def __init__(self, env: StructuredEnv, masks: Mapping[str, str], step_timeout: float | None) -> None:
+        super().__init__(env)
+        self._step_timeout = step_timeout
+        fitting: dict[str, str] = {}
+        for of_sub_step in fitting_masks(env, masks).values():
+            fitting |= of_sub_step
+        most_agents = {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}
+        spec = Spec.of(env, most_agents, fitting)
+        spec.to_dict()  # raises if a checkpoint could not hold it
+        self.sub_steps = spec.steps
+        self.before: Callable[[Action], None] | None = None
+        self.acts: list[Act] = []
+        self.fired: set[tuple[type, Any]] = set()
+        known = [subscriber for subscriber in env.pubsub.subscribers if type(subscriber) is EarlyEvents]
+        self.early_events = known[0] if known else EarlyEvents()
+        env.pubsub.register_subscriber(self.early_events)
+
+    @property
+    def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
+        """For each sub-step, action head -> observation that masks it."""
+        return {key: step.masks for key, step in self.sub_steps.items()}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Start an episode."""
+        with time_limit("reset", self._step_timeout):
+            result = self.env.reset(seed=seed, options=options)
+        check_reset(result, self.env)
+        self._keep((result[0], 0.0, False, False), None, seed=seed)
+        return result
+
+    def step(self, action: Action) -> Any:
+        """Perform an act."""
+        if self.before is not None:
+            self.before(action)
+        self.early_events.begin_act(self.env.actor_id().step_key)
+        with time_limit("step", self._step_timeout):
+            began = time.perf_counter()
+            result = self.env.step(action)
+            seconds = time.perf_counter() - began
+        check_step(result, self.env)
+        self.early_events.end_act()
+        self._keep(result, action, seconds=seconds)
+        return result
+
+    def _keep(self, result: Any, action: Action | None, **further: Any) -> None:
+        observation, reward, terminated, truncated, *_ = result
+        actor = self.env.actor_id()
+        if actor.step_key not in self.sub_steps:
+            declared = list(self.sub_steps)
+            raise EnvContractError(f"actor_id() names sub-step {actor.step_key!r}; declared are {declared}")
+        step = self.sub_steps[actor.step_key]
+        what = f"the observation of sub-step {actor.step_key!r} by {self.makers(actor.step_key)}"
+        check_observation(observation, step.observation_space, what)
+        if not (terminated or truncated):  # nobody acts on the last observation
+            self._check_masks(observation, step, what)
+        act = Act(
+            actor,
+            float(reward),
+            bool(terminated),
+            bool(truncated),
+            self.env.get_env_time(),
+            observation,
+            {name: np.array(value) for name, value in observation.items()},
+            action,
+            **further,
+        )
+        self.acts.append(act)
+        self.fired |= {(record.topic, record.event) for record in self.env.get_step_events()}
+
+    def _check_masks(self, observation: Observation, step: StepSpec, what: str) -> None:
+        """Refuse masks that are malformed or allow nothing."""
+        place = f"(act {len(self.acts)})"
+        for head, name in step.masks.items():
+            space = step.action_space.spaces[head]
+            try:
+                allowed_entries(observation[name], (spaces.flatdim(space),), name, head)
+            except MaskError as error:
+                raise EnvContractError(f"{what} {place}: {error}") from error
+            if isinstance(space, spaces.MultiBinary):
+                continue  # nothing is an action as well
+            parts = [observation[name]]
+            if isinstance(space, spaces.MultiDiscrete):
+                parts = np.split(observation[name], np.cumsum(space.nvec)[:-1].tolist())
+            if not all(part.any() for part in parts):
+                raise EnvContractError(f"mask {name!r} in {what} allows nothing for {head!r} {place}")
+
+    def makers(self, key: StepKey) -> str:
+        """Classes that make the observations of a sub-step: its conversion and the wrappers."""
+        inner: Any = self.unwrapped
+        makers = [inner.observation_conversion_dict.get(key), *list(wrappers_of(self.env))[:0:-1]]
+        return ", ".join(type(maker).__name__ for maker in makers if maker is not None)
+
+    def seconds(self) -> float:
+        """Mean duration of a step in seconds."""
+        return float(np.mean([act.seconds for act in self.acts if act.action is not None]))
+
+    def repeat(self, acts: Sequence[Act]) -> str | None:
+        """Replay acts without recording them, and describe the first difference, if any."""
+        for act in acts:
+            if act.action is None:
+                self.reset(seed=act.seed)
+            else:
+                self.step(act.action)
+            different = _difference(act, self.acts.pop())
+            if different is not None:
+                return f"another {different} at environment step {act.env_time}"
+        return None
+
+
+class LimitedCalls(Wrapper):
+    """Limits the time of steps and resets that wrappers make to estimate their statistics.
+
+    Args:
+        env: The environment with its wrappers.
+        step_timeout: Seconds that a step or a reset may take; no limit if None.
+    """
+
+    def __init__(self, env: StructuredEnv, step_timeout: float | None) -> None:
+        super().__init__(env)
+        self._step_timeout = step_timeout
+
+    def step(self, action: Action) -> StepResult:
+        """Perform an act."""
+        with time_limit("step, while wrappers estimated their statistics,", self._step_timeout):
+            return self.env.step(action)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode."""
+        with time_limit("reset, while wrappers estimated their statistics,", self._step_timeout):
+            return self.env.reset(seed=seed, options=options)
+
+
+def same(first: Any, second: Any) -> bool:
+    """True if two arrays or numbers are equal, with NaN equal to itself."""
+    array, other = np.asarray(first), np.asarray(second)
+    is_float = array.dtype.kind == "f" and other.dtype.kind == "f"
+    return np.array_equal(array, other, equal_nan=is_float)
+
+
+def _difference(act: Act, again: Act) -> str | None:
+    """Return the name of the first part in which two acts differ, None if they are equal."""
+    for name in _COMPARED:
+        if not same(getattr(act, name), getattr(again, name)):
+            return name
+    for name, array in act.kept.items():
+        if not same(array, again.kept.get(name)):
+            return f"observation {name!r}"
+    return None

@@ -1,0 +1,24 @@
+"""Measurement of an environment's speed, and the vectorization that follows from it."""
+
+import os
+from collections.abc import Iterator
+
+from maze_pl.envs.checker.examination import Examination
+from maze_pl.envs.checker.report import OK, Finding
+
+_SECONDS_TO_EXCHANGE = 1e-4  # a step with another process
+
+
+def check_speed(examination: Examination) -> Iterator[Finding]:
+    """Report acts per second."""
+    alone, wrapped = 1 / examination.seconds_alone, 1 / examination.env.seconds()
+    names = ", ".join(examination.wrapper_names)
+    yield OK, f"{alone:,.0f} acts per second alone, {wrapped:,.0f} within {names}"
+
+
+def check_vectorization(examination: Examination) -> Iterator[Finding]:
+    """Recommend a way to step several environments."""
+    seconds, n_cores = examination.env.seconds(), len(os.sched_getaffinity(0))
+    where = "subprocess" if seconds > 2 * _SECONDS_TO_EXCHANGE and n_cores > 1 else "sequential"
+    exchange = f"sending it to another process about {1e6 * _SECONDS_TO_EXCHANGE:.0f} us"
+    yield OK, f"{where}: an act takes {1e6 * seconds:,.0f} us, {exchange}, and there are {n_cores} cores"

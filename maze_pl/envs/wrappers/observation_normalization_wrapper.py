@@ -1,0 +1,249 @@
+"""Normalisation of observations by statistics that are estimated once and kept in checkpoints."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.class_path import import_class
+from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
+from maze_pl.envs.wrapper import ObservationWrapper, Wrapper, wrappers_of
+from maze_pl.envs.wrappers.observation_normalization_strategy import ObservationNormalizationStrategy, Statistics
+from maze_pl.envs.wrappers.sample_episodes import sample_episodes
+from maze_pl.system.atomic_files import output_folder, write_file
+
+if TYPE_CHECKING:
+    from maze_pl.core.policy import Policy
+
+DEFAULT_STRATEGY: Final = "maze_pl.envs.wrappers.MeanZeroStdOneObservationNormalizationStrategy"
+MANUAL_ENTRIES: Final = ("strategy", "strategy_config", "statistics")
+_NAME: Final = "ObservationNormalizationWrapper"
+
+
+class ObservationNormalizationWrapper(ObservationWrapper):
+    """Normalises each observation by a separate strategy.
+
+    Observations that are not a `Box` or serve as action masks are left unchanged. An observation of
+    several sub-steps is normalised by the same statistics in all of them. Before the first episode,
+    statistics that are not given must be estimated (`estimate` or
+    `obtain_normalization_statistics`), loaded or set.
+
+    Args:
+        env: The environment to wrap.
+        default_strategy: Class, or class path, of the strategy of observations without one in
+            `manual_config`.
+        default_strategy_config: Its further arguments, such as `clip_range: [-3, 3]` and `axis: 0`.
+        default_statistics: Its statistics, such as `{min: 0, max: 255}`; estimated if None.
+        statistics_dump: JSON file that estimated statistics are written to, relative to the run
+            directory.
+        sampling_policy: Policy that acts while statistics are estimated, or a factory that makes it
+            from the action spaces and the masks of all sub-steps, such as the class `RandomPolicy`
+            or its class path. Random actions if None.
+        exclude: Observations that are not normalised.
+        manual_config: Observation -> its `strategy`, `strategy_config` and `statistics`, each
+            optional.
+
+    Raises:
+        TypeError: An observation that is to be normalised is not a `Box`.
+        ValueError: An observation or an entry of the configuration is unknown, settings contradict
+            each other, or another wrapper of this kind writes to the same file.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), default_strategy_config={"axis": 0})
+        >>> statistics = obtain_normalization_statistics(env, n_samples=100)
+        >>> statistics["observation"]["mean"].shape
+        (4,)
+        >>> observation, _ = env.reset(seed=0)
+    """
+
+    def __init__(
+        self,
+        env: StructuredEnv,
+        default_strategy: str | type[ObservationNormalizationStrategy] = DEFAULT_STRATEGY,
+        default_strategy_config: dict[str, Any] | None = None,
+        default_statistics: dict[str, Any] | None = None,
+        statistics_dump: str | None = None,
+        sampling_policy: str | Policy | Callable[..., Policy] | None = None,
+        exclude: Sequence[str] | None = None,
+        manual_config: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(env)
+        self.statistics_dump = statistics_dump
+        if statistics_dump is not None and statistics_dump in (one.statistics_dump for one in normalizers_of(env)):
+            raise ValueError(f"{_NAME}: another one further in writes to {statistics_dump=} already; name another file")
+        self.sampling_policy = sampling_policy
+        manual_config, excluded = manual_config or {}, set(exclude or [])
+        masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
+        all_spaces = _spaces_by_name(env.observation_spaces_dict)
+        if unknown := (excluded | set(manual_config)) - set(all_spaces):
+            raise ValueError(f"{_NAME}: there are no observations {sorted(unknown)}; there are {sorted(all_spaces)}")
+        if both := (excluded | masks) & set(manual_config):
+            raise ValueError(f"{_NAME}: {sorted(both)} are in manual_config, but are excluded or serve as action masks")
+        given = (default_strategy, default_strategy_config, default_statistics)
+        defaults: dict[str, Any] = dict(zip(MANUAL_ENTRIES, given, strict=True))
+        self._strategies: dict[str, ObservationNormalizationStrategy] = {}
+        self._given: set[str] = set()  # observations whose statistics the configuration states
+        for name, space in all_spaces.items():
+            is_usual = isinstance(space, spaces.Box) and space.low.size > 0
+            if name in masks | excluded or not (is_usual or name in manual_config):
+                continue
+            manual = manual_config.get(name, {})
+            with _named(name):
+                if wrong := set(manual) - set(MANUAL_ENTRIES):
+                    raise ValueError(f"unknown entries {sorted(wrong)} in manual_config, not {MANUAL_ENTRIES}")
+                is_another = "strategy" in manual  # to which the default arguments do not apply
+                settings = {**(dict.fromkeys(MANUAL_ENTRIES) if is_another else defaults), **manual}
+                if not isinstance(space, spaces.Box):
+                    raise TypeError(f"only Box observations can be normalised, not {space}")
+                strategy = import_class(settings["strategy"], ObservationNormalizationStrategy)
+                self._strategies[name] = strategy(space, **(settings["strategy_config"] or {}))
+                if settings["statistics"] is not None:
+                    self._strategies[name].set_normalization_stats(settings["statistics"])
+                    self._given.add(name)
+        normalized = {name: strategy.normalized_space() for name, strategy in self._strategies.items()}
+        shown = {key: dict(space.spaces) for key, space in env.observation_spaces_dict.items()}
+        changed = {key: {name: normalized.get(name, part) for name, part in shown[key].items()} for key in shown}
+        self._observation_spaces = {key: spaces.Dict(parts) for key, parts in changed.items()}
+        self._samples: dict[str, list[Array]] | None = None  # filled while statistics are estimated
+
+    def observation(self, observation: Observation) -> Observation:
+        """Normalise all observations that have a strategy.
+
+        Raises:
+            RuntimeError: Statistics have not been estimated yet.
+        """
+        if self._samples is not None:
+            for name in self._strategies.keys() & observation.keys():
+                self._samples[name].append(observation[name].copy())
+            return observation
+        normalized = dict(observation)
+        for name, strategy in self._strategies.items():
+            if name in normalized:
+                if not strategy.statistics:
+                    raise RuntimeError(f"{name!r} has no statistics: call obtain_normalization_statistics or give some")
+                normalized[name] = strategy.normalize(normalized[name])
+        return normalized
+
+    @property
+    def missing_statistics(self) -> list[str]:
+        """Observations whose statistics are not known yet."""
+        return [name for name, strategy in self._strategies.items() if not strategy.statistics]
+
+    def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
+        """Estimate missing statistics from episodes of the whole stack of wrappers.
+
+        Raises:
+            ValueError: An observation did not occur.
+        """
+        if not self.missing_statistics:
+            return
+        waiting = [one for one in normalizers_of(env) if one.missing_statistics]  # this and outer ones
+        samples: dict[str, list[Array]] = defaultdict(list)
+        try:
+            for one in waiting:
+                one._samples = samples if one is self else defaultdict(list)
+            sample_episodes(env, n_samples, seed, self.sampling_policy)
+        finally:
+            for one in waiting:
+                one._samples = None
+        if absent := [name for name in self.missing_statistics if not samples[name]]:
+            hint = "sample more, use a sampling_policy that gets there, or give their statistics"
+            raise ValueError(f"{_NAME}: observations {absent} did not occur in {n_samples} acts; {hint}")
+        for name in self.missing_statistics:
+            observations = np.stack(samples[name]).astype(np.float64)
+            if n_wrong := sum(not np.isfinite(sample).all() for sample in observations):
+                wrong = f"{name!r}: {n_wrong} of {len(observations)} samples have values that are not finite"
+                raise ValueError(f"{_NAME}: {wrong}; correct the environment, or exclude the observation")
+            # outside of `_named`: errors of a user's strategy pass unchanged
+            self.set_normalization_statistics({name: self._strategies[name].estimate_stats(observations)})
+        if self.statistics_dump is not None:
+            dump_statistics(self.get_normalization_statistics(), output_folder(self.statistics_dump))
+
+    def get_normalization_statistics(self) -> dict[str, Statistics]:
+        """Observation -> statistic -> number or array, for observations with known statistics."""
+        return {name: one.get_normalization_stats() for name, one in self._strategies.items() if one.statistics}
+
+    def set_normalization_statistics(self, statistics: Mapping[str, Mapping[str, Any]]) -> None:
+        """Use statistics obtained elsewhere; pass unknown ones on to inner wrappers of this kind.
+
+        Args:
+            statistics: Observation -> statistic -> number or array.
+
+        Raises:
+            ValueError: An observation is not normalised, or its statistics do not fit.
+        """
+        others = dict(statistics)
+        for name in self._strategies.keys() & statistics.keys():
+            with _named(name):
+                self._strategies[name].set_normalization_stats(others.pop(name))
+        if others and (inner := normalizers_of(self.env)):
+            inner[0].set_normalization_statistics(others)
+        elif others:
+            raise ValueError(f"{_NAME}: {sorted(others)} are not normalised; {list(self._strategies)} are")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Estimated statistics, without those that the configuration states."""
+        known = self.get_normalization_statistics()
+        return {name: values for name, values in known.items() if name not in self._given}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Use statistics that were estimated before."""
+        self.set_normalization_statistics({name: values for name, values in state.items() if name not in self._given})
+
+    shared_state = state_dict  # the same for all copies
+
+    def load_shared_state(self, state: dict[str, Any]) -> None:
+        """Use statistics that were estimated by another copy.
+
+        Raises:
+            ValueError: Statistics that this wrapper needs are missing.
+        """
+        self.load_state_dict(state)
+        if missing := self.missing_statistics:
+            raise ValueError(f"{_NAME}: {missing} are not among the statistics that were learned before")
+
+
+def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:
+    """Write statistics to a JSON file atomically: it is either complete or unchanged.
+
+    Args:
+        statistics: Observation -> statistic -> number or array.
+        path: The file; its directory is created if needed.
+    """
+    write_file(path, json.dumps(statistics, default=lambda value: np.asarray(value).tolist()).encode())
+
+
+def normalizers_of(env: StructuredEnv) -> list[ObservationNormalizationWrapper]:
+    """Wrappers of this kind around an environment, outermost first."""
+    kind = ObservationNormalizationWrapper
+    return [cast(ObservationNormalizationWrapper, one) for one in wrappers_of(env) if issubclass(type(one), kind)]
+
+
+@contextmanager
+def _named(observation: str) -> Iterator[None]:
+    """Name the observation in errors that are raised inside."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{_NAME}: observation {observation!r}: {error}") from error
+
+
+def _spaces_by_name(spaces_dict: Mapping[StepKey, spaces.Dict]) -> dict[str, spaces.Space[Any]]:
+    """Observation -> its space, which must be the same in all sub-steps."""
+    by_name: dict[str, spaces.Space[Any]] = {}
+    for key, space in spaces_dict.items():
+        for name, part in space.spaces.items():
+            known = by_name.setdefault(name, part)
+            if type(known) is not type(part) or known.shape != part.shape:
+                raise ValueError(f"{_NAME}: {name!r} is {part} in sub-step {key!r}, {known} in another one; rename one")
+    return by_name
