@@ -11,7 +11,7 @@ from maze_pl.envs.trajectory_record import figure_to_array
 from maze_pl.events.display import require_matplotlib
 from maze_pl.loggers.dashboard import dashboards
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.perception import drawing
+from maze_pl.perception import drawing, network_graph
 from maze_pl.system.atomic_files import write_file
 
 
@@ -38,7 +38,7 @@ class NetworkPictures(Callback):
             return
         try:
             require_matplotlib("drawing the networks")
-            for name, graph in drawing.actor_critic_graphs(pl_module.networks).items():
+            for name, graph in network_graph.actor_critic_graphs(pl_module.networks).items():
                 figure = drawing.draw(graph, name)
                 for form in ("svg", "png"):
                     write_file(folder / f"{quote(name, safe='')}.{form}", drawing.render(figure, form))

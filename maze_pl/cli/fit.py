@@ -33,7 +33,8 @@ from maze_pl.config.search_path import SUFFIXES, ConfigurationError, suggestion
 from maze_pl.config.trust import foreign_names
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.modules import AlgorithmModule
-from maze_pl.perception.drawing import actor_critic_graphs, table
+from maze_pl.perception.drawing import table
+from maze_pl.perception.network_graph import actor_critic_graphs
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, require_intact
 from maze_pl.runs.compatibility import require_compatible
 from maze_pl.runs.run_directory import claimed, is_first_rank, last_checkpoint, run_directory

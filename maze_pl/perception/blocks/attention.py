@@ -40,8 +40,10 @@ def _attend(attention: Callable[..., Tensor], tensors: list[Tensor], mask: Tenso
         rows = allowed if len(tensors) == 1 else torch.ones_like(query[..., 0], dtype=torch.bool)
         allowed = rows.unsqueeze(-1) & allowed.unsqueeze(-2)
     attends, attended = allowed.any(-1, keepdim=True), allowed.any(-2).unsqueeze(-1)
-    clean = [torch.where(used, tensor, 0.0) for used, tensor in ((attends, query), (attended, key), (attended, value))]
-    return torch.where(attends, attention(*clean, allowed | ~attends), 0.0)
+    query = torch.where(attends, query, 0.0)
+    key = torch.where(attended, key, 0.0)
+    value = torch.where(attended, value, 0.0)
+    return torch.where(attends, attention(query, key, value, allowed | ~attends), 0.0)
 
 
 class MultiHeadAttentionBlock(ShapeNormalizationBlock):
@@ -53,7 +55,8 @@ class MultiHeadAttentionBlock(ShapeNormalizationBlock):
         in_keys: Names of query, key and value, or one name for all three; then, optionally, the
             name of a mask.
         out_keys: Name of the output.
-        in_shapes: Shapes of query (L, E), key (S, K) and value (S, V), and of the mask, see `use_key_padding_mask`.
+        in_shapes: Shapes of query (L, E), key (S, K) and value (S, V), and of the mask, see
+            `use_key_padding_mask`.
         num_heads: Number of heads, which divides E.
         use_key_padding_mask: If true, the mask (S,) is 1 where a key exists; otherwise the mask (L,
             S) is 1 where a query may attend to a key. With one name for all three, elements that do
@@ -84,15 +87,24 @@ class MultiHeadAttentionBlock(ShapeNormalizationBlock):
         self.require_flags(use_key_padding_mask=use_key_padding_mask)
         query, key, value = (self.in_shapes[index % n_tensors][-2:] for index in range(3))
         mask = (key[0],) if use_key_padding_mask else (query[0], key[0])
-        fits = key[0] == value[0] and all(self.in_shapes[-1][1 - number :] == mask for number in mask_dims)
-        known = n_tensors in (1, 3) and len(self.out_keys) == 1 and len(mask_dims) >= use_key_padding_mask
+        fits = key[0] == value[0]
+        if mask_dims:
+            fits = fits and self.in_shapes[-1][1 - mask_dims[0] :] == mask
+        known = n_tensors in (1, 3) and len(self.out_keys) == 1
+        known = known and len(mask_dims) >= use_key_padding_mask
         names = "query (L, E), key (S, K) and value (S, V), or one for all"
         good = fits and known and query[1] % num_heads == 0
         self.require(
             good,
             f"{names}, with {use_key_padding_mask=} a mask {mask}; num_heads that divides E; one output",
         )
-        self.attention = nn.MultiheadAttention(query[1], num_heads, kdim=key[1], vdim=value[1], batch_first=True)
+        self.attention = nn.MultiheadAttention(
+            query[1],
+            num_heads,
+            kdim=key[1],
+            vdim=value[1],
+            batch_first=True,
+        )
 
     def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the output [B, L, E]."""
@@ -107,7 +119,8 @@ class MultiHeadAttentionBlock(ShapeNormalizationBlock):
         separate = (attention.q_proj_weight, attention.k_proj_weight, attention.v_proj_weight)
         weights = separate if packed is None else packed.chunk(3)
         split = []
-        for tensor, weight, bias in zip((query, key, value), weights, attention.in_proj_bias.chunk(3), strict=True):
+        biases = attention.in_proj_bias.chunk(3)
+        for tensor, weight, bias in zip((query, key, value), weights, biases, strict=True):
             projected = nn.functional.linear(tensor, weight, bias)
             heads = torch.unflatten(projected, -1, (attention.num_heads, attention.head_dim))
             split.append(heads.transpose(1, 2))  # [B, L, E] -> [B, heads, L, E / heads]
@@ -148,7 +161,9 @@ class _SelfAttentionBlock(ShapeNormalizationBlock):
 
     def _attention(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Any:
         # add a dimension for the one head: fast kernels need four dimensions
-        query, key, value = (part.unsqueeze(1) for part in (self.query(query), self.key(key), self.value(value)))
+        query = self.query(query).unsqueeze(1)
+        key = self.key(key).unsqueeze(1)
+        value = self.value(value).unsqueeze(1)
         allowed = None if allowed is None else allowed.unsqueeze(1)
         mixed = nn.functional.scaled_dot_product_attention(query, key, value, allowed, scale=self.scale)
         return self.output(mixed.squeeze(1))

@@ -80,36 +80,44 @@ class InferenceBlock(PerceptionBlock):
 
 def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> dict[str, PerceptionBlock]:
     """Return the blocks in topological order; check keys and shapes."""
+    written: dict[str, list[str]] = {}
     for name, block in blocks.items():
         if not isinstance(block, PerceptionBlock):
-            raise TypeError(f"block {name!r} is a {type(block).__name__}, no PerceptionBlock; see TorchModelBlock")
-    written = {name: [*block.out_keys, *getattr(block, "state_shapes", ())] for name, block in blocks.items()}
-    writers = Counter([*graph.in_keys, *(key for keys in written.values() for key in keys)])
+            found = f"block {name!r} is a {type(block).__name__}"
+            raise TypeError(f"{found}, not a PerceptionBlock; see TorchModelBlock")
+        written[name] = [*block.out_keys, *getattr(block, "state_shapes", ())]
+    writers = Counter(graph.in_keys)
+    for keys in written.values():
+        writers.update(keys)
     for key, count in writers.items():
         if count > 1:
-            who = [name for name, keys in written.items() if key in keys]
-            also = " and it is an input of the graph" if key in graph.in_keys else ""
-            raise ValueError(f"the key {key!r} is written by the blocks {who}{also}; each key is written once")
+            names = [name for name, keys in written.items() if key in keys]
+            found = f"the key {key!r} is written by the blocks {names}"
+            if key in graph.in_keys:
+                found += " and it is an input of the graph"
+            raise ValueError(f"{found}; each key is written once")
     for name, block in blocks.items():
         if missing := [key for key in block.in_keys if key not in writers]:
-            what = f"block {name!r} ({type(block).__name__}) reads {missing}, which is neither an input"
-            raise ValueError(f"{what} nor written by a block; there are the keys {[*writers]}")
+            found = f"block {name!r} ({type(block).__name__}) reads {missing}"
+            known = f"there are the keys {[*writers]}"
+            raise ValueError(f"{found}, which is neither an input nor written by a block; {known}")
     shapes = dict(zip(graph.in_keys, graph.in_shapes, strict=True))
     waiting, ordered = dict(blocks), dict[str, PerceptionBlock]()
     while waiting:
-        ready = [name for name, block in waiting.items() if all(key in shapes for key in block.in_keys)]
+        ready = [name for name, block in waiting.items() if shapes.keys() >= set(block.in_keys)]
         if not ready:
-            needs = [f"{name!r} reads {one.in_keys} and writes {one.out_keys}" for name, one in waiting.items()]
+            needs = [f"{name!r} reads {block.in_keys} and writes {block.out_keys}" for name, block in waiting.items()]
             raise ValueError(f"blocks wait for each other in a cycle: {'; '.join(needs)}")
         for name in ready:
             block = ordered[name] = waiting.pop(name)
             for key, shape in zip(block.in_keys, block.in_shapes, strict=True):
                 if shape != shapes[key]:
-                    what = f"block {name!r} ({type(block).__name__}) expects {key!r} of shape {shape}"
-                    raise ValueError(f"{what}, but it has shape {shapes[key]}")
+                    expected = f"block {name!r} ({type(block).__name__}) expects {key!r}"
+                    raise ValueError(f"{expected} of shape {shape}, but it has shape {shapes[key]}")
             shapes.update(zip(block.out_keys, block.out_shapes(), strict=True))
     if missing := [key for key in graph.out_keys if key not in shapes]:
-        raise ValueError(f"the outputs {missing} are written by no block; there are the keys {list(shapes)}")
+        known = f"there are the keys {list(shapes)}"
+        raise ValueError(f"the outputs {missing} are written by no block; {known}")
     graph._out_shapes = [shapes[key] for key in graph.out_keys]
     return ordered
 
@@ -124,14 +132,26 @@ class _JointBlock(PerceptionBlock):
         parts: Factories of the blocks, called with keys and shapes.
     """
 
-    def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, parts: Sequence[partial[Any]]) -> None:
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        parts: Sequence[partial[Any]],
+    ) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.require_single(1)
-        keys, shapes, blocks = self.in_keys, self.in_shapes, list[PerceptionBlock]()
+        keys = self.in_keys
+        shapes = self.in_shapes
+        blocks: list[PerceptionBlock] = []
         for part in parts:
-            written = self.out_keys if part is parts[-1] else [f"{self.out_keys[0]}_{part.func.__name__}"]
-            blocks.append(part(keys, written, shapes))
-            keys, shapes = written, blocks[-1].out_shapes()
+            out_keys = [f"{self.out_keys[0]}_{part.func.__name__}"]
+            if part is parts[-1]:
+                out_keys = self.out_keys
+            block = part(keys, out_keys, shapes)
+            blocks.append(block)
+            keys = out_keys
+            shapes = block.out_shapes()
         self.net = nn.Sequential(*blocks)
 
     def forward(self, block_input: Mapping[str, Tensor]) -> Any:
@@ -170,7 +190,9 @@ class FlattenDenseBlock(_JointBlock):
 
 
 class VGGConvolutionDenseBlock(_JointBlock):
-    """`VGGConvolutionBlock`, `FlattenBlock`, `DenseBlock`: images [..., C, H, W] to [..., hidden_units[-1]].
+    """`VGGConvolutionBlock`, `FlattenBlock`, `DenseBlock`: images to vectors.
+
+    The shapes are [..., C, H, W] and [..., hidden_units[-1]].
 
     Args:
         in_keys: Name of the images, of floats or of bytes.
@@ -204,7 +226,9 @@ class VGGConvolutionDenseBlock(_JointBlock):
 
 
 class VGGConvolutionGAPBlock(_JointBlock):
-    """`VGGConvolutionBlock`, then `GlobalAveragePoolingBlock`: images [..., C, H, W] to [..., hidden_channels[-1]].
+    """`VGGConvolutionBlock`, then `GlobalAveragePoolingBlock`: images to vectors.
+
+    The shapes are [..., C, H, W] and [..., hidden_channels[-1]].
 
     Args:
         in_keys: Name of the images, of floats or of bytes.
@@ -231,7 +255,9 @@ class VGGConvolutionGAPBlock(_JointBlock):
 
 
 class StridedConvolutionDenseBlock(_JointBlock):
-    """`StridedConvolutionBlock`, `FlattenBlock`, `DenseBlock`: images [..., C, H, W] to [..., hidden_units[-1]].
+    """`StridedConvolutionBlock`, `FlattenBlock`, `DenseBlock`: images to vectors.
+
+    The shapes are [..., C, H, W] and [..., hidden_units[-1]].
 
     Args:
         in_keys: Name of the images, of floats or of bytes.

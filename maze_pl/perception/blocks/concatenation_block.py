@@ -32,4 +32,5 @@ class ConcatenationBlock(PerceptionBlock):
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Concatenate the inputs in the order of `in_keys`."""
-        return {self.out_keys[0]: torch.cat([block_input[key] for key in self.in_keys], self.concat_dim)}
+        tensors = [block_input[key] for key in self.in_keys]
+        return {self.out_keys[0]: torch.cat(tensors, self.concat_dim)}

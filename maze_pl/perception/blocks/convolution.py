@@ -41,7 +41,8 @@ class _ConvolutionBlock(ShapeNormalizationBlock):
 
     def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return features [B, C', H', W'] of images [B, C, H, W]."""
-        # With channels last in memory, convolutions and their gradients take half to nine tenths of the time.
+        # With channels last in memory, convolutions and their gradients take half to nine tenths of
+        # the time.
         images, layout = block_input[self.in_keys[0]], torch.channels_last
         if not images.is_floating_point():
             white = 255 if images.dtype == torch.uint8 else 1  # other integers are flags and counts
@@ -51,7 +52,7 @@ class _ConvolutionBlock(ShapeNormalizationBlock):
 
 
 class VGGConvolutionBlock(_ConvolutionBlock):
-    """Images [..., C, H, W] to [..., hidden_channels[-1], H', W'], halved once for each entry of `hidden_channels`.
+    """Convolutions and poolings: images [..., C, H, W] to [..., hidden_channels[-1], H', W'].
 
     Each entry makes two 3 x 3 convolutions that keep height and width, each followed by the
     activation, and a 2 x 2 max-pooling: H' = H // 2 ** len(hidden_channels). Simonyan and Zisserman
@@ -91,7 +92,7 @@ class VGGConvolutionBlock(_ConvolutionBlock):
 
 
 class StridedConvolutionBlock(_ConvolutionBlock):
-    """Convolutions, each followed by an activation: [..., C, H, W] to [..., hidden_channels[-1], H', W'].
+    """Convolutions with activations: images [..., C, H, W] to [..., hidden_channels[-1], H', W'].
 
     A layer with kernel k, stride s and padding p maps size n to floor((n + 2 p - k) / s) + 1. Byte
     images (`torch.uint8`) are converted to floats from 0 to 1.
@@ -138,10 +139,12 @@ class StridedConvolutionBlock(_ConvolutionBlock):
         self._require_sizes(0, hidden_padding=padding)
         options = (hidden_kernels, strides, padding)
         good = {n} == {len(values) for values in options}
-        self.require(good, f"one kernel, stride and padding for each of hidden_channels={[*hidden_channels]}")
+        each = f"hidden_channels={[*hidden_channels]}"
+        self.require(good, f"one kernel, stride and padding for each of {each}")
         activation = self.module_class(non_lin=non_lin)
         layers: list[nn.Module] = []
-        for (n_in, n_out), *values in zip(pairwise([self.n_channels, *hidden_channels]), *options, strict=True):
+        channels = pairwise([self.n_channels, *hidden_channels])
+        for (n_in, n_out), *values in zip(channels, *options, strict=True):
             layers += [nn.Conv2d(n_in, n_out, *values), activation()]  # type: ignore[arg-type]
         self._use(layers)
 
@@ -151,5 +154,6 @@ class StridedConvolutionBlock(_ConvolutionBlock):
         for name, values in options.items():
             sizes: list[Any] = [*values] if is_list(values) else [None]
             pairs = [size if is_list(size) else (size, size) for size in sizes]
-            good = all(len(pair) == 2 and all(is_whole(size, least) for size in pair) for pair in pairs)
-            self.require(good, f"{name} to be a list, each entry {each}; not {values!r}")
+            for pair in pairs:
+                good = len(pair) == 2 and all(is_whole(size, least) for size in pair)
+                self.require(good, f"{name} to be a list, each entry {each}; not {values!r}")

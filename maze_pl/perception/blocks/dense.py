@@ -17,7 +17,10 @@ from maze_pl.perception.blocks.perception_block import (
 def dense_layers(widths: Layers, non_lin: ModuleClass) -> nn.Sequential:
     """Make dense layers between consecutive widths, each followed by an activation."""
     activation = import_class(non_lin, nn.Module, "non_lin: ")
-    return nn.Sequential(*(layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), activation())))
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(widths):
+        layers += [nn.Linear(n_in, n_out), activation()]
+    return nn.Sequential(*layers)
 
 
 class _NetBlock(PerceptionBlock):
@@ -57,7 +60,8 @@ class DenseBlock(_NetBlock):
         super().__init__(in_keys, out_keys, in_shapes)
         self.require_single(1)
         self.require_lists(hidden_units=hidden_units)
-        self.net = dense_layers([self.in_shapes[0][-1], *hidden_units], self.module_class(non_lin=non_lin))
+        widths = [self.in_shapes[0][-1], *hidden_units]
+        self.net = dense_layers(widths, self.module_class(non_lin=non_lin))
 
 
 class LinearOutputBlock(_NetBlock):

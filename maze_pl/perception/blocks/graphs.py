@@ -33,7 +33,8 @@ def edges_to_adjacency(edges: Tensor, n_nodes: int) -> Tensor:
     edges = edges.long()
     real = ((edges >= 0) & (edges < n_nodes)).all(-1)
     index = torch.where(real, edges[..., 1] * n_nodes + edges[..., 0], n_nodes**2)
-    flat = torch.zeros(*index.shape[:-1], n_nodes**2 + 1, device=edges.device)  # the last entry collects ignored pairs
+    # the last entry collects ignored pairs
+    flat = torch.zeros(*index.shape[:-1], n_nodes**2 + 1, device=edges.device)
     return torch.unflatten(flat.scatter(-1, index, 1.0)[..., :-1], -1, (n_nodes, n_nodes))
 
 
@@ -101,7 +102,8 @@ class GraphConvBlock(_GraphBlock):
             and their edges have no effect.
         hidden_features: Width of each layer.
         non_lin: Activation, a class or its path.
-        edge_list: Whether the graph is a list of edges (source, target), in which rows of -1 are padding.
+        edge_list: Whether the graph is a list of edges (source, target), in which rows of -1 are
+            padding.
 
     Example:
         >>> GraphConvBlock(["nodes", "graph"], "out", [[5, 3], [5, 5]], hidden_features=[16, 8]).out_shapes()
@@ -120,8 +122,9 @@ class GraphConvBlock(_GraphBlock):
 class GraphAttentionBlock(_GraphBlock):
     """Graph attention: nodes aggregate neighbours and themselves, weighted by attention scores.
 
-        x'_i = f(sum_j a_ij W x_j),   a_ij = softmax_j LeakyReLU(u W x_i + v W x_j),   j with A_ij not 0, and i itself
+        x'_i = f(sum_j a_ij W x_j),   a_ij = softmax_j LeakyReLU(u W x_i + v W x_j)
 
+    for all j with A_ij not 0, and i itself.
     Heads are concatenated, but averaged in the last layer; the LeakyReLU has a slope of 0.2 below
     0. Velickovic et al. 2018, arXiv:1710.10903, without dropout.
 
@@ -133,7 +136,8 @@ class GraphAttentionBlock(_GraphBlock):
             effect.
         hidden_features: Width of each head of each layer.
         non_lin: Activation, a class or its path.
-        edge_list: Whether the graph is a list of edges (source, target), in which rows of -1 are padding.
+        edge_list: Whether the graph is a list of edges (source, target), in which rows of -1 are
+            padding.
         n_heads: Number of heads of each layer.
 
     Example:

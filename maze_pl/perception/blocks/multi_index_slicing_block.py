@@ -42,4 +42,5 @@ class MultiIndexSlicingBlock(PerceptionBlock):
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the input with only the selected entries in `select_dim`."""
-        return {self.out_keys[0]: block_input[self.in_keys[0]].index_select(self.select_dim, self.select_idxs)}
+        x = block_input[self.in_keys[0]]
+        return {self.out_keys[0]: x.index_select(self.select_dim, self.select_idxs)}

@@ -53,7 +53,8 @@ class OneHotBlock(PerceptionBlock):
         )
         levels = [torch.arange(first, first + n) for first, n in zip(starts, counts, strict=True)]
         self.levels = nn.Buffer(torch.cat(levels), persistent=False)
-        self.source = nn.Buffer(torch.arange(n_numbers).repeat_interleave(torch.tensor(counts)), persistent=False)
+        source = torch.arange(n_numbers).repeat_interleave(torch.tensor(counts))
+        self.source = nn.Buffer(source, persistent=False)
         self.one = nn.Buffer(torch.ones(()), persistent=False)  # has the type of the network
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:

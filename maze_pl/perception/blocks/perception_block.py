@@ -40,9 +40,15 @@ def as_keys(keys: Keys, where: str) -> list[str]:
 def _as_shapes(shapes: Shapes, where: str) -> list[tuple[int, ...]]:
     """Return shapes as tuples; a single shape need not be in a list."""
     several: Any = shapes if is_list(shapes) and any(map(is_list, shapes)) else [shapes]
-    if not all(is_list(shape) and all(is_whole(size, 0) for size in shape) for shape in several):
-        raise ValueError(f"{where}={shapes!r}: expected a shape, such as [3, 64, 64], or a list of shapes")
-    return [tuple(int(size) for size in shape) for shape in several]
+    if not all(map(_is_shape, several)):
+        expected = "a shape, such as [3, 64, 64], or a list of shapes"
+        raise ValueError(f"{where}={shapes!r}: expected {expected}")
+    return [tuple(map(int, shape)) for shape in several]
+
+
+def _is_shape(shape: Any) -> bool:
+    """Return whether this is a list of sizes of at least 0."""
+    return is_list(shape) and all(is_whole(size, 0) for size in shape)
 
 
 def is_list(values: Any) -> bool:
@@ -84,7 +90,8 @@ class PerceptionBlock(nn.Module, ABC):
         self.out_keys = as_keys(out_keys, f"{name}: out_keys")
         self.in_shapes = _as_shapes(in_shapes, f"{name}: in_shapes")
         if len(self.in_shapes) != len(self.in_keys):
-            raise ValueError(f"{name}: in_shapes={in_shapes} for in_keys={self.in_keys}, one for each")
+            found = f"in_shapes={in_shapes} for in_keys={self.in_keys}"
+            raise ValueError(f"{name}: {found}, expected one for each")
 
     if TYPE_CHECKING:
 
@@ -130,8 +137,10 @@ class PerceptionBlock(nn.Module, ABC):
                 it expects.
         """
         if not good:
-            inputs = ", ".join(f"{key!r} {shape}" for key, shape in zip(self.in_keys, self.in_shapes, strict=True))
-            raise ValueError(f"{type(self).__name__} from {inputs} to {self.out_keys}: expected {expected}")
+            pairs = zip(self.in_keys, self.in_shapes, strict=True)
+            inputs = ", ".join(f"{key!r} {shape}" for key, shape in pairs)
+            block = f"{type(self).__name__} from {inputs} to {self.out_keys}"
+            raise ValueError(f"{block}: expected {expected}")
 
     def require_numbers(self, least: int | None = 1, **options: int) -> None:
         """Refuse options that are not whole numbers, or that are below `least` unless it is None."""
@@ -141,7 +150,8 @@ class PerceptionBlock(nn.Module, ABC):
     def require_lists(self, least: int | None = 1, **options: Sequence[int]) -> None:
         """Refuse options that are not lists of whole numbers of at least `least`."""
         for name, values in options.items():
-            good = is_list(values) and len(values) > 0 and all(is_whole(value, least) for value in values)
+            is_filled = is_list(values) and len(values) > 0
+            good = is_filled and all(is_whole(value, least) for value in values)
             self.require(
                 good,
                 f"{name} to be a list, at least one entry, each {_numbers(least)}; not {values!r}",
@@ -150,7 +160,8 @@ class PerceptionBlock(nn.Module, ABC):
     def require_flags(self, **options: bool) -> None:
         """Refuse options that are neither true nor false."""
         for name, value in options.items():
-            self.require(isinstance(value, bool | np.bool_), f"{name} to be true or false, not {value!r}")
+            is_flag = isinstance(value, bool | np.bool_)
+            self.require(is_flag, f"{name} to be true or false, not {value!r}")
 
     def module_class(self, **option: type[nn.Module] | str) -> type[nn.Module]:
         """Return the module class that an option gives, as a class or as its path.
@@ -205,8 +216,9 @@ class ShapeNormalizationBlock(PerceptionBlock, ABC):
         super().__init__(in_keys, out_keys, in_shapes)
         self.in_num_dims = self._dims(in_num_dims, self.in_keys, "in_num_dims")
         self.out_num_dims = self._dims(out_num_dims, self.out_keys, "out_num_dims")
-        counts = len(self.in_num_dims) == len(self.in_keys) and len(self.out_num_dims) == len(self.out_keys)
-        self.require(counts, f"as many numbers as keys; got {in_num_dims=}, {out_num_dims=}")
+        one_each = len(self.in_num_dims) == len(self.in_keys)
+        one_each = one_each and len(self.out_num_dims) == len(self.out_keys)
+        self.require(one_each, f"as many numbers as keys; got {in_num_dims=}, {out_num_dims=}")
         expected = [number - 1 for number in self.in_num_dims]
         several = list(zip(self.in_shapes, expected, strict=True))
         extra = {shape[: len(shape) - number] for shape, number in several}
@@ -230,9 +242,13 @@ class ShapeNormalizationBlock(PerceptionBlock, ABC):
         leading = first.shape[: first.dim() + 1 - self.in_num_dims[0]]
         if (n := len(leading)) == 1:
             return self.normalized_forward(tensors)
-        folded = {key: tensor.flatten(0, n - 1) if n else tensor.unsqueeze(0) for key, tensor in tensors.items()}
-        output = self.normalized_forward(folded)
-        return {key: tensor.reshape((*leading, *tensor.shape[1:])) for key, tensor in output.items()}
+        for key, tensor in tensors.items():  # [..., *shape] -> [B, *shape]
+            tensors[key] = tensor.flatten(0, n - 1) if n else tensor.unsqueeze(0)
+        output = self.normalized_forward(tensors)
+        unfolded = {}
+        for key, tensor in output.items():
+            unfolded[key] = tensor.reshape((*leading, *tensor.shape[1:]))
+        return unfolded
 
 
 class TorchModelBlock(ShapeNormalizationBlock):

@@ -63,4 +63,5 @@ class PointNetFeatureBlock(PerceptionBlock):
         x = x if mask is None else torch.where(mask.unsqueeze(-1) != 0, x, 0.0)
         matrix = self.matrix(masked_pooling(self.all_points(x), mask, pooling_func="max", dim=-2))
         transformed = x @ (matrix + torch.eye(x.shape[-1], dtype=matrix.dtype, device=x.device))
-        return {self.out_keys[0]: masked_pooling(self.embed(transformed), mask, pooling_func="max", dim=-2)}
+        embedded = self.embed(transformed)
+        return {self.out_keys[0]: masked_pooling(embedded, mask, pooling_func="max", dim=-2)}

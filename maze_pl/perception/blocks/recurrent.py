@@ -19,7 +19,7 @@ _CELLS: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 class RecurrentBlock(PerceptionBlock):
-    """LSTM or GRU layers with a state carried from act to act: [..., n] to [..., hidden_size].
+    """LSTM or GRU layers with a state kept from act to act: [..., n] to [..., hidden_size].
 
     The state is both input and output, named `<out_key>.hidden` and, for an LSTM, `<out_key>.cell`.
     Inputs [B, n] with a state [B, ...] are one act of B actors. Inputs [L, B, n] with a state [B,
@@ -27,8 +27,8 @@ class RecurrentBlock(PerceptionBlock):
     returned state the one after the last. Without a state in the input, the state is zero, and all
     leading dimensions are actors that act once.
 
-    `LSTMBlock` instead processes the time steps of a single observation, such as a stack, and
-    carries no state.
+    `LSTMBlock` instead processes the time steps of a single observation, such as a stack, and keeps
+    no state.
 
     Args:
         in_keys: Name of the input.
@@ -68,33 +68,46 @@ class RecurrentBlock(PerceptionBlock):
             len(self.out_keys) == len(self.in_shapes) == len(self.in_shapes[0]) == 1,
             "one vector, one output",
         )
-        self.require(isinstance(cell, str) and cell in _CELLS, f"cell 'lstm' or 'gru', not {cell!r}")
+        is_known = isinstance(cell, str) and cell in _CELLS
+        self.require(is_known, f"cell 'lstm' or 'gru', not {cell!r}")
         self.require_numbers(hidden_size=hidden_size, num_layers=num_layers)
         self.net = _CELLS[cell](self.in_shapes[0][0], hidden_size, num_layers)
         parts = ("hidden", "cell") if cell == "lstm" else ("hidden",)
-        self.state_shapes = {f"{self.out_keys[0]}.{part}": (num_layers, hidden_size) for part in parts}
+        shape = (num_layers, hidden_size)
+        self.state_shapes = {f"{self.out_keys[0]}.{part}": shape for part in parts}
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the output [..., hidden_size] and the state after the last act."""
         dtype = next(self.parameters()).dtype
         inputs = block_input[self.in_keys[0]].to(dtype)
-        given = [block_input[name].to(dtype) for name in self.state_shapes if name in block_input]
+        states = [block_input[name].to(dtype) for name in self.state_shapes if name in block_input]
         leading = inputs.shape[:-1]
-        actors = given[0].shape[:-2] if given else leading
+        actors = states[0].shape[:-2] if states else leading
         lengths = leading[: len(leading) - len(actors)] or (1,)
-        n_actors = math.prod(actors)  # Size.numel() would fix the size of the batch in exported programs
+        # Size.numel() would fix the size of the batch in exported programs
+        n_actors = math.prod(actors)
         sequences = inputs.reshape(*lengths, n_actors, inputs.shape[-1])  # [L, B, n]
         # [B, num_layers, hidden_size] -> [num_layers, B, hidden_size]
-        before = [state.reshape(n_actors, *state.shape[-2:]).transpose(0, 1).contiguous() for state in given]
-        output, after = self.net(sequences, (tuple(before) if len(before) == 2 else before[0]) if given else None)
-        states = after if isinstance(after, tuple) else (after,)
-        named = zip(self.state_shapes.items(), states, strict=True)
-        carried = {name: state.transpose(0, 1).reshape(*actors, *shape) for (name, shape), state in named}
-        return {self.out_keys[0]: output.reshape(*leading, self.net.hidden_size), **carried}
+        before = []
+        for state in states:
+            by_actor = state.reshape(n_actors, *state.shape[-2:])
+            before.append(by_actor.transpose(0, 1).contiguous())
+        is_lstm = isinstance(self.net, nn.LSTM)
+        if before:
+            output, after = self.net(sequences, tuple(before) if is_lstm else before[0])
+        else:
+            output, after = self.net(sequences)
+        outputs = {self.out_keys[0]: output.reshape(*leading, self.net.hidden_size)}
+        new_states = after if is_lstm else (after,)
+        for (name, shape), state in zip(self.state_shapes.items(), new_states, strict=True):
+            outputs[name] = state.transpose(0, 1).reshape(*actors, *shape)
+        return outputs
 
 
 class LSTMBlock(ShapeNormalizationBlock):
-    """LSTM over an observation's time steps, then a dense layer: [..., T, n] to [..., T, hidden_size].
+    """LSTM over an observation's time steps, then a dense layer.
+
+    Maps [..., T, n] to [..., T, hidden_size]:
 
         h_1, ..., h_T = LSTM(x_1, ..., x_T),   y_t = non_lin(W h_t + b)
 

@@ -8,7 +8,9 @@ from torch import nn
 
 
 def make_module_init_normc(std: float) -> Callable[[nn.Module], None]:
-    """Make an initialiser for `nn.Module.apply`: weights of a fixed norm in random directions, biases zero.
+    """Make an initialiser for `nn.Module.apply`.
+
+    Weights have a fixed norm and random directions, biases are zero:
 
         w_i = std * g_i / |g_i|,   g_i ~ N(0, I),   for the incoming weights w_i of output unit i
 
@@ -57,5 +59,5 @@ def compute_sigmoid_bias(probability: float) -> float:
         tensor([0.1000, 0.1000, 0.1000], grad_fn=<SigmoidBackward0>)
     """
     if not 0.0 < probability < 1.0:
-        raise ValueError(f"probability={probability} must lie between 0 and 1, without 0 and 1 themselves")
+        raise ValueError(f"probability={probability} must lie between 0 and 1, exclusive")
     return math.log(probability / (1.0 - probability))

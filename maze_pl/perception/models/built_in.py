@@ -29,8 +29,10 @@ def _check_widths(hidden_units: Layers, least: int = 0) -> None:
     Raises:
         ValueError: `hidden_units` is something else, such as a single number.
     """
-    if not (is_list(hidden_units) and len(hidden_units) >= least and all(is_whole(n, 1) for n in hidden_units)):
-        raise ValueError(f"hidden_units={hidden_units!r}: expected a list of whole numbers above 0, such as [64, 64]")
+    good = is_list(hidden_units) and len(hidden_units) >= least
+    if not good or not all(is_whole(width, 1) for width in hidden_units):
+        expected = "a list of whole numbers above 0, such as [64, 64]"
+        raise ValueError(f"hidden_units={hidden_units!r}: expected {expected}")
 
 
 class _FlattenConcatNet(nn.Module):
@@ -73,7 +75,7 @@ class _FlattenConcatNet(nn.Module):
 
 
 class FlattenConcatPolicyNet(_FlattenConcatNet):
-    """Dense policy network: every observation flattened and concatenated, hidden layers, one linear output per head.
+    """Dense policy network: observations flattened and concatenated, hidden layers, linear outputs.
 
     Args:
         obs_shapes: Observation -> shape, without batch dimensions.
@@ -93,7 +95,9 @@ class FlattenConcatPolicyNet(_FlattenConcatNet):
 
 
 class FlattenConcatStateValueNet(_FlattenConcatNet):
-    """Dense value network: every observation flattened and concatenated, hidden layers, the output "value" [..., 1].
+    """Dense value network with the output "value" [..., 1].
+
+    Observations are flattened and concatenated; hidden layers and a linear output follow.
 
     Args:
         obs_shapes: Observation -> shape, without batch dimensions.
@@ -146,7 +150,8 @@ class FlattenConcatSharedStateValueNet(_FlattenConcatNet):
 
     def __init__(self, obs_shapes: Shapes, policy_network: nn.Module) -> None:
         if not isinstance(policy_network, FlattenConcatPolicyNet):
-            raise TypeError(f"policy_network is a {type(policy_network).__name__}, expected a FlattenConcatPolicyNet")
+            found = f"policy_network is a {type(policy_network).__name__}"
+            raise TypeError(f"{found}, expected a FlattenConcatPolicyNet")
         units = [layer.out_features for layer in policy_network.body if isinstance(layer, nn.Linear)]
         super().__init__(obs_shapes, {"value": (1,)}, nn.Identity, units, std=1.0)
         self.body = policy_network.body
@@ -159,8 +164,11 @@ class _ItemSetNet(nn.Module):
         super().__init__()
         shape = tuple(obs_shapes.get(items_key, ()))
         if len(shape) != 2:
-            raise ValueError(f"{items_key=} must name an observation [n, size]; there are {dict(obs_shapes)}")
-        self.items_key, self.item_size, self.levels = items_key, shape[1], levels
+            known = f"there are {dict(obs_shapes)}"
+            raise ValueError(f"{items_key=} must name an observation [n, size]; {known}")
+        self.items_key = items_key
+        self.item_size = shape[1]
+        self.levels = levels
         others = {name: other for name, other in obs_shapes.items() if tuple(other[:1]) != shape[:1]}
         self._context = {name: math.prod(other) for name, other in others.items()}
         self.context_size = sum(self._context.values()) * levels
@@ -169,8 +177,10 @@ class _ItemSetNet(nn.Module):
         """Return items [B, N, F], and the encoded context [B, context_size]."""
         dtype = next(self.parameters()).dtype
         items = in_dict[self.items_key].flatten(0, -3).to(dtype)
-        flat = [in_dict[name].reshape(items.shape[0], size).to(dtype) for name, size in self._context.items()]
-        return items, self._numbers(torch.cat(flat, -1) if flat else items.new_zeros(items.shape[0], 0))
+        n = items.shape[0]
+        flat = [in_dict[name].reshape(n, size).to(dtype) for name, size in self._context.items()]
+        context = torch.cat(flat, -1) if flat else items.new_zeros(n, 0)
+        return items, self._numbers(context)
 
     def _numbers(self, x: Tensor) -> Tensor:
         """Encode whole numbers [n, F] as one-hot vectors [n, F * levels]."""
@@ -225,10 +235,12 @@ class ItemSetPolicyNet(_ItemSetNet):
         items, context = self._split(in_dict)
         counts = in_dict[self.mask_key].reshape(items.shape[:2]) != 0
         row, place = counts.nonzero(as_tuple=True)
-        latent = self.layers[0](torch.cat([self._numbers(items[row, place]), context[row]], -1)).relu()
+        inputs = torch.cat([self._numbers(items[row, place]), context[row]], -1)
+        latent = self.layers[0](inputs).relu()
         n_of_row = counts.sum(-1, keepdim=True).clamp(min=1)
         for layer, of_mean in zip(self.layers[1:], self.means, strict=True):
-            mean = latent.new_zeros(items.shape[0], latent.shape[1]).index_add(0, row, latent) / n_of_row
+            total = latent.new_zeros(items.shape[0], latent.shape[1]).index_add(0, row, latent)
+            mean = total / n_of_row
             latent = (layer(latent) + of_mean(mean)[row]).relu()
         logits = latent.new_full(counts.shape, torch.finfo(latent.dtype).min)
         logits = logits.index_put((row, place), self.score(latent).squeeze(-1))

@@ -195,5 +195,5 @@ def test_the_input_of_a_graph_must_have_the_shape_that_its_blocks_expect() -> No
 
 
 def test_what_is_no_block_is_refused_by_name() -> None:
-    with pytest.raises(TypeError, match=r"block 'x' is a Linear, no PerceptionBlock; see TorchModelBlock"):
+    with pytest.raises(TypeError, match=r"block 'x' is a Linear, not a PerceptionBlock; see TorchModelBlock"):
         InferenceBlock("observation", "x", [4], {"x": nn.Linear(4, 4)})  # type: ignore[dict-item]
