@@ -1,15 +1,24 @@
-"""Cutting-2D: an online guillotine cutting-stock problem, flat, structured and with masks."""
+"""Cutting-2D: an online guillotine cutting-stock problem, flat, structured and with masks.
 
-from .environments import Cutting2DCoreEnvironment as Cutting2DCoreEnvironment, Cutting2DMazeState as Cutting2DMazeState
-from .environments import Cutting2DMazeAction as Cutting2DMazeAction, GreedyCuttingPolicy as GreedyCuttingPolicy
-from .environments import Inventory as Inventory, ActionConversion as ActionConversion
-from .environments import Cutting2DEnvironment as Cutting2DEnvironment, ObservationConversion as ObservationConversion
-from .environments import MaskedStructuredCutting2DEnvironment as MaskedStructuredCutting2DEnvironment
-from .environments import StructuredCutting2DEnvironment as StructuredCutting2DEnvironment
-from .environments import masked_struct_env_factory as masked_struct_env_factory, maze_env_factory as maze_env_factory
-from .environments import struct_env_factory as struct_env_factory
-from .events import Cutting2dKpiCalculator as Cutting2dKpiCalculator, Cutting2DRenderer as Cutting2DRenderer
-from .events import CuttingEvents as CuttingEvents, DefaultRewardAggregator as DefaultRewardAggregator
-from .events import DemandGenerator as DemandGenerator, InventoryEvents as InventoryEvents, StaticDemand as StaticDemand
-from .events import MixedPeriodicDemand as MixedPeriodicDemand, UniformDemand as UniformDemand
-from .events import RawPieceUsageRewardAggregator as RawPieceUsageRewardAggregator
+Here belongs everything that knows of pieces and orders, as in a project of a user: the simulation,
+its conversions, environments, rewards and the baseline. Nothing general belongs here.
+"""
+
+from .action_conversion import ActionConversion as ActionConversion
+from .core_environment import Cutting2DCoreEnvironment as Cutting2DCoreEnvironment
+from .demand import DemandGenerator as DemandGenerator, MixedPeriodicDemand as MixedPeriodicDemand
+from .demand import StaticDemand as StaticDemand, UniformDemand as UniformDemand
+from .environment import Cutting2DEnvironment as Cutting2DEnvironment, maze_env_factory as maze_env_factory
+from .events import CuttingEvents as CuttingEvents, InventoryEvents as InventoryEvents
+from .greedy_cutting_policy import GreedyCuttingPolicy as GreedyCuttingPolicy
+from .inventory import Inventory as Inventory
+from .kpi_calculator import Cutting2dKpiCalculator as Cutting2dKpiCalculator
+from .masked_structured_environment import MaskedStructuredCutting2DEnvironment as MaskedStructuredCutting2DEnvironment
+from .masked_structured_environment import masked_struct_env_factory as masked_struct_env_factory
+from .objects import Cutting2DMazeAction as Cutting2DMazeAction, Cutting2DMazeState as Cutting2DMazeState
+from .observation_conversion import ObservationConversion as ObservationConversion
+from .renderer import Cutting2DRenderer as Cutting2DRenderer
+from .reward_aggregators import DefaultRewardAggregator as DefaultRewardAggregator
+from .reward_aggregators import RawPieceUsageRewardAggregator as RawPieceUsageRewardAggregator
+from .structured_environment import StructuredCutting2DEnvironment as StructuredCutting2DEnvironment
+from .structured_environment import struct_env_factory as struct_env_factory
