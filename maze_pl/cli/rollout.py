@@ -113,6 +113,8 @@ def play(
             sys.stderr.write(f"maze-pl: stopped by {name} in {where}\n")
         raise
     signals.may_interrupt = False
+    for writer in writers.values():
+        writer.close()
     if signals.received:
         stopped = f"stopped by {signal.Signals(signals.received).name} after {len(played)} of {n_episodes} episodes"
         sys.stderr.write(f"maze-pl: {stopped}\n")

@@ -17,6 +17,7 @@ from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, Trajectory, read_trajectories
 from maze_pl.records.columns import Columns
 from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.system.deferred_files import deferred_files
 
 MakeEnv = Callable[[], Any]
 SPACES_SUFFIX = ".spaces"
@@ -122,6 +123,7 @@ def sources_of(entry: Any) -> list[Any]:
     if not isinstance(entry, str | Path) or str(entry).startswith(MINARI_PREFIX):
         return [entry]
     path = Path(entry)
+    deferred_files().flush()  # of this process, which may just have written the files
     if not path.exists():
         raise ValueError(f"there is no file or folder {path} with recorded episodes")
     if not path.is_dir():

@@ -24,8 +24,9 @@ from maze_pl.events import EpisodeEventLog, EventRecord
 from maze_pl.events.display import require_matplotlib
 from maze_pl.events.pubsub import Event, select_events
 from maze_pl.events.topics import BaseEnvEvents, declarations
-from maze_pl.records.record_files import SpacesTrajectoryRecord, append_record, read_records, write_record
+from maze_pl.records.record_files import SpacesTrajectoryRecord, append_record, file_content, read_records, write_record
 from maze_pl.system.atomic_files import output_folder, write_file
+from maze_pl.system.deferred_files import deferred_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -348,6 +349,9 @@ class TrajectoryWriter(ABC):
     def write(self, record: Trajectory) -> None:
         """Receive an episode that has ended, or was abandoned after at least one step."""
 
+    def close(self) -> None:  # noqa: B027  # optional hook
+        """Complete what was written; more episodes may follow. Does nothing by default."""
+
 
 class TrajectoryFiles(TrajectoryWriter):
     """Writes episodes to files of their kind of record; see `read_trajectories`.
@@ -355,6 +359,9 @@ class TrajectoryFiles(TrajectoryWriter):
     Space records go to `<episode id>.spaces`, state records to `<episode id>.states`. With a name,
     all episodes are appended, as they end, to `<name>.spaces` and `<name>.states`; what was written
     stays readable if the process is killed or the disk is full.
+
+    A file of one episode is renamed in the background, as soon as its content is on the disk. All
+    of them are there after `close`, and when this process exits.
 
     Args:
         folder: Folder of the files; relative to the run directory in `maze-pl fit`.
@@ -367,8 +374,15 @@ class TrajectoryFiles(TrajectoryWriter):
     def write(self, record: Trajectory) -> None:
         """Write the file or append to it."""
         name = self.name or re.sub(r"[^\w.-]", "_", record.episode_id)
-        write = append_record if self.name else write_record
-        write(self.folder / f"{name}.{record.kind}", record.kind, record.to_bytes())
+        path, body = self.folder / f"{name}.{record.kind}", record.to_bytes()
+        if self.name:
+            append_record(path, record.kind, body)
+        else:
+            deferred_files().write(path, file_content(record.kind, body))
+
+    def close(self) -> None:
+        """Wait until all files have their names."""
+        deferred_files().flush()
 
 
 class GifFiles(TrajectoryWriter):

@@ -22,7 +22,8 @@ import numpy as np
 
 from maze_pl.events.pubsub import EventRecord, Subscriber
 from maze_pl.events.topics import declarations
-from maze_pl.system.atomic_files import output_folder, replaced
+from maze_pl.system.atomic_files import output_folder
+from maze_pl.system.deferred_files import deferred_files
 
 _COLUMNS: Final = {"episode_id": "str", "episode_started": "float", "env_time": "int"}
 _PAGE: Final = mmap.PAGESIZE
@@ -126,10 +127,15 @@ class EventLogFiles(EventLogWriter):
     def end_episode(self) -> None:
         """Write pending rows as CSV; Parquet waits for more, as each write adds a file."""
         if self.is_csv:
-            self.close()
+            self._save_pending()
 
     def close(self) -> None:
-        """Write pending rows."""
+        """Write pending rows, and wait until all files of this process have their names."""
+        self._save_pending()
+        if not self.is_csv:
+            deferred_files().flush()
+
+    def _save_pending(self) -> None:
         for topic, event in list(self._rows):
             self._save(topic, event)
 
@@ -203,5 +209,5 @@ def _add_part(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) 
         except (TypeError, ValueError, OverflowError) as error:
             raise TypeError(f"{path.stem}: the attribute {name!r} is declared as {declared}: {error}") from error
     part = f"{time.time_ns():020}-{uuid.uuid4().hex}.parquet"  # sorted by time
-    with replaced(path / part, durable=False) as unfinished:
+    with deferred_files().replaced(path / part) as unfinished:
         parquet.write_table(pa.table(arrays), unfinished)

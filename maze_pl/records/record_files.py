@@ -30,6 +30,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.system.atomic_files import write_file
+from maze_pl.system.deferred_files import deferred_files
 
 FORMAT: Final = 1
 _HEAD, _END = struct.Struct("<QI4x"), struct.Struct("<Q")
@@ -54,20 +55,27 @@ _KINDS: Final = "<i8", "<i8", "<i8", "<f8", "u1", "<f8"
 _TERMINATED, _TRUNCATED, _GOES_ON = 64, 128, 256  # flags; lower bits mark arrays that differ from `_usual`
 
 
-def write_record(path: str | Path, kind: str, body: bytes) -> None:
-    """Write a file with one episode; it replaces a previous file once it is complete.
+def file_content(kind: str, body: bytes) -> bytes:
+    """Content of a file with one episode.
 
-    Does not wait for the disk, which would take longer than many episodes. The checksum reveals a
-    file damaged by a power failure.
+    Args:
+        kind: Kind of records: `spaces` or `states`.
+        body: The episode.
+    """
+    content = _framed(body)
+    head = _line(kind) + _END.pack(_LINE_LENGTH + _END.size + len(content))
+    return head + content
+
+
+def write_record(path: str | Path, kind: str, body: bytes) -> None:
+    """Write a file with one episode; it replaces a previous file once it is on the disk.
 
     Args:
         path: The file.
         kind: Kind of records: `spaces` or `states`.
         body: The episode.
     """
-    content = _framed(body)
-    head = _line(kind) + _END.pack(_LINE_LENGTH + _END.size + len(content))
-    write_file(path, head + content, durable=False)
+    write_file(path, file_content(kind, body))
 
 
 def append_record(path: Path, kind: str, body: bytes) -> None:
@@ -113,6 +121,7 @@ def read_records(
     Raises:
         ValueError: Something is damaged or missing, or the file holds something else; the message names it.
     """
+    deferred_files().flush()  # of this process, which may just have written the file
     with open(path, "rb", buffering=1 << 16) as file:  # most episodes take a single read
         left, end, size, n_unreadable, decode = 0, 0, 0, 0, None
         while decode is None or left > 0 or (left == 0 and end > size):  # the last: whole episodes are missing

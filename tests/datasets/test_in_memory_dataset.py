@@ -224,6 +224,8 @@ def both_records(folder: Path, policy: str = "random", files: str | None = None)
     for one in played:
         kinds["states"].write(cast(Any, one.states))
         kinds["spaces"].write(cast(Any, one.spaces))
+    for writer in kinds.values():
+        writer.close()
     return sum(one.summary.env_steps for one in played)
 
 

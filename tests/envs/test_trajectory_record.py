@@ -50,6 +50,7 @@ def test_the_example_in_the_description_runs() -> None:
 def test_episodes_of_either_kind_are_files_of_their_own(tmp_path: Path) -> None:
     writer = TrajectoryFiles(str(tmp_path))
     states, arrays = record(TrajectoryRecordingWrapper, writer), record(SpacesRecordingWrapper, writer)
+    writer.close()
     names = {f"{one.episode_id}.states" for one in states} | {f"{one.episode_id}.spaces" for one in arrays}
     assert {path.name for path in tmp_path.iterdir()} == names
     for path in tmp_path.iterdir():
@@ -106,9 +107,11 @@ def test_trusted_pickles_of_something_else_are_named(tmp_path: Path) -> None:
 
 def test_names_of_episodes_do_not_lead_out_of_the_folder(tmp_path: Path) -> None:
     (episode,) = record(SpacesRecordingWrapper, seeds=(1,))
+    writer = TrajectoryFiles(str(tmp_path / "inside"))
     for name in ("../../etc/passwd", "data/set-v0/3", "a\0b", ".."):
         episode.episode_id = name
-        TrajectoryFiles(str(tmp_path / "inside")).write(episode)
+        writer.write(episode)
+    writer.close()
     assert os.listdir(tmp_path) == ["inside"]
     assert sorted(os.listdir(tmp_path / "inside")) == [
         "...spaces",

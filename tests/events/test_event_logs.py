@@ -20,10 +20,12 @@ import pytest
 
 from maze_pl.events import EventLogFiles
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
+from maze_pl.system.deferred_files import deferred_files
 from tests.events.yard import yard
 
 
 def read(folder: Path, name: str) -> pd.DataFrame:
+    deferred_files().flush()
     path = folder / f"{name}.parquet"
     return pd.read_parquet(path) if path.exists() else pd.read_csv(folder / f"{name}.csv")
 
@@ -103,6 +105,7 @@ def test_parts_are_not_made_smaller_by_the_end_of_an_episode(tmp_path: Path) -> 
     for n_parts in (0, 1, 1, 2):
         events.left()
         writer.end_episode()
+        deferred_files().flush()
         assert len(list(tmp_path.rglob("*.parquet"))) == (n_parts + 1 if n_parts else 0)
     assert len(read(tmp_path, "YardEvents.left")) == 4
 

@@ -38,11 +38,6 @@ def test_the_disk_has_the_content_before_the_name_and_then_the_name(
     assert (tmp_path / "folder" / "file").read_bytes() == b"content"
 
 
-def test_what_can_be_made_again_does_not_wait_for_the_disk(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
-    write_file(tmp_path / "file", b"content", durable=False)
-    assert calls == [("replace", "file")]
-
-
 def test_a_file_that_is_not_completed_leaves_the_former_one(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"former")

@@ -32,6 +32,8 @@ class RecordingWrapper(Wrapper):
             self.writer.write(record)
 
     def close(self) -> None:
-        """Complete the record of the episode, and close the environment."""
+        """Complete the record of the episode, and close the writer and the environment."""
         self.end_episode()
+        if self.writer is not None:
+            self.writer.close()
         super().close()

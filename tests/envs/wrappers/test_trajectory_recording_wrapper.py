@@ -153,6 +153,7 @@ def test_a_simulation_with_several_actors_is_recorded_act_by_act() -> None:
 def test_an_episode_is_a_file_that_is_read_by_those_who_trust_it(tmp_path: Path) -> None:
     env = TrajectoryRecordingWrapper.wrap(make_line_env(goal=2), writer=TrajectoryFiles(str(tmp_path / "episodes")))
     walk(env, [0, 0])
+    env.close()
     path = tmp_path / "episodes" / f"{env.get_episode_id()}.states"
     assert os.listdir(tmp_path / "episodes") == [path.name]
     with pytest.raises(ValueError, match="trust=True"):
