@@ -26,12 +26,12 @@ from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spaces import allowed_entries
 from maze_pl.core.spec import Spec
+from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
 from maze_pl.distributions.distribution_mapper import (
     DistributionMapperConfig,
     distribution_mappers,
 )
 from maze_pl.distributions.probability_distribution import (
-    DictProbabilityDistribution,
     MaskableProbabilityDistribution,
     choice_sizes,
 )

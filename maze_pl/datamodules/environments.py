@@ -377,7 +377,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """Refuse a checkpoint without state of this class, which Lightning would ignore."""
         if self.trainer is not None and self.trainer.ckpt_path is not None and not self._has_loaded:
             fault = f"the checkpoint {self.trainer.ckpt_path} holds no state of a {type(self).__qualname__}"
-            remedy = "resume with the class of data module that wrote it, or start anew from its weights: --warm-start"
+            remedy = "resume with the class of data module that wrote it, or start again from its weights: --warm-start"
             raise ValueError(f"{fault}; {remedy}")
 
     def state_dict(self) -> dict[str, Any]:

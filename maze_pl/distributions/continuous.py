@@ -14,15 +14,29 @@ from maze_pl.distributions.probability_distribution import ProbabilityDistributi
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 # Mixture of normals for the logistic distribution with density sech(y)^2 / 2.
-_SCALES = (0.38375647725, 0.522913009794, 0.719706434235, 1.005737704013, 1.403178821064, 1.943589065356)
-_WEIGHTS = (0.007484715142, 0.131302829735, 0.397856723794, 0.357674817979, 0.100420870223, 0.005260043126)
+_SCALES = (
+    0.38375647725,
+    0.522913009794,
+    0.719706434235,
+    1.005737704013,
+    1.403178821064,
+    1.943589065356,
+)
+_WEIGHTS = (
+    0.007484715142,
+    0.131302829735,
+    0.397856723794,
+    0.357674817979,
+    0.100420870223,
+    0.005260043126,
+)
 
 
 class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
     """Independent normal components: logits [..., 2n] are n means, then n log standard deviations.
 
-    Samples are not clipped to the bounds of the Box. Actions are [..., *shape], n = prod(shape). A temperature T
-    multiplies the variance by T.
+    Samples are not clipped to the bounds of the Box. Actions are [..., *shape], n = prod(shape). A
+    temperature T multiplies the variance by T.
 
     Raises:
         ValueError: A mask was given.
@@ -30,31 +44,38 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
 
     def _prepare(self) -> None:
         self.mean, log_std = self.logits.chunk(2, dim=-1)
-        self.log_std = log_std if self.temperature == 1.0 else log_std + 0.5 * math.log(self.temperature)
+        if self.temperature != 1.0:
+            log_std = log_std + 0.5 * math.log(self.temperature)
+        self.log_std = log_std
 
     @classmethod
     def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
         """(2 * number of components,)."""
-        if not isinstance(action_space, spaces.Box) or not np.issubdtype(action_space.dtype, np.floating):
+        if not isinstance(action_space, spaces.Box) or not _has_floats(action_space):
             raise TypeError(f"{cls.__name__} needs a Box space of floats, got {action_space}")
         return (2 * math.prod(action_space.shape),)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """[..., *shape] mean + std * noise; gradients flow through it."""
-        return self._shaped(self.mean + self.log_std.exp() * drawn(torch.randn, self.mean, generator))
+        noise = drawn(torch.randn, self.mean, generator)
+        return self._shaped(self.mean + self.log_std.exp() * noise)
 
     def deterministic_sample(self) -> Tensor:
         """[..., *shape] the mean."""
         return self._shaped(self.mean)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """[...] log-density of `action` [..., *shape]: the sum of -z^2 / 2 - log(std) - log(2 pi) / 2."""
+        """[...] log-density of `action` [..., *shape]: sum of -z^2 / 2 - log(std) - log(2 pi) / 2."""
         standardised = (self._flat(action) - self.mean) * torch.exp(-self.log_std)
         return (-0.5 * standardised.square() - self.log_std - _HALF_LOG_TWO_PI).sum(dim=-1)
 
     def entropy(self) -> Tensor:
         """[...] differential entropy in nats."""
         return (self.log_std + (0.5 + _HALF_LOG_TWO_PI)).sum(dim=-1)
+
+
+def _has_floats(space: spaces.Box) -> bool:
+    return bool(np.issubdtype(space.dtype, np.floating))
 
 
 class BoundedProbabilityDistribution(ProbabilityDistribution):
@@ -69,29 +90,31 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
     """
 
     def _prepare(self) -> None:
-        low, high = self.action_space.low, self.action_space.high  # type: ignore[attr-defined]
-        bounds = low.tobytes() + high.tobytes(), low.dtype.str, low.shape
+        space: Any = self.action_space
+        bounds = space.low.tobytes() + space.high.tobytes()
+        stored = space.low.dtype.str
+        logits = self.logits
         # [*shape, 2] borders, signed distance from each to the other, its fraction used on a border
-        self._border, self._width, self._step = _borders(*bounds, self.logits.dtype, self.logits.device)
+        self._border, self._width, self._step = _borders(bounds, stored, space.low.shape, logits.dtype, logits.device)
 
     @classmethod
     def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
         """(2 * number of components,)."""
-        if isinstance(action_space, spaces.Box) and np.issubdtype(action_space.dtype, np.floating):
+        if isinstance(action_space, spaces.Box) and _has_floats(action_space):
             single = torch.finfo(torch.float32)
             width = np.subtract(action_space.high, action_space.low, dtype=np.float64)
             step = single.eps * np.maximum(np.abs(action_space.low), np.abs(action_space.high))
             if ((width > 2 * step) & (width < single.max)).all():
                 return (2 * math.prod(action_space.shape),)
-        raise TypeError(
-            f"{cls.__name__} needs a Box of floats with finite bounds, low < high in each component, got "
-            f"{action_space}; for one without bounds there is DiagonalGaussianProbabilityDistribution"
-        )
+        needed = "a Box of floats with finite bounds, low < high in each component"
+        remedy = "for one without bounds there is DiagonalGaussianProbabilityDistribution"
+        raise TypeError(f"{cls.__name__} needs {needed}, got {action_space}; {remedy}")
 
     def _action(self, fraction: Tensor) -> Tensor:
-        """[..., *shape] actions at `fraction` [..., *shape, 2] of the width from low and from high."""
-        seen_from = self._border + fraction * self._width
-        return torch.where(fraction[..., 0] < fraction[..., 1], seen_from[..., 0], seen_from[..., 1])
+        """[..., *shape] actions at `fraction` [..., *shape, 2] of the width from low and high."""
+        action = self._border + fraction * self._width  # computed from each of both borders
+        is_nearer_to_low = fraction[..., 0] < fraction[..., 1]
+        return torch.where(is_nearer_to_low, action[..., 0], action[..., 1])
 
     def _log_fraction(self, action: Tensor) -> Tensor:
         """Log-distances [..., *shape, 2] of `action` [..., *shape] from low and high.
@@ -111,14 +134,16 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
 def _borders(
     bounds: bytes, stored: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> list[Tensor]:
-    """Borders of a box (outermost numbers of this type), distances between them, half rounding steps.
+    """Borders of a box, distances between them, and half rounding steps.
 
+    Borders are the outermost numbers of this type.
     Floats near 0 are denser than the rounding error at the size of the box, which is the lower
     limit of a step.
     """
     kind: Any = np.float64 if dtype == torch.float64 else np.float32
     exact = np.moveaxis(np.frombuffer(bounds, stored).reshape(2, *shape), 0, -1)
-    border, inward = exact.astype(kind), np.array([np.inf, -np.inf], kind)
+    border = exact.astype(kind)
+    inward = np.array([np.inf, -np.inf], kind)
     border = np.where((exact - border) * np.sign(inward) > 0, np.nextafter(border, inward), border)
     width = border[..., ::-1] - border
     step = np.maximum((np.nextafter(border, inward) - border) / width, np.finfo(kind).eps / 4) / 2
@@ -141,8 +166,8 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
 
     Example:
         >>> from gymnasium import spaces
-        >>> logits = torch.tensor([30.0, 0.0])
-        >>> SquashedGaussianProbabilityDistribution(logits, spaces.Box(-2.0, 2.0, (1,))).deterministic_sample()
+        >>> logits, space = torch.tensor([30.0, 0.0]), spaces.Box(-2.0, 2.0, (1,))
+        >>> SquashedGaussianProbabilityDistribution(logits, space).deterministic_sample()
         tensor([2.])
     """
 
@@ -150,7 +175,8 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
 
     @functools.cached_property
     def _normal(self) -> DiagonalGaussianProbabilityDistribution:
-        return DiagonalGaussianProbabilityDistribution(self.logits, self.action_space, self.temperature)
+        space = self.action_space
+        return DiagonalGaussianProbabilityDistribution(self.logits, space, self.temperature)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """[..., *shape] actions; gradients flow through them."""
@@ -164,29 +190,33 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         return self._squashed(self._normal.deterministic_sample())
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """[...] log-density of `action` [..., *shape]: log p(x) minus the sum of log |d action / dx|."""
+        """[...] log-density of `action` [..., *shape]: log p(x) - sum log |d action / dx|."""
         if self._latest is not None and action is self._latest[0]:
             x = self._latest[1]
         else:
             x = -0.5 * self._log_fraction(action).diff(dim=-1).squeeze(-1)
-        log_slope = self._width[..., 0].log() + math.log(2.0) + 2.0 * (functional.logsigmoid(2.0 * x) - x)
+        log_sech = functional.logsigmoid(2.0 * x) - x  # up to a constant
+        log_slope = self._width[..., 0].log() + math.log(2.0) + 2.0 * log_sech
         return self._normal.log_prob(x) - self._total(log_slope)
 
     def entropy(self) -> Tensor:
         """[...] differential entropy in nats, accurate to 1e-5 per component.
 
-            H = log(std) + log(2 pi e) / 2 + E[log(d action / dx)],   E[2 log sech(x)] = 2 log 2 - 2 E|x - y|
+            H = log(std) + log(2 pi e) / 2 + E[log(d action / dx)]
+            E[2 log sech(x)] = 2 log 2 - 2 E|x - y|
 
         for y with density sech(y)^2 / 2: both sides have the same limits and the same second
         derivative with respect to the mean. This logistic distribution is a scale mixture of
         normals (Andrews and Mallows 1974), approximated here by the six nodes of a Gauss
         quadrature. For normal x and y, E|x - y| has a closed form.
         """
-        mean, variance = self._normal.mean.unsqueeze(-1), (2.0 * self._normal.log_std).exp().unsqueeze(-1)
+        mean = self._normal.mean.unsqueeze(-1)
+        variance = (2.0 * self._normal.log_std).exp().unsqueeze(-1)
         scales, weights = mean.new_tensor((_SCALES, _WEIGHTS)).unbind()
         deviation = (variance + scales.square()).sqrt()  # [..., n, 6]
         ratio = mean / (deviation * math.sqrt(2.0))
-        distance = deviation * math.sqrt(2.0 / math.pi) * torch.exp(-ratio.square()) + mean * torch.erf(ratio)
+        spread = deviation * math.sqrt(2.0 / math.pi) * torch.exp(-ratio.square())
+        distance = spread + mean * torch.erf(ratio)
         log_volume = (self._width[..., 0].log() + math.log(2.0)).sum()
         return self._normal.entropy() + log_volume - 2.0 * (distance * weights).sum(dim=(-2, -1))
 
@@ -217,18 +247,21 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
     @functools.cached_property
     def concentration(self) -> Tensor:
         """[..., *shape, 2] alpha and beta."""
-        leading, shape = self.logits.shape[:-1], self._border.shape[:-1]
+        leading = self.logits.shape[:-1]
+        shape = self._border.shape[:-1]
         pairs = self.logits.double().reshape((*leading, 2, *shape)).movedim(len(leading), -1)
         return 1.0 + functional.softplus(pairs) / self.temperature
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """[..., *shape] actions; gradients flow through them (implicitly, Figurnov et al. 2018, arXiv:1805.08498).
+        """[..., *shape] actions; gradients flow through them.
 
-        Made from gamma variates drawn on the generator's device by the private torch function that
+        Gradients are implicit, Figurnov et al. 2018, arXiv:1805.08498. Actions are made from gamma
+        variates drawn on the generator's device by the private torch function that
         torch.distributions uses, because no public one takes a generator.
         """
         device = self.logits.device if generator is None else generator.device
-        return self._between(torch._standard_gamma(self.concentration.to(device), generator=generator))
+        concentration = self.concentration.to(device)
+        return self._between(torch._standard_gamma(concentration, generator=generator))
 
     def deterministic_sample(self) -> Tensor:
         """[..., *shape] the mode; the middle of the box for a uniform distribution."""
@@ -244,12 +277,17 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
         return self._total(powers - _log_beta(self.concentration) - self._width[..., 0].log())
 
     def entropy(self) -> Tensor:
-        """[...] differential entropy in nats, summed over the components: log B(alpha, beta) + log(high - low)
-        - (alpha - 1) E[log(a)] - (beta - 1) E[log(1 - a)], where E[log(a)] = psi(alpha) - psi(alpha + beta).
+        """[...] differential entropy in nats, summed over the components.
+
+            log B(alpha, beta) + log(high - low) - (alpha - 1) E[log(a)] - (beta - 1) E[log(1 - a)]
+
+        where E[log(a)] = psi(alpha) - psi(alpha + beta).
         """
-        own = self.concentration
-        mean_log = torch.digamma(own) - torch.digamma(own.sum(dim=-1, keepdim=True))
-        return self._total(self._width[..., 0].log() + _log_beta(own) - ((own - 1.0) * mean_log).sum(dim=-1))
+        concentration = self.concentration
+        total = concentration.sum(dim=-1, keepdim=True)
+        mean_log = torch.digamma(concentration) - torch.digamma(total)
+        powers = ((concentration - 1.0) * mean_log).sum(dim=-1)
+        return self._total(self._width[..., 0].log() + _log_beta(concentration) - powers)
 
     def _between(self, weight: Tensor) -> Tensor:
         return self._action((weight / weight.sum(dim=-1, keepdim=True)).to(self.logits))

@@ -10,10 +10,10 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_class
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.continuous import DiagonalGaussianProbabilityDistribution
+from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
 from maze_pl.distributions.probability_distribution import (
     BernoulliProbabilityDistribution,
     CategoricalProbabilityDistribution,
-    DictProbabilityDistribution,
     MultiCategoricalProbabilityDistribution,
     ProbabilityDistribution,
 )
@@ -31,24 +31,25 @@ _DEFAULTS: tuple[tuple[type[spaces.Space[Any]], type[ProbabilityDistribution]], 
 
 
 class DistributionMapper:
-    """Chooses a distribution class for each head and makes the joint distribution from a network's outputs.
+    """Chooses a distribution class for each head, and makes joint distributions of logits.
 
     Args:
         action_space: The heads of one sub-step.
         distribution_mapper_config: Overrides, each
-            `{action_space: <class path>, distribution: <class path>}` for all heads with such a space,
-            or `{action_head: <name>, distribution: <class path>}` for one head. If several match a
-            head, the last one applies, so list general overrides before specific ones. Classes may be
-            given instead of their paths.
-        masks: Head -> name of the observation that masks it; used to refuse heads that cannot be masked.
+            `{action_space: <class path>, distribution: <class path>}` for all heads with such a
+            space, or `{action_head: <name>, distribution: <class path>}` for one head. If several
+            match a head, the last one applies, so list general overrides before specific ones.
+            Classes may be given instead of their paths.
+        masks: Head -> name of the observation that masks it; used to refuse heads that cannot be
+            masked.
 
     Attributes:
         heads: Head -> class of its distribution, and its space.
         logits_shapes: Head -> shape of its logits, without batch dimensions.
 
     Raises:
-        ValueError: An override is malformed or names an unknown head, space or distribution, or a mask belongs to a
-            head that cannot be masked.
+        ValueError: An override is malformed or names an unknown head, space or distribution, or a
+            mask belongs to a head that cannot be masked.
         TypeError: No default distribution fits the space of a head, or the configured one does not.
 
     Example:
@@ -63,20 +64,24 @@ class DistributionMapper:
         distribution_mapper_config: DistributionMapperConfig | None = None,
         masks: Mapping[str, str] | None = None,
     ) -> None:
-        self.action_space, self.masks = action_space, dict(masks or {})
+        self.action_space = action_space
+        self.masks = dict(masks or {})
         self.heads: dict[str, tuple[type[ProbabilityDistribution], spaces.Space[Any]]] = {}
         self.logits_shapes: dict[str, tuple[int, ...]] = {}
-        overrides = [_parse_override(entry, action_space.spaces) for entry in distribution_mapper_config or ()]
+        config = distribution_mapper_config or ()
+        overrides = [_parse_override(entry, action_space.spaces) for entry in config]
         for head, space in action_space.spaces.items():
             distribution = _choose(head, space, overrides)
-            self.heads[head] = distribution, space
+            self.heads[head] = (distribution, space)
             try:
                 self.logits_shapes[head] = distribution.required_logits_shape(space)
             except TypeError as error:
                 raise TypeError(f"action head {head!r} with space {space}: {error}") from error
         for head in self.masks:
-            if not self.heads[head][0].supports_mask:
-                raise ValueError(f"action head {head!r} has a {self.heads[head][0].__name__}, which cannot be masked")
+            distribution, _ = self.heads[head]
+            if not distribution.supports_mask:
+                found = f"action head {head!r} has a {distribution.__name__}"
+                raise ValueError(f"{found}, which cannot be masked")
 
     def required_logits_shape(self, head: str) -> tuple[int, ...]:
         """Shape of the logits of one head, without batch dimensions.
@@ -89,7 +94,10 @@ class DistributionMapper:
         return self.logits_shapes[head]
 
     def logits_dict_to_distribution(
-        self, logits_dict: Mapping[str, Tensor], temperature: float = 1.0, masks: Mapping[str, Tensor] | None = None
+        self,
+        logits_dict: Mapping[str, Tensor],
+        temperature: float = 1.0,
+        masks: Mapping[str, Tensor] | None = None,
     ) -> DictProbabilityDistribution:
         """Make the joint distribution of all heads.
 
@@ -98,8 +106,10 @@ class DistributionMapper:
             temperature: Above 1 flattens the distributions, below 1 sharpens them.
             masks: Head -> [..., L], nonzero where an entry is allowed; heads may be omitted.
         """
-        heads, masks = self.heads.items(), masks or {}
-        parts = {head: kind(logits_dict[head], space, temperature, masks.get(head)) for head, (kind, space) in heads}
+        parts = {}
+        for head, (distribution, space) in self.heads.items():
+            mask = None if masks is None else masks.get(head)
+            parts[head] = distribution(logits_dict[head], space, temperature, mask)
         return DictProbabilityDistribution(parts)
 
 
@@ -116,12 +126,16 @@ def distribution_mappers(
         ValueError: An override names a head that no sub-step has; see `DistributionMapper` for
             other errors.
     """
-    every_head = {head: space for step in spec.steps.values() for head, space in step.action_space.spaces.items()}
-    mappers, config = dict[StepKey, DistributionMapper](), list(distribution_mapper_config or ())
+    every_head: dict[str, spaces.Space[Any]] = {}
+    for step in spec.steps.values():
+        every_head.update(step.action_space.spaces)
+    config = list(distribution_mapper_config or ())
     for entry in config:
         _parse_override(entry, every_head)
+    mappers: dict[StepKey, DistributionMapper] = {}
     for key, step in spec.steps.items():
-        fitting = [entry for entry in config if entry.get("action_head") in (None, *step.action_space)]
+        targets = (None, *step.action_space)
+        fitting = [entry for entry in config if entry.get("action_head") in targets]
         mappers[key] = DistributionMapper(step.action_space, fitting, step.masks)
     return mappers
 
@@ -131,18 +145,24 @@ Override = tuple[str | type[spaces.Space[Any]], type[ProbabilityDistribution]]
 
 def _parse_override(entry: Mapping[str, Any], heads: Mapping[str, spaces.Space[Any]]) -> Override:
     if entry.keys() not in ({"action_head", "distribution"}, {"action_space", "distribution"}):
-        raise ValueError(f"{_CONFIG}: {dict(entry)} needs `distribution` and `action_space` or `action_head`")
-    distribution = import_class(entry["distribution"], ProbabilityDistribution, f"{_CONFIG}: distribution: ")
+        needed = "`distribution` and `action_space` or `action_head`"
+        raise ValueError(f"{_CONFIG}: {dict(entry)} needs {needed}")
+    where = f"{_CONFIG}: distribution: "
+    distribution = import_class(entry["distribution"], ProbabilityDistribution, where)
     if "action_head" not in entry:
-        return import_class(entry["action_space"], spaces.Space, f"{_CONFIG}: action_space: "), distribution
-    if entry["action_head"] not in heads:
-        raise ValueError(f"{_CONFIG}: unknown action_head {entry['action_head']!r}; heads: {sorted(heads)}")
-    return entry["action_head"], distribution
+        space = import_class(entry["action_space"], spaces.Space, f"{_CONFIG}: action_space: ")
+        return space, distribution
+    head = entry["action_head"]
+    if head not in heads:
+        raise ValueError(f"{_CONFIG}: unknown action_head {head!r}; heads: {sorted(heads)}")
+    return head, distribution
 
 
 def _choose(head: str, space: spaces.Space[Any], overrides: Sequence[Override]) -> type[ProbabilityDistribution]:
     for target, distribution in (*reversed(overrides), *_DEFAULTS):
-        if target == head if isinstance(target, str) else isinstance(space, target):
+        is_named = isinstance(target, str) and target == head
+        if is_named or (isinstance(target, type) and isinstance(space, target)):
             return distribution
     known = ", ".join(space_type.__name__ for space_type, _ in _DEFAULTS)
-    raise TypeError(f"no distribution fits action head {head!r} with space {space}; known spaces: {known}")
+    found = f"action head {head!r} with space {space}"
+    raise TypeError(f"no distribution fits {found}; known spaces: {known}")

@@ -8,9 +8,7 @@ innermost loop.
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from functools import reduce
-from operator import add
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,35 +25,48 @@ class ProbabilityDistribution(ABC):
     A subclass becomes available for a head by its class path in `distribution_mapper_config`.
 
     Args:
-        logits: [..., L] network outputs, L as `required_logits_shape` says; any number of leading dimensions. Half
-            precision is computed in float32.
+        logits: [..., L] network outputs, L as `required_logits_shape` says; any number of leading
+            dimensions. Half precision is computed in float32.
         action_space: The space of the head.
-        temperature: Above 1 flattens the distribution, below 1 sharpens it: p becomes proportional to p ** (1 / T).
+        temperature: Above 1 flattens the distribution, below 1 sharpens it: p becomes proportional
+            to p ** (1 / T).
         mask: [..., L] nonzero where an entry is allowed, None to allow all.
 
     Raises:
-        ValueError: Shapes do not fit, the temperature is not positive, or the distribution cannot be masked.
+        ValueError: Shapes do not fit, the temperature is not positive, or the distribution cannot
+            be masked.
         TypeError: The distribution does not fit the space.
     """
 
     supports_mask: ClassVar[bool] = False
 
     def __init__(
-        self, logits: Tensor, action_space: spaces.Space[Any], temperature: float = 1.0, mask: Tensor | None = None
+        self,
+        logits: Tensor,
+        action_space: spaces.Space[Any],
+        temperature: float = 1.0,
+        mask: Tensor | None = None,
     ) -> None:
-        shape, given = tuple(self.required_logits_shape(action_space)), tuple(logits.shape)
-        if given[len(given) - len(shape) :] != shape:
-            sizes = ", ".join(map(str, shape))
-            raise ValueError(f"{type(self).__name__} needs logits of shape [..., {sizes}] for its space, got {given}")
+        expected = tuple(self.required_logits_shape(action_space))
+        shape = tuple(logits.shape)
+        if shape[len(shape) - len(expected) :] != expected:
+            sizes = ", ".join(map(str, expected))
+            needed = f"logits of shape [..., {sizes}] for its space"
+            raise ValueError(f"{type(self).__name__} needs {needed}, got {shape}")
         if not temperature > 0:
-            raise ValueError(f"temperature={temperature} must be positive; use deterministic actions for the limit 0")
+            remedy = "use deterministic actions for the limit 0"
+            raise ValueError(f"temperature={temperature} must be positive; {remedy}")
         if mask is not None:
             if not self.supports_mask:
-                raise ValueError(f"{type(self).__name__} cannot be masked; only discrete and binary heads can")
+                reason = "only discrete and binary heads can"
+                raise ValueError(f"{type(self).__name__} cannot be masked; {reason}")
             if mask.shape != logits.shape:
-                raise ValueError(f"mask of shape {tuple(mask.shape)} does not fit logits of {given}")
+                found = f"mask of shape {tuple(mask.shape)}"
+                raise ValueError(f"{found} does not fit logits of {shape}")
         self.logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        self.action_space, self.temperature, self.mask = action_space, temperature, mask
+        self.action_space = action_space
+        self.temperature = temperature
+        self.mask = mask
         self._shape = tuple(action_space.shape or ())
         self._prepare()
 
@@ -76,7 +87,8 @@ class ProbabilityDistribution(ABC):
         """Draw one action for each batch entry.
 
         Args:
-            generator: Source of randomness, on any device; the global one of the logits' device if None.
+            generator: Source of randomness, on any device; the global one of the logits' device if
+                None.
 
         Returns:
             [..., *action_space.shape]
@@ -88,7 +100,7 @@ class ProbabilityDistribution(ABC):
 
     @abstractmethod
     def log_prob(self, action: Tensor) -> Tensor:
-        """Log-probability (density for continuous heads) of `action` [..., *action_space.shape], as [...]."""
+        """[...] log-probability (density for continuous heads) of `action`, [..., *shape]."""
 
     @abstractmethod
     def entropy(self) -> Tensor:
@@ -112,7 +124,9 @@ class ProbabilityDistribution(ABC):
 
     def _shaped(self, components: Tensor) -> Tensor:
         """[..., *shape] actions from their n = prod(shape) components [..., n]."""
-        return components if len(self._shape) == 1 else components.reshape((*components.shape[:-1], *self._shape))
+        if len(self._shape) == 1:
+            return components
+        return components.reshape((*components.shape[:-1], *self._shape))
 
 
 class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
@@ -125,7 +139,7 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
 
     @abstractmethod
     def log_probs_of_options(self) -> Tensor:
-        """[..., L] log-probability of every option of all choices, in the order of `chosen_options`."""
+        """[..., L] log-probability of each option of all choices, as ordered by `chosen_options`."""
 
     def probabilities(self) -> tuple[Tensor, Tensor]:
         """[..., L] probability of every option of all choices, and its logarithm, 0 if masked.
@@ -134,14 +148,17 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
         """
         log_probs = self.log_probs_of_options()
         probability = log_probs.exp()
-        return probability, log_probs if self.mask is None else torch.where(probability > 0, log_probs, 0.0)
+        if self.mask is not None:
+            log_probs = torch.where(probability > 0, log_probs, 0.0)
+        return probability, log_probs
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """[...] log-probability of `action` [..., *action_space.shape]: the sum over its choices."""
-        return self.log_probs_of_options().gather(-1, chosen_options(self.action_space, action)).sum(dim=-1)
+        """[...] log-probability of `action` [..., *shape]: the sum over its choices."""
+        options = chosen_options(self.action_space, action)
+        return self.log_probs_of_options().gather(-1, options).sum(dim=-1)
 
     def entropy(self) -> Tensor:
-        """[...] entropy in nats: -sum p log p over the options of all choices, which are independent."""
+        """[...] entropy in nats: -sum p log p over the options of all (independent) choices."""
         probability, log_probs = self.probabilities()
         return -(probability * log_probs).sum(dim=-1)
 
@@ -166,7 +183,7 @@ def drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator 
     return draw(like.shape, generator=generator, dtype=like.dtype, device=device).to(like.device)
 
 
-# -------------------------------------------------------------------------------------------- discrete
+# ------------------------------------------------------------------------------------ discrete
 
 
 def sample_index(logits: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -177,7 +194,8 @@ def sample_index(logits: Tensor, generator: torch.Generator | None) -> Tensor:
     away from 0.
     """
     probability = functional.softmax(logits, dim=-1)
-    minus_exponential = drawn(torch.rand, probability, generator).clamp_min_(torch.finfo(probability.dtype).tiny).log_()
+    tiny = torch.finfo(probability.dtype).tiny
+    minus_exponential = drawn(torch.rand, probability, generator).clamp_min_(tiny).log_()
     return (probability / minus_exponential).argmin(dim=-1)
 
 
@@ -185,8 +203,10 @@ def choice_sizes(space: spaces.Space[Any] | None) -> list[int]:
     """Number of options of each choice of an action: 2 for a bit; none for continuous spaces.
 
     Example:
-        >>> choice_sizes(spaces.Discrete(3)), choice_sizes(spaces.MultiBinary(2)), choice_sizes(spaces.Box(0, 1))
-        ([3], [2, 2], [])
+        >>> choice_sizes(spaces.Discrete(3)), choice_sizes(spaces.MultiBinary(2))
+        ([3], [2, 2])
+        >>> choice_sizes(spaces.Box(0, 1))
+        []
     """
     if isinstance(space, spaces.MultiBinary):
         return [2] * math.prod(space.shape)
@@ -233,20 +253,23 @@ class _LogProbAndEntropy(torch.autograd.Function):
         """[..., n] gradient with respect to the logits."""
         index, probability, terms, entropy = ctx.saved_tensors
         by_log_prob = by_log_prob.unsqueeze(-1)
-        weighted = by_entropy.unsqueeze(-1) * torch.addcmul(terms, probability, entropy.unsqueeze(-1))
+        slope = torch.addcmul(terms, probability, entropy.unsqueeze(-1))
+        weighted = by_entropy.unsqueeze(-1) * slope
         towards_others = torch.addcmul(weighted, probability, by_log_prob).neg()
         return towards_others.scatter_add(-1, index, by_log_prob), None
 
 
 def log_prob_and_entropy_of(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """[...] log-probability of `index` [...] under softmax(logits) [..., n], and entropy in nats."""
-    both: tuple[Tensor, Tensor] = _LogProbAndEntropy.apply(logits, index.long().unsqueeze(-1))  # type: ignore[no-untyped-call]
+    """[...] log-probability of `index` [...] under softmax(logits) [..., n], and entropy."""
+    function: Any = _LogProbAndEntropy
+    both: tuple[Tensor, Tensor] = function.apply(logits, index.long().unsqueeze(-1))
     return both
 
 
 class CategoricalProbabilityDistribution(MaskableProbabilityDistribution):
-    """One of n options: logits are unnormalised log-probabilities [..., n]. Actions are int64 from the space's start.
+    """One of n options: logits are unnormalised log-probabilities [..., n].
 
+    Actions are int64 from the space's start.
     If a mask allows no option, all options are equally likely.
     """
 
@@ -274,12 +297,14 @@ class CategoricalProbabilityDistribution(MaskableProbabilityDistribution):
 
     def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
         """`log_prob(action)` and `entropy()`, whose gradients are computed together."""
-        return log_prob_and_entropy_of(self._masked, action - self._start if self._start else action)
+        index = action - self._start if self._start else action
+        return log_prob_and_entropy_of(self._masked, index)
 
 
 class MultiCategoricalProbabilityDistribution(MaskableProbabilityDistribution):
-    """Independent choices, the i-th among nvec[i] options: logits and masks are their concatenation [..., sum(nvec)].
+    """Independent choices, the i-th among nvec[i] options.
 
+    Logits and masks are the concatenation of those of the choices, [..., sum(nvec)].
     Actions are int64 [..., *nvec.shape]; a space of more than one dimension is read row by row.
     """
 
@@ -298,7 +323,8 @@ class MultiCategoricalProbabilityDistribution(MaskableProbabilityDistribution):
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """[..., *nvec.shape] int64."""
-        return self._shaped(torch.stack([sample_index(part, generator) for part in self._parts], dim=-1))
+        indices = [sample_index(part, generator) for part in self._parts]
+        return self._shaped(torch.stack(indices, dim=-1))
 
     def deterministic_sample(self) -> Tensor:
         """[..., *nvec.shape] int64, the most likely option of each choice."""
@@ -315,14 +341,15 @@ class MultiCategoricalProbabilityDistribution(MaskableProbabilityDistribution):
     def _sizes(cls, action_space: spaces.Space[Any]) -> list[int]:
         space = cls._require(action_space, spaces.MultiDiscrete)
         if space.start.any():
-            raise TypeError(f"MultiDiscrete with start={space.start} is not supported; subtract the start in a wrapper")
+            remedy = "subtract the start in a wrapper"
+            raise TypeError(f"MultiDiscrete with start={space.start} is not supported; {remedy}")
         return choice_sizes(space)
 
 
 class BernoulliProbabilityDistribution(MaskableProbabilityDistribution):
-    """Independent bits: logits [..., n] are log(p / (1 - p)). Actions are int8 [..., *shape], n = prod(shape).
+    """Independent bits: logits [..., n] are log(p / (1 - p)).
 
-    A masked bit is always 0, with log-probability 0 and entropy 0.
+    Actions are int8 [..., *shape], n = prod(shape). A masked bit is always 0, with log-probability 0 and entropy 0.
     """
 
     @classmethod
@@ -337,48 +364,9 @@ class BernoulliProbabilityDistribution(MaskableProbabilityDistribution):
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """[..., *shape] int8 bits."""
         probability = torch.sigmoid(self._masked)
-        return self._shaped((drawn(torch.rand, probability, generator) < probability).to(torch.int8))
+        bits = drawn(torch.rand, probability, generator) < probability
+        return self._shaped(bits.to(torch.int8))
 
     def deterministic_sample(self) -> Tensor:
         """[..., *shape] int8 bits: 1 where 1 is more likely than 0."""
         return self._shaped((self._masked > 0).to(torch.int8))
-
-
-# ----------------------------------------------------------------------------------------------- joint
-
-
-class DictProbabilityDistribution:
-    """Independent distributions by head: actions are dicts, log-probabilities and entropies are sums over the heads.
-
-    Args:
-        distributions: Head -> distribution, at least one, all with the same leading dimensions.
-
-    Raises:
-        ValueError: There is no distribution.
-    """
-
-    def __init__(self, distributions: Mapping[str, ProbabilityDistribution]) -> None:
-        if not distributions:
-            raise ValueError("a joint distribution needs at least one head: there is no action to choose")
-        self.distributions = dict(distributions)
-
-    def sample(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:
-        """Draw one action for each batch entry, head by head; see `ProbabilityDistribution.sample`."""
-        return {head: distribution.sample(generator) for head, distribution in self.distributions.items()}
-
-    def deterministic_sample(self) -> dict[str, Tensor]:
-        """The mode of each head."""
-        return {head: distribution.deterministic_sample() for head, distribution in self.distributions.items()}
-
-    def log_prob(self, action: Mapping[str, Tensor]) -> Tensor:
-        """[...] log-probability of the whole action, the sum over its heads."""
-        return reduce(add, [self.distributions[head].log_prob(action[head]) for head in self.distributions])
-
-    def entropy(self) -> Tensor:
-        """[...] sum of the entropies of all heads in nats."""
-        return reduce(add, [distribution.entropy() for distribution in self.distributions.values()])
-
-    def log_prob_and_entropy(self, action: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """`log_prob(action)` and `entropy()`, with shared computations."""
-        terms = [item.log_prob_and_entropy(action[head]) for head, item in self.distributions.items()]
-        return reduce(add, [log_prob for log_prob, _ in terms]), reduce(add, [entropy for _, entropy in terms])

@@ -95,7 +95,8 @@ class GymCoreEnv(CoreEnv):
         """
         inner = vars(env)["env"]
         if isinstance(inner.unwrapped, EzPickle):
-            raise TypeError(f"{name_of(inner)} cannot be copied: its copies start anew (gymnasium.utils.EzPickle)")
+            reason = "its copies start from the beginning (gymnasium.utils.EzPickle)"
+            raise TypeError(f"{name_of(inner)} cannot be copied: {reason}")
         take_over(self.env, inner, (self, env))  # in place, since other objects may refer to it
         take_over(self, env, (self.env, inner))
 

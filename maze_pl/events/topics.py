@@ -238,7 +238,7 @@ def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclarat
         if statistic.input_name is None and statistic.reduce is None:
             raise ValueError(f"{label}: say by input_name which of its attributes {attributes} is passed on")
         if statistic.input_name not in (None, *attributes):
-            raise ValueError(f"{label}: input_name={statistic.input_name!r} is none of its attributes {attributes}")
+            raise ValueError(f"{label}: input_name={statistic.input_name!r} is not one of its attributes {attributes}")
     needed = {statistic.input_name for statistic in wanted}
     episode = [statistic for statistic in episode if statistic.output_name in needed]
     signature = inspect.Signature(parameters)
@@ -255,7 +255,7 @@ def _complete(label: str, level: str, declared: list[Statistic], users: list[Sta
         raise ValueError(f"{label}: two statistics of one level are called {twice[0]!r}; give each its output_name")
     for user in users:
         if user.input_name not in names:
-            wrong = f"input_name={user.input_name!r} is none of the {level} statistics {names}"
+            wrong = f"input_name={user.input_name!r} is not one of the {level} statistics {names}"
             raise ValueError(f"{label}: {wrong}; set it to one of their output names")
     return statistics
 

@@ -3,5 +3,8 @@
 from .losses import approx_kl as approx_kl, ppo_clip_loss as ppo_clip_loss, value_loss as value_loss
 from .returns import gae as gae, lambda_return as lambda_return, n_step_return as n_step_return
 from .value_transforms import reduce_scale as reduce_scale, restore_scale as restore_scale
-from .value_transforms import scalar_to_support as scalar_to_support, support_to_scalar as support_to_scalar
+from .value_transforms import (
+    scalar_to_support as scalar_to_support,
+    support_to_scalar as support_to_scalar,
+)
 from .vtrace import vtrace as vtrace

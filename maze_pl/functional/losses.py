@@ -10,7 +10,8 @@ from maze_pl.functional.shapes import check_same_shape
 def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
     """Compute the clipped surrogate objective of PPO as a loss, to be minimised.
 
-        L_t = -min(rho_t * A_t, clip(rho_t, 1 - c, 1 + c) * A_t),   rho_t = pi(a_t | s_t) / pi_old(a_t | s_t)
+        L_t = -min(rho_t * A_t, clip(rho_t, 1 - c, 1 + c) * A_t)
+        rho_t = pi(a_t | s_t) / pi_old(a_t | s_t)
 
     Schulman et al. 2017, arXiv:1707.06347, equation 7, where it is an objective to be maximised.
 
@@ -29,7 +30,8 @@ def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, cli
         ValueError: Shapes differ or `clip_range` is negative.
 
     Example:
-        >>> ppo_clip_loss(torch.log(torch.tensor([1.5])), torch.zeros(1), torch.ones(1), clip_range=0.25).tolist()
+        >>> log_prob = torch.log(torch.tensor([1.5]))
+        >>> ppo_clip_loss(log_prob, torch.zeros(1), torch.ones(1), clip_range=0.25).tolist()
         [-1.25]
     """
     check_same_shape(log_prob=log_prob, old_log_prob=old_log_prob, advantage=advantage)

@@ -34,7 +34,8 @@ def gae(
     Args:
         reward: [T, B] reward of step t.
         value: [T, B] value of the state in which step t was made.
-        next_value: [T, B] value of the true successor of step t, before any reset; ignored where terminated.
+        next_value: [T, B] value of the true successor of step t, before any reset; ignored where
+            terminated.
         terminated: [T, B] bool, step t reached a terminal state.
         truncated: [T, B] bool, the episode was cut off after step t.
         gamma: Discount factor, or [T, B] discount factors.
@@ -50,10 +51,18 @@ def gae(
     Example:
         >>> step = torch.ones(2, 1)
         >>> never = torch.zeros(2, 1, dtype=torch.bool)
-        >>> gae(step, 0 * step, 0 * step, never, never, gamma=0.5, gae_lambda=1.0).flatten().tolist()
+        >>> advantage = gae(step, 0 * step, 0 * step, never, never, gamma=0.5, gae_lambda=1.0)
+        >>> advantage.flatten().tolist()
         [1.5, 1.0]
     """
-    check_time_major(reward, gamma, value=value, next_value=next_value, terminated=terminated, truncated=truncated)
+    check_time_major(
+        reward,
+        gamma,
+        value=value,
+        next_value=next_value,
+        terminated=terminated,
+        truncated=truncated,
+    )
     check_fraction(gae_lambda=gae_lambda)
     terminated = terminated.bool()
     delta = reward + gamma * next_value.masked_fill(terminated, 0.0) - value
@@ -62,7 +71,12 @@ def gae(
 
 
 def lambda_return(
-    reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float | Tensor, lambda_: float
+    reward: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    gamma: float | Tensor,
+    lambda_: float,
 ) -> Tensor:
     """Compute lambda-returns: exponentially weighted averages of n-step returns.
 
@@ -73,7 +87,8 @@ def lambda_return(
 
     Args:
         reward: [T, B] reward of step t.
-        next_value: [T, B] value of the true successor of step t, before any reset; ignored where terminated.
+        next_value: [T, B] value of the true successor of step t, before any reset; ignored where
+            terminated.
         terminated: [T, B] bool, step t reached a terminal state.
         truncated: [T, B] bool, the episode was cut off after step t.
         gamma: Discount factor, or [T, B] discount factors.
@@ -101,7 +116,12 @@ def lambda_return(
 
 
 def n_step_return(
-    reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float | Tensor, n: int
+    reward: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    gamma: float | Tensor,
+    n: int,
 ) -> Tensor:
     """Compute returns that bootstrap after n steps.
 
@@ -112,7 +132,8 @@ def n_step_return(
 
     Args:
         reward: [T, B] reward of step t.
-        next_value: [T, B] value of the true successor of step t, before any reset; ignored where terminated.
+        next_value: [T, B] value of the true successor of step t, before any reset; ignored where
+            terminated.
         terminated: [T, B] bool, step t reached a terminal state.
         truncated: [T, B] bool, the episode was cut off after step t.
         gamma: Discount factor, or [T, B] discount factors.

@@ -602,7 +602,8 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
                 self._statistics.load_rank_state_dict(own["statistics"])
                 self._unfinished_batches = own["unfinished_batches"]
                 return
-            rank_zero_warn(f"random generators start anew: the checkpoint is of {len(ranks)} ranks, not {world_size()}")
+            found = f"the checkpoint is of {len(ranks)} ranks, not {world_size()}"
+            rank_zero_warn(f"random generators are seeded again: {found}")
         seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed() % 2**31))
         self.generator.manual_seed(derive_seed(seed, "minibatches", self.env_steps, self.global_rank))
         if world_size() > 1:

@@ -217,7 +217,7 @@ def test_what_cannot_be_copied_is_named() -> None:
 def test_a_gymnasium_environment_whose_copies_start_anew_is_refused() -> None:
     pytest.importorskip("Box2D")
     one, other = GymMazeEnv("LunarLander-v3"), GymMazeEnv("LunarLander-v3")
-    with pytest.raises(TypeError, match="LunarLander-v3 cannot be copied: its copies start anew"):
+    with pytest.raises(TypeError, match="LunarLander-v3 cannot be copied: its copies start from the beginning"):
         one.clone_from(other)
 
 

@@ -113,7 +113,7 @@ def test_an_unknown_input_is_refused_with_what_there_is() -> None:
         @define_step_stats(None)
         def level(self, value: int) -> None: ...
 
-    with pytest.raises(ValueError, match=r"Topic.level: input_name='step_avg' is none of the episode .*'step_mean'"):
+    with pytest.raises(ValueError, match=r"Topic.level: input_name='step_avg' is not one of the episode .*'step_mean'"):
         declarations(Topic)
 
 
@@ -124,7 +124,7 @@ def test_an_unknown_step_statistic_is_refused() -> None:
         @define_step_stats(len, output_name="b")
         def level(self, value: int) -> None: ...
 
-    with pytest.raises(ValueError, match=r"input_name='a' is none of the step statistics \['b'\]"):
+    with pytest.raises(ValueError, match=r"input_name='a' is not one of the step statistics \['b'\]"):
         declarations(Topic)
 
 
@@ -133,7 +133,7 @@ def test_an_unknown_attribute_is_refused() -> None:
         @define_step_stats(sum, input_name="weight")
         def lost(self, price: int) -> None: ...
 
-    with pytest.raises(ValueError, match=r"Topic.lost: input_name='weight' is none of its attributes \['price'\]"):
+    with pytest.raises(ValueError, match=r"Topic.lost: input_name='weight' is not one of its attributes \['price'\]"):
         declarations(Topic)
 
 
@@ -172,7 +172,7 @@ def test_a_plot_of_an_unknown_statistic_is_refused() -> None:
         @define_step_stats(len)
         def lost(self) -> None: ...
 
-    with pytest.raises(ValueError, match="input_name='all' is none of the episode statistics"):
+    with pytest.raises(ValueError, match="input_name='all' is not one of the episode statistics"):
         declarations(Topic)
 
 

@@ -479,7 +479,7 @@ class SequentialVectorEnv(VectorEnv):
             known = give_episode(self.envs[n], self._beside(n), state)
         except StateError as error:
             fault = f"environment {self.first_env_index + n} cannot take the state that was saved: {error}"
-            remedy = "resume with the code that saved it, or start anew from its weights: --warm-start"
+            remedy = "resume with the code that saved it, or start again from its weights: --warm-start"
             raise ValueError(f"{fault}; {remedy}") from error
         self.envs[n].context.is_logged = False
         self._env_time[n], self._began_at[n], self._n_idle[n] = known["times"]

@@ -111,7 +111,7 @@ class OneHotPreProcessor(PreProcessor):
         """
         vector, index = np.zeros(self._n, np.float32), int(observation) - self._start
         if not 0 <= index < self._n:
-            raise ValueError(f"{int(observation)} is none of the categories of {self.observation_space}")
+            raise ValueError(f"{int(observation)} is not one of the categories of {self.observation_space}")
         vector[index] = 1.0
         return vector
 

@@ -257,7 +257,7 @@ def test_an_observation_that_leaves_its_space_is_named() -> None:
         env.step({"action": 0})
     with pytest.raises(EnvContractError, match=r"'month' is an array.*not in Discrete\(12, start=1\)") as caught:
         env.step({"action": 1})
-    assert "13 is none of the categories" in str(caught.value.__cause__)
+    assert "13 is not one of the categories" in str(caught.value.__cause__)
 
 
 def test_faults_of_a_users_own_stay_what_they_are() -> None:

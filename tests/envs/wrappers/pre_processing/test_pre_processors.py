@@ -74,7 +74,7 @@ def test_one_hot_counts_categories_from_the_first_one() -> None:
     first = processor.process(np.array(5))
     assert not np.shares_memory(first, processor.process(np.array(5)))
     for wrong in (4, 8):
-        with pytest.raises(ValueError, match=f"{wrong} is none of the categories of Discrete"):
+        with pytest.raises(ValueError, match=f"{wrong} is not one of the categories of Discrete"):
             processor.process(np.array(wrong))
 
 
