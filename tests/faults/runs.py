@@ -141,7 +141,7 @@ class Server:
     def close(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(120)
         self._process.stdout.close()
 
 

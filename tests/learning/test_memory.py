@@ -22,7 +22,7 @@ def test_cartpole_without_velocities_takes_a_memory(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     options = [] if remembers else FORGETFUL
-    command = ["fit", "--config", "ppo_cartpole_recurrent", "--trainer.max_epochs", "4", "--run_dir", "here"]
+    command = ["fit", "--config", "ppo_cartpole_recurrent", "--trainer.max_epochs", "2", "--run_dir", "here"]
     assert main([*command, *options]) == 0
     reached = mean_return(Path("here"))
     assert reached >= 400 if remembers else reached < 100
