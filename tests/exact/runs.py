@@ -11,8 +11,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def run(folder: Path, algorithm: str, phase: str, names: list[str], n_ranks: int) -> None:
-    worker = [str(Path(__file__).with_name("launch.py")), str(folder), algorithm, phase, *names]
+def run(folder: Path, algorithms: list[str], phases: list[str], names: list[str], n_ranks: int) -> None:
+    """Let a new process, or one for each rank, train each algorithm through all phases in all environments.
+
+    Args:
+        folder: Gets a folder for each algorithm, with its checkpoints.
+        algorithms: "ppo", "a2c".
+        phases: "start", "resume", "here", "workers"; see the worker.
+        names: Of the environments.
+        n_ranks: How many processes train together.
+    """
+    options = [",".join(algorithms), ",".join(phases), *names]
+    worker = [str(Path(__file__).with_name("launch.py")), str(folder), *options]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -50,9 +50,9 @@ def test_a_run_resumes_exactly_with_other_workers(tmp_path: Path, algorithm: str
 
 
 def test_each_of_two_ranks_has_workers_of_its_own(tmp_path: Path) -> None:
-    for phase in ("here", "workers"):
-        run(tmp_path, "ppo", phase, ["cartpole"], 2)
-    here, workers = (without_times(comparable(tmp_path / f"cartpole-{how}.ckpt")) for how in ("here", "workers"))
+    run(tmp_path, ["ppo"], ["here", "workers"], ["cartpole"], 2)
+    folder = tmp_path / "ppo"
+    here, workers = (without_times(comparable(folder / f"cartpole-{how}.ckpt")) for how in ("here", "workers"))
     assert differences(here, workers) == []
     first, second = here["RolloutDataModule"]["ranks"]
     assert differences(first[0]["histories"], second[0]["histories"]) != []

@@ -160,16 +160,25 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    folder, algorithm, phase = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    for name in sys.argv[4:]:
-        if phase == "start":
-            train(folder, algorithm, name, "whole")
-        elif phase in ("here", "workers"):
-            engine = ProcessEngine(2) if phase == "workers" else None
-            train(folder, algorithm, name, phase, engine=engine, n_shards=0, max_epochs=2)
-        else:
-            for point in ("epoch", "validation"):
-                train(folder, algorithm, name, f"from-{point}", folder / f"{name}-kept-{point}.ckpt")
+    algorithms, phases = sys.argv[2].split(","), sys.argv[3].split(",")
+    for algorithm in algorithms:
+        folder = Path(sys.argv[1], algorithm)
+        folder.mkdir(exist_ok=True)
+        for phase in phases:
+            for name in sys.argv[4:]:
+                run_phase(folder, algorithm, phase, name)
+
+
+def run_phase(folder: Path, algorithm: str, phase: str, name: str) -> None:
+    """Train from the start, from what was kept on the way, or only two epochs, here or in workers."""
+    if phase == "start":
+        train(folder, algorithm, name, "whole")
+    elif phase in ("here", "workers"):
+        engine = ProcessEngine(2) if phase == "workers" else None
+        train(folder, algorithm, name, phase, engine=engine, n_shards=0, max_epochs=2)
+    else:
+        for point in ("epoch", "validation"):
+            train(folder, algorithm, name, f"from-{point}", folder / f"{name}-kept-{point}.ckpt")
 
 
 if __name__ == "__main__":
