@@ -1,4 +1,10 @@
-"""What all tests share: one thread, so that they do not fight for cores, and no search path or seed from outside."""
+"""What all tests share: one thread, so that they do not fight for cores, and no search path or seed from outside.
+
+Folders of tests mirror those of the package: `tests/ROOM/test_FILE.py` tests `maze_pl/ROOM/FILE.py`, and other
+modules there test what several files of the room do together. Folders that are no rooms are listed, with what they
+test, in `test_tree.py`. Modules not named `test_*.py` hold helpers. What needs a GPU is marked `cuda`, and what takes
+more than a few seconds `slow`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +20,7 @@ SET_BY_COMMANDS = (
     *("MAZE_PL_CONFIG_PATH", "MAZE_PL_RUN_DIR", "MAZE_PL_MAIN_PROCESS"),
     *("PL_GLOBAL_SEED", "PL_SEED_WORKERS", "WANDB_SERVICE", "RAY_CLIENT_MODE"),
 )
-LONG = ("test_readme", "test_generated", "test_imitation", "test_strategies", "test_resume.py", "learning/")
+LONG = ("test_readme", "test_generated", "test_imitation", "distributed/test_strategies", "test_resume.py", "learning/")
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # which torch looks at while it is imported
 # Helper modules check things, too.

@@ -101,7 +101,7 @@ def test_a_rollout_that_does_not_end_after_a_signal_is_given_up(
         fit(tmp_path, patience=0.01, evaluators={}, wrappers=[partial(EndlessAt, at=at)])
     assert stopped.value.code == 128 + signal.SIGTERM
     said = "progress since the last checkpoint is lost" if is_kept else "there is no checkpoint yet"
-    where = r"a rollout or an evaluation that took more than 0 s longer \(at test_signals.py:\d+ in step\)"
+    where = r"a rollout or an evaluation that took more than 0 s longer \(at test_stop_on_signal.py:\d+ in step\)"
     assert re.search(f"stopped by SIGTERM in {where}: {said}", capfd.readouterr().err)
     assert [signal.getsignal(one) for one in [*NUMBERS, signal.SIGALRM]] == before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0

@@ -27,7 +27,7 @@ from maze_pl.perception import (
     StepStateCriticComposer,
 )
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 FLAT = Spec(
     {
         0: StepSpec(

@@ -172,7 +172,7 @@ def test_an_episode_that_does_not_end_after_a_signal_is_given_up(capsys: pytest.
     with StopSignals(patience=0.01) as signals, pytest.raises(StoppedBySignal):
         play({}, signals, Endless, InProcessEngine(), output_dir="episodes")
     message = capsys.readouterr().err
-    place = r"\(at test_rollout_command.py:\d+ in step\)"
+    place = r"\(at test_rollout.py:\d+ in step\)"
     assert re.search(f"maze-pl: stopped by SIGTERM in an episode that took more than 0 s longer {place}\n", message)
 
 
