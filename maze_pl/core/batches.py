@@ -26,10 +26,17 @@ Tree = dict[str, Tensor]
 
 def _with_policy_states(parts: Sequence[Any]) -> list[Any]:
     """Fill in zero policy states for segments or finals without a state, if others have one."""
-    known = {name: tensor for part in parts for name, tensor in part.policy_state.items()}
-    shapes = [part.agent_id.shape for part in parts]
-    zeros = [{name: x.new_zeros((*shape, *x.shape[len(shape) :])) for name, x in known.items()} for shape in shapes]
-    return [replace(part, policy_state=zero | part.policy_state) for part, zero in zip(parts, zeros, strict=True)]
+    known: Tree = {}
+    for part in parts:
+        known.update(part.policy_state)
+    filled = []
+    for part in parts:
+        leading = part.agent_id.shape
+        zeros = {}
+        for name, tensor in known.items():
+            zeros[name] = tensor.new_zeros((*leading, *tensor.shape[len(leading) :]))
+        filled.append(replace(part, policy_state=zeros | part.policy_state))
+    return filled
 
 
 @dataclass
@@ -239,7 +246,10 @@ class Rollout(Experience):
             ends = [part.finals[key] for part in parts]
             ends = [replace(end, env=end.env + first) for end, first in zip(ends, first_envs, strict=False)]
             finals[key] = Final.joined(ends)
-        summaries, flat = [summary for part in parts for summary in part.summaries], all(part.flat for part in parts)
+        summaries, flat = (
+            [summary for part in parts for summary in part.summaries],
+            all(part.flat for part in parts),
+        )
         starting = [part.starting for part in parts if part.starting is not None]
         begun = torch.cat(starting) if starting else None
         return Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, begun, summaries=summaries)

@@ -204,7 +204,9 @@ class _Giver:
     """
 
     def __init__(self, rules: Rules, found: _Taker) -> None:
-        self._rules, self._classes, self._anywhere = rules, found.classes, found.anywhere
+        self._rules = rules
+        self._classes = found.classes
+        self._anywhere = found.anywhere
         self._given: list[Any] = []  # restored objects by number, as far as they are known
         self._used: set[int] = set()  # ids of objects that hold a restored state and must not get another
 

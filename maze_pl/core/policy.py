@@ -104,10 +104,11 @@ def evaluation_mode(policy: object) -> Iterator[None]:
     unusual = torch.jit.ScriptModule  # its mode is not a Python attribute
     plain = all(type(m).train is nn.Module.train and not isinstance(m, unusual) for m in modules)
     before = [(module, module.training) for module in modules if module.training or not plain]
-    if not plain:
+    if plain:
+        for module, _ in before:
+            object.__setattr__(module, "training", False)
+    else:
         policy.eval()
-    for module, _ in before if plain else ():
-        object.__setattr__(module, "training", False)
     try:
         yield
     finally:
@@ -136,13 +137,16 @@ class RandomPolicy:
 
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         """Sample uniformly; `deterministic` and `temperature` have no effect."""
-        masks, action = self.masks.get(batch.step_key, {}), {}
+        masks = self.masks.get(batch.step_key, {})
+        n = len(batch.agent_id)
+        action = {}
         for head, space in self.action_spaces_dict[batch.step_key].spaces.items():
-            n, mask = len(batch.agent_id), None
+            allowed = None
             if head in masks:
                 mask = batch.observation[masks[head]]
-                mask = allowed_entries(mask, (n, spaces.flatdim(space)), masks[head], head)
-            action[head] = _sample(space, n, mask, generator)
+                shape = (n, spaces.flatdim(space))
+                allowed = allowed_entries(mask, shape, masks[head], head)
+            action[head] = _sample(space, n, allowed, generator)
         return PolicyStep(action)
 
 

@@ -52,7 +52,9 @@ class NoiseTable:
     """
 
     def __init__(self, seed: int, size: int, path: str = "") -> None:
-        self.seed, self.size, self._path = seed, size, path
+        self.seed = seed
+        self.size = size
+        self._path = path
         self._file = tempfile.TemporaryFile(prefix="maze_pl-noise-")  # noqa: SIM115, open as long as this object lives
         weakref.finalize(self, self._file.close)
         self._numbers: Array | None = None

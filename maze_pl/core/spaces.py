@@ -13,7 +13,10 @@ LEAF_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBi
 def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Apply a function to matching leaves of trees of dicts and dataclasses; None stays None."""
     if isinstance(tree, dict):
-        return {name: mapped(function, child, *(other[name] for other in others)) for name, child in tree.items()}
+        result = {}
+        for name, child in tree.items():
+            result[name] = mapped(function, child, *[other[name] for other in others])
+        return result
     if is_dataclass(tree) and not isinstance(tree, type):
         return replace(tree, **mapped(function, vars(tree), *map(vars, others)))
     return None if tree is None else function(tree, *others)
@@ -44,7 +47,10 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
         {'type': 'discrete', 'n': 3, 'start': 0}
     """
     if isinstance(space, spaces.Dict):
-        return {"type": "dict", "spaces": {name: space_to_dict(child) for name, child in space.spaces.items()}}
+        return {
+            "type": "dict",
+            "spaces": {name: space_to_dict(child) for name, child in space.spaces.items()},
+        }
     if isinstance(space, spaces.Discrete):
         return {"type": "discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.MultiDiscrete):
@@ -53,7 +59,11 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.MultiBinary):
         return {"type": "multi_binary", "shape": [int(size) for size in space.shape]}
     if isinstance(space, spaces.Box):
-        description: dict[str, Any] = {"type": "box", "shape": list(space.shape), "dtype": str(space.dtype)}
+        description: dict[str, Any] = {
+            "type": "box",
+            "shape": list(space.shape),
+            "dtype": str(space.dtype),
+        }
         return description | {"low": _bound(space.low), "high": _bound(space.high)}
     remedy = "use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
     raise TypeError(f"cannot describe a space of type {type(space).__name__}; {remedy}")

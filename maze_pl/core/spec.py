@@ -70,7 +70,8 @@ class Spec:
             ValueError: A mask names an unknown head or observation or has the wrong length,
                 sub-step keys are equal as text, or `max_agents` is missing or does not fit.
         """
-        max_agents, masks, declared = max_agents or {}, masks or {}, list(env.observation_spaces_dict)
+        max_agents = max_agents or {}
+        declared = list(env.observation_spaces_dict)
         steps: dict[StepKey, StepSpec] = {}
         if len(set(map(str, declared))) != len(declared):
             raise ValueError(f"sub-step keys {declared} are not distinct when written as text")
@@ -89,7 +90,7 @@ class Spec:
                 raise ValueError(f"{fault}; say how many may be alive at once by max_agents={{{key!r}: ...}}")
             own = dict(env.action_masks_dict.get(key, {}))
             steps[key] = StepSpec(observation_space, action_space, n_agents, n_slots, own)
-        return cls(steps).with_masks(masks)
+        return cls(steps).with_masks(masks or {})
 
     def with_masks(self, masks: Mapping[str, str]) -> Spec:
         """Return a copy with further masks, which replace present masks of the same heads.

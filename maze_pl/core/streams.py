@@ -24,7 +24,10 @@ from maze_pl.core.batches import Rollout
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_NEXT, _FINAL, _TERMINAL, _OPEN = 0, 1, 2, 3
+_NEXT = 0
+_FINAL = 1
+_TERMINAL = 2
+_OPEN = 3
 
 
 @dataclass
@@ -61,7 +64,10 @@ def act_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
         gamma: Discount of one unit of environment time.
     """
     offsets = np.cumsum([0, *map(rollout.n_slots, rollout.segments)]).tolist()
-    links, places = _link(rollout, gamma, offsets), zip(rollout.segments, pairwise(offsets), strict=True)
+    links, places = (
+        _link(rollout, gamma, offsets),
+        zip(rollout.segments, pairwise(offsets), strict=True),
+    )
     return {key: _dense(rollout, key, links, start, stop) for key, (start, stop) in places}
 
 
@@ -77,8 +83,11 @@ def _link(rollout: Rollout, gamma: float, offsets: list[int]) -> list[Array]:
         slots over all step keys; `offsets` has the first slot of each step key.
     """
     rows = rollout.rows
-    filled, terminated, truncated = _numpy(rows.filled), _numpy(rows.terminated), _numpy(rows.truncated)
-    env_steps, shape = _numpy(rows.env_steps), (*filled.shape, offsets[-1])
+    filled = _numpy(rows.filled)
+    terminated = _numpy(rows.terminated)
+    truncated = _numpy(rows.truncated)
+    env_steps = _numpy(rows.env_steps)
+    shape = (*filled.shape, offsets[-1])
     actor_at, reward_at, done_at, final_actor, final_index = _tabulate(rollout, offsets)
     at_end = 0.0, 1.0, _OPEN, -1
     links: list[Array] = [np.full(shape, value) for value in at_end]
@@ -86,7 +95,10 @@ def _link(rollout: Rollout, gamma: float, offsets: list[int]) -> list[Array]:
     rest = np.zeros(shape[1])  # reward from here to the end of the environment step
     for t in range(shape[0] - 1, -1, -1):
         dead = filled[t] & terminated[t]
-        reward[dead], discount[dead], successor[dead], final[dead] = 0.0, 0.0, _TERMINAL, -1
+        reward[dead] = 0.0
+        discount[dead] = 0.0
+        successor[dead] = _TERMINAL
+        final[dead] = -1
         stopped = filled[t] & truncated[t] & ~terminated[t]
         reward[stopped], discount[stopped], successor[stopped], final[stopped] = at_end
         followed = np.flatnonzero(final_actor[t] >= 0)
