@@ -22,6 +22,7 @@ from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
 from maze_pl.core.checks import check_at_least, check_fraction
 from maze_pl.modules import AlgorithmModule, FlatAdam
 from maze_pl.perception import StateCriticComposerInterface
+from maze_pl.system.ranks import sum_over_ranks
 
 POLICY, CRITIC, VALUE = range(3)
 """Indices of the optimisers."""
@@ -79,7 +80,7 @@ class IQL(AlgorithmModule):
 
     def training_step(self, batch: TrajectoryBatch, batch_idx: int) -> None:
         """Take one gradient step on each loss."""
-        self.env_steps += len(batch)
+        self.env_steps += int(sum_over_ranks(torch.tensor(len(batch), device=self.device)))
         acts = {key: acts for key, acts in batch.acts.items() if len(acts)}
         self.gradient_step(self.value_loss, acts, optimizer=VALUE)
         if not self.in_critic_burn_in:
