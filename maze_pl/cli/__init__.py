@@ -1,4 +1,4 @@
-"""Commands of `maze-pl`, one file each: what a command line asks for, and what the console says.
+"""Commands of `maze-pl`, one file each: their options, and their console output.
 
 Training, evaluation and files themselves belong to the packages below; nothing imports a command.
 """

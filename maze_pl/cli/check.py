@@ -52,7 +52,13 @@ def check(
     except Exception as error:
         if message_of(error) is not None and not isinstance(error, TypeError | EnvContractError):
             raise  # the request is wrong, not the environment
-    report = check_env(factory, n_steps=n_steps, seed=seed, action_masks=action_masks, step_timeout=step_timeout)
+    report = check_env(
+        factory,
+        n_steps=n_steps,
+        seed=seed,
+        action_masks=action_masks,
+        step_timeout=step_timeout,
+    )
     sys.stdout.write(f"{report}\n")
     return 0 if report.ok else 1
 
@@ -88,9 +94,8 @@ def parsed(
         ConfigurationError: An option does not exist, or its value has the wrong type.
     """
     parser = ArgumentParser(prog=f"maze-pl {name}", exit_on_error=False, allow_abbrev=False)
-    parser.add_argument(
-        "--config", action="config", help="File with options, or a training configuration (uses `data.env`)."
-    )
+    description = "File with options, or a training configuration (uses `data.env`)."
+    parser.add_argument("--config", action="config", help=description)
     parser.add_function_arguments(function, as_group=False, sub_configs=True, skip=set(skip))
     try:
         config = parser.parse_args(arguments[1:])

@@ -53,6 +53,31 @@ _DEFAULT_CALLBACKS = {
     "stop_at_return": callbacks.StopAtReturn,
 }
 
+_TRAINER_DEFAULTS = {
+    "max_epochs": -1,
+    "log_every_n_steps": 1,
+    "num_sanity_val_steps": 0,
+    "use_distributed_sampler": False,
+    "enable_model_summary": False,
+}
+_TEXT_OPTIONS = {
+    "experiment": "Folder under outputs/ for this run.",
+    "run_dir": "The run directory.",
+    "resume": "Run directory to continue (fit).",
+    "warm_start": "Run directory to start from (fit).",
+    "run": "Run directory of the agent to evaluate.",
+}
+_TRUST_HELP = "Allow a run directory or checkpoint to name any class, and thereby to execute any code."
+_PRINT_MODEL_HELP = "Print the networks as tables of their blocks, and exit."
+_OF_THE_CALL = tuple(["config", "resume", "run_dir", "run", "warm_start", "ckpt_path", "print_model", "trust"])
+"""Options that are not part of a run's configuration."""
+
+_EXPECTED_WARNINGS = (
+    r".*isinstance\(treespec, LeafSpec\)",  # Lightning with torch 2.13
+    "Be aware that when using `ckpt_path`, callbacks",  # they were for training
+    "Total length of `list` across ranks is zero",  # no evaluators, as requested
+)
+
 
 def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> int:
     """Run a command whose names have been resolved.
@@ -66,21 +91,23 @@ def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> in
         The exit status: 0, or 1 if a required return was not reached.
     """
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_tip)
-    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it reports ending the other ranks
+    spawning = logging.getLogger("torch.multiprocessing.spawn")
+    spawning.setLevel(logging.ERROR)  # it reports that it ends the other ranks
     with warnings.catch_warnings(), contextlib.ExitStack() as undo, ConsoleLog():
-        warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)")  # Lightning with torch 2.13
-        warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks")  # they were for training
-        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # no evaluators, as requested
-        former, threading.excepthook = threading.excepthook, tell_writer
+        for message in _EXPECTED_WARNINGS:
+            warnings.filterwarnings("ignore", message)
+        previous_hook = threading.excepthook
+        threading.excepthook = tell_writer
         try:
             return MazeCLI(arguments, command, signals, undo).status
         except ProcessExitedException as error:  # of a spawned training process
             if error.exit_code in (130, 143) or signals.received:
                 return error.exit_code
-            how = how_it_ended(error.exit_code)
-            raise LostProcessError(f"rank {error.error_index} {how}; all other ranks were stopped") from None
+            ending = how_it_ended(error.exit_code)
+            message = f"rank {error.error_index} {ending}; all other ranks were stopped"
+            raise LostProcessError(message) from None
         finally:
-            threading.excepthook = former
+            threading.excepthook = previous_hook
 
 
 def _parsing_logger(arguments: Sequence[str]) -> logging.Logger:
@@ -92,20 +119,24 @@ def _parsing_logger(arguments: Sequence[str]) -> logging.Logger:
         arguments: Command and options, without names. Components that files replace are not
             reported: the author of the file meant it.
     """
-    said: set[str] = set()
-    replaced = "\n".join(map(_value_of, arguments[1:]))
+    reported: set[str] = set()
+    values = "\n".join(map(_value_of, arguments[1:]))
 
-    def tell(record: logging.LogRecord) -> bool:
+    def report(record: logging.LogRecord) -> bool:
         change = _CLASS_CHANGE.match(str(record.msg))
-        if change is not None and change[2] in replaced and change[0] not in said and is_first_rank():
-            said.add(change[0])
-            former, present = (path.rpartition(".")[2] for path in (change[1], change[2]))
-            sys.stderr.write(f"maze-pl: {present} replaces {former}, whose options are dropped: {change[3]}\n")
+        is_new = change is not None and change[0] not in reported
+        if change is not None and is_new and change[2] in values and is_first_rank():
+            reported.add(change[0])
+            previous = change[1].rpartition(".")[2]
+            current = change[2].rpartition(".")[2]
+            message = f"{current} replaces {previous}, whose options are dropped: {change[3]}"
+            sys.stderr.write(f"maze-pl: {message}\n")
         return False  # drop jsonargparse's other messages
 
-    logger = logging.getLogger("maze_pl.parsing")  # by name, as jsonargparse copies its parsers with the logger
+    # found by name, as jsonargparse copies its parsers with the logger
+    logger = logging.getLogger("maze_pl.parsing")
     logger.setLevel(logging.DEBUG)
-    logger.filters = [tell]
+    logger.filters = [report]
     return logger
 
 
@@ -114,7 +145,8 @@ def _value_of(argument: str) -> str:
     name, _, value = argument.partition("=")
     if name in ("--config", "-c"):
         return ""
-    return Path(value).read_text(encoding="utf-8") if value.endswith(SUFFIXES) and Path(value).is_file() else value
+    is_file = value.endswith(SUFFIXES) and Path(value).is_file()
+    return Path(value).read_text(encoding="utf-8") if is_file else value
 
 
 class MazeCLI(LightningCLI):
@@ -131,25 +163,36 @@ class MazeCLI(LightningCLI):
     """
 
     def __init__(
-        self, arguments: Prepared, command: Sequence[str], signals: StopSignals, undo: contextlib.ExitStack
+        self,
+        arguments: Prepared,
+        command: Sequence[str],
+        signals: StopSignals,
+        undo: contextlib.ExitStack,
     ) -> None:
         self.status = 0
         self._trust = arguments.trust
-        self._given, self._command = arguments[0], ["maze-pl", *command]
-        self._signals, self._undo = signals, undo
+        self._name = arguments[0]
+        self._command = ["maze-pl", *command]
+        self._signals = signals
+        self._undo = undo
         self._run_dir: str | None = None
-        trainer = {"max_epochs": -1, "log_every_n_steps": 1, "num_sanity_val_steps": 0}
-        trainer |= {"use_distributed_sampler": False, "enable_model_summary": False}
         parser = {
             "prog": "maze-pl",
             "allow_abbrev": False,
             "exit_on_error": False,
             "logger": _parsing_logger(arguments),
         }
-        options: dict[str, Any] = {"datamodule_class": pl.LightningDataModule, "subclass_mode_data": True}
-        options |= {"save_config_callback": None, "seed_everything_default": 0, "trainer_defaults": trainer}
-        options |= {"auto_configure_optimizers": False, "load_from_checkpoint_support": False}
-        super().__init__(args=list(arguments), parser_kwargs=parser, **options)
+        super().__init__(
+            args=list(arguments),
+            datamodule_class=pl.LightningDataModule,
+            subclass_mode_data=True,
+            save_config_callback=None,
+            seed_everything_default=0,
+            trainer_defaults=_TRAINER_DEFAULTS,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            parser_kwargs=parser,
+        )
 
     # ------------------------------------------------------------------------------------------------- parsing
 
@@ -159,20 +202,17 @@ class MazeCLI(LightningCLI):
         Parsers of the other commands are not needed, and would take 0.07 s each.
         """
         loaders = {"train_dataloaders", "val_dataloaders", "dataloaders"}
-        return {self._given: loaders | {"model", "datamodule", "weights_only"}}
+        return {self._name: loaders | {"model", "datamodule", "weights_only"}}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of a run besides model, data and trainer."""
-        parser.add_argument("--experiment", type=str | None, default=None, help="Folder under outputs/ for this run.")
-        parser.add_argument("--run_dir", type=str | None, default=None, help="The run directory.")
-        parser.add_argument("--resume", type=str | None, default=None, help="Run directory to continue (fit).")
-        parser.add_argument("--warm_start", type=str | None, default=None, help="Run directory to start from (fit).")
-        parser.add_argument("--run", type=str | None, default=None, help="Run directory of the agent to evaluate.")
-        trusted = "Allow a run directory or checkpoint to name any class, and thereby to execute any code."
-        parser.add_argument("--trust", type=bool | None, nargs="?", const=True, default=None, help=trusted)
-        parser.add_argument("--wandb", type=bool, nargs="?", const=True, default=False, help="Log to Weights & Biases.")
-        shown = "Print the networks as tables of their blocks, and exit."
-        parser.add_argument("--print_model", type=bool | None, nargs="?", const=True, default=None, help=shown)
+        for name, description in _TEXT_OPTIONS.items():
+            parser.add_argument(f"--{name}", type=str | None, default=None, help=description)
+        flag: dict[str, Any] = {"type": bool | None, "nargs": "?", "const": True, "default": None}
+        parser.add_argument("--trust", **flag, help=_TRUST_HELP)
+        parser.add_argument("--print_model", **flag, help=_PRINT_MODEL_HELP)
+        flag |= {"type": bool, "default": False}
+        parser.add_argument("--wandb", **flag, help="Log to Weights & Biases.")
         for name, callback in _DEFAULT_CALLBACKS.items():
             parser.add_class_arguments(callback, name)
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
@@ -182,7 +222,9 @@ class MazeCLI(LightningCLI):
         try:
             self.config = parser.parse_args(args)
         except ArgumentError as error:
-            known = {key for one in self._subcommand_parsers.values() for key in one.get_defaults().keys()}  # noqa: SIM118
+            known: set[str] = set()
+            for subparser in self._subcommand_parsers.values():
+                known.update(subparser.get_defaults().keys())
             raise ConfigurationError(explain(str(error), known)) from error
 
     def _parse_ckpt_path(self) -> None:
@@ -197,24 +239,29 @@ class MazeCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         """Determine the run directory and all else that depends on several options."""
         options = self._options
-        shown = options.clone()  # the assembled configuration as requested
-        for name in ("config", "resume", "run_dir", "run", "warm_start", "ckpt_path", "print_model", "trust"):
-            shown[name] = None  # only concerns this call
-        plain = _with_plain_values(shown)
-        self._config_text = str(self._parser(self.subcommand).dump(plain, skip_unset=False, skip_validation=True))
+        requested = options.clone()  # the assembled configuration
+        for name in _OF_THE_CALL:
+            requested[name] = None
+        parser = self._parser(self.subcommand)
+        plain = _with_plain_values(requested)
+        self._config_text = str(parser.dump(plain, skip_unset=False, skip_validation=True))
         trainer = options.trainer
         if trainer is None:
-            raise ConfigurationError("trainer: null is not allowed: omit it, or give options of the trainer")
-        for name in ("check_val_every_n_epoch", "val_check_interval"):  # Lightning accepts them, and fails later
+            remedy = "omit it, or give options of the trainer"
+            raise ConfigurationError(f"trainer: null is not allowed: {remedy}")
+        for name in ("check_val_every_n_epoch", "val_check_interval"):  # Lightning would fail later
             if isinstance(trainer[name], int | float) and trainer[name] <= 0:
                 raise ConfigurationError(f"trainer.{name}={trainer[name]} must be greater than 0")
-        trainer.max_epochs = -1 if trainer.max_epochs == 0 else trainer.max_epochs  # 0 means no limit
+        if trainer.max_epochs == 0:  # no limit
+            trainer.max_epochs = -1
         data: Any = options.data.get("init_args") or {}
-        if "dataset" in data and (data.get("env") is None or data.get("evaluators") == {}):  # nothing is played
+        is_played = data.get("env") is not None and data.get("evaluators") != {}
+        if "dataset" in data and not is_played:
             # Not in the saved text, as a run that starts from this one may play episodes.
             for callback in (options.best_checkpoint, options.early_stopping):
                 if callback.monitor == "eval/return":
-                    callback.monitor, callback.mode = "eval/loss", "min"
+                    callback.monitor = "eval/loss"
+                    callback.mode = "min"
         if self.subcommand != "fit" and options.run is not None and options.ckpt_path is None:
             options.ckpt_path = str(best_or_last(options.run))
         if self.subcommand != "fit" or options.print_model:
@@ -232,83 +279,106 @@ class MazeCLI(LightningCLI):
             ConfigurationError: A class is not trusted, or an option that needs a value is null.
         """
         options = self._options
-        self._trust.require_classes(self.config, str(options.resume or options.warm_start or options.run))
+        source = str(options.resume or options.warm_start or options.run)
+        self._trust.require_classes(self.config, source)
         refuse_nulls({name: options.get(name) for name in ("data", "model")})
         for name, callback in _DEFAULT_CALLBACKS.items():
             refuse_nulls_of(callback, options[name], name)
         refuse_nulls_of(pl.Trainer.__init__, options.trainer, "trainer")
         refuse_nulls(options.trainer, "trainer")
         self.config_init = self.parser.instantiate(with_factories(self.config))
-        self.datamodule, self.model = (self._get(self.config_init, name) for name in ("data", "model"))
+        self.datamodule = self._get(self.config_init, "data")
+        self.model = self._get(self.config_init, "model")
         self.trainer = self.instantiate_trainer()
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """Make the trainer, with default callbacks and loggers where the configuration has none."""
         config: dict[str, Any] = {**vars(self._get(self.config_init, "trainer")), **kwargs}
         refuse_unsuitable(config)
-        given = _as_list(config["callbacks"])
+        configured = _as_list(config["callbacks"])
         if config["enable_progress_bar"] is None:
-            has_bar = any(isinstance(callback, ProgressBar) for callback in given)
+            has_bar = any(isinstance(callback, ProgressBar) for callback in configured)
             config["enable_progress_bar"] = has_bar or sys.stdout.isatty()
-        bars = [callbacks.RolloutProgressBar()] if config["enable_progress_bar"] else []
-        needs_trust = self._run_dir is not None and bool(self._foreign_names())
-        kept = self._kept(self._run_dir, needs_trust) if self._run_dir is not None else []
-        stop = callbacks.StopOnSignal(self._signals, self._run_dir, needs_trust)
-        added = [callbacks.EpochTable(), *bars, *kept, stop]
-        replacing = [callback for callback in given if type(callback) is not ModelCheckpoint]  # it has its own files
-        kinds = tuple(ProgressBar if isinstance(one, ProgressBar) else type(one) for one in replacing)
-        config["callbacks"] = [*given, *(callback for callback in added if not isinstance(callback, kinds))]
-        config["logger"] = self._loggers(config["logger"])
-        if config["enable_checkpointing"] is False and not any(isinstance(one, ModelCheckpoint) for one in given):
-            kinds = (callbacks.BestCheckpoint, callbacks.LastCheckpoint)
-            config["callbacks"] = [one for one in config["callbacks"] if not isinstance(one, kinds)]
+        added = self._added_callbacks(has_bar=config["enable_progress_bar"])
+        replaced = tuple(filter(None, map(_replaced_class, configured)))
+        added = [callback for callback in added if not isinstance(callback, replaced)]
+        keeps_own_files = any(isinstance(callback, ModelCheckpoint) for callback in configured)
+        if config["enable_checkpointing"] is False and not keeps_own_files:
+            checkpoints = (callbacks.BestCheckpoint, callbacks.LastCheckpoint)
+            added = [callback for callback in added if not isinstance(callback, checkpoints)]
+            configured = [one for one in configured if not isinstance(one, checkpoints)]
             config["enable_checkpointing"] = None  # to Lightning, StopOnSignal writes checkpoints
+        config["callbacks"] = [*configured, *added]
+        config["logger"] = self._loggers(config["logger"])
         trainer = pl.Trainer(**config)
         strategy: Any = trainer.strategy
         if isinstance(strategy.launcher, _SubprocessScriptLauncher):
-            of_ranks = (strategy.cluster_environment, strategy.num_processes, strategy.num_nodes)
-            strategy._launcher = WatchedLauncher(self._signals, *of_ranks)
+            cluster = strategy.cluster_environment
+            processes = (strategy.num_processes, strategy.num_nodes)
+            strategy._launcher = WatchedLauncher(self._signals, cluster, *processes)
         if config["strategy"] == "auto" and isinstance(trainer.strategy, DDPStrategy):
             trainer.strategy._ddp_kwargs["find_unused_parameters"] = True
         return trainer
 
-    def _kept(self, run_dir: str, needs_trust: bool) -> list[Callback]:
-        defaults = [self._get(self.config_init, name) for name in _DEFAULT_CALLBACKS]
-        summary = str(summarize(self._command[1:]))
-        record = callbacks.RunRecord(run_dir, self._config_text, self._command, summary)
-        ending = [callbacks.FinalEvaluation(), callbacks.RunSummary(run_dir, needs_trust)]
-        return [record, *defaults, callbacks.EvaluationCheck(), *ending, callbacks.NetworkPictures(run_dir)]
+    def _added_callbacks(self, has_bar: bool) -> list[Callback]:
+        """Return the callbacks that a run has unless the configuration replaces them."""
+        added: list[Callback] = [callbacks.EpochTable()]
+        if has_bar:
+            added.append(callbacks.RolloutProgressBar())
+        needs_trust = False
+        if self._run_dir is not None:
+            needs_trust = bool(self._foreign_names())
+            summary = str(summarize(self._command[1:]))
+            added += [
+                callbacks.RunRecord(self._run_dir, self._config_text, self._command, summary),
+                *(self._get(self.config_init, name) for name in _DEFAULT_CALLBACKS),
+                callbacks.EvaluationCheck(),
+                callbacks.FinalEvaluation(),
+                callbacks.RunSummary(self._run_dir, needs_trust),
+                callbacks.NetworkPictures(self._run_dir),
+            ]
+        return [*added, callbacks.StopOnSignal(self._signals, self._run_dir, needs_trust)]
 
     def _foreign_names(self) -> list[str]:
         """Return the names in the configuration for which later commands need `--trust`."""
         return foreign_names(yaml.safe_load(self._config_text))
 
-    def _loggers(self, given: Any) -> list[Logger] | bool:
-        if given is False or self._run_dir is None:
+    def _loggers(self, configured: Any) -> list[Logger] | bool:
+        """Return the loggers of a run: the configured ones or TensorBoard, and `metrics.csv`."""
+        if configured is False or self._run_dir is None:
             return False
-        loggers = [callbacks.TensorBoardLog(self._run_dir)] if given is None or given is True else _as_list(given)
-        loggers += [callbacks.WandbLog(self._run_dir)] if self._options.wandb else []
-        has_metrics = any(isinstance(logger, callbacks.MetricsFile) for logger in loggers)
-        return loggers if has_metrics else [*loggers, callbacks.MetricsFile(self._run_dir)]
+        is_default = configured is None or configured is True
+        loggers = [callbacks.TensorBoardLog(self._run_dir)] if is_default else _as_list(configured)
+        if self._options.wandb:
+            loggers.append(callbacks.WandbLog(self._run_dir))
+        if not any(isinstance(logger, callbacks.MetricsFile) for logger in loggers):
+            loggers.append(callbacks.MetricsFile(self._run_dir))
+        return loggers
 
     # ------------------------------------------------------------------------------------------------- running
 
     def _run_subcommand(self, subcommand: str) -> None:
         if self._options.print_model:
             if not isinstance(self.model, AlgorithmModule):
-                raise ConfigurationError(f"--print_model shows policies and critics; {type(self.model)} has none")
+                fault = f"{type(self.model).__name__} has none"
+                raise ConfigurationError(f"--print_model shows policies and critics; {fault}")
             sys.stdout.write(f"{table(actor_critic_graphs(self.model.networks))}\n")
             return
-        path, data = self._options.ckpt_path, self.datamodule
-        if path is not None and isinstance(self.model, AlgorithmModule) and isinstance(data, EnvironmentDataModule):
-            names = None if self._options.trust else self._foreign_names()
-            require_compatible(path, self.model, data, names)
-        elif path is not None and Path(path).is_file():
-            require_intact(Path(path))
+        if self._options.ckpt_path is not None:
+            self._check_checkpoint(self._options.ckpt_path)
         is_claimed = self.trainer.is_global_zero and self._run_dir is not None
         claim = claimed(Path(str(self._run_dir))) if is_claimed else contextlib.nullcontext()
         with claim, naming_lost_ranks(self.trainer.strategy.launcher):
             super()._run_subcommand(subcommand)
+
+    def _check_checkpoint(self, path: str) -> None:
+        """Refuse a damaged checkpoint, or one that does not fit module and data module."""
+        is_algorithm = isinstance(self.model, AlgorithmModule)
+        if is_algorithm and isinstance(self.datamodule, EnvironmentDataModule):
+            names = None if self._options.trust else self._foreign_names()
+            require_compatible(path, self.model, self.datamodule, names)
+        elif Path(path).is_file():
+            require_intact(Path(path))
 
     def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
         return {**super()._prepare_subcommand_kwargs(subcommand), "weights_only": True}
@@ -317,8 +387,9 @@ class MazeCLI(LightningCLI):
         """Refuse incompatible parts before anything is written; then apply a warm start."""
         options = self._options
         self._signals.deferred = True
-        self._signals.is_passed_on = isinstance(self.trainer.strategy.launcher, _MultiProcessingLauncher)
-        if isinstance(self.trainer.strategy.launcher, _SubprocessScriptLauncher):
+        launcher = self.trainer.strategy.launcher
+        self._signals.is_passed_on = isinstance(launcher, _MultiProcessingLauncher)
+        if isinstance(launcher, _SubprocessScriptLauncher):
             self._signals.hold()
         if isinstance(self.model, AlgorithmModule):
             self.model.check_data_module(self.datamodule)
@@ -330,24 +401,32 @@ class MazeCLI(LightningCLI):
 
     def _taken_over(self, run: str) -> str:
         """Describe what this run takes from the run that it starts from."""
-        taken = f"weights and wrapper statistics are those of {checkpoint_path(run)}"
+        source = f"weights and wrapper statistics are those of {checkpoint_path(run)}"
         if names_configuration(self._command):
-            return f"{taken}; the configuration is that of --config"
-        others = [option for option in options_of(self._command) if option not in ("--warm-start", "--warm_start")]
+            return f"{source}; the configuration is that of --config"
+        names = options_of(self._command)
+        others = [option for option in names if option not in ("--warm-start", "--warm_start")]
         except_for = f", except for {', '.join(others)}" if others else ""
-        return f"{taken}; so is the configuration{except_for}: use --config for another one"
+        return f"{source}; so is the configuration{except_for}: use --config for another one"
 
     def _check_monitors(self) -> None:
         """Refuse to monitor evaluators that do not exist."""
-        names = ["train", *getattr(self.datamodule, "evaluators", {})]
-        names += ["eval"] * bool(getattr(self.datamodule, "validation_percentage", 0))  # held-out episodes
+        evaluators = list(getattr(self.datamodule, "evaluators", {}))
+        if getattr(self.datamodule, "validation_percentage", 0):  # held-out episodes
+            evaluators.append("eval")
+        if not evaluators:
+            return
+        sources = ["train", *evaluators]
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
-            follows = isinstance(callback, callbacks.EarlyStopping) and callback.follows_best
-            monitor = "" if follows else getattr(callback, "monitor", None) or ""
-            name, slash, _ = monitor.partition("/")
-            if len(names) > 1 and slash and name not in names and not name.startswith(tuple(f"{n}_" for n in names)):
-                known = f"{names[1:]} in data.evaluators{suggestion(name, names)}"
-                raise ConfigurationError(f"{type(callback).__name__}(monitor={monitor!r}) needs {name!r}, not {known}")
+            if isinstance(callback, callbacks.EarlyStopping) and callback.follows_best:
+                continue
+            monitor = getattr(callback, "monitor", None) or ""
+            source, slash, _ = monitor.partition("/")
+            is_known = source in sources or source.startswith(tuple(f"{name}_" for name in sources))
+            if slash and not is_known:
+                whose = f"{type(callback).__name__}(monitor={monitor!r})"
+                known = f"data.evaluators has {evaluators}{suggestion(source, sources)}"
+                raise ConfigurationError(f"{whose} needs an evaluator {source!r}; {known}")
 
     def after_fit(self) -> None:
         """Set the exit status to 1 if the required return was not reached."""
@@ -356,8 +435,8 @@ class MazeCLI(LightningCLI):
                 callback.take(self.trainer)
                 self.status = int(callback.missed)
                 if callback.missed and self.trainer.is_global_zero:
-                    reached = f"{callback.monitor} reached {callback.best:.1f}, not {callback.threshold}"
-                    sys.stderr.write(f"maze-pl: {reached}\n")
+                    best = f"{callback.monitor} reached {callback.best:.1f}"
+                    sys.stderr.write(f"maze-pl: {best}, not {callback.threshold}\n")
 
 
 def _with_plain_values(node: Any) -> Any:
@@ -378,9 +457,18 @@ def _with_plain_values(node: Any) -> Any:
     return node
 
 
-def _as_list(given: Any) -> list[Any]:
+def _as_list(configured: Any) -> list[Any]:
     """Return a list of callbacks or loggers, from None, one or several."""
-    return list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
+    if configured is None:
+        return []
+    return list(configured) if isinstance(configured, list | tuple) else [configured]
+
+
+def _replaced_class(callback: Callback) -> type[Callback] | None:
+    """Return the class of added callbacks that a configured one replaces, if any."""
+    if type(callback) is ModelCheckpoint:  # it has its own files
+        return None
+    return ProgressBar if isinstance(callback, ProgressBar) else type(callback)
 
 
 def _is_no_tip(record: logging.LogRecord) -> bool:

@@ -27,16 +27,20 @@ def environments() -> list[Row]:
 
     latest: dict[Any, Row] = {}
     for identifier, spec in registry.items():  # older versions first
-        needed = [package for folder, package in _NEEDED.items() if f".{folder}." in f"{spec.entry_point}."]
-        if isinstance(spec.entry_point, str) and all(map(find_spec, needed)):  # else its error says where it went
+        place = spec.entry_point
+        if not isinstance(place, str):
+            continue
+        needed = [package for folder, package in _NEEDED.items() if f".{folder}." in f"{place}."]
+        if all(map(find_spec, needed)):  # else its error says where it went
             limit = f", at most {spec.max_episode_steps} steps" if spec.max_episode_steps else ""
-            latest[spec.namespace, spec.name] = (identifier, f"{spec.entry_point.replace(':', '.')}{limit}")
+            latest[spec.namespace, spec.name] = (identifier, f"{place.replace(':', '.')}{limit}")
     return configs("env/") + list(latest.values())
 
 
 def wrappers() -> list[Row]:
     """List the wrappers of maze_pl, by class path."""
-    rows, folder = [], Path(__file__).parents[1] / "envs"
+    rows = []
+    folder = Path(__file__).parents[1] / "envs"
     exported = (folder / "wrappers" / "__init__.py").read_text(encoding="utf-8")
     for path in folder.rglob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -51,7 +55,10 @@ def wrappers() -> list[Row]:
 TOPICS: dict[str, tuple[str, Callable[[], list[Row]]]] = {
     "algorithms": ("--model NAME", lambda: configs("algorithm/")),
     "configs": ("--config NAME, or the option that the file names", configs),
-    "environments": ("--data.env env/NAME, or --data.env env/gym_env --data.env.name ID; see also check", environments),
+    "environments": (
+        "--data.env env/NAME, or --data.env env/gym_env --data.env.name ID; see also check",
+        environments,
+    ),
     "wrappers": ("class paths for data.wrappers", wrappers),
 }
 
@@ -74,11 +81,14 @@ def run(arguments: Sequence[str], *_: Any) -> int:
             raise ConfigurationError(f"unknown list {topic!r}: use {known}")
     tables = []
     for topic in arguments[1:] or TOPICS:
-        usage, rows = TOPICS[topic][0], TOPICS[topic][1]()
+        usage, make_rows = TOPICS[topic]
+        rows = make_rows()
         width = max((len(name) for name, _ in rows), default=0)
         lines = [f"  {name:{width}}  {text}".rstrip() for name, text in rows]
-        shown = [line if len(line) <= _COLUMNS else f"{line[: _COLUMNS - 3]}..." for line in lines]
-        tables.append("\n".join([f"{topic} ({usage})", *shown]))
+        for index, line in enumerate(lines):
+            if len(line) > _COLUMNS:
+                lines[index] = f"{line[: _COLUMNS - 3]}..."
+        tables.append("\n".join([f"{topic} ({usage})", *lines]))
     sys.stdout.write("\n\n".join(tables) + "\n")
     return 0
 

@@ -33,38 +33,43 @@ def run(arguments: Sequence[str], *_: Any) -> int:
     package = _package_name(directory)
     existed = directory.is_dir()
     if directory.exists() and (not existed or any(directory.iterdir())):
-        what = "is not empty" if existed else "is a file"
-        raise ConfigurationError(f"{directory} {what}: use a folder that does not exist or is empty")
+        fault = "is not empty" if existed else "is a file"
+        remedy = "use a folder that does not exist or is empty"
+        raise ConfigurationError(f"{directory} {fault}: {remedy}")
     try:
         for source in sorted(_TEMPLATE.rglob(f"*{_SUFFIX}")):
             *folders, name = source.relative_to(_TEMPLATE).parts
-            target = directory.joinpath(*(package if part == "package" else part for part in folders))
+            parts = [package if folder == "package" else folder for folder in folders]
+            target = directory.joinpath(*parts)
             target.mkdir(parents=True, exist_ok=True)
             text = source.read_text(encoding="utf-8").replace("{{package}}", package)
             (target / name.removesuffix(_SUFFIX)).write_text(text, encoding="utf-8")
     except OSError as error:
-        for path in directory.iterdir() if directory.is_dir() else ():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if not existed and directory.is_dir():
-            directory.rmdir()
+        if directory.is_dir():
+            for path in directory.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if not existed:
+                directory.rmdir()
         raise ConfigurationError(f"{directory} cannot be written: {error}") from error
     sys.stdout.write(
         f"created a project with the package {package} in {directory}. Next:\n"
-        f"  cd {directory}\n  maze-pl fit --config ppo_stock\n  maze-pl fit --config experiment/slow_delivery\n"
+        f"  cd {directory}\n"
+        "  maze-pl fit --config ppo_stock\n"
+        "  maze-pl fit --config experiment/slow_delivery\n"
         "  python -m pytest\n"
     )
     return 0
 
 
 def _package_name(directory: Path) -> str:
-    """Return the package name for a folder; refuse names that are invalid or taken."""
+    """Return the package name for a folder; refuse names that are invalid or reserved."""
     name = directory.resolve().name.lower().replace("-", "_").replace(" ", "_")
-    wanted = f"the name of the folder becomes the name of a Python package, but {name!r}"
+    problem = f"the name of the folder becomes the name of a Python package, but {name!r}"
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ConfigurationError(
-            f"{wanted} is not a valid one: use letters, digits and underscores, starting with a letter"
-        )
-    taken = {"configs", "tests", "outputs", *sys.stdlib_module_names}
-    if name in taken or getattr(importlib.util.find_spec(name), "origin", None) is not None:
-        raise ConfigurationError(f"{wanted} is used by an installed package or another folder: use another name")
+        remedy = "use letters, digits and underscores, starting with a letter"
+        raise ConfigurationError(f"{problem} is not a valid one: {remedy}")
+    reserved = {"configs", "tests", "outputs", *sys.stdlib_module_names}
+    if name in reserved or getattr(importlib.util.find_spec(name), "origin", None) is not None:
+        fault = "is used by an installed package or another folder"
+        raise ConfigurationError(f"{problem} {fault}: use another name")
     return name

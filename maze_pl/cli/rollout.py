@@ -56,8 +56,8 @@ def play(
         env: Builds one environment; a plain gymnasium environment is adapted.
         runner: Plays the episodes: `sequential`, `parallel`, or an engine.
         policy: `random`, `heuristic` (the policy that the environment names), a group such as
-            `policy/random_policy`, or a class path; None means the policy of the run, if any, else
-            `random`.
+            `policy/random_policy`, or a class path; None means the policy of the run or, without a
+            run, `random`.
         n_episodes: Number of episodes.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         trajectories: Data to record: states of the simulation, observations and actions (`spaces`),
@@ -72,39 +72,58 @@ def play(
         trust: Whether the run may name any class, because you know who made it.
         others: Further arguments of `maze_pl.runs.rollout.rollout`.
     """
-    began, kept = time.perf_counter(), [kind for kind in ("states", "spaces") if trajectories in (kind, "both")]
-    wanted: Any = policy or "random"
-    if isinstance(wanted, dict):
-        wanted = Factory(wanted.pop("class_path", "random"), wanted.pop("init_args", {}) | wanted)
+    began = time.perf_counter()
+    recorded = [name for name in ("states", "spaces") if trajectories in (name, "both")]
+    actor: Any = policy or "random"
+    if isinstance(actor, dict):
+        actor = Factory(actor.pop("class_path", "random"), actor.pop("init_args", {}) | actor)
     undo = ExitStack()
     if run is not None:
         path = best_or_last(run) if checkpoint == "best" else checkpoint_path(run, (checkpoint,))
         others["learned"] = learned_in(read_checkpoint(path), path)
-        wanted = load(path, trust=trust) if policy is None else wanted
+        if policy is None:
+            actor = load(path, trust=trust)
         output_dir = output_dir or str(new_directory(Path(run, "rollouts"), True, undo))
-    folder, epoch, events = Path(run_directory(None, output_dir, "rollout", undo)), EpochStatistics(), EventLogFiles()
-    writers = {kind: TrajectoryFiles(f"trajectories/{kind}", "episodes" if files == "one" else None) for kind in kept}
+    folder = Path(run_directory(None, output_dir, "rollout", undo))
+    epoch = EpochStatistics()
+    events = EventLogFiles()
+    file_name = "episodes" if files == "one" else None
+    writers = {name: TrajectoryFiles(f"trajectories/{name}", file_name) for name in recorded}
 
-    def receive(one: Trajectory) -> None:
+    def receive(trajectory: Trajectory) -> None:
         signals.may_interrupt = False  # while files are written
-        if one.summary.episode_index == 0:
+        if trajectory.summary.episode_index == 0:
             for name, text in texts.items():
                 write_file(folder / name, text.encode())
-        for kind, writer in writers.items():
-            writer.write(getattr(one, kind))
-        for rows in one.events:
+        for name, writer in writers.items():
+            writer.write(getattr(trajectory, name))
+        for rows in trajectory.events:
             events.append(*rows)
-        epoch.add(one.summary)
-        one.states = one.spaces = None  # all together may not fit in memory
-        one.events = []
+        epoch.add(trajectory.summary)
+        trajectory.states = trajectory.spaces = None  # all together may not fit in memory
+        trajectory.events = []
         signals.may_interrupt = True
 
     signals.deferred = signals.may_interrupt = True
-    record = [*kept, *["events"] * event_logs, *["gifs"] * render]
-    told: dict[str, Any] = {"record": record, "progress": True, "receive": receive, "stop": lambda: signals.received}
+    record = list(recorded)
+    if event_logs:
+        record.append("events")
+    if render:
+        record.append("gifs")
     try:
         with undo:
-            played = rollout(env, wanted, n_episodes, max_steps=max_steps, engine=runner, **told, **others)
+            played = rollout(
+                env,
+                actor,
+                n_episodes,
+                max_steps=max_steps,
+                engine=runner,
+                record=record,
+                progress=True,
+                receive=receive,
+                stop=lambda: signals.received,
+                **others,
+            )
     except StoppedBySignal:
         if signals.has_interrupted:
             place = f" (at {signals.place})" if signals.place else ""
@@ -116,8 +135,9 @@ def play(
     for writer in writers.values():
         writer.close()
     if signals.received:
-        stopped = f"stopped by {signal.Signals(signals.received).name} after {len(played)} of {n_episodes} episodes"
-        sys.stderr.write(f"maze-pl: {stopped}\n")
+        name = signal.Signals(signals.received).name
+        progress = f"{len(played)} of {n_episodes} episodes"
+        sys.stderr.write(f"maze-pl: stopped by {name} after {progress}\n")
     if played:
         _report(folder, played, epoch, time.perf_counter() - began)
 
@@ -136,20 +156,34 @@ def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> in
     Raises:
         ConfigurationError: The options do not describe rollouts.
     """
-    given, text = parsed(play, "rollout", arguments, _NO_OPTIONS)
-    play({RUN_CONFIG: text, "command.txt": f"{shlex.join(['maze-pl', *command])}\n"}, signals, **given)
+    options, text = parsed(play, "rollout", arguments, _NO_OPTIONS)
+    command_text = f"{shlex.join(['maze-pl', *command])}\n"
+    play({RUN_CONFIG: text, "command.txt": command_text}, signals, **options)
     return 0
 
 
 def _report(folder: Path, played: list[Trajectory], epoch: EpochStatistics, seconds: float) -> None:
     """Write the tables of episodes and statistics, and print the statistics."""
-    steps, statistics = epoch.total_step_count, epoch.compute()
-    head = ("episode", "episode_id", "seed", "return", "env_steps", *played[0].summary.kpis)
-    pairs = [((one.episode_id, one.seed), one.summary) for one in played]
-    rows = [(s.episode_index, *who, s.reward, s.env_steps, *s.kpis.values()) for who, s in pairs]
-    numbers = [(key, value.mean if isinstance(value, Histogram) else value) for key, value in statistics.items()]
-    for name, first, lines in (("episodes", head, rows), ("statistics", ("statistic", "value"), numbers)):
-        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([first, *lines])
+    steps = epoch.total_step_count
+    statistics = epoch.compute()
+    rows: list[Sequence[Any]] = []
+    for trajectory in played:
+        summary = trajectory.summary
+        identity = (summary.episode_index, trajectory.episode_id, trajectory.seed)
+        rows.append((*identity, summary.reward, summary.env_steps, *summary.kpis.values()))
+    columns = ("episode", "episode_id", "seed", "return", "env_steps", *played[0].summary.kpis)
+    _write_table(folder / "episodes.csv", columns, rows)
+    numbers: list[Sequence[Any]] = []
+    for key, value in statistics.items():
+        numbers.append((key, value.mean if isinstance(value, Histogram) else value))
+    _write_table(folder / "statistics.csv", ("statistic", "value"), numbers)
     title = f"rollouts | {len(played)} episodes | {steps:,} env steps | {seconds:.1f} s"
     sys.stdout.write(f"{render_table(title, 1, {'rollout': statistics})}\n\nfiles: {folder}\n")
+
+
+def _write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write a CSV file."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(rows)

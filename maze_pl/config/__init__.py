@@ -1,4 +1,4 @@
-"""Configuration: names and files, YAML text, assembling, factories, what may be instantiated, messages.
+"""Configuration: from names, files and options to arguments, and messages about mistakes in them.
 
-What belongs here turns what a user writes into arguments; what is made of them belongs elsewhere.
+Objects that are made from these arguments belong to other packages.
 """

@@ -49,8 +49,13 @@ _Option = tuple[str | None, str | None]
 
 _CHECKED = ("env", "wrappers", "action_masks")
 _ENVIRONMENT_OPTIONS = {"check": _CHECKED, "rollout": (*_CHECKED, "max_agents")}
-_SPELLED_OUT: dict[_Option, str] = {(flag, None): "true" for flag in ("--deterministic", "--event_logs", "--render")}
-_SPELLED_OUT |= {("--runner", name): f"runner/{name}" for name in ("sequential", "parallel")}
+_SPELLED_OUT: dict[_Option, str] = {
+    ("--deterministic", None): "true",
+    ("--event_logs", None): "true",
+    ("--render", None): "true",
+    ("--runner", "sequential"): "runner/sequential",
+    ("--runner", "parallel"): "runner/parallel",
+}
 
 
 @dataclass
@@ -70,6 +75,12 @@ class Piece:
     content: Any = None
     path: Path | None = None
     of_run: bool = False
+
+    @property
+    def is_users_config(self) -> bool:
+        """True for the content of a configuration file other than that of a run directory."""
+        is_config = self.option in _CONFIG_OPTIONS
+        return is_config and self.path is not None and self.path.name != RUN_CONFIG
 
     def put(self, content: Any) -> None:
         """Replace the value."""
@@ -101,18 +112,27 @@ def prepare(arguments: Sequence[str]) -> Prepared:
             unresolved, options contradict each other, or a run directory names something that needs
             `--trust`.
     """
-    command, is_trusted = arguments[0], TRUST_OPTION in arguments
-    run_dir, pieces = _given(arguments)
-    own = [piece for piece in pieces if not piece.of_run]
-    trust = Trust() if is_trusted or len(own) == len(pieces) else Trust.of_names_in([piece.content for piece in own])
-    _extend_import_path(pieces if is_trusted else own, run_dir, trust)
-    named = [p.path.stem for p in pieces if p.option in _CONFIG_OPTIONS and p.path and p.path.name != RUN_CONFIG]
-    prepared = Prepared([command, *(("--experiment", named[-1]) if named and command == "fit" else ())])
+    command = arguments[0]
+    is_trusted = TRUST_OPTION in arguments
+    run_dir, pieces = _run_and_pieces(arguments)
+    users = [piece for piece in pieces if not piece.of_run]
+    trust = Trust()
+    if not is_trusted and len(users) < len(pieces):
+        trust = Trust.of_names_in([piece.content for piece in users])
+    _extend_import_path(pieces if is_trusted else users, run_dir, trust)
+    prepared = Prepared([command])
     prepared.trust = trust
-    given_names = {name for piece in own for name in foreign_names(piece.content)} if run_dir is not None else set()
+    experiment = _experiment(pieces)
+    if experiment is not None and command == "fit":
+        prepared += ["--experiment", experiment]
+    users_names: set[str] = set()
+    if run_dir is not None:
+        for piece in users:
+            users_names.update(foreign_names(piece.content))
     for piece in interpolate(pieces):
         if run_dir is not None:
-            _require_trust(piece, run_dir, trust, set() if piece.of_run else given_names, arguments)
+            allowed = set() if piece.of_run else users_names
+            _require_trust(piece, run_dir, trust, allowed, arguments)
         if command in _ENVIRONMENT_OPTIONS:
             _take_environment(piece, command)
         word = "=".join(token for token in (piece.option, piece.text) if token is not None)
@@ -122,7 +142,13 @@ def prepare(arguments: Sequence[str]) -> Prepared:
     return prepared
 
 
-def _given(arguments: Sequence[str]) -> tuple[Path | None, list[Piece]]:
+def _experiment(pieces: Sequence[Piece]) -> str | None:
+    """Return the name of the last configuration file that the user named, None without one."""
+    names = [piece.path.stem for piece in pieces if piece.is_users_config and piece.path]
+    return names[-1] if names else None
+
+
+def _run_and_pieces(arguments: Sequence[str]) -> tuple[Path | None, list[Piece]]:
     """Return the run directory that a command starts from, if any, and all its pieces."""
     run_dir, options = _from_run_directory(arguments[0], _split(arguments[1:]))
     return run_dir, _pieces(options, run_dir, TRUST_OPTION in arguments)
@@ -134,37 +160,52 @@ def _extend_import_path(pieces: Sequence[Piece], run_dir: Path | None, trust: Tr
     The current folder may belong to an untrusted run; then it is only added if the user names a
     class that may be in it.
     """
-    folders = [search_path.project_folder(piece.path) for piece in pieces if piece.path is not None]
-    here = [Path.cwd()] if trust.names is None or any(may_name_foreign(piece.content) for piece in pieces) else []
-    of_run = import_folders(run_dir) if run_dir is not None and trust.names is None else []
-    extend_import_path([*(str(folder) for folder in (*here, *folders) if folder is not None), *of_run])
+    is_trusted = trust.names is None
+    folders: list[str] = []
+    if is_trusted or any(may_name_foreign(piece.content) for piece in pieces):
+        folders.append(str(Path.cwd()))
+    for piece in pieces:
+        project = None if piece.path is None else search_path.project_folder(piece.path)
+        if project is not None:
+            folders.append(str(project))
+    if run_dir is not None and is_trusted:
+        folders += import_folders(run_dir)
+    extend_import_path(folders)
 
 
-def _require_trust(
-    piece: Piece, run_dir: Path, trust: Trust, given_names: Collection[str], command: Sequence[str]
-) -> None:
-    """Refuse untrusted names from a run directory, also via references, and missing modules."""
+def _require_trust(piece: Piece, run_dir: Path, trust: Trust, allowed: Collection[str], command: Sequence[str]) -> None:
+    """Refuse untrusted names from a run directory, also via references, and missing modules.
+
+    Args:
+        piece: A piece of the command.
+        run_dir: The run directory.
+        trust: The classes that the command may instantiate.
+        allowed: Names that the user wrote.
+        command: The command, to be repeated with `--trust`.
+    """
     if trust.names is None:
         if piece.of_run:
             require_modules(piece.content, run_dir)
         return
     folders = [str(Path.cwd()), *import_folders(run_dir)]
-    if foreign := [name for name in foreign_names(piece.content, folders) if name not in given_names]:
+    foreign = [name for name in foreign_names(piece.content, folders) if name not in allowed]
+    if foreign:
         repeated = shlex.join(["maze-pl", *command, TRUST_OPTION])
-        remedy = f"if you trust the origin of this run, repeat the command with {TRUST_OPTION}:\n  {repeated}"
+        condition = "if you trust the origin of this run"
+        remedy = f"{condition}, repeat the command with {TRUST_OPTION}:\n  {repeated}"
         raise ConfigurationError(f"{refusal(run_dir / RUN_CONFIG, foreign, run_dir)}; {remedy}")
 
 
 def _take_environment(piece: Piece, command: str) -> None:
     """Turn an option about the environment and its wrappers into options of the command."""
     content = piece.content
-    if piece.option == "--policy" and content is not None:  # spelled out, so that arguments may be added
+    if piece.option == "--policy" and content is not None:  # so that arguments may be added
         piece.text = dump(content if isinstance(content, dict) else {"class_path": content})
     elif piece.option == "--run" and command == "check":  # its configuration precedes the options
         piece.option = piece.text = None
     elif piece.option not in _CONFIG_OPTIONS:
         piece.option = piece.option and piece.option.replace("--data.", "--", 1)
-    elif isinstance(content, dict) and (command == "check" or "data" in content):  # else of the command itself
+    elif isinstance(content, dict) and (command == "check" or "data" in content):
         data = content.get("data") or {}
         whole = {**content, **data, **(data.get("init_args") or {})}
         piece.put({key: whole[key] for key in _ENVIRONMENT_OPTIONS[command] if key in whole})
@@ -174,7 +215,7 @@ def _pieces(options: Sequence[_Option], run_dir: Path | None, is_trusted: bool) 
     """Return the pieces of a run directory's configuration, then of each option, bases included.
 
     Args:
-        options: The options that the user gave.
+        options: The options of the user.
         run_dir: The run directory whose configuration precedes them, if any.
         is_trusted: Whether names in the options may also refer to files next to that configuration.
     """
@@ -204,9 +245,12 @@ def _is_config(value: str | None, option: str | None) -> TypeGuard[str]:
 
 def _is_group(option: str, value: str, beside: Sequence[Path]) -> bool:
     """Tell if an option's value names a group file, in one of the searched folders."""
-    if not (option.startswith(_COMPONENT_OPTIONS) and _GROUP_NAME.fullmatch(value)) or Path(value).exists():
+    if not option.startswith(_COMPONENT_OPTIONS) or not _GROUP_NAME.fullmatch(value):
         return False
-    return any((folder / value.split("/")[0]).is_dir() for folder in search_path.search_folders(beside))
+    if Path(value).exists():
+        return False
+    group = value.split("/")[0]
+    return any((folder / group).is_dir() for folder in search_path.search_folders(beside))
 
 
 def _split(arguments: Sequence[str]) -> list[_Option]:
@@ -230,14 +274,18 @@ def _from_run_directory(command: str, options: list[_Option]) -> tuple[Path | No
     options = [(option, _SPELLED_OUT.get((option, value), value)) for option, value in options]
     if command in ("validate", "test", "check", "rollout") and options and options[0][0] is None:
         options = [("--run", options[0][1]), *options[1:]]
-    options = [("--warm_start" if option == "--warm-start" else option, value) for option, value in options]
+    renamed = {"--warm-start": "--warm_start"}
+    options = [(renamed.get(option or "", option), value) for option, value in options]
     names = {option for option, _ in options}
     if {"--resume", "--warm_start"} <= names:
-        raise ConfigurationError("--resume continues a run and --warm-start starts a new one: use only one of them")
+        fault = "--resume continues a run and --warm-start starts a new one"
+        raise ConfigurationError(f"{fault}: use only one of them")
     if {"--resume", "--run_dir"} <= names:
         raise ConfigurationError("--resume continues in its run directory: omit --run_dir")
-    bringing = {"--resume", "--run"} if names.intersection(_CONFIG_OPTIONS) else {"--resume", "--run", "--warm_start"}
-    runs = [value for option, value in options if option in bringing and value]
+    sources = {"--resume", "--run"}
+    if not names.intersection(_CONFIG_OPTIONS):
+        sources.add("--warm_start")
+    runs = [value for option, value in options if option in sources and value]
     if not runs:
         return None, options
     if not Path(runs[-1], RUN_CONFIG).is_file():
@@ -255,7 +303,7 @@ def names_configuration(command: Sequence[str]) -> bool:
     return any(option in _CONFIG_OPTIONS for option in options_of(command))
 
 
-# ------------------------------------------------------------------------------------------- what was asked for
+# ----------------------------------------------------------------------------- summary of a command
 
 
 @dataclass(frozen=True)
@@ -274,8 +322,8 @@ class Summary:
         if not self.changes:
             return f"configuration: {self.name}"
         lines = [f"configuration: {self.name}, with"]
-        for option, (value, former) in self.changes.items():
-            instead = "" if former is None else f" (instead of {_in_a_line(former)})"
+        for option, (value, previous) in self.changes.items():
+            instead = "" if previous is None else f" (instead of {_in_a_line(previous)})"
             lines.append(f"  {option}: {_in_a_line(value)}{instead}")
         return "\n".join(lines)
 
@@ -289,7 +337,7 @@ def summarize(arguments: Sequence[str]) -> Summary:
     Args:
         arguments: The command line after `maze-pl`, as for `prepare`.
     """
-    pieces = interpolate(_given(arguments)[1])
+    pieces = interpolate(_run_and_pieces(arguments)[1])
     files = [piece for piece in pieces if piece.option in _CONFIG_OPTIONS and piece.path is not None]
     shipped = search_path.shipped_folder().resolve()
     known = [piece for piece in files if _is_known(piece.path, shipped)] or files
@@ -335,7 +383,11 @@ def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {name: (value, before.get(name)) for name, value in after.items() if before.get(name) != value}
+    changes: dict[str, tuple[Any, Any]] = {}
+    for name, value in after.items():
+        if before.get(name) != value:
+            changes[name] = (value, before.get(name))
+    return changes
 
 
 def _in_a_line(value: Any) -> str:
@@ -346,32 +398,44 @@ def _in_a_line(value: Any) -> str:
 # ------------------------------------------------------------------------------------------------- files in files
 
 
-def with_bases(option: str, path: Path, seen: tuple[Path, ...] = ()) -> list[Piece]:
+def with_bases(option: str, path: Path, derived: tuple[Path, ...] = ()) -> list[Piece]:
     """Return the piece of a configuration file, preceded by the pieces of its bases.
+
+    Args:
+        option: The option that names the file.
+        path: The file.
+        derived: Files that are based on it, directly or indirectly.
 
     Raises:
         ConfigurationError: A base does not exist, or is itself based on this file.
     """
-    if path.resolve() in seen:
-        raise ConfigurationError(f"{seen[-1]} is based on {path}, which makes a circle of bases")
+    if path.resolve() in derived:
+        fault = f"{derived[-1]} is based on {path}, which makes a circle of bases"
+        raise ConfigurationError(fault)
     content = read(path)
     if not isinstance(content, dict):
-        what = "is empty" if content is None else f"contains a {type(content).__name__}"
-        raise ConfigurationError(f"{path} {what}; expected options, such as `trainer: {{max_epochs: 10}}`")
-    bases, pieces = content.pop(_BASE, []), []
-    for name in bases if isinstance(bases, list) else [bases]:
+        fault = "is empty" if content is None else f"contains a {type(content).__name__}"
+        example = "`trainer: {max_epochs: 10}`"
+        raise ConfigurationError(f"{path} {fault}; expected options, such as {example}")
+    bases = content.pop(_BASE, [])
+    if not isinstance(bases, list):
+        bases = [bases]
+    pieces: list[Piece] = []
+    for name in bases:
         if not isinstance(name, str):
-            raise ConfigurationError(f"{path}: {_BASE} names configurations, but {name!r} is not a name")
+            fault = f"{_BASE} must name configurations, but {name!r} is not a name"
+            raise ConfigurationError(f"{path}: {fault}")
         beside = path.parent / name
         base = beside if beside.is_file() else resolve(name, [path])
-        pieces += with_bases(option, base, (*seen, path.resolve()))
+        pieces += with_bases(option, base, (*derived, path.resolve()))
     return [*pieces, from_file(option, path, content)]
 
 
 def from_file(option: str, path: Path, content: Any) -> Piece:
     """Return the piece of a file, with the names in its content replaced."""
     expanded = _each_text(_expand, content, path, (path.resolve(),))
-    is_whole = option not in _CONFIG_OPTIONS and expanded == content  # jsonargparse takes `null` in files only
+    # jsonargparse accepts `null` in files only
+    is_whole = option not in _CONFIG_OPTIONS and expanded == content
     return Piece(option, str(path) if is_whole else dump(expanded), expanded, path)
 
 
@@ -384,25 +448,37 @@ def _each_text(change: Callable[..., Any], value: Any, *arguments: Any) -> Any:
     return change(value, *arguments) if isinstance(value, str) else value
 
 
-def _expand(text: str, source: Path, seen: tuple[Path, ...]) -> Any:
+def _expand(text: str, source: Path, referring: tuple[Path, ...]) -> Any:
     """Return the expanded content of the file that a text in `source` names; else the text itself.
 
-    The relative path of another YAML file becomes an absolute path, unless that file holds
+    The relative path of another YAML file becomes an absolute path, unless that file contains
     components.
+
+    Args:
+        text: The text.
+        source: File that contains it.
+        referring: Files that refer to it, directly or indirectly.
     """
     beside = source.parent / text
+    named: Path | None = None
     if text.endswith(search_path.SUFFIXES) and beside.is_file():
-        parts = content if isinstance(content := read(beside), list) else [content]
-        if not parts or not all(isinstance(one, dict) and one and {*one} <= {*_COMPONENT_KEYS} for one in parts):
+        content = read(beside)
+        parts = content if isinstance(content, list) else [content]
+        if not parts or not all(map(_is_component, parts)):
             return str(beside.resolve())  # for a constructor that reads files itself
-        named: Path | None = beside.resolve()
-    else:
-        named = search_path.find(text, [source]) if _GROUP_NAME.fullmatch(text) else None
+        named = beside.resolve()
+    elif _GROUP_NAME.fullmatch(text):
+        named = search_path.find(text, [source])
     if named is None:
         return text
-    if named in seen:
+    if named in referring:
         raise ConfigurationError(f"{source} refers to {text}, which refers back to it")
-    return _each_text(_expand, read(named), named, (*seen, named))
+    return _each_text(_expand, read(named), named, (*referring, named))
+
+
+def _is_component(node: Any) -> bool:
+    """Tell if a part of a file is a class path with arguments."""
+    return isinstance(node, dict) and bool(node) and {*node} <= {*_COMPONENT_KEYS}
 
 
 # ------------------------------------------------------------------------------------------------------ references
@@ -421,7 +497,8 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
     whole: dict[str, Any] = {}
     kept = []
     for piece in pieces:
-        keys, content = (piece.option or "").lstrip("-").split("."), piece.content
+        keys = (piece.option or "").lstrip("-").split(".")
+        content = piece.content
         if piece.option not in _CONFIG_OPTIONS:
             if keys[0] == _VARIABLES:
                 _look_up(keys, whole, f"the option {piece.option}")
@@ -457,6 +534,7 @@ def _holder(node: dict[Any, Any], key: str) -> dict[Any, Any]:
 
 
 def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
+    """Return the value of a dotted key; a ConfigurationError begins with `where`."""
     node: Any = whole
     for index, key in enumerate(keys):
         if isinstance(node, list):
@@ -464,21 +542,23 @@ def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
         node = _holder(node, key) if isinstance(node, dict) else {}
         if key not in node:
             known = [".".join([*keys[:index], str(other)]) for other in node]
-            problem = (
-                f"which is not set by any configuration file or option{suggestion('.'.join(keys[: index + 1]), known)}"
-            )
+            near = suggestion(".".join(keys[: index + 1]), known)
+            problem = f"which is not set by any configuration file or option{near}"
             raise ConfigurationError(f"{where} refers to {'.'.join(keys)}, {problem}")
         node = node[key]
     return node
 
 
-def _filled(text: str, whole: dict[str, Any], where: str, seen: tuple[str, ...]) -> Any:
+def _filled(text: str, whole: dict[str, Any], where: str, referring: tuple[str, ...]) -> Any:
     """Replace the references in a text; a text that is a single reference becomes its value."""
 
-    def referred(key: str) -> Any:
-        if key in seen:
-            raise ConfigurationError(f"{where}: {' refers to '.join([*seen, key])}")
-        return _each_text(_filled, _look_up(key.split("."), whole, where), whole, where, (*seen, key))
+    def value_of(key: str) -> Any:
+        if key in referring:
+            raise ConfigurationError(f"{where}: {' refers to '.join([*referring, key])}")
+        value = _look_up(key.split("."), whole, where)
+        return _each_text(_filled, value, whole, where, (*referring, key))
 
     single = _REFERENCE.fullmatch(text)
-    return referred(single[1]) if single else _REFERENCE.sub(lambda match: str(referred(match[1])), text)
+    if single is not None:
+        return value_of(single[1])
+    return _REFERENCE.sub(lambda match: str(value_of(match[1])), text)

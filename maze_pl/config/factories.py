@@ -37,10 +37,12 @@ class Factory:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Make an object; arguments given here override configured ones."""
         target = import_object(self.class_path)
-        given: set[str | int] = {*list(inspect.signature(target).parameters)[: len(args)], *kwargs}
-        configured = {name: value for name, value in self.init_args.items() if name not in given}
-        parser, name = ArgumentParser(exit_on_error=False), self.class_path.rpartition(".")[2]  # shown in messages
-        add_arguments(parser, target, name, skip=given)
+        positional = list(inspect.signature(target).parameters)[: len(args)]
+        passed: set[str | int] = {*positional, *kwargs}
+        configured = {name: value for name, value in self.init_args.items() if name not in passed}
+        parser = ArgumentParser(exit_on_error=False)
+        name = self.class_path.rpartition(".")[2]  # shown in messages
+        add_arguments(parser, target, name, skip=passed)
         config = parser.parse_object({name: configured} if configured else {})
         self.trust.require_classes(config, self.class_path)
         arguments = parser.instantiate(with_factories(config), instantiate_groups=False).get(name)
@@ -50,7 +52,9 @@ class Factory:
     @classmethod
     def of(cls, node: Mapping[str, Any], trust: Trust | None = None) -> Self:
         """Return the factory for a configuration node; by default all classes are trusted."""
-        return cls(node["class_path"], node.get("init_args") or {}, node.get("dict_kwargs") or {}, trust or Trust())
+        init_args = node.get("init_args") or {}
+        dict_kwargs = node.get("dict_kwargs") or {}
+        return cls(node["class_path"], init_args, dict_kwargs, trust or Trust())
 
 
 def add_arguments(
@@ -75,7 +79,8 @@ def with_factories(config: Any) -> Any:
         return config
     if isinstance(config.get("class_path"), str):
         target = import_object(config["class_path"])
-        if inspect.isfunction(target) or (isinstance(target, type) and issubclass(target, gymnasium.Env)):
+        is_environment = isinstance(target, type) and issubclass(target, gymnasium.Env)
+        if inspect.isfunction(target) or is_environment:
             return Factory.of(config.as_dict())
     copy = config.clone()
     for key, value in list(vars(copy).items()):

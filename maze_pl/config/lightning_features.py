@@ -51,9 +51,10 @@ def refuse_unsuitable(options: Mapping[str, Any]) -> None:
         if value is not None and value != harmless:
             raise ConfigurationError(f"trainer.{name}={value} is not supported: {remedy}")
     for callback in _as_list(options.get("callbacks")):
-        for kind, remedy in _CALLBACKS.items():
-            if isinstance(callback, kind):
-                raise ConfigurationError(f"the callback {type(callback).__name__} is not supported: {remedy}")
+        for unsuitable, remedy in _CALLBACKS.items():
+            if isinstance(callback, unsuitable):
+                name = type(callback).__name__
+                raise ConfigurationError(f"the callback {name} is not supported: {remedy}")
     for plugin in _as_list(options.get("plugins")):
         if isinstance(plugin, AsyncCheckpointIO):
             raise ConfigurationError(
@@ -62,7 +63,8 @@ def refuse_unsuitable(options: Mapping[str, Any]) -> None:
             )
 
 
-def _as_list(given: Any) -> Iterable[Any]:
-    if given is None or isinstance(given, str):
+def _as_list(configured: Any) -> Iterable[Any]:
+    """Return a list of callbacks or plugins, from None, one or several; names are left out."""
+    if configured is None or isinstance(configured, str):
         return []
-    return given if isinstance(given, list | tuple) else [given]
+    return configured if isinstance(configured, list | tuple) else [configured]

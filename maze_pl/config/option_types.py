@@ -51,7 +51,8 @@ def refuse_nulls_of(target: Callable[..., Any], arguments: Any, where: str) -> N
             continue
         needed = _type_without_null(target, name)
         if needed is not None:
-            raise ConfigurationError(f"{where}.{name}: expected {inspect.formatannotation(needed)}, got null")
+            expected = inspect.formatannotation(needed)
+            raise ConfigurationError(f"{where}.{name}: expected {expected}, got null")
 
 
 def _type_without_null(target: Callable[..., Any], name: str) -> Any:
@@ -73,9 +74,9 @@ def _constructors(target: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     if not isinstance(target, type):
         yield target
         return
-    for kind in target.__mro__:
-        if "__init__" in vars(kind) and kind is not object:
-            yield vars(kind)["__init__"]
+    for base in target.__mro__:
+        if "__init__" in vars(base) and base is not object:
+            yield vars(base)["__init__"]
 
 
 def _admits_null(annotation: Any) -> bool:

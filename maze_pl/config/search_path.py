@@ -16,7 +16,7 @@ OUTPUT_FOLDER = "outputs"
 
 
 class ConfigurationError(ValueError):
-    """A user's request names something that does not exist, or contradicts itself."""
+    """A request of the user that names something that does not exist, or contradicts itself."""
 
 
 def shipped_folder() -> Path:
@@ -33,11 +33,14 @@ def search_folders(beside: Iterable[Path] = ()) -> list[Path]:
         beside: Files whose folders are searched first.
 
     Returns:
-        The `configs` folders that these files are in, `./configs`, the folders of the environment variable
-        `MAZE_PL_CONFIG_PATH`, and the shipped ones.
+        The `configs` folders that these files are in, `./configs`, the folders of the environment
+        variable `MAZE_PL_CONFIG_PATH`, and the shipped ones.
     """
-    own = [Path(folder) for folder in os.environ.get(SEARCH_PATH_VARIABLE, "").split(os.pathsep) if folder]
-    folders = [*map(config_folder, beside), Path.cwd() / _CONFIG_FOLDER, *own, shipped_folder()]
+    named = os.environ.get(SEARCH_PATH_VARIABLE, "").split(os.pathsep)
+    folders = [config_folder(path) for path in beside]
+    folders.append(Path.cwd() / _CONFIG_FOLDER)
+    folders += [Path(folder) for folder in named if folder]
+    folders.append(shipped_folder())
     return list(dict.fromkeys(folder.resolve() for folder in folders))
 
 
@@ -57,7 +60,8 @@ def project_folder(path: Path) -> Path | None:
     folders = path.resolve().parents
     if shipped_folder().resolve() in folders:
         return None
-    inside = next((folder for folder in folders if folder.name in (_CONFIG_FOLDER, OUTPUT_FOLDER)), None)
+    names = (_CONFIG_FOLDER, OUTPUT_FOLDER)
+    inside = next((folder for folder in folders if folder.name in names), None)
     project = folders[0] if inside is None else inside.parent
     while (project / "__init__.py").is_file():
         project = project.parent
@@ -72,8 +76,12 @@ def find(name: str, beside: Iterable[Path] = ()) -> Path | None:
 
 def known_names(beside: Iterable[Path] = ()) -> list[str]:
     """Return all names that `find` would find, sorted."""
-    paths = {path.relative_to(folder) for folder in search_folders(beside) for path in folder.rglob("*")}
-    return sorted({path.with_suffix("").as_posix() for path in paths if path.suffix in SUFFIXES})
+    names: set[str] = set()
+    for folder in search_folders(beside):
+        for path in folder.rglob("*"):
+            if path.suffix in SUFFIXES:
+                names.add(path.relative_to(folder).with_suffix("").as_posix())
+    return sorted(names)
 
 
 def resolve(name: str, beside: Iterable[Path] = ()) -> Path:
@@ -82,19 +90,27 @@ def resolve(name: str, beside: Iterable[Path] = ()) -> Path:
     Raises:
         ConfigurationError: There is no such file; lists the searched folders and similar names.
     """
-    beside, is_path = list(beside), name.endswith(SUFFIXES)
+    beside = list(beside)
+    is_path = name.endswith(SUFFIXES)
     path = Path(name) if is_path else find(name, beside)
     if path is None or not path.is_file():
-        searched = ", ".join(map(str, [Path.cwd()] if is_path else search_folders(beside)))
+        folders = [Path.cwd()] if is_path else search_folders(beside)
+        searched = ", ".join(map(str, folders))
         near = suggestion(name, known_names(beside))
         raise ConfigurationError(f"there is no configuration {name!r}; looked in {searched}{near}")
     return path
 
 
-def suggestion(name: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
-    """Return the end of a message about an unknown name: similar names by `shown`, or nothing."""
+def suggestion(name: str, known: Iterable[str], formatted: Callable[[str], str] = str) -> str:
+    """Return the end of a message about an unknown name: similar names, or nothing.
+
+    Args:
+        name: The unknown name.
+        known: Names that exist.
+        formatted: Converts a name to the text in the message.
+    """
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(shown, near))}?" if near else ""
+    return f"; did you mean {' or '.join(map(formatted, near))}?" if near else ""
 
 
 # ----------------------------------------------------------------------------------------------------------------- YAML
@@ -104,15 +120,21 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """YAML loader that refuses duplicate keys."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """Refuse duplicate keys, of which YAML would take the last."""
-        seen = set()
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if key.value in seen and isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} occurs twice", key.start_mark
-                )
-            seen.add(str(key.value))
+        """Refuse duplicate keys, of which YAML would use the last."""
+        if isinstance(node, yaml.MappingNode):
+            _refuse_duplicates([key for key, _ in node.value])
         return super().construct_mapping(node, deep)
+
+
+def _refuse_duplicates(keys: Iterable[yaml.Node]) -> None:
+    """Raise yaml.YAMLError if a key of a mapping occurs twice."""
+    previous: set[str] = set()
+    for key in keys:
+        is_merge = key.value == "<<"
+        if key.value in previous and isinstance(key, yaml.ScalarNode) and not is_merge:
+            fault = f"the key {key.value!r} occurs twice"
+            raise yaml.constructor.ConstructorError(None, None, fault, key.start_mark)
+        previous.add(str(key.value))
 
 
 def _load(text: str) -> Any:

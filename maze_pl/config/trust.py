@@ -37,6 +37,7 @@ SOURCE_FOLDERS: Final = "source_folders.txt"
 """File in a run directory that lists the folders its classes were imported from, one per line."""
 
 _LARGEST_FILE: Final = 10_000_000
+_MOST_NAMES: Final = 5  # in a message
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -54,7 +55,8 @@ class Trust:
     @classmethod
     def of_names_in(cls, content: Any) -> "Trust":
         """Trust the names that the user wrote in options and files."""
-        return cls(frozenset(name.rpartition(".")[2] for name in (*_texts(content), *foreign_names(content))))
+        names = [*_texts(content), *foreign_names(content)]
+        return cls(frozenset(name.rpartition(".")[2] for name in names))
 
     def require_classes(self, config: Any, source: str | Path) -> None:
         """Refuse a parsed configuration with untrusted classes, also if named without a module.
@@ -83,9 +85,11 @@ def refusal(source: str | Path, names: Iterable[str], run_dir: Path | None = Non
         run_dir: Run directory that records where they were imported from.
     """
     listed = [name if name.isprintable() else repr(name) for name in names]
-    shown = [*listed[:5], *([f"{len(listed) - 5} more"] if len(listed) > 5 else [])]
+    if len(listed) > _MOST_NAMES:
+        listed[_MOST_NAMES:] = [f"{len(listed) - _MOST_NAMES} more"]
     libraries = f"{', '.join(LIBRARIES[:-1])} or {LIBRARIES[-1]}"
-    text = f"{source} names objects outside of {libraries}, which may execute any code: {', '.join(shown)}"
+    fault = f"{source} names objects outside of {libraries}, which may execute any code"
+    text = f"{fault}: {', '.join(listed)}"
     folders = ", ".join(recorded_folders(run_dir) if run_dir is not None else [])
     return f"{text} (imported from {folders} when the run was created)" if folders else text
 
@@ -109,8 +113,12 @@ def foreign_names(content: Any, import_folders: Sequence[str] = ()) -> list[str]
 
 def may_name_foreign(content: Any) -> bool:
     """Tell if any text looks like a name outside of `LIBRARIES`, whether it is found or not."""
-    paths = (text.partition(":")[0] for text in _texts(content) if "." in text or ":" in text)
-    return any(not _is_of_libraries(path) and all(map(str.isidentifier, path.split("."))) for path in paths)
+    for text in _texts(content):
+        path = text.partition(":")[0]
+        is_path = ("." in text or ":" in text) and all(map(str.isidentifier, path.split(".")))
+        if is_path and not _is_of_libraries(path):
+            return True
+    return False
 
 
 class _Search:
@@ -259,7 +267,9 @@ def _values_in(text: str) -> Iterator[Any]:
 
 def _files(text: str, folders: list[Path]) -> Iterator[Path]:
     """Yield the local files that a text names."""
-    for folder in folders if text.strip() else []:
+    if not text.strip():
+        return
+    for folder in folders:
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             path = (folder / Path(text).expanduser()).resolve()
             if path.is_file():
@@ -350,12 +360,13 @@ def require_modules(config: Any, run_dir: Path) -> None:
         run_dir: The run directory that it belongs to.
 
     Raises:
-        ConfigurationError: A module is missing; the message names its folder when the run was made.
+        ConfigurationError: A module is missing; the message names its folder when the run was created.
     """
     for path in class_paths(config):
         root = path.partition(".")[0]
         if "." in path and not _is_importable(root):
             folders = ", ".join(recorded_folders(run_dir))
             origin = f" (it was in {folders} when the run was created)" if folders else ""
+            fault = f"{run_dir} needs {path}, but the module {root!r} was not found{origin}"
             remedy = f"add the folder that contains {root!r} to PYTHONPATH, or install it"
-            raise ConfigurationError(f"{run_dir} needs {path}, but the module {root!r} was not found{origin}; {remedy}")
+            raise ConfigurationError(f"{fault}; {remedy}")

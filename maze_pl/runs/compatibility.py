@@ -43,7 +43,7 @@ def require_compatible(
         restored = [entry["ranks"], data_module_state(checkpoint, type(data).__qualname__)]
         foreign = [name for name in foreign_names(restored) if name not in names]
         if foreign:
-            remedy = "if you trust whoever made it, repeat the command with --trust"
+            remedy = "if you trust its origin, repeat the command with --trust"
             raise ConfigurationError(f"{refusal(path, foreign)}; {remedy}")
     require_same_spaces(entry["spec"], data.spec.to_dict(), f"the agent of {path}")
     there, here = shapes(checkpoint["state_dict"]), shapes(module.state_dict())

@@ -91,7 +91,7 @@ def _make(node: Any, base: type, path: str | Path, is_trusted: bool, **arguments
         require_modules(node, run_dir)
     elif foreign := foreign_names(node, import_folders(run_dir)):
         option = "trust=True (or `--policy.trust true` for policy/torch_policy)"
-        remedy = f"if you trust whoever made it, use {option}"
+        remedy = f"if you trust its origin, use {option}"
         raise ConfigurationError(f"{refusal(path, foreign, run_dir)}; {remedy}")
     try:
         if not is_trusted or isinstance(import_object(node["class_path"]), type):

@@ -97,7 +97,9 @@ def test_a_run_that_has_lost_its_last_checkpoint_is_not_started_again(project: P
     folder = project / "run" / "checkpoints"
     folder.mkdir(parents=True)
     (folder / "best.ckpt").write_bytes(b"best")
-    with pytest.raises(ConfigurationError, match=r"no checkpoint run/checkpoints/last.ckpt.*best.ckpt by --ckpt_path"):
+    with pytest.raises(
+        ConfigurationError, match=r"run/checkpoints/last.ckpt, is missing: .* --ckpt_path run/checkpoints/best.ckpt"
+    ):
         run_directory.last_checkpoint("run")
     (folder / "best.ckpt").unlink()
     assert run_directory.last_checkpoint("run") is None
