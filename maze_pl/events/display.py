@@ -47,8 +47,11 @@ def _fit(rows: list[list[str]], width: int) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while sum(widths) + 2 * (len(widths) - 1) > width:
         widths[widths.index(max(widths))] -= 1
-    cells = ([f"{shortened(name, w):{w}}" for name, w in zip(row, widths, strict=True)] for row in rows)
-    return ["  ".join(row) for row in cells]
+    lines = []
+    for row in rows:
+        cells = [shortened(name, n).ljust(n) for name, n in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells))
+    return lines
 
 
 def shortened(name: str, width: int) -> str:

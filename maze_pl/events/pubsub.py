@@ -122,7 +122,9 @@ class EventTopic:
     """
 
     def __init__(self, pubsub: Pubsub, topic: type) -> None:
-        self._pubsub, self._topic, self._events = pubsub, topic, declarations(topic)
+        self._pubsub = pubsub
+        self._topic = topic
+        self._events = declarations(topic)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("_"):
@@ -280,8 +282,12 @@ class Pubsub:
 
     def recorder(self, declaration: EventDeclaration) -> Callable[..., None]:
         """Make the function that fires one event."""
-        topic, event, context, attributes_of = declaration.topic, declaration.event, self.context, _binding(declaration)
-        append, route = self._records.append, self._routes[topic]
+        topic = declaration.topic
+        event = declaration.event
+        context = self.context
+        attributes_of = _binding(declaration)
+        append = self._records.append
+        route = self._routes[topic]
         make = tuple.__new__  # a third faster than EventRecord(...), which checks nothing more
 
         def record(*arguments: Any, **keywords: Any) -> None:

@@ -247,7 +247,8 @@ def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclarat
 
 def _complete(label: str, level: str, declared: list[Statistic], users: list[Statistic]) -> list[Statistic]:
     """Statistics of a level: the declared ones, or else inputs of the next level, passed on."""
-    passed_on = [Statistic(None, name, name) for name in dict.fromkeys(user.input_name for user in users)]
+    inputs = dict.fromkeys([user.input_name for user in users])  # each once, in order
+    passed_on = [Statistic(None, name, name) for name in inputs]
     # A histogram is made of the values themselves, at the level of epochs.
     statistics = [replace(s, reduce=None) if s.reduce is histogram else s for s in declared] or passed_on
     names = [statistic.output_name for statistic in statistics]

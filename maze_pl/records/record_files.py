@@ -52,7 +52,10 @@ _FIXED: Final = struct.Struct("<QqqIIII")
 """Acts, last environment time, last agent id and step key, lengths of the description and of the id, flags."""
 _NAMES: Final = "key_index", "agent_id", "env_time", "reward", "actor_done", "actor_reward"
 _KINDS: Final = "<i8", "<i8", "<i8", "<f8", "u1", "<f8"
-_TERMINATED, _TRUNCATED, _GOES_ON = 64, 128, 256  # flags; lower bits mark arrays that differ from `_usual`
+# flags; lower bits mark arrays that differ from `_usual`
+_TERMINATED: Final = 64
+_TRUNCATED: Final = 128
+_GOES_ON: Final = 256
 
 
 def file_content(kind: str, body: bytes) -> bytes:
@@ -123,7 +126,8 @@ def read_records(
     """
     deferred_files().flush()  # of this process, which may just have written the file
     with open(path, "rb", buffering=1 << 16) as file:  # most episodes take a single read
-        left, end, size, n_unreadable, decode = 0, 0, 0, 0, None
+        left = end = size = n_unreadable = 0
+        decode = None
         while decode is None or left > 0 or (left == 0 and end > size):  # the last: whole episodes are missing
             try:
                 if decode is None:
@@ -263,8 +267,11 @@ class SpacesTrajectoryRecord:
 
         def stacked(key: StepKey, place: int, space: spaces.Dict) -> Tree:
             trees: list[Any] = [act[place] for act in acts if act[0] == key]
-            parts = space.spaces.items()
-            return {k: np.array([t[k] for t in trees], p.dtype).reshape(len(trees), *(p.shape or ())) for k, p in parts}
+            arrays = {}
+            for name, part in space.spaces.items():
+                array = np.array([tree[name] for tree in trees], part.dtype)
+                arrays[name] = array.reshape(len(trees), *(part.shape or ()))
+            return arrays
 
         keys, *columns = list(zip(*acts, strict=True))[:5]
         values: list[Any] = [np.array([spec.step_keys.index(key) for key in keys]), *map(np.array, columns, "qqd?")]
@@ -296,7 +303,9 @@ class SpacesTrajectoryRecord:
             ValueError: An array does not fit the specification or the other arrays, or could not be
                 read back; see `check`.
         """
-        actor, n, keys = self.last_actor, len(self), self.spec.step_keys
+        actor = self.last_actor
+        n = len(self)
+        keys = self.spec.step_keys
         flags = _TERMINATED * self.terminated | _TRUNCATED * self.truncated | _GOES_ON * (actor is not None)
         for bit, (name, usual) in enumerate(zip(_NAMES, _usual(n), strict=True)):
             flags |= (not np.array_equal(getattr(self, name), usual)) << bit
@@ -366,7 +375,9 @@ class SpacesTrajectoryRecord:
 
     def _arrays(self, flags: int) -> Iterator[tuple[Tree, str, Any, tuple[int, ...]]]:
         """Yield the place of each array, in file order: dict, name in it, dtype and shape."""
-        n, steps, actor = len(self), self.spec.steps, self.last_actor
+        n = len(self)
+        steps = self.spec.steps
+        actor = self.last_actor
         for bit, name in enumerate(_NAMES):
             if flags >> bit & 1:
                 yield vars(self), name, _KINDS[bit], (n,)

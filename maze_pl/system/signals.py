@@ -61,7 +61,9 @@ class StopSignals:
     """
 
     def __init__(self, deferred: bool = False, patience: float = PATIENCE) -> None:
-        self.received, self.deferred, self.is_passed_on = 0, deferred, False
+        self.received = 0
+        self.deferred = deferred
+        self.is_passed_on = False
         self.patience = patience
         self.may_interrupt = self.has_interrupted = self.is_reported = False
         self.place = ""

@@ -109,8 +109,7 @@ class ReplayStorage:
         for number, (stream, begins) in enumerate(new, self._written):
             self._follower[number % self.capacity] = -1
             previous = self._last.get(stream, -1)
-            is_kept = previous >= 0 and previous > number - self.capacity
-            if not begins and is_kept:
+            if not begins and previous >= 0 and previous > number - self.capacity:
                 self._follower[previous % self.capacity] = number % self.capacity
             self._last[stream] = number
 
