@@ -3,19 +3,53 @@
 from maze_pl.core.object_state import SavesEpisode as SavesEpisode
 
 from .checker import CheckReport as CheckReport, check_env as check_env
-from .core_env import ActionConversionInterface as ActionConversionInterface, CoreEnv as CoreEnv, take_over as take_over
+from .core_env import (
+    ActionConversionInterface as ActionConversionInterface,
+    CoreEnv as CoreEnv,
+    take_over as take_over,
+)
 from .core_env import ObservationConversionInterface as ObservationConversionInterface
 from .core_env import RewardAggregatorInterface as RewardAggregatorInterface
 from .core_env import WeightedRewardAggregator as WeightedRewardAggregator
-from .gym_env import GymActionConversion as GymActionConversion, GymCoreEnv as GymCoreEnv, GymMazeEnv as GymMazeEnv
-from .gym_env import GymObservationConversion as GymObservationConversion, make_gym_maze_env as make_gym_maze_env
+from .gym_env import (
+    GymActionConversion as GymActionConversion,
+    GymCoreEnv as GymCoreEnv,
+    GymMazeEnv as GymMazeEnv,
+)
+from .gym_env import (
+    GymObservationConversion as GymObservationConversion,
+    make_gym_maze_env as make_gym_maze_env,
+)
 from .maze_env import MazeEnv as MazeEnv
-from .structured_env import Action as Action, Observation as Observation, StructuredEnv as StructuredEnv
-from .trajectory_record import GifFiles as GifFiles, IntRangeArg as IntRangeArg, OptionsArrayArg as OptionsArrayArg
-from .trajectory_record import Renderer as Renderer, StateRecord as StateRecord, TrajectoryFiles as TrajectoryFiles
-from .trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord, TrajectoryWriter as TrajectoryWriter
-from .trajectory_record import browse as browse, draw_event_statistics as draw_event_statistics, save_gif as save_gif
+from .structured_env import (
+    Action as Action,
+    Observation as Observation,
+    StructuredEnv as StructuredEnv,
+)
+from .trajectory_record import (
+    GifFiles as GifFiles,
+    IntRangeArg as IntRangeArg,
+    OptionsArrayArg as OptionsArrayArg,
+)
+from .trajectory_record import (
+    Renderer as Renderer,
+    StateRecord as StateRecord,
+    TrajectoryFiles as TrajectoryFiles,
+)
+from .trajectory_record import (
+    StateTrajectoryRecord as StateTrajectoryRecord,
+    TrajectoryWriter as TrajectoryWriter,
+)
+from .trajectory_record import (
+    browse as browse,
+    draw_event_statistics as draw_event_statistics,
+    save_gif as save_gif,
+)
 from .trajectory_record import read_trajectories as read_trajectories
 from .vector import SequentialVectorEnv as SequentialVectorEnv, SubprocVectorEnv as SubprocVectorEnv
-from .wrapper import ActionWrapper as ActionWrapper, ObservationWrapper as ObservationWrapper, Wrapper as Wrapper
+from .wrapper import (
+    ActionWrapper as ActionWrapper,
+    ObservationWrapper as ObservationWrapper,
+    Wrapper as Wrapper,
+)
 from .wrapper import RewardWrapper as RewardWrapper, wrappers_of as wrappers_of

@@ -68,7 +68,7 @@ def wrapper_stack(env: StructuredEnv) -> dict[str, Wrapper]:
     wrappers: `path (1 of 2)`. Thus a name does not depend on wrappers of other classes.
     """
     wrappers = list(wrappers_of(env))
-    paths = [f"{type(one).__module__}.{type(one).__qualname__}" for one in wrappers]
+    paths = [f"{type(wrapper).__module__}.{type(wrapper).__qualname__}" for wrapper in wrappers]
     names = []
     for place, path in enumerate(paths):
         n, number = paths.count(path), paths[place:].count(path)
@@ -84,6 +84,11 @@ def class_of(name: str) -> str:
 def shared_states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:
     """Return the statistics of the wrappers that have any, by name."""
     return {name: state for name, wrapper in stack.items() if (state := wrapper.shared_state())}
+
+
+def states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:
+    """Return the full states of the wrappers that have any, by name."""
+    return {name: state for name, wrapper in stack.items() if (state := wrapper.state_dict())}
 
 
 def load_shared_states(stack: Mapping[str, Wrapper], state: Mapping[str, Any], freeze: bool = False) -> None:

@@ -259,7 +259,9 @@ class WeightedRewardAggregator(RewardAggregatorInterface):
     """
 
     def __init__(
-        self, aggregators: Mapping[str, RewardAggregatorInterface], weights: Mapping[str, float] | None = None
+        self,
+        aggregators: Mapping[str, RewardAggregatorInterface],
+        weights: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
         self.aggregators = dict(aggregators)

@@ -16,8 +16,19 @@ from gymnasium.error import DependencyNotInstalled, UnregisteredEnv
 from gymnasium.utils import EzPickle
 
 from maze_pl.core.spaces import LEAF_SPACES
-from maze_pl.envs.contract import check_observation, check_reset, check_spaces, explain_step, name_of
-from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
+from maze_pl.envs.contract import (
+    check_observation,
+    check_reset,
+    check_spaces,
+    explain_step,
+    name_of,
+)
+from maze_pl.envs.core_env import (
+    ActionConversionInterface,
+    CoreEnv,
+    ObservationConversionInterface,
+    take_over,
+)
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult
 
@@ -249,10 +260,15 @@ class GymMazeEnv(MazeEnv):
         elif kwargs:
             raise TypeError(f"{sorted(kwargs)} are arguments for making an environment by name, but {env} was given")
         check_spaces(env)
-        acts, sees = GymActionConversion(env.action_space), GymObservationConversion(env.observation_space)
+        acts, sees = (
+            GymActionConversion(env.action_space),
+            GymObservationConversion(env.observation_space),
+        )
         super().__init__(GymCoreEnv(env), {0: acts}, {0: sees})
         self._unchecked = []  # GymCoreEnv checks less strictly, as many gymnasium environments need
-        self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
+        self.metadata = env.metadata
+        self.render_mode = env.render_mode
+        self.spec = env.spec
         heuristic = _HEURISTICS.get(env.spec.name.removesuffix("Continuous")) if env.spec is not None else None
         self.heuristic_policy = heuristic and f"maze_pl.agents.{heuristic}"
 

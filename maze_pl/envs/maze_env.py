@@ -15,8 +15,20 @@ from gymnasium.utils import seeding
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spaces import conversion_space
 from maze_pl.envs.contract import EnvContractError, check_observation, check_step, name_of
-from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
-from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.core_env import (
+    ActionConversionInterface,
+    CoreEnv,
+    ObservationConversionInterface,
+    take_over,
+)
+from maze_pl.envs.structured_env import (
+    Action,
+    Dicts,
+    Observation,
+    ResetResult,
+    StepResult,
+    StructuredEnv,
+)
 from maze_pl.envs.trajectory_record import figure_to_array
 from maze_pl.events.topics import BaseEnvEvents
 
@@ -57,18 +69,30 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         action_conversion_dict: Mapping[Any, ActionConversionInterface],
         observation_conversion_dict: Mapping[Any, ObservationConversionInterface],
     ) -> None:
-        keys, sees, acts = list(core_env.agent_counts_dict), observation_conversion_dict, action_conversion_dict
-        if not set(keys) == set(acts) == set(sees):
-            there_are = f"action conversions are for {list(acts)} and observation conversions for {list(sees)}"
-            raise ValueError(f"the simulation has sub-steps {keys}, {there_are}; give one of each for every sub-step")
-        self.core_env, self.context, self.pubsub = core_env, core_env.context, core_env.pubsub
-        self.action_conversion_dict, self.observation_conversion_dict = dict(acts), _OfSubSteps(sees)
-        self._observation_spaces, self._action_spaces = _OfSubSteps[spaces.Dict](), dict[StepKey, spaces.Dict]()
-        self._action_masks = {key: dict(acts[key].action_masks) for key in keys}
+        keys = list(core_env.agent_counts_dict)
+        for_actions, for_observations = (
+            list(action_conversion_dict),
+            list(observation_conversion_dict),
+        )
+        if not set(keys) == set(for_actions) == set(for_observations):
+            conversions = f"action conversions {for_actions} and observation conversions {for_observations}"
+            raise ValueError(
+                f"the simulation has sub-steps {keys}, but there are {conversions}; give one of each for every sub-step"
+            )
+        self.core_env = core_env
+        self.context = core_env.context
+        self.pubsub = core_env.pubsub
+        self.action_conversion_dict = dict(action_conversion_dict)
+        self.observation_conversion_dict = _OfSubSteps(observation_conversion_dict)
+        self._observation_spaces = _OfSubSteps[spaces.Dict]()
+        self._action_spaces = dict[StepKey, spaces.Dict]()
+        self._action_masks = {key: dict(action_conversion_dict[key].action_masks) for key in keys}
         for key in keys:
             where = f"space of sub-step {key!r}"
-            self._observation_spaces[key] = conversion_space(sees[key].space(), f"the observation {where}")
-            self._action_spaces[key] = conversion_space(acts[key].space(), f"the action {where}")
+            observation_space = observation_conversion_dict[key].space()
+            action_space = action_conversion_dict[key].space()
+            self._observation_spaces[key] = conversion_space(observation_space, f"the observation {where}")
+            self._action_spaces[key] = conversion_space(action_space, f"the action {where}")
         self._base_events = self.pubsub.create_event_topic(BaseEnvEvents)
         self._is_flat = len(keys) == 1 and core_env.agent_counts_dict[keys[0]] == 1
         self._unchecked = [*keys, *keys]  # sub-steps whose next observation must still be checked
@@ -92,15 +116,18 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
             EnvContractError: The simulation did not return a state, a reward, two flags and a dict,
                 or the reward is not finite.
         """
-        core_env, context, key = self.core_env, self.context, self._step_key
+        core_env, context = self.core_env, self.context
+        key = self._step_key
         if key is None:
             raise ResetNeeded(f"step of {name_of(self)} was called before reset; start an episode first")
         if context.env_step_incremented:  # the last act completed an environment step
             self.pubsub.clear()
-        maze_action = self._maze_action = self.action_conversion_dict[key].space_to_maze(action, self._maze_state)
+        maze_action = self.action_conversion_dict[key].space_to_maze(action, self._maze_state)
+        self._maze_action = maze_action
         if context.is_decision:
             self._has_decided, self._decided_action = True, maze_action
-            self._decided_state = copy.deepcopy(self._maze_state) if self._is_rendered else self._maze_state
+            state = self._maze_state
+            self._decided_state = copy.deepcopy(state) if self._is_rendered else state
         result: Any = core_env.step(maze_action)
         try:
             maze_state, reward, terminated, truncated, info = result
@@ -204,13 +231,15 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
     @property
     def observation_conversion(self) -> ObservationConversionInterface:
         """Conversion of states for the actor that acts next."""
-        conversion: ObservationConversionInterface = self.observation_conversion_dict[self.core_env.actor_id().step_key]
+        key = self.core_env.actor_id().step_key
+        conversion: ObservationConversionInterface = self.observation_conversion_dict[key]
         return conversion
 
     @property
     def action_conversion(self) -> ActionConversionInterface:
         """Conversion of actions for the actor that acts next."""
-        conversion: ActionConversionInterface = self.action_conversion_dict[self.core_env.actor_id().step_key]
+        key = self.core_env.actor_id().step_key
+        conversion: ActionConversionInterface = self.action_conversion_dict[key]
         return conversion
 
     # --------------------------------------------------------------------------------------- states and events
@@ -235,11 +264,15 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         self.pubsub.take_records(env.pubsub)
         for own, other in zip(self.pubsub.subscribers, env.pubsub.subscribers, strict=True):
             take_over(own, other, (self, env))
-        self._step_key, self._maze_state = env._step_key, self.core_env.get_maze_state()
-        self._maze_action, self._first_env_time = copy.deepcopy(env._maze_action), env._first_env_time
-        self._has_decided, self._decided_action = env._has_decided, copy.deepcopy(env._decided_action)
+        self._step_key = env._step_key
+        self._maze_state = self.core_env.get_maze_state()
+        self._maze_action = copy.deepcopy(env._maze_action)
+        self._first_env_time = env._first_env_time
+        self._has_decided = env._has_decided
         self._decided_state = copy.deepcopy(env._decided_state)
-        self._space_seed, self._np_random_seed = env._space_seed, env._np_random_seed
+        self._decided_action = copy.deepcopy(env._decided_action)
+        self._space_seed = env._space_seed
+        self._np_random_seed = env._np_random_seed
         self._np_random = copy.deepcopy(env._np_random)
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
@@ -248,10 +281,15 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         Raises:
             ValueError: There are several sub-steps; the state does not say which one it belongs to.
         """
-        key, *others = self._observation_spaces
-        if others:
-            keys, remedy = [key, *others], "override get_observation_and_action_dicts in the environment or a wrapper"
+        keys = list(self._observation_spaces)
+        if len(keys) > 1:
+            remedy = "override get_observation_and_action_dicts in the environment or a wrapper"
             raise ValueError(f"a state alone does not tell which of the sub-steps {keys} it belongs to; {remedy}")
-        sees, acts = self.observation_conversion_dict[key], self.action_conversion_dict[key]
-        observations = None if maze_state is None else {key: sees.maze_to_space(maze_state)}
-        return observations, None if maze_action is None else {key: acts.maze_to_space(maze_action)}
+        key = keys[0]
+        observations: dict[StepKey, Observation] | None = None
+        actions: dict[StepKey, Action] | None = None
+        if maze_state is not None:
+            observations = {key: self.observation_conversion_dict[key].maze_to_space(maze_state)}
+        if maze_action is not None:
+            actions = {key: self.action_conversion_dict[key].maze_to_space(maze_action)}
+        return observations, actions

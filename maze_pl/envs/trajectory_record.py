@@ -66,7 +66,11 @@ class Renderer(ABC):
 
     @abstractmethod
     def render(
-        self, maze_state: Any, maze_action: Any = None, events: Sequence[EventRecord] = (), **arguments: Any
+        self,
+        maze_state: Any,
+        maze_action: Any = None,
+        events: Sequence[EventRecord] = (),
+        **arguments: Any,
     ) -> Figure:
         """Draw one step.
 
@@ -117,7 +121,14 @@ def save_gif(path: str | Path, frames: Iterable[Any], frames_per_second: float =
     first = next(images, None)
     if first is not None:
         film = io.BytesIO()
-        first.save(film, "GIF", save_all=True, append_images=images, duration=1000 / frames_per_second, loop=0)
+        first.save(
+            film,
+            "GIF",
+            save_all=True,
+            append_images=images,
+            duration=1000 / frames_per_second,
+            loop=0,
+        )
         write_file(path, film.getvalue())
 
 
@@ -137,13 +148,25 @@ def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event],
     for axes, event in zip(figure.subplots(len(chosen), squeeze=False).flat, chosen, strict=True):
         steps = [step.query_events(event) for step in log.step_event_logs]
         topics = {record.topic: None for step in steps for record in step}
-        for one in (one for topic in topics for one in declarations(topic)[event.__name__].step):
+        step_statistics = []
+        for topic in topics:
+            step_statistics += declarations(topic)[event.__name__].step
+        for one in step_statistics:
             reduce: Callable[[Any], Any] = one.reduce or np.mean  # usually one value per step
-            columns = [[record.attributes.get(str(one.input_name)) for record in step] for step in steps]
-            values = [reduce(column) if column else 0.0 for column in columns]
-            axes.plot(np.cumsum(values) if cumulative else values, label=one.output_name or reduce.__name__)
+            values = []
+            for step in steps:
+                column = [record.attributes.get(str(one.input_name)) for record in step]
+                values.append(reduce(column) if column else 0.0)
+            axes.plot(
+                np.cumsum(values) if cumulative else values,
+                label=one.output_name or reduce.__name__,
+            )
             axes.legend()
-        axes.set(title=event.__qualname__, xlabel="environment step", ylabel="sum so far" if cumulative else "per step")
+        axes.set(
+            title=event.__qualname__,
+            xlabel="environment step",
+            ylabel="sum so far" if cumulative else "per step",
+        )
     return figure
 
 
@@ -323,7 +346,10 @@ def read_trajectories(
         >>> [record.episode_id for record in read_trajectories(path, trust=True)]
         ['an episode']
     """
-    decoders: Any = {"spaces": SpacesTrajectoryRecord.from_bytes, "states": partial(_unpickled, trust)}
+    decoders: Any = {
+        "spaces": SpacesTrajectoryRecord.from_bytes,
+        "states": partial(_unpickled, trust),
+    }
     return read_records(path, decoders, damaged)
 
 

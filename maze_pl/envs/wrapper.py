@@ -76,20 +76,22 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         name = type(self).__name__
         if not isinstance(env, StructuredEnv):
             raise TypeError(f"{name} wraps a MazeEnv, not {env!r}; use GymMazeEnv for gymnasium's own")
-        for key in () if self.accepts_plain_spaces else env.observation_spaces_dict:
-            where = f"of sub-step {key!r} of {type(env).__name__}, which {name} is to wrap,"
-            dict_space(env.observation_spaces_dict[key], f"the observation space {where}")
-            dict_space(env.action_spaces_dict[key], f"the action space {where}")
+        if not self.accepts_plain_spaces:
+            for key in env.observation_spaces_dict:
+                where = f"of sub-step {key!r} of {type(env).__name__}, which {name} is to wrap,"
+                dict_space(env.observation_spaces_dict[key], f"the observation space {where}")
+                dict_space(env.action_spaces_dict[key], f"the action space {where}")
         self.env = env
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Self]:
         """Class for `isinstance`, besides the `type`; derived from all classes in the stack."""
-        kinds, part = list[type](), cast(Any, self)
+        classes: list[type] = []
+        part: Any = self
         while part is not None:
-            kinds.append(type(part))
+            classes.append(type(part))
             part = vars(part).get("env") if issubclass(type(part), Wrapper) else None
-        return joined_class(tuple(kinds))
+        return joined_class(tuple(classes))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Return the state for pickles and copies, which are instances of the `type`."""
@@ -164,7 +166,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         """The innermost environment, without wrappers."""
         return cast(gymnasium.Env[Any, Any], self.env).unwrapped
 
-    # ------------------------------------------------------------------------------------------- learned state
+    # ------------------------------------------------------------------------------------------- statistics
 
     def estimate(self, n_samples: int, seed: int) -> None:
         """Let this wrapper and those inside it estimate the statistics that they need in advance.
@@ -245,8 +247,11 @@ class ObservationWrapper(Wrapper):
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action, then change the observations."""
-        seen, done = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
-        return seen and {key: self.observation(observation) for key, observation in seen.items()}, done
+        inner = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        observations, actions = inner
+        if observations is not None:
+            observations = {key: self.observation(observation) for key, observation in observations.items()}
+        return observations, actions
 
 
 class ActionWrapper(Wrapper):
@@ -270,14 +275,18 @@ class ActionWrapper(Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; the seed also seeds the wrapper's new action spaces."""
-        for space in () if seed is None else (self._action_spaces or {}).values():
-            space.seed(seed)
+        if seed is not None and self._action_spaces is not None:
+            for space in self._action_spaces.values():
+                space.seed(seed)
         return self.env.reset(seed=seed, options=options)
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action, then invert the change of the actions."""
-        seen, done = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
-        return seen, done and {key: self.reverse_action(action) for key, action in done.items()}
+        inner = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        observations, actions = inner
+        if actions is not None:
+            actions = {key: self.reverse_action(action) for key, action in actions.items()}
+        return observations, actions
 
 
 class RewardWrapper(Wrapper):

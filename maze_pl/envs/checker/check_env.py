@@ -40,7 +40,12 @@ class Check(NamedTuple):
 
 _GOOD_VALUES = "finite, of sizes that networks can learn from, and without drift"
 CHECKS = (
-    Check("spaces", "there are networks and distributions for all observations and actions", check_spaces, True),
+    Check(
+        "spaces",
+        "there are networks and distributions for all observations and actions",
+        check_spaces,
+        True,
+    ),
     Check("steps", "every observation lies in its space", check_steps, True),
     Check("conversions", "states stay as they are", check_conversions),
     Check("memory", "observations stay as they were returned", check_memory),

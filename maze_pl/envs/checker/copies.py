@@ -65,4 +65,7 @@ def check_pickling(examination: Examination) -> Iterator[Finding]:
     try:
         cloudpickle.loads(cloudpickle.dumps(examination.source))
     except Exception as error:  # classes of the user may raise anything
-        yield WARNING, f"it cannot be sent to other processes, only vectorization=sequential is possible: {error}"
+        yield (
+            WARNING,
+            f"it cannot be sent to other processes, only vectorization=sequential is possible: {error}",
+        )

@@ -67,7 +67,14 @@ class Examination:
     env: Recorder
     seconds_alone: float
 
-    def __init__(self, env: Any, n_steps: int, seed: int, masks: Mapping[str, str], step_timeout: float | None) -> None:
+    def __init__(
+        self,
+        env: Any,
+        n_steps: int,
+        seed: int,
+        masks: Mapping[str, str],
+        step_timeout: float | None,
+    ) -> None:
         self.source = env
         self.n_steps = n_steps
         self.seed = seed
@@ -140,5 +147,8 @@ class Examination:
                 if type(subscriber) is EarlyEvents:
                     env.pubsub.remove_subscriber(subscriber)
             if callable(self.source):
-                with suppress(Exception) if is_stuck else nullcontext(), time_limit("close", self.step_timeout):
+                with (
+                    suppress(Exception) if is_stuck else nullcontext(),
+                    time_limit("close", self.step_timeout),
+                ):
                     env.close()

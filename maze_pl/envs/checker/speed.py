@@ -21,4 +21,7 @@ def check_vectorization(examination: Examination) -> Iterator[Finding]:
     seconds, n_cores = examination.env.seconds(), len(os.sched_getaffinity(0))
     where = "subprocess" if seconds > 2 * _SECONDS_TO_EXCHANGE and n_cores > 1 else "sequential"
     exchange = f"sending it to another process about {1e6 * _SECONDS_TO_EXCHANGE:.0f} us"
-    yield OK, f"{where}: an act takes {1e6 * seconds:,.0f} us, {exchange}, and there are {n_cores} cores"
+    yield (
+        OK,
+        f"{where}: an act takes {1e6 * seconds:,.0f} us, {exchange}, and there are {n_cores} cores",
+    )

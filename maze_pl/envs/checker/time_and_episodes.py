@@ -23,17 +23,29 @@ def check_episodes(examination: Examination) -> Iterator[Finding]:
     """Find episodes that never end, or end in a suspicious way."""
     ends = [act for act in examination.acts if act.terminated or act.truncated]
     if not ends:
-        yield WARNING, f"none ended within {examination.n_steps} acts: add TimeLimitWrapper, or use more acts"
+        yield (
+            WARNING,
+            f"none ended within {examination.n_steps} acts: add TimeLimitWrapper, or use more acts",
+        )
         return
     lengths = sorted(act.env_time for act in ends)
     shortest, longest = lengths[0], lengths[-1]
     n_terminated = sum(act.terminated for act in ends)
     if any(act.terminated and act.truncated for act in ends):
-        yield WARNING, "terminated and truncated occur together: truncated is for episodes that only a limit ended"
+        yield (
+            WARNING,
+            "terminated and truncated occur together: truncated is for episodes that only a limit ended",
+        )
     if len(ends) > 2 and shortest == longest and n_terminated == len(ends):
-        yield WARNING, f"all terminated after {shortest} steps: if that is a time limit, return truncated instead"
+        yield (
+            WARNING,
+            f"all terminated after {shortest} steps: if that is a time limit, return truncated instead",
+        )
     n_truncated = len(ends) - n_terminated
-    yield OK, f"{n_terminated} terminated and {n_truncated} truncated after {shortest} to {longest} steps"
+    yield (
+        OK,
+        f"{n_terminated} terminated and {n_truncated} truncated after {shortest} to {longest} steps",
+    )
 
 
 def check_masks(examination: Examination) -> Iterator[Finding]:

@@ -52,4 +52,7 @@ def _check_values(what: str, values: Sequence[Any], remedy: str, least: float = 
     spread = np.maximum(early.std(axis=0), late.std(axis=0)) + 1e-6 * (1 + largest)
     change = np.abs(early.mean(axis=0) - late.mean(axis=0))
     if len(values) >= _LEAST_VALUES and (change > _DRIFT * spread).any():
-        yield WARNING, f"{what} drifts {described}: its mean changes by more than {_DRIFT:.0f} standard deviations"
+        yield (
+            WARNING,
+            f"{what} drifts {described}: its mean changes by more than {_DRIFT:.0f} standard deviations",
+        )

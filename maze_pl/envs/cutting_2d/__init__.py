@@ -8,14 +8,22 @@ from .action_conversion import ActionConversion as ActionConversion
 from .core_environment import Cutting2DCoreEnvironment as Cutting2DCoreEnvironment
 from .demand import DemandGenerator as DemandGenerator, MixedPeriodicDemand as MixedPeriodicDemand
 from .demand import StaticDemand as StaticDemand, UniformDemand as UniformDemand
-from .environment import Cutting2DEnvironment as Cutting2DEnvironment, maze_env_factory as maze_env_factory
+from .environment import (
+    Cutting2DEnvironment as Cutting2DEnvironment,
+    maze_env_factory as maze_env_factory,
+)
 from .events import CuttingEvents as CuttingEvents, InventoryEvents as InventoryEvents
 from .greedy_cutting_policy import GreedyCuttingPolicy as GreedyCuttingPolicy
 from .inventory import Inventory as Inventory
 from .kpi_calculator import Cutting2dKpiCalculator as Cutting2dKpiCalculator
-from .masked_structured_environment import MaskedStructuredCutting2DEnvironment as MaskedStructuredCutting2DEnvironment
+from .masked_structured_environment import (
+    MaskedStructuredCutting2DEnvironment as MaskedStructuredCutting2DEnvironment,
+)
 from .masked_structured_environment import masked_struct_env_factory as masked_struct_env_factory
-from .objects import Cutting2DMazeAction as Cutting2DMazeAction, Cutting2DMazeState as Cutting2DMazeState
+from .objects import (
+    Cutting2DMazeAction as Cutting2DMazeAction,
+    Cutting2DMazeState as Cutting2DMazeState,
+)
 from .observation_conversion import ObservationConversion as ObservationConversion
 from .renderer import Cutting2DRenderer as Cutting2DRenderer
 from .reward_aggregators import DefaultRewardAggregator as DefaultRewardAggregator

@@ -20,7 +20,11 @@ class ActionConversion(ActionConversionInterface):
     def space(self) -> spaces.Dict:
         """`piece_idx`, `cut_rotation` and `cut_order`, all discrete."""
         n = self.max_pieces_in_inventory
-        return spaces.Dict(piece_idx=spaces.Discrete(n), cut_rotation=spaces.Discrete(2), cut_order=spaces.Discrete(2))
+        return spaces.Dict(
+            piece_idx=spaces.Discrete(n),
+            cut_rotation=spaces.Discrete(2),
+            cut_order=spaces.Discrete(2),
+        )
 
     def space_to_maze(self, action: Action, maze_state: Cutting2DMazeState) -> Cutting2DMazeAction:
         """Convert an action to the simulation's action."""

@@ -90,7 +90,11 @@ def _draw_stock(axes: Axes, maze_state: Cutting2DMazeState, chosen: int) -> None
         if min(x, y) > 0.04 * row_width:
             axes.text(left + x / 2, top - y / 2, str(index), ha="center", va="center", fontsize=8)
         left, row_height = left + x + gap, max(row_height, y)
-    for label, colour in (("chosen", _CHOSEN), ("order fits", _FITTING), ("order does not fit", _OTHER)):
+    for label, colour in (
+        ("chosen", _CHOSEN),
+        ("order fits", _FITTING),
+        ("order does not fit", _OTHER),
+    ):
         axes.plot([], [], "s", color=colour, markeredgecolor=_LINE, markersize=9, label=label)
     axes.legend(loc="upper left", bbox_to_anchor=(0, 0), ncols=3, frameon=False, borderpad=0)
     axes.set_title(f"{len(pieces)} of at most {maze_state.max_pieces_in_inventory} pieces in stock", loc="left")

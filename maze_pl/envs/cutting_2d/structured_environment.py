@@ -11,7 +11,15 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.envs.cutting_2d.demand import Demand
 from maze_pl.envs.cutting_2d.environment import maze_env_factory
 from maze_pl.envs.cutting_2d.objects import Piece
-from maze_pl.envs.structured_env import Action, Array, Dicts, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import (
+    Action,
+    Array,
+    Dicts,
+    Observation,
+    ResetResult,
+    StepResult,
+    StructuredEnv,
+)
 from maze_pl.envs.wrapper import Wrapper
 
 _HEADS: dict[StepKey, tuple[str, ...]] = {0: ("piece_idx",), 1: ("cut_rotation", "cut_order")}
@@ -46,7 +54,10 @@ class StructuredCutting2DEnvironment(Wrapper):
         super().__init__(maze_env)
         flat: Any = maze_env.observation_spaces_dict.get(0, ())
         heads: Any = maze_env.action_spaces_dict.get(0, ())
-        if not {"inventory", "ordered_piece"} <= set(flat) or set(heads) != {*_HEADS[0], *_HEADS[1]}:
+        if not {"inventory", "ordered_piece"} <= set(flat) or set(heads) != {
+            *_HEADS[0],
+            *_HEADS[1],
+        }:
             wanted = "the flat cutting environment, with inventory and ordered_piece among its observations"
             raise ValueError(f"{type(self).__name__} wraps {wanted}; got {maze_env}, which shows {sorted(flat)}")
         cutting = dict.fromkeys(("selected_piece", "ordered_piece"), flat["ordered_piece"])
@@ -65,11 +76,23 @@ class StructuredCutting2DEnvironment(Wrapper):
         if self._piece_idx is None:
             self.begin_env_step()
             self._piece_idx = int(action["piece_idx"])
-            return self._cutting_observation(self._flat_observation, self._piece_idx), 0.0, False, False, {}
+            return (
+                self._cutting_observation(self._flat_observation, self._piece_idx),
+                0.0,
+                False,
+                False,
+                {},
+            )
         flat_action = {**action, "piece_idx": self._piece_idx}
         self._flat_observation, self._reward, terminated, truncated, info = self.env.step(flat_action)
         self._piece_idx = None
-        return self._selection_observation(self._flat_observation), self._reward, terminated, truncated, info
+        return (
+            self._selection_observation(self._flat_observation),
+            self._reward,
+            terminated,
+            truncated,
+            info,
+        )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode with the choice of a piece."""

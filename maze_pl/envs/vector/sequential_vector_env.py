@@ -127,8 +127,10 @@ class SequentialVectorEnv(VectorEnv):
         self.always_advances = self._flat and PlainGymEnvs.are_plain(self.envs)
         self._plain = PlainGymEnvs(self.envs) if self.always_advances else None
         self.staging.env_steps.fill(self.always_advances)
-        heads = {key: step.action_space.spaces.items() for key, step in self.spec.steps.items()}
-        self._readers = {key: {head: _reader(part) for head, part in parts} for key, parts in heads.items()}
+        self._readers: dict[StepKey, dict[str, Callable[[Array], Any]]] = {}
+        for key, step in self.spec.steps.items():
+            heads = step.action_space.spaces.items()
+            self._readers[key] = {head: _reader(space) for head, space in heads}
 
     def _made(self, n: int, factory: MakeEnv) -> LogStatsWrapper:
         """Make an environment, and record in the clock that it is being made."""
@@ -248,10 +250,13 @@ class SequentialVectorEnv(VectorEnv):
 
     def _step(self, chosen: Iterable[int], extras: StepExtras) -> None:
         """Step environments of any kind."""
-        staging, envs, keys, times = self.staging, self.envs, self._next_key, self._env_time
-        rewards, terminations, truncations = staging.reward, staging.terminated, staging.truncated
-        env_steps, flat, acts, attributes = staging.env_steps, self._flat, self._acts, self._attributes
-        idle, is_new = self._n_idle, self._is_new
+        staging, envs = self.staging, self.envs
+        keys, times = self._next_key, self._env_time
+        rewards, env_steps = staging.reward, staging.env_steps
+        terminations, truncations = staging.terminated, staging.truncated
+        flat, attributes = self._flat, self._attributes
+        acts, idle = self._acts, self._n_idle
+        is_new = self._is_new
         actions = {key: self._given(key) for key in self._readers}
         n, result = 0, cast(Any, ...)
         try:
@@ -339,10 +344,13 @@ class SequentialVectorEnv(VectorEnv):
 
         The results are the same.
         """
-        staging, steps, all_rewards, all_taken = self.staging, plain.steps, plain.rewards, plain.taken
-        key, is_new = self._next_key[0], self._is_new
-        staged_reward, is_exact = staging.reward, self._is_exact
-        ((name, rows, shape, dtype),), (values,) = self._places[key], self._given(key).values()
+        staging, steps = self.staging, plain.steps
+        all_rewards, all_taken = plain.rewards, plain.taken
+        key = self._next_key[0]
+        staged_reward = staging.reward
+        is_new, is_exact = self._is_new, self._is_exact
+        ((name, rows, shape, dtype),) = self._places[key]
+        (values,) = self._given(key).values()
         if isinstance(values, list):  # NumPy integers, as in gymnasium's vectors: faster to check
             actions, kept = list(staging.action[key]["action"]), values
         else:
@@ -419,7 +427,8 @@ class SequentialVectorEnv(VectorEnv):
         history |= {"state": taken.state, "n_before": taken.n_before}
         if self._plain is not None:
             since = np.array(
-                self._plain.taken[n][taken.n_taken :], self.staging.action[self._next_key[n]]["action"].dtype
+                self._plain.taken[n][taken.n_taken :],
+                self.staging.action[self._next_key[n]]["action"].dtype,
             )
             heads = history["actions"][self._next_key[n]]
             heads["action"] = np.concatenate([heads["action"], since.reshape(-1, *heads["action"].shape[1:])])
@@ -453,7 +462,12 @@ class SequentialVectorEnv(VectorEnv):
 
     def _copy_of(self, n: int) -> "SequentialVectorEnv":
         """Make a vector with one new environment from the factory of environment n."""
-        options: Any = {"seed": self.seed, "seed_by_env": self._seed_by_env, "autoreset": False, "spec": self.spec}
+        options: Any = {
+            "seed": self.seed,
+            "seed_by_env": self._seed_by_env,
+            "autoreset": False,
+            "spec": self.spec,
+        }
         return SequentialVectorEnv([self._factories[n]], first_env_index=self.first_env_index + n, **options)
 
     def episode_state(self, n: int) -> Any:
@@ -466,9 +480,13 @@ class SequentialVectorEnv(VectorEnv):
 
     def _beside(self, n: int) -> dict[str, Any]:
         """Return this vector's bookkeeping data on an environment's episode."""
-        staging, times = self.staging, [self._env_time[n], self._began_at[n], self._n_idle[n]]
-        seen = {name: rows[n].copy() for name, rows in staging.observation[self._next_key[n]].items()}
-        known = {"times": times, "next": [int(staging.next_key[n]), int(staging.next_agent[n])], "observation": seen}
+        staging = self.staging
+        staged = staging.observation[self._next_key[n]]
+        known = {
+            "times": [self._env_time[n], self._began_at[n], self._n_idle[n]],
+            "next": [int(staging.next_key[n]), int(staging.next_agent[n])],
+            "observation": {name: rows[n].copy() for name, rows in staged.items()},
+        }
         if self._plain is not None:
             known["statistics"] = self._plain.episode_state(n)
         return known

@@ -24,7 +24,13 @@ from maze_pl.envs.vector.vector_env import MakeEnv, Staging, StepExtras, VectorE
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.time_limit import seconds_to_make, time_limit_to_make
-from maze_pl.system.worker_process import CONTEXT, WorkerProcess, dumps, end_workers, prepare_workers
+from maze_pl.system.worker_process import (
+    CONTEXT,
+    WorkerProcess,
+    dumps,
+    end_workers,
+    prepare_workers,
+)
 
 
 def _as_array(memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -47,7 +53,13 @@ class _Part(SequentialVectorEnv):
 
 
 def _part(
-    factories: Any, spec: Spec, n_envs: int, start: int, place: int | None, options: dict[str, Any], *blocks: Any
+    factories: Any,
+    spec: Spec,
+    n_envs: int,
+    start: int,
+    place: int | None,
+    options: dict[str, Any],
+    *blocks: Any,
 ) -> VectorEnv:
     """Make the environments from number `start` on.
 
@@ -187,8 +199,8 @@ class SubprocVectorEnv(VectorEnv):
         Returns:
             Worker -> result of the method.
         """
-        for worker, given in arguments.items():
-            self._workers[worker].send(method, *given)
+        for worker, of_worker in arguments.items():
+            self._workers[worker].send(method, *of_worker)
         return {worker: self._receive(worker) for worker in arguments}
 
     def _everyones(self, method: str) -> list[Any]:
@@ -207,8 +219,10 @@ class SubprocVectorEnv(VectorEnv):
 
     def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""
-        chosen = self._chosen(envs).items()
-        self._call("reset", {worker: (own, episodes and [episodes[i] for i in at]) for worker, (own, at) in chosen})
+        arguments: dict[int, tuple[Any, ...]] = {}
+        for worker, (local, places) in self._chosen(envs).items():
+            arguments[worker] = (local, episodes and [episodes[place] for place in places])
+        self._call("reset", arguments)
 
     def step(self, envs: Sequence[int] | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""

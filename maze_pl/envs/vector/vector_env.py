@@ -16,7 +16,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
-from maze_pl.envs.building import load_shared_states, shared_states_of
+from maze_pl.envs.building import load_shared_states, shared_states_of, states_of
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.wrapper import Wrapper
 
@@ -110,9 +110,17 @@ class VectorEnv(ABC):
     always_advances: bool = False
 
     def __init__(
-        self, spec: Spec, stacks: list[dict[str, Wrapper]], seed: int, first_env_index: int, staging: Staging | None
+        self,
+        spec: Spec,
+        stacks: list[dict[str, Wrapper]],
+        seed: int,
+        first_env_index: int,
+        staging: Staging | None,
     ) -> None:
-        self.spec, self.n_envs, self.seed, self.first_env_index = spec, len(stacks), seed, first_env_index
+        self.spec = spec
+        self.n_envs = len(stacks)
+        self.seed = seed
+        self.first_env_index = first_env_index
         self.staging = staging or Staging(spec, self.n_envs)
         self._stacks = stacks
         self._episode = [0] * self.n_envs
@@ -200,4 +208,4 @@ class VectorEnv(ABC):
 
     def wrapper_states(self) -> list[dict[str, Any]]:
         """Return, for each environment, its wrappers' full state by name; see `wrapper_stack`."""
-        return [{name: state for name, one in stack.items() if (state := one.state_dict())} for stack in self._stacks]
+        return [states_of(stack) for stack in self._stacks]

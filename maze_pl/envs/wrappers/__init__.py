@@ -7,23 +7,34 @@ know nothing of training; several environments are stepped together in `maze_pl.
 from .action_masks_wrapper import ActionMasksWrapper as ActionMasksWrapper
 from .log_stats_wrapper import LogStatsWrapper as LogStatsWrapper
 from .maze_env_monitoring_wrapper import MazeEnvMonitoringWrapper as MazeEnvMonitoringWrapper
-from .observation_visualization_wrapper import ObservationVisualizationWrapper as ObservationVisualizationWrapper
-from .observation_normalization_wrapper import ObservationNormalizationWrapper as ObservationNormalizationWrapper
+from .observation_visualization_wrapper import (
+    ObservationVisualizationWrapper as ObservationVisualizationWrapper,
+)
+from .observation_normalization_wrapper import (
+    ObservationNormalizationWrapper as ObservationNormalizationWrapper,
+)
 from .observation_normalization_wrapper import dump_statistics as dump_statistics
 from .normalization_statistics import load_statistics as load_statistics
 from .normalization_statistics import (
     estimate_observation_normalization_statistics as estimate_observation_normalization_statistics,
 )
 from .normalization_statistics import make_normalized_env_factory as make_normalized_env_factory
-from .normalization_statistics import obtain_normalization_statistics as obtain_normalization_statistics
-from .observation_normalization_strategy import ObservationNormalizationStrategy as ObservationNormalizationStrategy
+from .normalization_statistics import (
+    obtain_normalization_statistics as obtain_normalization_statistics,
+)
+from .observation_normalization_strategy import (
+    ObservationNormalizationStrategy as ObservationNormalizationStrategy,
+)
 from .mean_zero_std_one_strategy import (
     MeanZeroStdOneObservationNormalizationStrategy as MeanZeroStdOneObservationNormalizationStrategy,
 )
 from .range_zero_one_strategy import (
     RangeZeroOneObservationNormalizationStrategy as RangeZeroOneObservationNormalizationStrategy,
 )
-from .pre_processors import FlattenPreProcessor as FlattenPreProcessor, OneHotPreProcessor as OneHotPreProcessor
+from .pre_processors import (
+    FlattenPreProcessor as FlattenPreProcessor,
+    OneHotPreProcessor as OneHotPreProcessor,
+)
 from .pre_processing_wrapper import PreProcessingWrapper as PreProcessingWrapper
 from .pre_processors import PreProcessor as PreProcessor
 from .pre_processors import ResizeImgPreProcessor as ResizeImgPreProcessor
@@ -33,7 +44,9 @@ from .pre_processors import UnSqueezePreProcessor as UnSqueezePreProcessor
 from .event_logs_wrapper import EventLogsWrapper as EventLogsWrapper
 from .spaces_recording_wrapper import SpacesRecordingWrapper as SpacesRecordingWrapper
 from .trajectory_recording_wrapper import TrajectoryRecordingWrapper as TrajectoryRecordingWrapper
-from .return_normalization_reward_wrapper import ReturnNormalizationRewardWrapper as ReturnNormalizationRewardWrapper
+from .return_normalization_reward_wrapper import (
+    ReturnNormalizationRewardWrapper as ReturnNormalizationRewardWrapper,
+)
 from .reward_clipping_wrapper import RewardClippingWrapper as RewardClippingWrapper
 from .reward_scaling_wrapper import RewardScalingWrapper as RewardScalingWrapper
 from .dict_action_wrapper import DictActionWrapper as DictActionWrapper

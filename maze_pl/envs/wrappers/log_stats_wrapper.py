@@ -13,7 +13,12 @@ from maze_pl.core.episode import EpisodeSummary, StatKey
 from maze_pl.envs.contract import bounds, check_step
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
-from maze_pl.events.episode_log import EpisodeEventLog, KpiCalculator, RunningEventLog, RunningKpiCalculator
+from maze_pl.events.episode_log import (
+    EpisodeEventLog,
+    KpiCalculator,
+    RunningEventLog,
+    RunningKpiCalculator,
+)
 from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.statistics import EpisodeStatistics, action_keys, detached
 from maze_pl.events.topics import (
@@ -71,12 +76,13 @@ class LogStatsWrapper(Wrapper):
         self._summaries: list[EpisodeSummary] = []
         self._env_time, self._begun = 0, False
         heads = env.action_spaces_dict.items()
-        self._n_choices = {key: {head: _n_choices(part) for head, part in space.items()} for key, space in heads}
+        self._n_choices: dict[StepKey, dict[str, int]] = {}
         # Actions go straight into columns, and become events only if KPIs are computed.
-        self._actions: dict[StepKey, list[tuple[str, list[Any]]]] = {
-            key: [(head, self._statistics.passed_on(name)) for head, name in action_keys(key, space).items()]
-            for key, space in heads
-        }
+        self._actions: dict[StepKey, list[tuple[str, list[Any]]]] = {}
+        for key, space in heads:
+            self._n_choices[key] = {head: _n_choices(part) for head, part in space.items()}
+            names = action_keys(key, space).items()
+            self._actions[key] = [(head, self._statistics.passed_on(name)) for head, name in names]
         counts = env.agent_counts_dict
         self._flat_key: StepKey | None = next(iter(counts)) if list(counts.values()) == [1] else None
 

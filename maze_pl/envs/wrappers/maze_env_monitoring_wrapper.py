@@ -55,7 +55,11 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
     """
 
     def __init__(
-        self, env: StructuredEnv, observation_logging: bool, action_logging: bool, reward_logging: bool
+        self,
+        env: StructuredEnv,
+        observation_logging: bool,
+        action_logging: bool,
+        reward_logging: bool,
     ) -> None:
         if action_logging:
             require_matplotlib("action_logging=True")
@@ -96,10 +100,16 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
             maze_env: Any = self.unwrapped
             key = maze_env.actor_id().step_key
             original = maze_env.observation_conversion_dict[key].maze_to_space(maze_env.get_maze_state())
-            places = {"observation_original": group_label("step_key", key), "observation_processed": group}
+            places = {
+                "observation_original": group_label("step_key", key),
+                "observation_processed": group,
+            }
             for (event, place), shown in zip(places.items(), (original, observation), strict=True):
                 for name, value in shown.items():
-                    yield (topics.ObservationEvents.__name__, event, None, (place, name)), self._excerpt(value)
+                    yield (
+                        (topics.ObservationEvents.__name__, event, None, (place, name)),
+                        self._excerpt(value),
+                    )
 
     def _excerpt(self, value: Any) -> Array:
         """Up to 64 of the numbers of an observation."""
@@ -109,15 +119,20 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
     def end_episode(self) -> Mapping[StatKey, float | Array]:
         """The sample, and the sums of the rewards."""
         rewards = self._rewards
-        return {**super().end_episode(), **dict(rewards.named(None, rewards.total) if rewards is not None else ())}
+        return {
+            **super().end_episode(),
+            **dict(rewards.named(None, rewards.total) if rewards is not None else ()),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Rewards of the running episode, since adaptive wrappers would change them in a replay."""
         rewards = self._rewards
         if rewards is None:
             return {}
-        kept = [shown for (stream, _), shown in self._sample.items() if stream is topics.RewardEvents]
-        steps = [[value for _, value in shown] for shown in kept]
+        steps = []
+        for (stream, _), named in self._sample.items():
+            if stream is topics.RewardEvents:
+                steps.append([value for _, value in named])
         return {"step": rewards.step.tolist(), "total": rewards.total.tolist(), "steps": steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -161,7 +176,11 @@ class _Rewards(Subscriber):
 def _choices(head: str, space: spaces.Space[Any], value: Any) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     """Event, names and value to log for an action; for several choices, one of each."""
     if isinstance(space, spaces.Box | spaces.MultiBinary):
-        yield "continuous_action" if isinstance(space, spaces.Box) else "binary_action", (head,), value
+        yield (
+            "continuous_action" if isinstance(space, spaces.Box) else "binary_action",
+            (head,),
+            value,
+        )
     else:
         for index, (low, high, one) in enumerate(zip(*map(np.ravel, (*bounds(space), value)), strict=True)):
             name = head if isinstance(space, spaces.Discrete) else f"{head}_{index}"

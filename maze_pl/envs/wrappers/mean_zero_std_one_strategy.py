@@ -5,7 +5,10 @@ from typing import Final
 import numpy as np
 
 from maze_pl.envs.structured_env import Array
-from maze_pl.envs.wrappers.observation_normalization_strategy import ObservationNormalizationStrategy, Statistics
+from maze_pl.envs.wrappers.observation_normalization_strategy import (
+    ObservationNormalizationStrategy,
+    Statistics,
+)
 
 RELATIVE_TOLERANCE: Final = 1e-7
 """Spread, relative to the largest value, up to which values count as constant: float32 has no more digits."""

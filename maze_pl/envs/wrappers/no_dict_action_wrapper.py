@@ -32,10 +32,14 @@ class NoDictActionWrapper(PlainGymWrapper, ActionWrapper):
     def __init__(self, env: StructuredEnv) -> None:
         super().__init__(env)
         key, heads = self.entries(env.action_spaces_dict, "action", spaces.Discrete)
-        self._heads, self._several, choices = list(heads), len(heads) > 1, heads.values()
+        choices = heads.values()
+        self._heads, self._several = list(heads), len(heads) > 1
         self._space = next(iter(choices))
         if self._several:
-            sizes, starts = [int(choice.n) for choice in choices], [int(choice.start) for choice in choices]
+            sizes, starts = (
+                [int(choice.n) for choice in choices],
+                [int(choice.start) for choice in choices],
+            )
             self._space = spaces.MultiDiscrete(sizes, start=starts)
         self._action_spaces = {key: self._space}
 

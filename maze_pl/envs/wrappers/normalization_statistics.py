@@ -8,7 +8,10 @@ from typing import Any, cast
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.observation_normalization_strategy import Statistics
-from maze_pl.envs.wrappers.observation_normalization_wrapper import ObservationNormalizationWrapper, normalizers_of
+from maze_pl.envs.wrappers.observation_normalization_wrapper import (
+    ObservationNormalizationWrapper,
+    normalizers_of,
+)
 
 
 def estimate_observation_normalization_statistics(env: StructuredEnv, n_samples: int, seed: int = 0) -> None:
@@ -59,7 +62,8 @@ def obtain_normalization_statistics(env: StructuredEnv, n_samples: int, seed: in
 
 
 def make_normalized_env_factory(
-    env_factory: Callable[[], StructuredEnv], normalization_statistics: Mapping[str, Mapping[str, Any]]
+    env_factory: Callable[[], StructuredEnv],
+    normalization_statistics: Mapping[str, Mapping[str, Any]],
 ) -> Callable[[], StructuredEnv]:
     """Make a factory of environments that use these statistics.
 

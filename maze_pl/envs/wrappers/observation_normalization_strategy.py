@@ -32,7 +32,10 @@ class ObservationNormalizationStrategy(ABC):
     """Names of the statistics that the strategy needs; checked when they are set."""
 
     def __init__(
-        self, observation_space: spaces.Box, clip_range: Range = (None, None), axis: int | Sequence[int] | None = None
+        self,
+        observation_space: spaces.Box,
+        clip_range: Range = (None, None),
+        axis: int | Sequence[int] | None = None,
     ) -> None:
         self.observation_space = observation_space
         ends = [far if end is None else end for end, far in zip(clip_range, (-np.inf, np.inf), strict=False)]

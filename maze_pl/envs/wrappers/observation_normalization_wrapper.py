@@ -16,7 +16,10 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_class
 from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper, Wrapper, wrappers_of
-from maze_pl.envs.wrappers.observation_normalization_strategy import ObservationNormalizationStrategy, Statistics
+from maze_pl.envs.wrappers.observation_normalization_strategy import (
+    ObservationNormalizationStrategy,
+    Statistics,
+)
 from maze_pl.envs.wrappers.sample_episodes import sample_episodes
 from maze_pl.system.atomic_files import output_folder, write_file
 
@@ -110,9 +113,10 @@ class ObservationNormalizationWrapper(ObservationWrapper):
                     self._strategies[name].set_normalization_stats(settings["statistics"])
                     self._given.add(name)
         normalized = {name: strategy.normalized_space() for name, strategy in self._strategies.items()}
-        shown = {key: dict(space.spaces) for key, space in env.observation_spaces_dict.items()}
-        changed = {key: {name: normalized.get(name, part) for name, part in shown[key].items()} for key in shown}
-        self._observation_spaces = {key: spaces.Dict(parts) for key, parts in changed.items()}
+        self._observation_spaces = {}
+        for key, own in env.observation_spaces_dict.items():
+            parts = {name: normalized.get(name, part) for name, part in own.spaces.items()}
+            self._observation_spaces[key] = spaces.Dict(parts)
         self._samples: dict[str, list[Array]] | None = None  # filled while statistics are estimated
 
     def observation(self, observation: Observation) -> Observation:

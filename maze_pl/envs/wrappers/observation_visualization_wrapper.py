@@ -54,4 +54,7 @@ class ObservationVisualizationWrapper(SamplingWrapper):
         """Yield the observation that the policy saw."""
         for name, value in observation.items():
             groups = self.plot_function, group_label("step_key", step_key), name
-            yield (topics.ObservationVisualizationEvents.__name__, "observation", None, groups), value
+            yield (
+                (topics.ObservationVisualizationEvents.__name__, "observation", None, groups),
+                value,
+            )

@@ -102,4 +102,9 @@ def _entry(entry: Mapping[str, Any]) -> tuple[str, str, bool, Callable[..., PreP
     name = entry["observation"]
     kind: Any = import_class(entry["class_path"], PreProcessor, f"{_NAME}: observation {name!r}: ")
     output = f"{name}-{kind.tag or kind.__module__.rpartition('.')[2]}"
-    return name, output, bool(entry.get("keep_original")), partial(kind, **(entry.get("config") or {}))
+    return (
+        name,
+        output,
+        bool(entry.get("keep_original")),
+        partial(kind, **(entry.get("config") or {})),
+    )

@@ -57,10 +57,14 @@ class RandomResetWrapper(Wrapper):
         for attempt in range(_MOST_ATTEMPTS):
             own = seed if seed is None or not attempt else derive_seed(seed, "attempt", attempt)
             observation, info = self.env.reset(seed=own, options=options)
-            n_steps, ended = self._generator.integers(self.min_skip_steps, self.max_skip_steps + 1), False
+            n_steps, ended = (
+                self._generator.integers(self.min_skip_steps, self.max_skip_steps + 1),
+                False,
+            )
             until = self.env.get_env_time() + n_steps
-            for space in self._spaces.values() if n_steps else ():
-                space.seed(int(self._generator.integers(2**31)))
+            if n_steps:
+                for space in self._spaces.values():
+                    space.seed(int(self._generator.integers(2**31)))
             self.context.is_decision = False
             while self.env.get_env_time() < until and not ended:
                 observation, _, terminated, truncated, info = self.env.step(self._random_action(observation))

@@ -3,7 +3,10 @@
 import numpy as np
 
 from maze_pl.envs.structured_env import Array
-from maze_pl.envs.wrappers.observation_normalization_strategy import ObservationNormalizationStrategy, Statistics
+from maze_pl.envs.wrappers.observation_normalization_strategy import (
+    ObservationNormalizationStrategy,
+    Statistics,
+)
 
 
 class RangeZeroOneObservationNormalizationStrategy(ObservationNormalizationStrategy):

@@ -72,7 +72,9 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
         self.gamma, self.epsilon = gamma, epsilon
         self._base = self._delta = Moments()
         self._return = self._step_reward = 0.0  # the latter of the incomplete environment step
-        self._env_time, self._frozen, self._scale = 0, False, 1.0
+        self._env_time = 0
+        self._frozen = False
+        self._scale = 1.0
 
     def reward(self, reward: float) -> float:
         """Divide the reward by the current standard deviation of the return."""

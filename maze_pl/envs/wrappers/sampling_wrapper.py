@@ -11,7 +11,14 @@ import numpy as np
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
-from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import (
+    Action,
+    Array,
+    Observation,
+    ResetResult,
+    StepResult,
+    StructuredEnv,
+)
 from maze_pl.envs.wrapper import Wrapper
 
 Shown = tuple[StatKey, Any]

@@ -8,7 +8,14 @@ import numpy as np
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spec import Spec
-from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import (
+    Action,
+    Array,
+    Observation,
+    ResetResult,
+    StepResult,
+    StructuredEnv,
+)
 from maze_pl.envs.trajectory_record import TrajectoryWriter
 from maze_pl.envs.wrapper import attributes_rewards
 from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
@@ -66,20 +73,24 @@ class SpacesRecordingWrapper(RecordingWrapper):
         """Start an episode and its record."""
         self.end_episode()
         result = self.env.reset(seed=seed, options=options)
-        self._acts, self._rewards, self._is_wanted = [], [], False
-        self._actor, self._env_time, self._seen = self.env.actor_id(), self.env.get_env_time(), _arrays(result[0])
+        self._acts, self._rewards = [], []
+        self._is_wanted = False
+        self._actor, self._env_time = self.env.actor_id(), self.env.get_env_time()
+        self._observation = _arrays(result[0])
         return result
 
     def step(self, action: Action) -> StepResult:
         """Step, and record the act."""
-        env, acts, done = self.env, self._acts, _arrays(action)
+        env, acts = self.env, self._acts
+        kept_action = _arrays(action)
         result = env.step(action)
         if acts is None:
             return result
         observation, reward, terminated, truncated, _ = result
         before, is_flat = self._env_time, self._is_flat
-        acts.append((*self._actor, before, reward, not is_flat and env.is_actor_done(), self._seen, done))
-        self._env_time, self._seen = env.get_env_time(), _arrays(observation)
+        is_done = not is_flat and env.is_actor_done()
+        acts.append((*self._actor, before, reward, is_done, self._observation, kept_action))
+        self._env_time, self._observation = env.get_env_time(), _arrays(observation)
         self._is_wanted = self._context.is_logged  # not only played to estimate statistics
         if self._attributes and (self._env_time != before or terminated or truncated):
             rewards = env.get_actor_rewards()
@@ -92,12 +103,13 @@ class SpacesRecordingWrapper(RecordingWrapper):
 
     def _end(self, terminated: bool, truncated: bool) -> None:
         """Complete the record, and pass it on if it is wanted."""
-        acts, self._acts, rewards = self._acts, None, self._rewards
+        acts, self._acts = self._acts, None
+        rewards = self._rewards
         if not acts or not self._is_wanted:
             return
         actor = None if terminated else ActorID(*self._actor)
-        seen = self._described.steps[actor.step_key].observation_space.spaces if actor else {}
-        last = {name: np.array(self._seen[name], space.dtype) for name, space in seen.items()}
+        known = self._described.steps[actor.step_key].observation_space.spaces if actor else {}
+        last = {name: np.array(self._observation[name], space.dtype) for name, space in known.items()}
         attributed = np.array(rewards + [np.nan] * (len(acts) - len(rewards))) if rewards else None
         rest = terminated, truncated, self._env_time, actor, last, attributed
         self._keep(SpacesTrajectoryRecord.of_acts(self.env.get_episode_id(), self._described, acts, *rest))
@@ -109,12 +121,14 @@ class SpacesRecordingWrapper(RecordingWrapper):
 
     def state_dict(self) -> dict[str, Any]:
         """Rewards of the running episode, since adaptive wrappers would change them in a replay."""
-        return {"reward": [act[3] for act in self._acts or ()], "actor_reward": [float(one) for one in self._rewards]}
+        rewards = [act[3] for act in self._acts or ()]
+        return {"reward": rewards, "actor_reward": [float(reward) for reward in self._rewards]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from the result of `state_dict`; replaying restores observations and actions."""
         if self._acts and len(self._acts) == len(state["reward"]):
-            self._acts = [(*act[:3], own, *act[4:]) for act, own in zip(self._acts, state["reward"], strict=True)]
+            pairs = zip(self._acts, state["reward"], strict=True)
+            self._acts = [(*act[:3], reward, *act[4:]) for act, reward in pairs]
             self._rewards = list(state["actor_reward"])
 
 

@@ -7,7 +7,14 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import (
+    Action,
+    Dicts,
+    Observation,
+    ResetResult,
+    StepResult,
+    StructuredEnv,
+)
 from maze_pl.envs.wrappers.replaced_heads_wrapper import ReplacedHeadsWrapper
 
 Parts = Mapping[str, Mapping[str, Sequence[int]]]
@@ -53,13 +60,19 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
 
     def _split_masks(self, key: StepKey, masks: dict[str, str]) -> None:
         """Determine the masks that replace the masks of split heads in a sub-step."""
-        heads, observations = self.env.action_spaces_dict[key].spaces, self.env.observation_spaces_dict[key].spaces
+        heads, observations = (
+            self.env.action_spaces_dict[key].spaces,
+            self.env.observation_spaces_dict[key].spaces,
+        )
         whole = {head: masks.pop(head) for head in self._new if head in masks and head in heads}
         parts = self._mask_parts[key] = {}
         for head, name in whole.items():
             ones = np.ones(cast(Any, heads[head]).shape, np.int64)
             n_options = getattr(heads[head], "nvec", ones)  # options of each entry
-            found, expected = getattr(observations.get(name), "shape", None), (int(n_options.sum()),)
+            found, expected = (
+                getattr(observations.get(name), "shape", None),
+                (int(n_options.sum()),),
+            )
             if found != expected:
                 raise ValueError(f"split_config: the mask {name!r} of {head!r} has shape {found}, expected {expected}")
             first = np.cumsum(n_options) - n_options
@@ -67,7 +80,10 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
                 new = masks[part] = f"{name}-{part}"
                 if new in observations:
                     raise ValueError(f"split_config: the mask {new!r} has the name of another observation; rename one")
-                parts[new] = name, [int(first[i]) + option for i in indices for option in range(int(n_options[i]))]
+                parts[new] = (
+                    name,
+                    [int(first[i]) + option for i in indices for option in range(int(n_options[i]))],
+                )
         self._masks[key], self._dropped[key] = masks, set(whole.values()) - set(masks.values())
 
     def _space_with_masks(self, key: StepKey, space: spaces.Dict) -> spaces.Dict:

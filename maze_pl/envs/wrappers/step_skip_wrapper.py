@@ -95,7 +95,8 @@ class StepSkipWrapper(Wrapper):
 
     def step(self, action: Action) -> StepResult:
         """Perform an act and, if it completes an environment step, the skipped steps."""
-        env, time, actor = self.env, self.env.get_env_time(), self.env.actor_id()
+        env = self.env
+        time, actor = env.get_env_time(), env.actor_id()
         if self._complete:
             self._acted, self._actions = [], {}
         self._acted.append(actor)
@@ -122,7 +123,10 @@ class StepSkipWrapper(Wrapper):
         """Add the rewards of a skipped step to its actors' last acts in the decided step."""
         rewards = self.env.get_actor_rewards() if acted else None
         if rewards is not None and self._rewards is not None:
-            last, self._rewards = {actor: i for i, actor in enumerate(self._acted)}, self._rewards.copy()
+            last, self._rewards = (
+                {actor: i for i, actor in enumerate(self._acted)},
+                self._rewards.copy(),
+            )
             for actor, reward in zip(acted, rewards, strict=True):
                 if actor in last:
                     self._rewards[last[actor]] += reward

@@ -3,7 +3,7 @@
 import copy
 import io
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,9 @@ class _DecisionEvents(Subscriber):
 
     def __init__(self, env: StructuredEnv) -> None:
         super().__init__()
-        self._env, self.maze_action, self.has_acted = env, cast(Any, None), False
+        self._env = env
+        self.maze_action: Any = None
+        self.has_acted = False
 
     def get_interfaces(self) -> list[type]:
         return [object]
@@ -116,16 +118,27 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
 
     def step(self, action: Action) -> StepResult:
         """Step, and record the decision, unless an inner wrapper only stores the action."""
-        env, record, fired = self.env, self._record, self._events
+        env, record = self.env, self._record
+        fired = self._events
         env_time, actor_id = env.get_env_time(), env.core_env.actor_id()
         components = _copied(env.get_serializable_components())
         result = env.step(action)
         _, reward, terminated, truncated, info = result
         self._reward += reward
         if record is not None and fired.has_acted:
-            taken = _copied(env.get_maze_action()) if self._names_actions else fired.maze_action
-            outcome = (self._reward, terminated, truncated, _copied(info))
-            step = StateRecord(env_time, actor_id, record.last_maze_state, taken, *outcome, fired.take(), components)
+            maze_action = _copied(env.get_maze_action()) if self._names_actions else fired.maze_action
+            step = StateRecord(
+                env_time=env_time,
+                actor_id=actor_id,
+                maze_state=record.last_maze_state,
+                maze_action=maze_action,
+                reward=self._reward,
+                terminated=terminated,
+                truncated=truncated,
+                info=_copied(info),
+                events=fired.take(),
+                serializable_components=components,
+            )
             record.steps.append(step)
             self._reward, self._is_wanted = 0.0, self.context.is_logged
             self._look(record)
