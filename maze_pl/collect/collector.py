@@ -1,59 +1,21 @@
 """Collector that plays a policy in vectorised environments and stores the acts in rollouts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from maze_pl.collect.actor_slots import ActorSlots
-from maze_pl.collect.content_checks import check_acts, check_current_values
+from maze_pl.collect.content_checks import check_acts
+from maze_pl.collect.final_observations import FinalObservations
+from maze_pl.collect.progress import ActPlace, CollectedActs, Progress
 from maze_pl.collect.state_tensors import from_tensors, tensor_views, to_tensors
 from maze_pl.collect.storage import RolloutStorage, SegmentArrays
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import Final, Rollout, Rows, Segment
+from maze_pl.core.batches import Rollout, Rows, Segment
 from maze_pl.core.policy import Array, Policy, PolicyBatch
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
-
-
-class _Place(NamedTuple):
-    """Place of an act in the storage: index of its step key, row and slot."""
-
-    key: int
-    row: int
-    slot: int
-
-
-class _Acts(NamedTuple):
-    """Acts of one step key, one for each of some environments.
-
-    Attributes:
-        segment: Segment of the step key.
-        places: Rows [n] and columns [n] of the acts in the segment.
-        envs: [n] their environments.
-    """
-
-    segment: SegmentArrays
-    places: tuple[Array, Array]
-    envs: Array
-
-
-@dataclass(slots=True)
-class _Progress:
-    """Progress of N environments in a rollout.
-
-    Attributes:
-        row: [N] the row that the next act belongs to.
-        position: [N] acts in that row so far.
-        completed: [N] completed environment steps.
-        places: For each environment, the acts of its current environment step.
-    """
-
-    row: Array
-    position: Array
-    completed: Array
-    places: list[list[_Place]]
 
 
 class Collector:
@@ -82,7 +44,7 @@ class Collector:
         self._keys: tuple[StepKey, ...] = self.spec.step_keys
         self._flat = self.spec.is_flat
         self._attributed: bool | None = None  # whether environments attribute rewards to actors
-        self._finals: dict[StepKey, list[Final]] = {}
+        self._finals = FinalObservations(vector, self.slots)
 
     def collect(self, policy: Policy) -> Rollout:
         """Collect one rollout.
@@ -99,8 +61,8 @@ class Collector:
         if not self.started:
             self.start()
         self.storage.clear()
-        self._finals = {key: [] for key in self._keys}
-        progress = _Progress(
+        self._finals.clear()
+        progress = Progress(
             row=np.zeros(self.n_envs, np.int64),
             position=np.zeros(self.n_envs, np.int64),
             completed=np.zeros(self.n_envs, np.int64),
@@ -126,7 +88,7 @@ class Collector:
 
     # -------------------------------------------------------------------- one actor per environment
 
-    def _collect_in_lockstep(self, policy: Policy, progress: _Progress) -> None:
+    def _collect_in_lockstep(self, policy: Policy, progress: Progress) -> None:
         """Collect from flat environments as long as every act completes an environment step."""
         key = self._keys[0]
         slots = self.slots
@@ -154,10 +116,10 @@ class Collector:
             rows.terminated[t] = staging.terminated
             rows.truncated[t] = staging.truncated
             if extras.finals:
-                self._keep_truncations(extras, progress.row + t)
+                self._finals.keep_truncations(extras, progress.row + t)
             if extras.actor_rewards or self._attributed is not False:
                 for places in progress.places:
-                    places.append(_Place(0, t, 0))
+                    places.append(ActPlace(0, t, 0))
                 completes = (staging.env_steps > 0) | rows.terminated[t] | rows.truncated[t]
                 self._write_actor_rewards(extras, np.flatnonzero(completes).tolist(), progress.places)
             if batch.policy_state is not None:
@@ -178,12 +140,12 @@ class Collector:
         progress.completed[:] = ((rows.env_steps[:n_rows] > 0) | ends).sum(0)
         # where the last act completed no environment step
         for n in np.flatnonzero(progress.completed < n_rows).tolist():
-            progress.places[n][:] = [_Place(0, t, 0)]
+            progress.places[n][:] = [ActPlace(0, t, 0)]
         acted_in_episode[:] = ~ends[-1]
 
     # ---------------------------------------------------------------------------------- any actors
 
-    def _collect_acts(self, policy: Policy, progress: _Progress) -> None:
+    def _collect_acts(self, policy: Policy, progress: Progress) -> None:
         """Collect act by act from environments that may be at different actors."""
         staging = self.vector.staging
         slots = self.slots
@@ -199,12 +161,12 @@ class Collector:
             ]
             actors = zip(envs.tolist(), acting_key.tolist(), acting_slot.tolist(), strict=True)
             for n, key, slot in actors:
-                progress.places[n].append(_Place(key, int(progress.row[n]), slot))
+                progress.places[n].append(ActPlace(key, int(progress.row[n]), slot))
             extras = self.vector.step(envs.tolist())
             for segment, places, group in acts:
                 segment.reward[places] = staging.reward[group]
                 segment.actor_done[places] = staging.actor_done[group]
-            self._keep_truncations(extras, progress.row)
+            self._finals.keep_truncations(extras, progress.row)
             ended = staging.terminated[envs] | staging.truncated[envs]
             step_ends = (staging.env_steps[envs] > 0) | ended
             self._write_actor_rewards(extras, envs[step_ends].tolist(), progress.places)
@@ -216,7 +178,7 @@ class Collector:
             progress.completed[envs] += step_ends
             envs = envs[progress.completed[envs] < self.n_rollout_steps]
 
-    def _act(self, policy: Policy, key: int, envs: Array, progress: _Progress) -> _Acts:
+    def _act(self, policy: Policy, key: int, envs: Array, progress: Progress) -> CollectedActs:
         """Call the policy of one step key and store its observations and actions."""
         rows = self.storage.rows
         segment = self.storage.segments[self._keys[key]]
@@ -242,9 +204,9 @@ class Collector:
         self.slots.acted_in_episode[envs, actors] = True
         self.slots.acted_in_row[envs, actors] = True
         progress.position[envs] += 1
-        return _Acts(segment, index, envs)
+        return CollectedActs(segment, index, envs)
 
-    def _end_rows(self, envs: Array, ended: Array, step_ends: Array, progress: _Progress) -> None:
+    def _end_rows(self, envs: Array, ended: Array, step_ends: Array, progress: Progress) -> None:
         """End the rows of environments whose step ended, or whose next actor has acted in the row.
 
         Args:
@@ -271,7 +233,7 @@ class Collector:
         progress.position[closing] = 0
         self.slots.acted_in_row[closing] = False
 
-    def _write_actor_rewards(self, extras: StepExtras, finished: list[int], places: list[list[_Place]]) -> None:
+    def _write_actor_rewards(self, extras: StepExtras, finished: list[int], places: list[list[ActPlace]]) -> None:
         """Store the rewards attributed to acts of finished environment steps; forget the acts.
 
         Args:
@@ -322,13 +284,13 @@ class Collector:
                 part.blank(n_rows)
         envs = np.arange(self.n_envs)
         ended = rows.terminated[row - 1, envs] | rows.truncated[row - 1, envs]
-        self._keep_last(row, envs[~ended])
+        self._finals.keep_last(row, envs[~ended])
         starting = torch.from_numpy(self._starting)
         self._starting = np.zeros(self.n_envs, np.bool_)
         return Rollout(
             Rows(**tensor_views(vars(rows), n_rows)),
             {key: self._segment(part, n_rows) for key, part in segments.items()},
-            {key: self._joined_finals(parts) for key, parts in self._finals.items()},
+            self._finals.joined(),
             self.n_rollout_steps,
             flat,
             starting,
@@ -340,54 +302,6 @@ class Collector:
         if not self._attributed:
             fields["actor_reward"] = None
         return Segment(**tensor_views(fields, n_rows))
-
-    def _joined_finals(self, parts: list[Final]) -> Final:
-        """Concatenate the final observations of a step key, and check them."""
-        final = Final.joined(parts)
-        observation = {f"observation {name!r}": tensor.numpy() for name, tensor in final.observation.items()}
-        steps = final.row.numpy() + 1
-        first = self.vector.first_env_index
-        check_current_values(observation, final.env.numpy(), steps, "the rollout", first)
-        return final
-
-    def _keep_truncations(self, extras: StepExtras, row: Array) -> None:
-        """Keep the final observations of truncated episodes."""
-        for n, step_key, agent, observation in extras.finals:
-            key = self._keys.index(step_key)
-            slot = 0 if self._flat else self.slots.slot_of(n, key, agent)
-            staged = self.vector.staging.observation[step_key]
-            arrays = {name: np.asarray(observation[name], array.dtype)[None] for name, array in staged.items()}
-            self._keep(key, row[[n]], np.array([n]), np.array([slot]), np.array([agent]), arrays)
-
-    def _keep_last(self, row: Array, envs: Array) -> None:
-        """Keep the observations that follow the last row."""
-        staging = self.vector.staging
-        for key, step_key in enumerate(self._keys):
-            group = envs if self._flat else envs[staging.next_key[envs] == key]
-            observation = {name: array[group] for name, array in staging.observation[step_key].items()}
-            slots = self.slots.next_slot[group]
-            agents = staging.next_agent[group]
-            self._keep(key, row[group] - 1, group, slots, agents, observation)
-
-    def _keep(
-        self,
-        key: int,
-        row: Array,
-        envs: Array,
-        slots: Array,
-        agents: Array,
-        observation: dict[str, Array],
-    ) -> None:
-        """Keep the observations that follow rows, and the policy states for the next acts."""
-        fields = {
-            "row": row,
-            "env": envs,
-            "slot": slots,
-            "agent_id": agents,
-            "observation": observation,
-            "policy_state": self.slots.policy_state(key, envs, slots) or {},
-        }
-        self._finals[self._keys[key]].append(Final(**tensor_views(fields)))
 
     # --------------------------------------------------------------------------------- checkpoints
 

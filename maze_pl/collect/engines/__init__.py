@@ -5,4 +5,8 @@ from .engine import not_started as not_started
 from .in_process_engine import InProcessEngine as InProcessEngine
 from .process_engine import ProcessEngine as ProcessEngine
 from .ray_engine import RayEngine as RayEngine
-from .worker_engine import Outcome as Outcome, WorkerEngine as WorkerEngine, WorkerHost as WorkerHost
+from .worker_engine import (
+    Outcome as Outcome,
+    WorkerEngine as WorkerEngine,
+    WorkerHost as WorkerHost,
+)
