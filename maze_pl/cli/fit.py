@@ -52,7 +52,6 @@ _DEFAULT_CALLBACKS = {
     "early_stopping": callbacks.EarlyStopping,
     "stop_at_return": callbacks.StopAtReturn,
 }
-
 _TRAINER_DEFAULTS = {
     "max_epochs": -1,
     "log_every_n_steps": 1,
@@ -69,7 +68,16 @@ _TEXT_OPTIONS = {
 }
 _TRUST_HELP = "Allow a run directory or checkpoint to name any class, and thereby to execute any code."
 _PRINT_MODEL_HELP = "Print the networks as tables of their blocks, and exit."
-_OF_THE_CALL = tuple(["config", "resume", "run_dir", "run", "warm_start", "ckpt_path", "print_model", "trust"])
+_CALL_OPTIONS = (
+    "config",
+    "resume",
+    "run_dir",
+    "run",
+    "warm_start",
+    "ckpt_path",
+    "print_model",
+    "trust",
+)
 """Options that are not part of a run's configuration."""
 
 _EXPECTED_WARNINGS = (
@@ -240,7 +248,7 @@ class MazeCLI(LightningCLI):
         """Determine the run directory and all else that depends on several options."""
         options = self._options
         requested = options.clone()  # the assembled configuration
-        for name in _OF_THE_CALL:
+        for name in _CALL_OPTIONS:
             requested[name] = None
         parser = self._parser(self.subcommand)
         plain = _with_plain_values(requested)
