@@ -241,7 +241,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 def record(n_random: int, n_heuristic: int) -> None:
     """Record episodes of CartPole."""
-    env = ["--env", "env/gym_env", "--env.name", "CartPole-v1", "--max_steps", "0"]
+    env = ["--env", "env/gym_env", "--env.name", "CartPole-v1", "--runner", "sequential", "--max_steps", "0"]
     files = ["--trajectories", "spaces", "--event_logs", "false"]
     for policy, n in (("policy/random_policy", n_random), ("heuristic", n_heuristic)):
         folder = f"recorded/{policy.replace('/', '_')}"
