@@ -551,7 +551,8 @@ class SequentialVectorEnv(VectorEnv):
             function: Function of one environment.
             envs: Numbers of the environments, all if None.
         """
-        return [function(self.envs[n]) for n in (self._all if envs is None else envs)]
+        chosen = self._all if envs is None else envs
+        return [function(self.envs[n]) for n in chosen]
 
     def estimate(self, n_samples: int, seed: int, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Have the wrappers of the first environment estimate the statistics that they need.

@@ -1,0 +1,96 @@
+"""Density of the code: how many things happen in one line, counted over the whole package.
+
+Per 1,000 lines, blank lines and comments not counted, at most one assignment of three or more
+values at once and half a nested comprehension; at most 5% of lines above 100 columns; no loop over
+a conditional expression.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import maze_pl
+
+PACKAGE = Path(maze_pl.__file__).parent
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@functools.cache
+def sources() -> dict[str, str]:
+    """Text of each file of the package, by its path in the package."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in paths}
+
+
+@functools.cache
+def code_lines() -> list[str]:
+    """Lines of the package that are neither blank nor comments."""
+    lines = [line for source in sources().values() for line in source.splitlines()]
+    return [line for line in lines if line.strip() and not line.strip().startswith("#")]
+
+
+@functools.cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    """Nodes of the package, each with its file."""
+    trees = [(path, ast.parse(source)) for path, source in sources().items()]
+    return [(path, node) for path, tree in trees for node in ast.walk(tree)]
+
+
+def is_parallel(node: ast.AST) -> bool:
+    """True for an assignment of three or more values at once, such as `a, b, c = 1, 2, 3`."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple):
+        return False
+    return isinstance(node.value, ast.Tuple) and len(node.value.elts) > 2
+
+
+def is_nested(node: ast.AST) -> bool:
+    """True for a comprehension that contains another one."""
+    if not isinstance(node, COMPREHENSIONS):
+        return False
+    inner = [part for child in ast.iter_child_nodes(node) for part in ast.walk(child)]
+    return any(isinstance(part, COMPREHENSIONS) for part in inner)
+
+
+def is_loop_over_a_condition(node: ast.AST) -> bool:
+    """True for a loop that is used as an `if`, such as `for x in xs if wanted else ()`."""
+    return isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.IfExp)
+
+
+def places(fits: Callable[[ast.AST], bool]) -> list[str]:
+    """File and line of each node of the package for which a function holds."""
+    found = []
+    for path, node in nodes():
+        if fits(node):
+            line = node.iter.lineno if isinstance(node, ast.comprehension) else getattr(node, "lineno", 0)
+            found.append(f"{path}:{line}")
+    return found
+
+
+@pytest.mark.parametrize(("fits", "most"), [(is_parallel, 1.0), (is_nested, 0.5), (is_loop_over_a_condition, 0.0)])
+def test_few_lines_do_several_things_at_once(fits: Callable[[ast.AST], bool], most: float) -> None:
+    thousands = len(code_lines()) / 1000
+    assert thousands > 10
+    found = places(fits)
+    assert len(found) / thousands <= most, found
+
+
+def test_few_lines_are_above_100_columns() -> None:
+    assert sum(len(line) > 100 for line in code_lines()) / len(code_lines()) <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("fits", "code"),
+    [
+        (is_parallel, "a, b, c = 1, 2, 3"),
+        (is_nested, "[[x for x in row] for row in rows]"),
+        (is_loop_over_a_condition, "for x in xs if wanted else ():\n    print(x)"),
+        (is_loop_over_a_condition, "[x for x in (xs if wanted else ())]"),
+    ],
+)
+def test_what_is_counted_is_found(fits: Callable[[ast.AST], bool], code: str) -> None:
+    assert any(fits(node) for node in ast.walk(ast.parse(code)))
