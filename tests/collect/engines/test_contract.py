@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import pickle
 import re
 import sys
@@ -26,13 +27,19 @@ from tests.documentation import blocks
 PAGE = Path(__file__).parents[3] / "docs" / "writing_an_engine.md"
 
 
-def documented_engine() -> Engine:
-    """The engine with threads that a page of the documentation shows, with two of them."""
+@functools.cache
+def documented_module() -> ModuleType:
+    """The module with an engine that a page of the documentation shows."""
     module = ModuleType("documented_engines")
     sys.modules[module.__name__] = module  # for pickles
     (program,) = [block for block in blocks(PAGE.read_text(encoding="utf-8")) if block.file]
     exec(program.content, vars(module))
-    engine: Engine = module.ThreadEngine(n_workers=2)
+    return module
+
+
+def documented_engine() -> Engine:
+    """The engine with threads that a page of the documentation shows, with two of them."""
+    engine: Engine = documented_module().ThreadEngine(n_workers=2)
     return engine
 
 
