@@ -65,7 +65,8 @@ def test_wrappers_get_the_environment_first_and_their_configuration_after_it() -
     )
     env = data.wrappers[0](data.env())
     assert isinstance(env, TimeLimit)
-    assert env._max_episode_steps == 5
+    env.reset(seed=0)
+    assert [env.step(time % 2)[3] for time in range(5)] == [False] * 4 + [True]
 
 
 def test_other_objects_are_instantiated_at_once() -> None:

@@ -110,3 +110,8 @@ def evaluation_envs(data: RolloutDataModule, name: str = "eval") -> Any:
     """The environments in which the actor of this process plays the episodes of an evaluator."""
     assert isinstance(data.engine, InProcessEngine) and data.engine._host is not None
     return data.engine._host.actors[0].vectors[name]
+
+
+def next_batch(data: Any) -> Any:
+    """What a data module gives to the trainer next."""
+    return next(iter(data.train_dataloader()))

@@ -30,7 +30,18 @@ from tests.collect.collectors import dynamic_envs
 from tests.collect.counting_policy import CountingPolicy
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Failing, Mortal, Stuck
-from tests.datamodules.probe import EVAL, WRAPPERS, Probe, equal, fit, make_data, make_trainer, numbers, validate
+from tests.datamodules.probe import (
+    EVAL,
+    WRAPPERS,
+    Probe,
+    equal,
+    fit,
+    make_data,
+    make_trainer,
+    next_batch,
+    numbers,
+    validate,
+)
 from tests.equality import assert_equal
 from tests.structured import hierarchy, team
 
@@ -74,7 +85,7 @@ def test_shards_give_what_their_environments_give_alone(case: str, n_shards: int
         generator = torch.Generator().manual_seed(derive_seed(3, "policy", start))
         collectors.append(Collector(vector, 7, generator))
     for _ in range(3):
-        rollout, parts = data._collect(), [collector.collect(policy) for collector in collectors]
+        rollout, parts = next_batch(data), [collector.collect(policy) for collector in collectors]
         expected = Rollout.concatenated(parts)
         for name in ("rows", "segments", "finals", "summaries", "flat"):
             assert_equal(getattr(rollout, name), getattr(expected, name))
@@ -85,7 +96,7 @@ def test_shards_give_what_their_environments_give_alone(case: str, n_shards: int
 def test_one_shard_in_this_process_is_collected_without_a_copy() -> None:
     data = RolloutDataModule(Drift, n_envs=2, evaluators={})
     acting(data, random_policy(data.spec))
-    first, second = data._collect(), data._collect()
+    first, second = next_batch(data), next_batch(data)
     assert first.rows.reward.data_ptr() == second.rows.reward.data_ptr()
     data.teardown("fit")
 
@@ -158,7 +169,7 @@ def test_a_policy_that_is_not_the_trained_one_is_evaluated_in_workers_too() -> N
     data = acting(make_data(engine=ProcessEngine(1), evaluators=EVAL), Probe().policy)
     others = [random_policy(data.spec), Probe().policy]
     others[1].weight.data += 5
-    data._collect()
+    next_batch(data)
     for other in others:
         expected = make_data(evaluators=EVAL)
         assert_equal(data.evaluate("eval", other).summaries, expected.evaluate("eval", other).summaries)

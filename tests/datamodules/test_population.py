@@ -20,7 +20,7 @@ from maze_pl.envs.wrappers import ReturnNormalizationRewardWrapper
 from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Log, Mortal, Stuck
-from tests.datamodules.probe import NORMALIZED, learned
+from tests.datamodules.probe import NORMALIZED, learned, next_batch
 from tests.equality import assert_equal
 from tests.structured.catalogue import every_environment
 
@@ -40,7 +40,7 @@ def make_data(env: Any = Drift, policy: Any = None, **options: Any) -> Populatio
 
 def collect(data: Any) -> PopulationBatch:
     """The next batch, after which the policy has changed."""
-    batch = data._collect()
+    batch = next_batch(data)
     data.trainer.fit_loop.total_batch_idx += 1
     for parameter in data.trainer.lightning_module.policy.parameters():
         parameter.data += 0.5
@@ -74,7 +74,7 @@ def test_returns_are_those_of_the_perturbed_policies_and_the_policy_is_left_alon
     log = Log()
     data = make_data(partial(Drift, log), n_rollouts_per_update=4)
     data.trainer.lightning_module.policy.weight.data.fill_(2.0)  # type: ignore[union-attr]
-    batch = data._collect()
+    batch = next_batch(data)
     noise = [batch.noise.piece(offset, 1).item() for offset in batch.offsets]
     actions = [2 + 0.5 * noise[0], 2 - 0.5 * noise[0], 2 + 0.5 * noise[1], 2 - 0.5 * noise[1]]
     starts_and_lengths = [
@@ -124,7 +124,7 @@ def test_structured_environments_are_played_with_all_networks_perturbed(module: 
     policy = CustomModelComposer(ProbabilisticPolicyComposer([net])).compose(spec).policy
     before = policy.state_dict()
     data = make_data(module.make_env, policy, n_rollouts_per_update=4)
-    batch = data._collect()
+    batch = next_batch(data)
     assert batch.returns.flatten().tolist() == pytest.approx([one.reward for one in batch.summaries])
     assert batch.env_steps == 4 * module.N_STEPS
     (actor,) = data.engine._host.actors.values()  # type: ignore[attr-defined]

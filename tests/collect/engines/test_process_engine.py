@@ -50,18 +50,19 @@ def kill(pid: int) -> None:
     until(lambda: not Path("/proc", str(pid)).exists())
 
 
-def pids(engine: ProcessEngine) -> list[int]:
-    return [worker.process.pid for worker in engine._sent]  # type: ignore[misc]
+def pids() -> list[int]:
+    """The workers, which are all processes that this one has started."""
+    return [child.pid for child in multiprocessing.active_children() if child.pid is not None]
 
 
 def test_workers_start_with_the_first_jobs_that_need_them(engine: ProcessEngine) -> None:
-    assert not pids(engine)
+    assert not pids()
     engine.submit(7, "count")
     engine.submit(7, "count")
-    assert len(pids(engine)) == 1
+    assert len(pids()) == 1
     engine.submit(3, "count")
     engine.submit(4, "count")
-    assert len(pids(engine)) == 2
+    assert len(pids()) == 2
     for _ in range(4):
         engine.get()
 
@@ -78,7 +79,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_replaced(
     engine: ProcessEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.submit(0, "count")
-    (first,) = pids(engine)
+    (first,) = pids()
     os.kill(first, signal.SIGKILL)
     done = engine.get(timeout=60)
     assert (done.result, done.restarts) == ((0, 1, ()), 1)
@@ -170,7 +171,7 @@ def test_the_error_of_an_actor_is_told_even_if_another_worker_is_dead(engine: Pr
 def test_the_time_to_wait_is_not_begun_anew_by_workers_that_die(engine: ProcessEngine) -> None:
     engine.max_replacements = 10**6
     engine.submit(0, "sleep", 1000.0)
-    killer = threading.Thread(target=_kill_again_and_again, args=(engine, stop := threading.Event()))
+    killer = threading.Thread(target=_kill_again_and_again, args=(stop := threading.Event(),))
     killer.start()
     try:
         with pytest.raises(TimeoutError, match="no job was finished"):
@@ -178,14 +179,14 @@ def test_the_time_to_wait_is_not_begun_anew_by_workers_that_die(engine: ProcessE
     finally:
         stop.set()
         killer.join()
-        for pid in pids(engine):
+        for pid in pids():
             kill(pid)
     assert engine._restarts[0] > 1
 
 
-def _kill_again_and_again(engine: ProcessEngine, stop: threading.Event) -> None:
+def _kill_again_and_again(stop: threading.Event) -> None:
     while not stop.wait(0.05):
-        for pid in pids(engine):
+        for pid in pids():
             os.kill(pid, signal.SIGKILL)
 
 
@@ -287,7 +288,7 @@ def test_nothing_is_left_behind(engine: ProcessEngine) -> None:
         engine.publish(policy.state_dict(), 1)
         engine.map([(actor, "count", (torch.ones(100_000),)) for actor in range(3)])
         if round == 1:
-            kill(pids(engine)[0])
+            kill(pids()[0])
         if round == 2:
             engine.submit(0, "kill_first", 1)
             engine.submit(1, "count", torch.ones(1_000_000))
