@@ -1,4 +1,7 @@
-"""Policies and critics: what acts in environments and what judges how well it goes."""
+"""Policies and critics: networks that choose actions, and networks that estimate values.
+
+The networks themselves belong to `maze_pl.perception`, losses to `maze_pl.modules`.
+"""
 
 from .dummy_cartpole_policy import DummyCartPolePolicy as DummyCartPolePolicy
 from .lunar_lander_heuristic_policy import LunarLanderHeuristicPolicy as LunarLanderHeuristicPolicy

@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
 from maze_pl.callbacks.epoch_table import say
-from maze_pl.envs.trajectory_record import figure_to_array
+from maze_pl.envs.rendering import figure_to_array
 from maze_pl.events.display import require_matplotlib
 from maze_pl.loggers.dashboard import dashboards
 from maze_pl.modules.algorithm import AlgorithmModule

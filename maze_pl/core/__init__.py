@@ -1,1 +1,4 @@
-"""Types that everything else is built from; imports nothing of the package but `maze_pl.system`."""
+"""Types and small tools that everything else is built from.
+
+Nothing here knows of environments, networks or training; it imports only `maze_pl.system`.
+"""

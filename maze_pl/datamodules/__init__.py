@@ -1,4 +1,7 @@
-"""Data modules: what generates the data of algorithms."""
+"""Data modules, which generate the data of algorithms.
+
+Collecting itself belongs to `maze_pl.collect`; nothing here imports an algorithm.
+"""
 
 from maze_pl.datamodules.actors import ActorDataModule as ActorDataModule
 from maze_pl.datamodules.population import PopulationDataModule as PopulationDataModule

@@ -1,4 +1,7 @@
-"""Probability distributions over actions, and the mapping from action spaces to them."""
+"""Probability distributions over actions, and the mapping from action spaces to them.
+
+Networks that compute their parameters belong to `maze_pl.perception`.
+"""
 
 from .continuous import BetaProbabilityDistribution as BetaProbabilityDistribution
 from .continuous import (

@@ -1,4 +1,8 @@
-"""Environments: simulations, their conversions, and wrappers around them."""
+"""Environments: contracts, conversions, building with wrappers, rendering, and the doctor.
+
+Here belongs everything about a single environment; `wrappers` and `vector` have their own folders,
+as does each problem, such as `cutting_2d`. Nothing here knows of networks or training.
+"""
 
 from maze_pl.core.object_state import SavesEpisode as SavesEpisode
 
@@ -26,25 +30,12 @@ from .structured_env import (
     Observation as Observation,
     StructuredEnv as StructuredEnv,
 )
-from .trajectory_record import (
-    GifFiles as GifFiles,
-    IntRangeArg as IntRangeArg,
-    OptionsArrayArg as OptionsArrayArg,
-)
-from .trajectory_record import (
-    Renderer as Renderer,
-    StateRecord as StateRecord,
-    TrajectoryFiles as TrajectoryFiles,
-)
-from .trajectory_record import (
-    StateTrajectoryRecord as StateTrajectoryRecord,
-    TrajectoryWriter as TrajectoryWriter,
-)
-from .trajectory_record import (
-    browse as browse,
-    draw_event_statistics as draw_event_statistics,
-    save_gif as save_gif,
-)
+from .rendering import IntRangeArg as IntRangeArg, OptionsArrayArg as OptionsArrayArg
+from .trajectory_record import GifFiles as GifFiles
+from .rendering import Renderer as Renderer
+from .trajectory_record import StateRecord as StateRecord, TrajectoryFiles as TrajectoryFiles
+from .trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord, TrajectoryWriter as TrajectoryWriter
+from .rendering import browse as browse, draw_event_statistics as draw_event_statistics, save_gif as save_gif
 from .trajectory_record import read_trajectories as read_trajectories
 from .vector import SequentialVectorEnv as SequentialVectorEnv, SubprocVectorEnv as SubprocVectorEnv
 from .wrapper import (

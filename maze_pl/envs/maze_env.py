@@ -21,6 +21,7 @@ from maze_pl.envs.core_env import (
     ObservationConversionInterface,
     take_over,
 )
+from maze_pl.envs.rendering import figure_to_array
 from maze_pl.envs.structured_env import (
     Action,
     Dicts,
@@ -29,7 +30,6 @@ from maze_pl.envs.structured_env import (
     StepResult,
     StructuredEnv,
 )
-from maze_pl.envs.trajectory_record import figure_to_array
 from maze_pl.events.topics import BaseEnvEvents
 
 _T = TypeVar("_T")

@@ -1,4 +1,7 @@
-"""Events: what happens in an environment, declared once, aggregated from step to episode to epoch."""
+"""Events: declared once in a topic, aggregated from step to episode to epoch.
+
+Which events are fired, and when, belongs to environments and algorithms.
+"""
 
 from maze_pl.core.histogram import Histogram as Histogram, histogram as histogram
 

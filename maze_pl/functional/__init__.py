@@ -1,4 +1,7 @@
-"""Pure maths of reinforcement learning: tensors in, tensors out, nothing reduced, nothing logged."""
+"""Pure maths of reinforcement learning: tensors in, tensors out, nothing reduced, nothing logged.
+
+Whatever holds state or knows a configuration belongs to `maze_pl.modules`.
+"""
 
 from .losses import approx_kl as approx_kl, ppo_clip_loss as ppo_clip_loss, value_loss as value_loss
 from .returns import gae as gae, lambda_return as lambda_return, n_step_return as n_step_return

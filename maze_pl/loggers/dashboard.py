@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 from lightning_fabric.utilities.logger import _flatten_dict, _sanitize_params
 from pytorch_lightning.loggers.logger import Logger
 
-from maze_pl.envs.trajectory_record import figure_to_array
+from maze_pl.envs.rendering import figure_to_array
 from maze_pl.events import Histogram
 
 X_AXIS = "env_steps"

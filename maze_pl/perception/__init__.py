@@ -1,4 +1,7 @@
-"""Networks: blocks, built-in models, and composers that make networks fit an agent's spaces."""
+"""Networks: blocks, built-in models, and composers that make networks fit an agent's spaces.
+
+Choosing actions and estimating values with them belongs to `maze_pl.agents`.
+"""
 
 from .blocks import *  # noqa: F403  # all blocks, by their names there
 from .blocks.weight_init import compute_sigmoid_bias as compute_sigmoid_bias

@@ -14,7 +14,7 @@ import pytorch_lightning as pl
 from matplotlib.figure import Figure
 
 from maze_pl.core.histogram import Histogram
-from maze_pl.envs.trajectory_record import figure_to_array
+from maze_pl.envs.rendering import figure_to_array
 from maze_pl.loggers.dashboard import dashboards
 from maze_pl.modules.algorithm import AlgorithmModule
 

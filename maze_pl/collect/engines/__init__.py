@@ -1,4 +1,7 @@
-"""Engines, which run actors in this process, in other processes, or on other machines."""
+"""Engines, which run actors in this process, in other processes, or on other machines.
+
+What an actor does belongs to `maze_pl.collect`, starting processes to `maze_pl.system`.
+"""
 
 from .engine import Done as Done, Engine as Engine, Host as Host, Job as Job, MakeActor as MakeActor
 from .engine import not_started as not_started

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from maze_pl.envs.cutting_2d.objects import Cutting2DMazeAction, Cutting2DMazeState, fits
-from maze_pl.envs.trajectory_record import Renderer
+from maze_pl.envs.rendering import Renderer
 from maze_pl.events.display import require_matplotlib
 
 if TYPE_CHECKING:

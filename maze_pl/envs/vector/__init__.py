@@ -1,4 +1,7 @@
-"""Vector environments."""
+"""Vector environments: several environments that are stepped together, here or in processes.
+
+Policies, rollouts and storage belong to `maze_pl.collect`.
+"""
 
 from .sequential_vector_env import SequentialVectorEnv as SequentialVectorEnv
 from .subproc_vector_env import SubprocVectorEnv as SubprocVectorEnv

@@ -1,4 +1,7 @@
-"""Building blocks of networks: modules that take a dict of tensors and give one."""
+"""Building blocks of networks: modules that take a dict of tensors and return one.
+
+Whole networks, which know the spaces of an agent, belong to `maze_pl.perception.models`.
+"""
 
 from .action_masking_block import ActionMaskingBlock as ActionMaskingBlock
 from .attention import MultiHeadAttentionBlock as MultiHeadAttentionBlock

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from maze_pl.envs.cutting_2d import Cutting2DMazeAction, Cutting2DMazeState, Cutting2DRenderer
-from maze_pl.envs.trajectory_record import figure_to_array
+from maze_pl.envs.rendering import figure_to_array
 
 figure_module = pytest.importorskip("matplotlib.figure")
 STATE = Cutting2DMazeState([(4, 3), (1, 2), (3, 1)], 50, (1, 2), (4, 3))

@@ -160,7 +160,7 @@ def test_an_environment_that_hangs_is_ended_and_named(hangs_in: str, locked: boo
 def test_an_environment_that_hangs_while_it_is_made_is_ended_named_and_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(time_limit, "LEAST_SECONDS_TO_MAKE", 10.0)  # includes imports on a busy machine
+    monkeypatch.setattr(time_limit, "LEAST_SECONDS_TO_MAKE", 5.0)  # includes imports on a busy machine
     factories = [Drift, partial(SlowToMake, str(tmp_path / "made"))]
     options: dict[str, Any] = {"spec": Spec.of(make_wrapped(Drift)), "step_timeout": 0.3, "first_env_index": 10}
     engine = InProcessEngine()
@@ -169,7 +169,7 @@ def test_an_environment_that_hangs_while_it_is_made_is_ended_named_and_replaced(
     done = engine.get()
     engine.close()
     assert (done.result, done.restarts) == ([0, 0], 1)
-    assert "environment 11 was not made within 10 s; its process was ended; actor 0 begins anew" in caplog.text
+    assert "environment 11 was not made within 5 s; its process was ended; actor 0" in caplog.text
 
 
 def make_and_hang() -> GymMazeEnv:

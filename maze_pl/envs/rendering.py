@@ -1,0 +1,210 @@
+"""Renderers of simulations, and what is drawn with them: pictures, films, statistics, a viewer.
+
+Matplotlib and Pillow, which comes with it, are optional and imported when something is drawn.
+"""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maze_pl.envs.structured_env import Array
+from maze_pl.events import EpisodeEventLog, EventRecord
+from maze_pl.events.display import require_matplotlib
+from maze_pl.events.pubsub import Event
+from maze_pl.events.topics import declarations
+from maze_pl.system.atomic_files import write_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from maze_pl.envs.trajectory_record import StateTrajectoryRecord
+
+
+@dataclass(frozen=True)
+class OptionsArrayArg:
+    """An argument of a renderer that is one of several options.
+
+    Args:
+        name: Name of the argument.
+        title: Label in a viewer.
+        options: Allowed values; the first is the default.
+    """
+
+    name: str
+    title: str
+    options: Sequence[Any]
+
+
+class IntRangeArg(OptionsArrayArg):
+    """An argument of a renderer that is an integer in a range.
+
+    Args:
+        name: Name of the argument.
+        title: Label in a viewer.
+        min_val: Smallest value, which is the default.
+        max_val: Largest value.
+    """
+
+    def __init__(self, name: str, title: str, min_val: int, max_val: int) -> None:
+        super().__init__(name, title, range(min_val, max_val + 1))
+
+
+class Renderer(ABC):
+    """Draws the states of one kind of simulation."""
+
+    @abstractmethod
+    def render(
+        self,
+        maze_state: Any,
+        maze_action: Any = None,
+        events: Sequence[EventRecord] = (),
+        **arguments: Any,
+    ) -> Figure:
+        """Draw one step.
+
+        The figure must depend on the arguments alone, so that recorded steps look like live ones.
+
+        Args:
+            maze_state: State before the action.
+            maze_action: Action taken in that state, if any.
+            events: Events of the step.
+            arguments: Values of the renderer's arguments, as chosen in the viewer.
+
+        Returns:
+            A new figure outside pyplot's global state; the caller owns it.
+        """
+
+    def arguments(self) -> Sequence[OptionsArrayArg]:
+        """Return the arguments that a viewer may choose besides the step; none by default."""
+        return ()
+
+
+def figure_to_array(figure: Figure) -> Array:
+    """Return the pixels of a figure, `[height, width, 3]` bytes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3]
+
+
+def save_gif(path: str | Path, frames: Iterable[Any], frames_per_second: float = 20.0) -> None:
+    """Write an animated GIF; do nothing if there are no frames.
+
+    Consecutive equal frames are merged into one that lasts longer. While writing, memory holds one
+    byte for each pixel of all frames.
+
+    Args:
+        path: The file, which is replaced once everything is written.
+        frames: Arrays `[height, width, 3]` of bytes, or Pillow images, all of the same size.
+        frames_per_second: Frame rate, at most 50.
+
+    Raises:
+        ImportError: Pillow, which comes with matplotlib, is missing.
+    """
+    require_matplotlib("a gif")
+    from PIL import Image
+
+    images = (Image.fromarray(frame) if isinstance(frame, np.ndarray) else frame for frame in frames)
+    first = next(images, None)
+    if first is not None:
+        film = io.BytesIO()
+        first.save(
+            film,
+            "GIF",
+            save_all=True,
+            append_images=images,
+            duration=1000 / frames_per_second,
+            loop=0,
+        )
+        write_file(path, film.getvalue())
+
+
+def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event], cumulative: bool = False) -> Figure:
+    """Plot the step statistics of events over an episode, one event below the other.
+
+    Args:
+        log: Events of the episode, for example from `StateTrajectoryRecord.event_log`.
+        events: Events to plot, such as `BaseEnvEvents.reward`; all groups of an event together.
+        cumulative: Whether to accumulate the values over time.
+    """
+    require_matplotlib("a picture of events")
+    from matplotlib.figure import Figure
+
+    chosen = [events] if callable(events) else list(events)
+    figure = Figure(figsize=(8, 2.5 * len(chosen)), layout="constrained")
+    for axes, event in zip(figure.subplots(len(chosen), squeeze=False).flat, chosen, strict=True):
+        steps = [step.query_events(event) for step in log.step_event_logs]
+        topics = {record.topic: None for step in steps for record in step}
+        step_statistics = []
+        for topic in topics:
+            step_statistics += declarations(topic)[event.__name__].step
+        for one in step_statistics:
+            reduce: Callable[[Any], Any] = one.reduce or np.mean  # usually one value per step
+            values = []
+            for step in steps:
+                column = [record.attributes.get(str(one.input_name)) for record in step]
+                values.append(reduce(column) if column else 0.0)
+            axes.plot(
+                np.cumsum(values) if cumulative else values,
+                label=one.output_name or reduce.__name__,
+            )
+            axes.legend()
+        axes.set(
+            title=event.__qualname__,
+            xlabel="environment step",
+            ylabel="sum so far" if cumulative else "per step",
+        )
+    return figure
+
+
+def browse(record: StateTrajectoryRecord, renderer: Renderer) -> Figure:
+    """Step through a recorded episode with the arrow keys or a slider.
+
+    This works in a window, and in a notebook after `%matplotlib widget`, which needs the package
+    ipympl.
+
+    Args:
+        record: The episode.
+        renderer: Draws the steps; each of its arguments also gets a slider.
+
+    Returns:
+        The figure; `matplotlib.pyplot.show()` opens its window. Keep a reference to it, as its
+        widgets live no longer than the figure.
+    """
+    require_matplotlib("looking through an episode")
+    from matplotlib import pyplot
+    from matplotlib.widgets import Slider
+
+    choices = [IntRangeArg("step", "step", 0, len(record.steps)), *renderer.arguments()]
+    heights = [20, *[1] * len(choices)]
+    figure, (axes, *slots) = pyplot.subplots(len(heights), height_ratios=heights, figsize=(8, 8), layout="constrained")
+    places = zip(slots, choices, strict=True)
+    sliders = [Slider(slot, choice.title, 0, len(choice.options) - 1, valstep=1) for slot, choice in places]
+
+    def show(_: Any = None) -> None:
+        chosen = {}
+        for choice, slider in zip(choices, sliders, strict=True):
+            chosen[choice.name] = choice.options[int(slider.val)]
+            slider.valtext.set_text(str(chosen[choice.name]))
+        axes.clear()
+        axes.set_axis_off()
+        axes.imshow(record.draw(renderer, chosen.pop("step"), **chosen))
+        figure.canvas.draw_idle()
+
+    def press(event: Any) -> None:
+        if move := {"left": -1, "right": 1}.get(event.key):
+            sliders[0].set_val(min(max(sliders[0].val + move, 0), len(record.steps)))
+
+    for slider in sliders:
+        slider.on_changed(show)
+    figure.canvas.mpl_connect("key_press_event", press)
+    show()
+    return figure
