@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from maze_pl.core.batches import Rollout
-from maze_pl.modules import AlgorithmModule
-from maze_pl.modules.on_policy.credit import step_credit
+from maze_pl.modules import AlgorithmModule, step_credit
 from maze_pl.system.ranks import sum_over_ranks
 
 
@@ -28,6 +27,8 @@ class Reinforce(AlgorithmModule):
         entropy_coef: Weight of the policy's entropy, which is maximised.
         kwargs: Further options, see `AlgorithmModule`.
     """
+
+    batch_type = Rollout
 
     def __init__(self, *, gamma: float = 0.95, entropy_coef: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
