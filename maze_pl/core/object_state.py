@@ -174,7 +174,7 @@ class _Taker:
         if isinstance(value, partial):
             return ["partial", self.take([value.func, *value.args, value.keywords], path)]
         if _is_foreign(kind):
-            raise StateError(f"{path} is a {class_name.removeprefix(':')}, whose state Python does not see")
+            raise StateError(f"{path} is a {class_name.removeprefix(':')}, whose state is not visible from Python")
         attributes = self._rules.attributes_of(value).items()
         return ["object", class_name, [[name, self.take(part, f"{path}.{name}")] for name, part in attributes]]
 
@@ -234,13 +234,13 @@ class _Giver:
         if own is not _ABSENT and self._rules.name(own) == name:
             return own
         if name not in self._anywhere:
-            raise StateError(f"{path} refers to {name!r}, and that of a newly made one does not")
+            raise StateError(f"{path} refers to {name!r}, which a new object does not refer to")
         return self._anywhere[name]
 
     def _class(self, name: str, path: str, *bases: type) -> Any:
         """Return the class of a known object, if it is derived from one of `bases`."""
         if name not in self._classes or not issubclass(self._classes[name], bases):
-            raise StateError(f"{path} is a {name}, of which a newly made one has none")
+            raise StateError(f"{path} is a {name}, and a new object contains no instance of this class")
         return self._classes[name]
 
     @staticmethod
@@ -338,14 +338,12 @@ class _Giver:
     def _give_method(self, _: int, own: Any, path: str, name: str, owner: Any) -> Any:
         is_method = isinstance(own, types.MethodType | types.BuiltinFunctionType)
         if not is_method or own.__name__ != name or self.give(owner, own.__self__, path) is not own.__self__:
-            raise StateError(f"{path} is a method {name}, and that of a newly made one is another one")
+            raise StateError(f"{path} is a method {name}, but a different one in a new object")
         return own
 
     def _give_closure(self, _: int, own: Any, path: str, name: str, parts: list[Any]) -> Any:
         if not isinstance(own, types.FunctionType) or _path(own) != name:
-            raise StateError(
-                f"{path} is a function {name} with values of its own, which a newly made one does not have"
-            )
+            raise StateError(f"{path} is a function {name} with enclosed values, which a new object does not have")
         for cell, part in zip(own.__closure__ or (), parts, strict=True):
             cell.cell_contents = self.give(part, cell.cell_contents, f"{path}()")
         return own
@@ -420,14 +418,14 @@ def arrays_of(state: Any) -> Iterator[np.ndarray]:
             yield from arrays_of(part)
 
 
-def is_same_state(one: Any, other: Any) -> bool:
+def is_same_state(state: Any, other: Any) -> bool:
     """True if two states are equal, bit for bit."""
-    if isinstance(one, list):
-        same_length = isinstance(other, list) and len(one) == len(other)
-        return same_length and all(is_same_state(a, b) for a, b in zip(one, other, strict=True))
-    if isinstance(one, np.ndarray):
-        return isinstance(other, np.ndarray) and np.array_equal(one, other)
-    return type(one) is type(other) and (one == other or (one != one and other != other))
+    if isinstance(state, list):
+        same_length = isinstance(other, list) and len(state) == len(other)
+        return same_length and all(is_same_state(a, b) for a, b in zip(state, other, strict=True))
+    if isinstance(state, np.ndarray):
+        return isinstance(other, np.ndarray) and np.array_equal(state, other)
+    return type(state) is type(other) and (state == other or (state != state and other != other))
 
 
 def _path(value: Any) -> str:

@@ -166,7 +166,8 @@ class EpisodeStatistics:
         summary.statistics.update({key: DISTRIBUTION.result(state) for key, state in self._distributions.items()})
         for name, value in (kpis or {}).items():
             if not isinstance(value, Real) or not math.isfinite(value):
-                raise StatisticsError(f"KPI {name!r} is {value!r}, no finite number; leave out what has no value")
+                fault = f"KPI {name!r} is {value!r}, which is not a finite number"
+                raise StatisticsError(f"{fault}; omit KPIs without a value")
             summary.kpis[name] = float(value)
         self.reset()
         return summary

@@ -236,7 +236,7 @@ def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclarat
     step = [replace(statistic, input_name=statistic.input_name or usual) for statistic in step]
     for statistic in step:
         if statistic.input_name is None and statistic.reduce is None:
-            raise ValueError(f"{label}: say by input_name which of its attributes {attributes} is passed on")
+            raise ValueError(f"{label}: input_name must name the attribute to pass on, one of {attributes}")
         if statistic.input_name not in (None, *attributes):
             raise ValueError(f"{label}: input_name={statistic.input_name!r} is not one of its attributes {attributes}")
     needed = {statistic.input_name for statistic in wanted}

@@ -58,35 +58,35 @@ _TRUNCATED: Final = 128
 _GOES_ON: Final = 256
 
 
-def file_content(kind: str, body: bytes) -> bytes:
+def file_content(record_kind: str, body: bytes) -> bytes:
     """Content of a file with one episode.
 
     Args:
-        kind: Kind of records: `spaces` or `states`.
+        record_kind: Kind of records: `spaces` or `states`.
         body: The episode.
     """
     content = _framed(body)
-    head = _line(kind) + _END.pack(_LINE_LENGTH + _END.size + len(content))
+    head = _line(record_kind) + _END.pack(_LINE_LENGTH + _END.size + len(content))
     return head + content
 
 
-def write_record(path: str | Path, kind: str, body: bytes) -> None:
+def write_record(path: str | Path, record_kind: str, body: bytes) -> None:
     """Write a file with one episode; it replaces a previous file once it is on the disk.
 
     Args:
         path: The file.
-        kind: Kind of records: `spaces` or `states`.
+        record_kind: Kind of records: `spaces` or `states`.
         body: The episode.
     """
-    write_file(path, file_content(kind, body))
+    write_file(path, file_content(record_kind, body))
 
 
-def append_record(path: Path, kind: str, body: bytes) -> None:
+def append_record(path: Path, record_kind: str, body: bytes) -> None:
     """Append an episode to a file; overwrites an incomplete episode left by a killed process.
 
     Args:
         path: The file, created if it does not exist.
-        kind: Kind of records: `spaces` or `states`.
+        record_kind: Kind of records: `spaces` or `states`.
         body: The episode.
 
     Raises:
@@ -95,12 +95,12 @@ def append_record(path: Path, kind: str, body: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    content, line = _framed(body), _line(kind)
+    content, line = _framed(body), _line(record_kind)
     with path.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases the lock
         begun = file.read(_LINE_LENGTH)
         if begun != line[: len(begun)]:
-            raise ValueError(f"{path} exists and holds no {kind}: name another file, or remove it")
+            raise ValueError(f"{path} exists and holds no {record_kind}: name another file, or remove it")
         end = max(*_END.unpack(file.read(_END.size).ljust(_END.size, b"\0")), _LINE_LENGTH + _END.size)
         file.seek(0)
         file.write(line)
@@ -143,11 +143,11 @@ def read_records(
                     raise ValueError("it is cut short: its last episode is not whole")
                 if length == 0:
                     left = -1
-                    raise ValueError(f"it is damaged: its last {rest} bytes hold no episode, as no episode is empty")
+                    raise ValueError(f"it is damaged: its last {rest} bytes are an empty episode")
                 body = bytearray(length)
                 cast(Any, file).readinto(body)
                 if zlib.crc32(body, zlib.crc32(head[:8])) != checksum:
-                    raise ValueError(f"it is damaged: what ends {left} bytes before the end is not what was written")
+                    raise ValueError(f"it is damaged: the checksum {left} bytes before the end is wrong")
                 record = decode(body)
             except Exception as error:  # a forged body may raise anything
                 problem = f"{path}: {error}" if type(error) is ValueError else f"{path} holds no episode: {error!r}"
@@ -156,7 +156,7 @@ def read_records(
                 n_unreadable += 1
                 if n_unreadable == _MOST_UNREADABLE and left > 0:
                     problem += (
-                        f"; the {left} bytes after it are given up, as {n_unreadable} episodes in a row are damaged"
+                        f"; the {left} bytes after it are skipped, as {n_unreadable} episodes in a row are damaged"
                     )
                     left = -1
                 damaged.append(problem)
@@ -343,7 +343,7 @@ class SpacesTrajectoryRecord:
             tree[name] = np.frombuffer(body, kind, math.prod(shape), at).reshape(shape)  # raises if bytes are missing
             at += tree[name].nbytes
         if len(body) - at >= 16:
-            raise ValueError(f"{len(body) - at} of its {len(body)} bytes belong to nothing")
+            raise ValueError(f"{len(body) - at} of its {len(body)} bytes are not part of any array")
         record.actor_done = record.actor_done != 0
         record.check()
         return record
@@ -367,11 +367,11 @@ class SpacesTrajectoryRecord:
         times = self.env_time.item(0), self.env_time.item(-1), self.last_env_time
         in_order = 0 <= times[0] <= times[1] <= times[2] < _LARGEST_TIME
         if not in_order or (self.env_time[1:] < self.env_time[:-1]).any():
-            raise ValueError(f"its environment times, {times[0]} to {times[2]}, do not go on from act to act")
+            raise ValueError(f"its environment times, {times[0]} to {times[2]}, are not in ascending order")
         if not np.isfinite(self.reward).all():
             raise ValueError(f"its rewards are not finite: {self.reward[~np.isfinite(self.reward)][:5].tolist()}")
         if self.actor_reward is not None and np.isinf(self.actor_reward).any():  # NaN: of an incomplete step
-            raise ValueError("its rewards of single acts are infinite")
+            raise ValueError("its rewards of single acts must not be infinite")
 
     def _arrays(self, flags: int) -> Iterator[tuple[Tree, str, Any, tuple[int, ...]]]:
         """Yield the place of each array, in file order: dict, name in it, dtype and shape."""
@@ -384,7 +384,7 @@ class SpacesTrajectoryRecord:
         counts = [n, *[0] * (len(steps) - 1)]
         if flags & 1:
             if self.key_index.min() < 0 or self.key_index.max() >= len(steps):
-                raise ValueError(f"there are {len(steps)} sub-steps, and acts of {np.unique(self.key_index)}")
+                raise ValueError(f"its acts are of sub-steps {np.unique(self.key_index)} out of {len(steps)}")
             counts = np.bincount(self.key_index, minlength=len(steps)).tolist()
         halves = (self.observation, "observation_space"), (self.action, "action_space")
         per_key = list(zip(steps.items(), counts, strict=True))
@@ -422,14 +422,14 @@ def _described(text: bytes, n_bytes: int) -> Spec:
             kind, shape = np.dtype(part.get("dtype", "int8")), part["shape"]
             n_bytes -= kind.itemsize * math.prod(shape)
             if n_bytes < 0 or kind.kind not in "iuf" or any(type(size) is not int or size < 0 for size in shape):
-                raise ValueError(f"there is no space of type {kind.name} and shape {shape} in this file")
+                raise ValueError(f"a space of type {kind.name} and shape {shape} does not fit into this file")
         return part
 
     spec = Spec.from_dict(json.loads(text, object_hook=check))
     numbers = [number for step in spec.steps.values() for number in (step.n_agents, step.n_slots)]
     if {*map(type, spec.steps)} - {int, str} or {*map(type, numbers)} != {int}:
-        raise ValueError("sub-steps have keys that are numbers or text, and numbers of agents")
+        raise ValueError("keys of sub-steps must be integers or strings, and numbers of agents must be integers")
     for step in spec.steps.values():
         if (step.n_agents != -1 and not 0 < step.n_agents == step.n_slots) or not 0 < step.n_slots < _LARGEST_COUNT:
-            raise ValueError(f"there is no sub-step of {step.n_agents} agents in {step.n_slots} slots")
+            raise ValueError(f"a sub-step cannot have {step.n_agents} agents in {step.n_slots} slots")
     return spec

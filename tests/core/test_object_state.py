@@ -89,7 +89,7 @@ class Foreign(Exception):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (iter([1]), r"it.part is a builtins:list_iterator, whose state Python does not see"),
+        (iter([1]), r"it.part is a builtins:list_iterator, whose state is not visible from Python"),
         (Foreign(), r"it.part is a tests.core.test_object_state:Foreign, whose state"),
         (np.array([None]), "it.part is an array of Python objects"),
     ],
@@ -124,7 +124,7 @@ def test_a_forged_state_cannot_replace_what_is_called(what: str, by: str) -> Non
     assert not is_same_state(forged, take_state(Thing(2)))
     thing = Thing(2)
     thing.others = {"function": harmful}  # type: ignore[attr-defined]  # which it knows as well
-    with pytest.raises(TypeError, match="newly made one"):
+    with pytest.raises(TypeError, match="new object"):
         give_state(thing, forged)
 
 

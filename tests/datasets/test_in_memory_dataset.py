@@ -279,7 +279,7 @@ def test_states_that_have_no_spaces_are_not_passed_over(tmp_path: Path) -> None:
 def test_states_with_times_that_no_environment_has_are_refused() -> None:
     (record,) = walks([0, 1, 0])
     record.steps[1].env_time = 10**12
-    with pytest.raises(ValueError, match=r"cannot convert.*environment times, 0 to 3, do not go on"):
+    with pytest.raises(ValueError, match=r"cannot convert.*environment times, 0 to 3, are not in ascending order"):
         InMemoryDataset(record).load(make_line_env)
 
 

@@ -142,7 +142,7 @@ def test_an_attribute_that_must_be_chosen_is_asked_for() -> None:
         @define_epoch_stats(np.mean)
         def lost(self, price: int, weight: int) -> None: ...
 
-    with pytest.raises(ValueError, match="say by input_name which of its attributes"):
+    with pytest.raises(ValueError, match="input_name must name the attribute to pass on, one of"):
         declarations(Topic)
 
 

@@ -271,5 +271,5 @@ def test_values_that_are_no_numbers_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), "much", None, np.zeros(2)])
 def test_a_kpi_that_is_no_finite_number_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(StatisticsError, match=r"KPI 'usage' is .*, no finite number; leave out"):
+    with pytest.raises(StatisticsError, match=r"KPI 'usage' is .*, which is not a finite number; omit"):
         EpisodeStatistics().end_episode({"usage": value})

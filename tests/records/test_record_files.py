@@ -74,7 +74,7 @@ def test_a_damaged_episode_is_left_out_and_those_around_it_are_read(tmp_path: Pa
     assert [problem.startswith(f"{path}: it is damaged") for problem in damaged] == [True]
     records = read_records(path, DECODERS)
     assert next(records) == b"first"
-    with pytest.raises(ValueError, match=r"all.spaces: it is damaged: what ends 32 bytes before the end"):
+    with pytest.raises(ValueError, match=r"all.spaces: it is damaged: the checksum 32 bytes before the end"):
         next(records)
 
 
@@ -155,7 +155,7 @@ def test_a_tail_of_zeros_is_one_fault(tmp_path: Path) -> None:
         file.write(bytes(1 << 20))
     damaged: list[str] = []
     assert bodies(path, damaged) == [b"an episode"]
-    assert damaged == [f"{path}: it is damaged: its last {1 << 20} bytes hold no episode, as no episode is empty"]
+    assert damaged == [f"{path}: it is damaged: its last {1 << 20} bytes are an empty episode"]
 
 
 def test_a_file_of_nothing_but_damaged_episodes_is_given_up(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_file_of_nothing_but_damaged_episodes_is_given_up(tmp_path: Path) -> N
     damaged: list[str] = []
     assert bodies(path, damaged) == [b"an episode"] * 2  # faults count in a row only
     assert len(damaged) == 199
-    assert damaged[-1].endswith(f"the {4900 * 32} bytes after it are given up, as 100 episodes in a row are damaged")
+    assert damaged[-1].endswith(f"the {4900 * 32} bytes after it are skipped, as 100 episodes in a row are damaged")
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.binary(max_size=40)), max_size=30))

@@ -200,7 +200,7 @@ def test_a_number_of_acts_that_the_bytes_cannot_hold_takes_no_memory() -> None:
 def test_bytes_that_belong_to_nothing_are_refused() -> None:
     body = bytearray(flat_record().to_bytes())
     assert_equal(SpacesTrajectoryRecord.from_bytes(body + bytes(-len(body) % 16)), flat_record())
-    with pytest.raises(ValueError, match=r"16 of its .* bytes belong to nothing"):
+    with pytest.raises(ValueError, match=r"16 of its .* bytes are not part of any array"):
         SpacesTrajectoryRecord.from_bytes(body + bytes(16))
 
 

@@ -89,14 +89,14 @@ def check_episode(state: Any, copies: "list[Any]", history: dict[str, Any]) -> N
     for vector, n_acts in zip(copies, (ACTS_BEFORE_STATE, _OTHER_ACTS_BEFORE_STATE), strict=True):
         vector.replay([first_acts(history, n_acts) | {"state": state, "n_before": n_acts}], [{}])
         if not is_same_state(vector.episode_state(0), state):
-            raise StateError("a new one that is given its state has another one")
+            raise StateError("a new environment differs from the state that was just restored in it")
         vector.envs[0].context.is_logged = False
     generator = np.random.default_rng(0)
     for _ in range(_ACTS_OF_CHECK):
         action = _random_action(copies[0], generator)
         ends = [_step(vector, action) for vector in copies]
         if ends[0] != ends[1] or not is_same_state(copies[0].episode_state(0), copies[1].episode_state(0)):
-            raise StateError("two new ones that are given its state do not go on equally")
+            raise StateError("two new environments with the same restored state behave differently")
         if ends[0]:
             return
 

@@ -326,9 +326,9 @@ class Saving(Iterating):
 @pytest.mark.parametrize(
     ("make_env", "why"),
     [
-        (Iterating, r"environment 0 .*\.numbers is a builtins:range_iterator, whose state Python does not see"),
+        (Iterating, r"environment 0 .*\.numbers is a builtins:range_iterator, whose state is not visible from Python"),
         (make_heap_env, "environment 0 cannot be taken: its KPIs are computed from all events of the episode"),
-        (Hidden, "environment 0 cannot be taken: two new ones that are given its state do not go on equally"),
+        (Hidden, "environment 0 cannot be taken: two new environments with the same restored state behave differently"),
     ],
 )
 def test_an_episode_whose_state_cannot_be_taken_is_kept_as_a_whole_and_says_why(make_env: Any, why: str) -> None:
@@ -358,5 +358,5 @@ def test_a_state_of_another_class_is_refused() -> None:
     whole = collector_of(Endless)
     collect(whole, 3)
     state = saved(whole)
-    with pytest.raises(ValueError, match=r"environment 0 cannot take the state .*:Endless, of which .*: --warm-start"):
+    with pytest.raises(ValueError, match=r"environment 0 cannot take the state .*:Endless, and a new object .*: --warm-start"):
         collector_of(Renamed).load_state_dict(state)
