@@ -140,15 +140,15 @@ def _borders(
     Floats near 0 are denser than the rounding error at the size of the box, which is the lower
     limit of a step.
     """
-    kind: Any = np.float64 if dtype == torch.float64 else np.float32
+    number: Any = np.float64 if dtype == torch.float64 else np.float32
     exact = np.moveaxis(np.frombuffer(bounds, stored).reshape(2, *shape), 0, -1)
-    border = exact.astype(kind)
-    inward = np.array([np.inf, -np.inf], kind)
+    border = exact.astype(number)
+    inward = np.array([np.inf, -np.inf], number)
     border = np.where((exact - border) * np.sign(inward) > 0, np.nextafter(border, inward), border)
     width = border[..., ::-1] - border
-    step = np.maximum((np.nextafter(border, inward) - border) / width, np.finfo(kind).eps / 4) / 2
+    step = np.maximum((np.nextafter(border, inward) - border) / width, np.finfo(number).eps / 4) / 2
     with torch.inference_mode(False):  # cached, and also used where gradients are computed
-        return [torch.from_numpy(array.astype(kind)).to(device) for array in (border, width, step)]
+        return [torch.from_numpy(array.astype(number)).to(device) for array in (border, width, step)]
 
 
 class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):

@@ -111,10 +111,10 @@ class ProbabilityDistribution(ABC):
         return self.log_prob(action), self.entropy()
 
     @classmethod
-    def _require(cls, space: spaces.Space[Any], kind: type[spaces.Space[Any]]) -> Any:
+    def _require(cls, space: spaces.Space[Any], required: type[spaces.Space[Any]]) -> Any:
         """Return the space if it has the required type; raise TypeError otherwise."""
-        if not isinstance(space, kind):
-            raise TypeError(f"{cls.__name__} needs a {kind.__name__} space, got {space}")
+        if not isinstance(space, required):
+            raise TypeError(f"{cls.__name__} needs a {required.__name__} space, got {space}")
         return space
 
     def _flat(self, action: Tensor) -> Tensor:

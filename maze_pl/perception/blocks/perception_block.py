@@ -225,9 +225,9 @@ class ShapeNormalizationBlock(PerceptionBlock, ABC):
         good = all(len(shape) >= number for shape, number in several) and len(extra) == 1
         self.require(good, f"shapes of {expected} dimensions, or of more that are the same for all")
 
-    def _dims(self, given: Dims, keys: list[str], name: str) -> list[int]:
+    def _dims(self, num_dims: Dims, keys: list[str], name: str) -> list[int]:
         """Return the number of dimensions for each key."""
-        several = given if is_list(given) else [given] * len(keys)
+        several = num_dims if is_list(num_dims) else [num_dims] * len(keys)
         self.require_lists(**{name: several})  # type: ignore[arg-type]
         return list(several)  # type: ignore[arg-type]
 
@@ -293,10 +293,10 @@ class TorchModelBlock(ShapeNormalizationBlock):
         output = self.net(block_input)
         is_dict = isinstance(output, Mapping)
         self.require(is_dict, f"a dict from {type(self.net).__name__}, got {type(output).__name__}")
-        given = {key: output[key].dim() for key in self.out_keys if key in output}
-        wanted = dict(zip(self.out_keys, self.out_num_dims, strict=True))
+        found = {key: output[key].dim() for key in self.out_keys if key in output}
+        expected = dict(zip(self.out_keys, self.out_num_dims, strict=True))
         self.require(
-            given == wanted,
-            f"tensors of {wanted} dimensions from {type(self.net).__name__}, got {given}",
+            found == expected,
+            f"tensors of {expected} dimensions from {type(self.net).__name__}, got {found}",
         )
         return {key: output[key] for key in self.out_keys}
