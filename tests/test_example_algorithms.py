@@ -216,7 +216,9 @@ def test_a_critic_of_states_is_refused_where_actions_are_needed(algorithm: Any, 
     discrete = spec(spaces.Discrete(2))
     critic = TorchSharedStateCritic([Net(3, "value", 1)], discrete)
     networks = TorchActorCritic(TorchPolicy([Net(3, "action", 2)], discrete), critic)
-    with pytest.raises(ValueError, match="needs a critic of actions"):
+    with pytest.raises(
+        ValueError, match="needs a TorchStateActionCritic, not a TorchSharedStateCritic: name a composer"
+    ):
         algorithm(actor_critic=networks, **options)
 
 

@@ -42,6 +42,7 @@ class IQL(AlgorithmModule):
     """
 
     batch_type = TrajectoryBatch
+    critic_type = TorchStateActionCritic
     topic = "IQLEvents"
     value: StateCritic
 
@@ -66,10 +67,8 @@ class IQL(AlgorithmModule):
         return cast(TorchStateActionCritic, self.networks.critic)
 
     def on_networks_ready(self) -> None:
-        """Check the critic, and make the state critic."""
+        """Make the state critic."""
         super().on_networks_ready()
-        if not isinstance(self.critic, TorchStateActionCritic):
-            raise ValueError("IQL needs a critic of actions: use a SharedStateActionCriticComposer")
         self.value = self.value_composer.compose(self.spec)
 
     def configure_optimizers(self) -> list[Optimizer]:  # type: ignore[override]

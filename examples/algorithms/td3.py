@@ -105,6 +105,7 @@ class TD3(AlgorithmModule):
     """
 
     batch_type = ReplayBatch
+    critic_type = TorchStateActionCritic
     topic = "TD3Events"
     n_updates: Tensor
 
@@ -132,10 +133,8 @@ class TD3(AlgorithmModule):
         return cast(TorchStateActionCritic, self.networks.critic)
 
     def on_networks_ready(self) -> None:
-        """Check the critic, and make the target network of the policy."""
+        """Make the target network of the policy."""
         super().on_networks_ready()
-        if not isinstance(self.critic, TorchStateActionCritic):
-            raise ValueError("TD3 needs a critic of actions: use a SharedStateActionCriticComposer")
         self.target_policy = target_copy(self.policy)
 
     def data_requirements(self) -> DataRequirements:

@@ -87,6 +87,8 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         batch_type: Class of the batches that the algorithm learns from. Where it is not declared,
             the annotation of the batch in `training_step` counts, if it is a class of
             `maze_pl.core.batches`; otherwise any batch is accepted.
+        critic_type: Class of critics that the algorithm needs; networks with another critic, or
+            without one, are refused. `object` accepts any networks.
         topic: Section of the logs in which recorded values appear.
         generator: Random generator of this rank, restored with checkpoints.
         env_steps: Environment steps learned from so far, over all ranks and the whole run.
@@ -96,6 +98,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
     """
 
     batch_type: ClassVar[type] = object
+    critic_type: ClassVar[type] = object
     topic = "ActorCriticEvents"
 
     def __init__(
@@ -200,12 +203,25 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
     def _use_networks(self, actor_critic: TorchActorCritic) -> None:
         self.actor_critic = actor_critic
         try:
+            self._require_critic()
             self.on_networks_ready()
             if self.critic_burn_in_epochs and not self.parameter_groups().get("critic"):
                 raise ValueError("critic_burn_in_epochs needs a critic with parameters of its own, but there is none")
         except BaseException:
             self.actor_critic = None  # a later run is refused for the same reason
             raise
+
+    def _require_critic(self) -> None:
+        """Refuse networks whose critic is not a `critic_type`.
+
+        Raises:
+            ValueError: The critic is of another class, or there is none.
+        """
+        critic = self.networks.critic
+        if not isinstance(critic, self.critic_type):
+            found = "none" if critic is None else f"a {type(critic).__name__}"
+            remedy = "name a composer that builds one in networks"
+            raise ValueError(f"{type(self).__name__} needs a {self.critic_type.__name__}, not {found}: {remedy}")
 
     def on_networks_ready(self) -> None:
         """Prepare for training once `networks`, `policy` and `critic` exist; called once.
