@@ -67,7 +67,8 @@ class DeferredFiles:
             part.unlink(missing_ok=True)
             raise
         with self._changed:
-            self._pending.append((part, path))
+            # absolute, as the current folder may change before they are renamed
+            self._pending.append((part.absolute(), path.absolute()))
             self._n_written += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="maze_pl deferred files", daemon=True)

@@ -90,6 +90,28 @@ def test_files_written_meanwhile_share_one_pass_over_the_folder(
     assert [path for function, path, _ in calls if function == "fsync"].count(str(tmp_path)) <= 2
 
 
+def test_a_file_of_a_relative_path_stays_in_the_folder_in_which_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_moved = threading.Event()
+    synchronize = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        assert has_moved.wait(30)
+        synchronize(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    files = DeferredFiles()
+    files.write(Path("first", "file"), b"1")
+    files.write(Path("second", "file"), b"2")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    has_moved.set()
+    files.flush()
+    assert [path.read_bytes() for path in sorted(tmp_path.glob("*/file"))] == [b"1", b"2"]
+
+
 def test_the_last_content_of_a_file_wins(tmp_path: Path) -> None:
     files = DeferredFiles()
     for n in range(50):
