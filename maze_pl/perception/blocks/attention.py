@@ -39,7 +39,8 @@ def _attend(attention: Callable[..., Tensor], tensors: list[Tensor], mask: Tenso
     if allowed.dim() < query.dim():  # elements that do not exist do not attend, either
         rows = allowed if len(tensors) == 1 else torch.ones_like(query[..., 0], dtype=torch.bool)
         allowed = rows.unsqueeze(-1) & allowed.unsqueeze(-2)
-    attends, attended = allowed.any(-1, keepdim=True), allowed.any(-2).unsqueeze(-1)
+    attends = allowed.any(-1, keepdim=True)  # [..., L, 1]
+    attended = allowed.any(-2).unsqueeze(-1)  # [..., S, 1]
     query = torch.where(attends, query, 0.0)
     key = torch.where(attended, key, 0.0)
     value = torch.where(attended, value, 0.0)

@@ -102,7 +102,8 @@ def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> d
             known = f"there are the keys {[*writers]}"
             raise ValueError(f"{found}, which is neither an input nor written by a block; {known}")
     shapes = dict(zip(graph.in_keys, graph.in_shapes, strict=True))
-    waiting, ordered = dict(blocks), dict[str, PerceptionBlock]()
+    waiting = dict(blocks)
+    ordered: dict[str, PerceptionBlock] = {}
     while waiting:
         ready = [name for name, block in waiting.items() if shapes.keys() >= set(block.in_keys)]
         if not ready:

@@ -43,7 +43,8 @@ class _ConvolutionBlock(ShapeNormalizationBlock):
         """Return features [B, C', H', W'] of images [B, C, H, W]."""
         # With channels last in memory, convolutions and their gradients take half to nine tenths of
         # the time.
-        images, layout = block_input[self.in_keys[0]], torch.channels_last
+        images = block_input[self.in_keys[0]]
+        layout = torch.channels_last
         if not images.is_floating_point():
             white = 255 if images.dtype == torch.uint8 else 1  # other integers are flags and counts
             images = images.to(next(self.net.parameters()).dtype, memory_format=layout).div_(white)

@@ -65,7 +65,8 @@ class _GraphBlock(PerceptionBlock):
             good and len(self.out_keys) == 1,
             f"nodes (N, F), {known}, maybe a mask (N,); one output",
         )
-        self.n_nodes, self.edge_list = shape[-2], edge_list
+        self.n_nodes = shape[-2]
+        self.edge_list = edge_list
         sizes = itertools.pairwise([shape[-1], *(n_heads * width for width in hidden_features)])
         activation = self.module_class(non_lin=non_lin)
         self.layers = nn.ModuleList(nn.Linear(*pair, self._has_bias) for pair in sizes)

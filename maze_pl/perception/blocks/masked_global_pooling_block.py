@@ -44,7 +44,8 @@ class MaskedGlobalPoolingBlock(OneOutputBlock):
         )
         known = pooling_func in ("mean", "sum", "max")
         self.require(known, f"pooling_func 'mean', 'sum' or 'max', not {pooling_func!r}")
-        shape, mask = self.in_shapes[0], self.in_shapes[-1]
+        shape = self.in_shapes[0]
+        mask = self.in_shapes[-1]
         dim = from_right(self, "pooling_dim", pooling_dim, len(shape))
         fits = shape[: len(mask)] == mask and len(mask) > len(shape) + dim
         self.require(fits, f"a mask of the first dimensions of {shape}, dimension {pooling_dim} included")

@@ -222,7 +222,8 @@ class ItemSetPolicyNet(_ItemSetNet):
     ) -> None:
         super().__init__(obs_shapes, items_key, levels)
         _check_widths(hidden_units, least=1)
-        self.mask_key, (self.head,) = mask_key, action_logits_shapes
+        self.mask_key = mask_key
+        (self.head,) = action_logits_shapes
         sizes = [self.item_size * levels + self.context_size, *hidden_units]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
         self.means = nn.ModuleList(nn.Linear(*pair, bias=False) for pair in pairwise(sizes[1:]))
