@@ -94,7 +94,7 @@ class CoreEnv(ABC):
 
     @property
     def agent_counts_dict(self) -> Mapping[Any, int]:
-        """Number of agents of each sub-step, -1 where it changes; by default one sub-step with one agent."""
+        """Number of agents of each sub-step, -1 where it changes; by default one agent in one sub-step."""
         return {0: 1}
 
     def get_actor_rewards(self) -> Array | None:
@@ -199,7 +199,9 @@ def take_over(own: Any, other: Any, *counterparts: tuple[Any, Any]) -> None:
     Raises:
         TypeError: An attribute cannot be copied.
     """
-    pairs = [pair for given in ((own, other), *counterparts) for pair in _parts(*given)]
+    pairs = list(_parts(own, other))
+    for own_part, other_part in counterparts:
+        pairs += _parts(own_part, other_part)
     try:
         state = copy.deepcopy(vars(other), {id(theirs): ours for ours, theirs in pairs})
     except Exception as error:  # depends on the classes of the attributes
@@ -294,8 +296,9 @@ class WeightedRewardAggregator(RewardAggregatorInterface):
         for name, aggregator in self.aggregators.items():
             reward = aggregator.summarize_reward(maze_state)
             if not isinstance(reward, Real) or not math.isfinite(reward):
-                kind = type(aggregator).__name__
-                raise EnvContractError(f"the reward of aggregator {name!r} ({kind}) is {reward!r}, not a finite number")
+                class_name = type(aggregator).__name__
+                where = f"the reward of aggregator {name!r} ({class_name})"
+                raise EnvContractError(f"{where} is {reward!r}, not a finite number")
             share = self.weights[name] * float(reward)
             self._events.share(name=name, value=share)
             total += share

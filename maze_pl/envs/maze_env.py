@@ -106,7 +106,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         self._decided_state: Any = None  # state before the last decision
         self._decided_action: Any = None
 
-    # ---------------------------------------------------------------------------------------------- interaction
+    # -------------------------------------------------------------------------------- interaction
 
     def step(self, action: Action) -> StepResult:
         """Perform the act of the current actor; see `StructuredEnv.step`.
@@ -207,7 +207,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
 
     close = StructuredEnv.close  # not gymnasium's
 
-    # -------------------------------------------------------------------------------------------------- spaces
+    # ------------------------------------------------------------------------------------- spaces
 
     @property
     def observation_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
@@ -242,7 +242,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         conversion: ActionConversionInterface = self.action_conversion_dict[key]
         return conversion
 
-    # --------------------------------------------------------------------------------------- states and events
+    # -------------------------------------------------------------------------- states and events
 
     def get_env_time(self) -> int:
         """Return the number of environment steps since the episode started.

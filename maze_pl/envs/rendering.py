@@ -146,15 +146,15 @@ def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event],
         step_statistics = []
         for topic in topics:
             step_statistics += declarations(topic)[event.__name__].step
-        for one in step_statistics:
-            reduce: Callable[[Any], Any] = one.reduce or np.mean  # usually one value per step
+        for statistic in step_statistics:
+            reduce: Callable[[Any], Any] = statistic.reduce or np.mean  # usually one value per step
             values = []
             for step in steps:
-                column = [record.attributes.get(str(one.input_name)) for record in step]
+                column = [record.attributes.get(str(statistic.input_name)) for record in step]
                 values.append(reduce(column) if column else 0.0)
             axes.plot(
                 np.cumsum(values) if cumulative else values,
-                label=one.output_name or reduce.__name__,
+                label=statistic.output_name or reduce.__name__,
             )
             axes.legend()
         axes.set(

@@ -64,21 +64,21 @@ class _JoinedMeta(type):
 
 
 @lru_cache(maxsize=256)
-def joined_class(kinds: tuple[type, ...]) -> type:
+def joined_class(classes: tuple[type, ...]) -> type:
     """Return a class that is derived from several others, which may be subclasses of one another.
 
     Args:
-        kinds: Classes of a stack of wrappers, from the outermost inwards.
+        classes: Classes of a stack of wrappers, from the outermost inwards.
 
     Returns:
         The class, with the name of the first one; the first class itself if Python cannot join them
         because of `__slots__`.
     """
-    names = {name: getattr(kinds[0], name) for name in ("__module__", "__qualname__", "__doc__")}
+    names = {name: getattr(classes[0], name) for name in ("__module__", "__qualname__", "__doc__")}
     try:
-        return _JoinedMeta(kinds[0].__name__, (), {**names, "kinds": kinds})
+        return _JoinedMeta(classes[0].__name__, (), {**names, "kinds": classes})
     except TypeError:
-        return kinds[0]
+        return classes[0]
 
 
 class StructuredEnv(metaclass=EnvMeta):

@@ -108,8 +108,9 @@ class StateTrajectoryRecord:
         """
         if step == len(self.steps):
             return figure_to_array(renderer.render(self.last_maze_state, **arguments))
-        one = self.steps[step]
-        return figure_to_array(renderer.render(one.maze_state, one.maze_action, one.events, **arguments))
+        drawn = self.steps[step]
+        figure = renderer.render(drawn.maze_state, drawn.maze_action, drawn.events, **arguments)
+        return figure_to_array(figure)
 
     def to_bytes(self) -> bytes:
         """Return the episode as a pickle, as stored in a file."""

@@ -114,7 +114,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.env, name)
 
-    # ---------------------------------------------------------------------------------------------- interaction
+    # -------------------------------------------------------------------------------- interaction
 
     def step(self, action: Action) -> StepResult:
         """Perform the act of the current actor; see `StructuredEnv.step`."""
@@ -124,7 +124,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         """Start an episode; see `StructuredEnv.reset`."""
         return self.env.reset(seed=seed, options=options)
 
-    # -------------------------------------------------------------------------------------------------- spaces
+    # ------------------------------------------------------------------------------------- spaces
 
     @property
     def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
@@ -137,7 +137,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         inner = self.env.action_spaces_dict  # always read: this seeds the parts that both share
         return self._action_spaces or inner
 
-    # --------------------------------------------------------------------------------------- states and events
+    # -------------------------------------------------------------------------- states and events
 
     action_masks_dict = cast(Any, passed_on("action_masks_dict"))
     get_maze_action = cast(Any, passed_on("get_maze_action"))
@@ -159,14 +159,14 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         """
         return {}
 
-    # ------------------------------------------------------------------------------------------------ gymnasium
+    # ---------------------------------------------------------------------------------- gymnasium
 
     @property
     def unwrapped(self) -> gymnasium.Env[Any, Any]:
         """The innermost environment, without wrappers."""
         return cast(gymnasium.Env[Any, Any], self.env).unwrapped
 
-    # ------------------------------------------------------------------------------------------- statistics
+    # --------------------------------------------------------------------------------- statistics
 
     def estimate(self, n_samples: int, seed: int) -> None:
         """Let this wrapper and those inside it estimate the statistics that they need in advance.
@@ -308,8 +308,8 @@ class RewardWrapper(Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         changed = self.reward(reward)
         if changed in (inf, -inf) or changed != changed:  # callers report non-numbers
-            kind = type(self).__name__
-            raise EnvContractError(f"{kind} made {changed} of the reward {reward}; rewards are finite numbers")
+            name = type(self).__name__
+            raise EnvContractError(f"{name} made {changed} of the reward {reward}; rewards are finite numbers")
         return observation, changed, terminated, truncated, info
 
     def get_actor_rewards(self) -> Array | None:
@@ -321,7 +321,8 @@ class RewardWrapper(Wrapper):
 def attributes_rewards(env: StructuredEnv) -> bool:
     """True if any part of a stack attributes rewards to actors; if not, there is no need to ask."""
     layers = (*wrappers_of(env), env.unwrapped, env.core_env)  # type: ignore[attr-defined]
-    passing_on = [vars(kind)["get_actor_rewards"] for kind in (Wrapper, RewardWrapper, StructuredEnv, CoreEnv)]
+    classes = (Wrapper, RewardWrapper, StructuredEnv, CoreEnv)
+    passing_on = [vars(part)["get_actor_rewards"] for part in classes]
     return any(getattr_static(layer, "get_actor_rewards") not in passing_on for layer in layers)
 
 

@@ -26,7 +26,10 @@ def check_events(examination: Examination) -> Iterator[Finding]:
     for topic in env.pubsub.topics:
         if topic not in BUILT_IN_TOPICS:
             known += list(declarations(topic).values())
-    never = [f"{one.topic.__name__}.{one.name}" for one in known if (one.topic, one.event) not in env.fired]
+    never = []
+    for event in known:
+        if (event.topic, event.event) not in env.fired:
+            never.append(f"{event.topic.__name__}.{event.name}")
     if never:
         yield WARNING, f"never fired: {', '.join(never)}"
     elif not (known or early_events.lost or early_events.unbegun):

@@ -1,4 +1,4 @@
-"""The baseline: cut the smallest piece that fits, so that the largest leftover stays in one piece."""
+"""The baseline: cut the smallest piece that fits, so that the largest leftover stays whole."""
 
 from __future__ import annotations
 

@@ -20,7 +20,10 @@ class ObservationConversion(ObservationConversionInterface):
         self.raw_piece_size, self.max_pieces_in_inventory = raw_piece_size, max_pieces_in_inventory
 
     def space(self) -> spaces.Dict:
-        """`inventory` [max_pieces_in_inventory, 2], `inventory_size` [1] and `ordered_piece` [2], all float32."""
+        """Space of `inventory` [max_pieces_in_inventory, 2], `inventory_size` [1], `ordered_piece` [2].
+
+        All are float32.
+        """
         high = np.tile(np.array(self.raw_piece_size, np.float32), (self.max_pieces_in_inventory, 1))
         return spaces.Dict(
             inventory=spaces.Box(np.zeros_like(high), high),

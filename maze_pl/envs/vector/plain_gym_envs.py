@@ -63,10 +63,10 @@ class PlainGymEnvs:
             for env in envs
         )
 
-    def begin(self, n: int, taken: list[Any]) -> None:
-        """Start an episode of environment n and collect its actions in the list `taken`."""
+    def begin(self, n: int, actions: list[Any]) -> None:
+        """Start an episode of environment n and collect its actions in a list."""
         self.steps[n] = self.envs[n].step
-        self.rewards[n], self.taken[n] = [], taken
+        self.rewards[n], self.taken[n] = [], actions
         self._n_folded[n], self._folded[n] = 0, {}
 
     def summary(self, n: int) -> EpisodeSummary:

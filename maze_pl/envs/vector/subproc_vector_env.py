@@ -205,7 +205,10 @@ class SubprocVectorEnv(VectorEnv):
 
     def _everyones(self, method: str) -> list[Any]:
         """Return the results of a method for all environments."""
-        return [one for part in self._call(method, dict.fromkeys(self._all, ())).values() for one in part]
+        results: list[Any] = []
+        for part in self._call(method, dict.fromkeys(self._all, ())).values():
+            results += part
+        return results
 
     def _chosen(self, envs: Sequence[int] | None) -> dict[int, tuple[list[int] | None, list[int]]]:
         """Return worker -> its chosen environments' local numbers and positions in `envs`."""
@@ -245,8 +248,8 @@ class SubprocVectorEnv(VectorEnv):
 
     def estimate(self, n_samples: int, seed: int, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Let wrappers estimate their statistics; see `SequentialVectorEnv.estimate`."""
-        learned: dict[str, Any] = self._call("estimate", {0: (n_samples, seed, known)})[0]
-        return learned
+        statistics: dict[str, Any] = self._call("estimate", {0: (n_samples, seed, known)})[0]
+        return statistics
 
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
         """Load statistics into all wrappers; see `VectorEnv.load_shared_states`."""

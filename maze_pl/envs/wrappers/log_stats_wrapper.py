@@ -31,7 +31,7 @@ from maze_pl.events.topics import (
 
 
 class LogStatsWrapper(Wrapper):
-    """Collects the environment's events and the agent's actions, and sums each episode up when it ends.
+    """Collects events and actions of an environment, and sums each episode up when it ends.
 
     It is meant to be the outermost wrapper: it logs the actions that it receives, once for each
     decision, and an episode ends when it ends for this wrapper. Events count in the environment

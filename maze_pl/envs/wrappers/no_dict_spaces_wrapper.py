@@ -7,7 +7,7 @@ from maze_pl.envs.wrappers.plain_gym_wrapper import PlainGymWrapper
 
 
 class NoDictSpacesWrapper(PlainGymWrapper):
-    """Replaces both Dict spaces by the only space in each, for other libraries and for gymnasium's checker.
+    """Replaces both Dict spaces by the only space in each, for other libraries and checkers.
 
     Args:
         env: A flat environment with one observation, and actions that `NoDictActionWrapper`

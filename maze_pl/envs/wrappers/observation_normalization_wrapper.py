@@ -81,7 +81,8 @@ class ObservationNormalizationWrapper(ObservationWrapper):
     ) -> None:
         super().__init__(env)
         self.statistics_dump = statistics_dump
-        if statistics_dump is not None and statistics_dump in (one.statistics_dump for one in normalizers_of(env)):
+        used_files = {wrapper.statistics_dump for wrapper in normalizers_of(env)}
+        if statistics_dump is not None and statistics_dump in used_files:
             raise ValueError(f"{_NAME}: another one further in writes to {statistics_dump=} already; name another file")
         self.sampling_policy = sampling_policy
         manual_config, excluded = manual_config or {}, set(exclude or [])
@@ -150,15 +151,16 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """
         if not self.missing_statistics:
             return
-        waiting = [one for one in normalizers_of(env) if one.missing_statistics]  # this and outer ones
+        # This wrapper and outer ones:
+        waiting = [wrapper for wrapper in normalizers_of(env) if wrapper.missing_statistics]
         samples: dict[str, list[Array]] = defaultdict(list)
         try:
-            for one in waiting:
-                one._samples = samples if one is self else defaultdict(list)
+            for wrapper in waiting:
+                wrapper._samples = samples if wrapper is self else defaultdict(list)
             sample_episodes(env, n_samples, seed, self.sampling_policy)
         finally:
-            for one in waiting:
-                one._samples = None
+            for wrapper in waiting:
+                wrapper._samples = None
         if absent := [name for name in self.missing_statistics if not samples[name]]:
             hint = "sample more, use a sampling_policy that gets there, or give their statistics"
             raise ValueError(f"{_NAME}: observations {absent} did not occur in {n_samples} acts; {hint}")
@@ -213,7 +215,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """
         self.load_state_dict(state)
         if missing := self.missing_statistics:
-            raise ValueError(f"{_NAME}: {missing} are not among the statistics that were learned before")
+            raise ValueError(f"{_NAME}: {missing} are not among the statistics that were estimated before")
 
 
 def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:
@@ -228,8 +230,11 @@ def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Pat
 
 def normalizers_of(env: StructuredEnv) -> list[ObservationNormalizationWrapper]:
     """Wrappers of this kind around an environment, outermost first."""
-    kind = ObservationNormalizationWrapper
-    return [cast(ObservationNormalizationWrapper, one) for one in wrappers_of(env) if issubclass(type(one), kind)]
+    found = []
+    for wrapper in wrappers_of(env):
+        if issubclass(type(wrapper), ObservationNormalizationWrapper):
+            found.append(cast(ObservationNormalizationWrapper, wrapper))
+    return found
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class PreProcessor(ABC):
 
     @abstractmethod
     def process(self, observation: Array) -> Array:
-        """Return the new observation; it may share memory with the old one, but never changes it."""
+        """Return the new observation, which may share memory with the old one but never changes it."""
 
     def processed_space(self) -> Space:
         """Space of the results of `process`; by default, bounds are rearranged like the values."""

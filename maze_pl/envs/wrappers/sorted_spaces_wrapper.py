@@ -1,7 +1,10 @@
 """Dict spaces with their entries sorted by name."""
 
+from collections.abc import Mapping
+
 from gymnasium import spaces
 
+from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.structured_env import Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper
 
@@ -21,10 +24,13 @@ class SortedSpacesWrapper(ObservationWrapper):
 
     def __init__(self, env: StructuredEnv) -> None:
         super().__init__(env)
-        shown, taken = env.observation_spaces_dict.items(), env.action_spaces_dict.items()
-        self._observation_spaces = {key: spaces.Dict(sorted(space.items())) for key, space in shown}
-        self._action_spaces = {key: spaces.Dict(sorted(space.items())) for key, space in taken}
+        self._observation_spaces = _sorted(env.observation_spaces_dict)
+        self._action_spaces = _sorted(env.action_spaces_dict)
 
     def observation(self, observation: Observation) -> Observation:
         """The same entries, sorted."""
         return dict(sorted(observation.items()))
+
+
+def _sorted(spaces_dict: Mapping[StepKey, spaces.Dict]) -> dict[StepKey, spaces.Dict]:
+    return {key: spaces.Dict(sorted(space.items())) for key, space in spaces_dict.items()}

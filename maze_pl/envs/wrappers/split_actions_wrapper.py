@@ -90,9 +90,9 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
         """Observation space of a sub-step with its masks split."""
         if not self._mask_parts.get(key):
             return space
-        shown = {name: part for name, part in space.spaces.items() if name not in self._dropped[key]}
+        kept = {name: part for name, part in space.spaces.items() if name not in self._dropped[key]}
         split = {name: _part(space[old], entries) for name, (old, entries) in self._mask_parts[key].items()}
-        return spaces.Dict(list({**shown, **split}.items()))
+        return spaces.Dict(list({**kept, **split}.items()))
 
     @property
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
@@ -103,8 +103,8 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
         """The same observation, with its masks split."""
         if not self._mask_parts.get(key):
             return observation
-        shown = {name: value for name, value in observation.items() if name not in self._dropped[key]}
-        return shown | {name: observation[old][entries] for name, (old, entries) in self._mask_parts[key].items()}
+        kept = {name: value for name, value in observation.items() if name not in self._dropped[key]}
+        return kept | {name: observation[old][entries] for name, (old, entries) in self._mask_parts[key].items()}
 
     def step(self, action: Action) -> StepResult:
         """Join the action, step, and split masks."""

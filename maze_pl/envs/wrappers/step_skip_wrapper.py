@@ -56,7 +56,9 @@ class StepSkipWrapper(Wrapper):
         if n_steps < 1 or skip_mode not in ("sticky", "noop"):
             raise ValueError(f"n_steps={n_steps} must be at least 1, and skip_mode={skip_mode!r} 'sticky' or 'noop'")
         if min(env.agent_counts_dict.values()) < 1:
-            raise ValueError("StepSkipWrapper needs numbers of agents that do not change: nobody would see their ends")
+            raise ValueError(
+                "StepSkipWrapper needs a fixed number of agents: their ends in skipped steps would go unnoticed"
+            )
         self.n_steps = n_steps
         self._given_noops = self._checked(noop_actions or {})
         self._noops = {key: self._noop(key) for key in env.agent_counts_dict} if skip_mode == "noop" else {}

@@ -5,7 +5,7 @@ from maze_pl.envs.wrapper import Wrapper
 
 
 class TimeLimitWrapper(Wrapper):
-    """Truncates an episode once it has taken a number of environment steps, in the act that completes the last one.
+    """Truncates an episode in the act that completes a given number of environment steps.
 
     The limit is in environment time: sub-steps do not count, but steps that inner wrappers make by
     themselves do. A step that terminates the episode does not truncate it as well.

@@ -103,7 +103,8 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         self._record: StateTrajectoryRecord | None = None
         self._reward = 0.0  # includes acts that did not reach the simulation
         layers = list(wrappers_of(env))
-        self._names_actions = any(type(one).get_maze_action is not Wrapper.get_maze_action for one in layers)
+        passed_on = Wrapper.get_maze_action
+        self._names_actions = any(type(layer).get_maze_action is not passed_on for layer in layers)
         self._events = _DecisionEvents(layers[-1].env if layers else env)
         env.pubsub.register_subscriber(self._events)
 

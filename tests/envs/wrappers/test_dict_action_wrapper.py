@@ -50,5 +50,5 @@ def test_the_seed_of_reset_determines_what_the_space_samples() -> None:
 
 def test_actions_with_names_are_refused() -> None:
     for env in (GymMazeEnv("CartPole-v1"), make_heap_env()):
-        with pytest.raises(TypeError, match=r"what DictActionWrapper makes of sub-step .* type Dict"):
+        with pytest.raises(TypeError, match=r"the result of DictActionWrapper for sub-step .* type Dict"):
             DictActionWrapper.wrap(env)

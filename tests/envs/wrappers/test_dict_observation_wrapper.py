@@ -32,7 +32,7 @@ def test_integers_become_arrays() -> None:
 
 def test_observations_with_names_are_refused() -> None:
     for env in (GymMazeEnv("CartPole-v1"), make_heap_env()):
-        with pytest.raises(TypeError, match=r"what DictObservationWrapper makes of sub-step .* type Dict"):
+        with pytest.raises(TypeError, match=r"the result of DictObservationWrapper for sub-step .* type Dict"):
             DictObservationWrapper.wrap(env)
 
 

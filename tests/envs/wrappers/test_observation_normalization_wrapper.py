@@ -301,7 +301,7 @@ def test_statistics_of_another_space_are_refused_by_name(load: str) -> None:
 
 def test_learned_statistics_that_lack_an_observation_are_refused() -> None:
     env = ObservationNormalizationWrapper(GymMazeEnv(Mixed()))
-    with pytest.raises(ValueError, match=r"\['vector'\] are not among the statistics that were learned"):
+    with pytest.raises(ValueError, match=r"\['vector'\] are not among the statistics that were estimated"):
         env.load_shared_state({"image": {"mean": 0, "std": 1}})
 
 

@@ -227,5 +227,5 @@ def test_changing_numbers_of_agents_are_refused() -> None:
             return {"plan": 1, "work": -1}
 
     env.core_env.__class__ = Dynamic
-    with pytest.raises(ValueError, match="numbers of agents that do not change"):
+    with pytest.raises(ValueError, match="needs a fixed number of agents"):
         StepSkipWrapper.wrap(env, n_steps=2)
