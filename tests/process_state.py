@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 
-NOTED_BY_PYTEST = "PYTEST_CURRENT_TEST"  # which changes while a test is set up, called and torn down
+FROM_OUTSIDE = frozenset(os.environ)
+OF_RUNS = ("MAZE_PL_", "PL_", "WANDB_", "OMP_", "LOCAL_RANK", "RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_")
 
 
 def environment() -> dict[str, str]:
-    """The environment variables of this process, as it sees them."""
-    return {name: value for name, value in os.environ.items() if name != NOTED_BY_PYTEST}
+    """Environment variables from outside and those that runs set; libraries set more when they are imported first."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if (name in FROM_OUTSIDE or name.startswith(OF_RUNS)) and name != "PYTEST_CURRENT_TEST"
+    }
 
 
 def handlers_of_signals() -> list[Any]:
@@ -29,11 +34,9 @@ def handlers_of_signals() -> list[Any]:
 
 
 def handlers_of_logs() -> list[Any]:
-    """Handlers and levels of the loggers that commands change."""
+    """Handlers of the loggers that commands change, but for those of pytest."""
     loggers = [logging.getLogger(name) for name in ("", "maze_pl", "pytorch_lightning", "lightning_fabric")]
-    # pytest has handlers of its own at the root while a test is called
-    own = [[kept for kept in logger.handlers if not type(kept).__module__.startswith("_pytest")] for logger in loggers]
-    return [*own, *(logger.propagate for logger in loggers), *(logger.level for logger in loggers[1:])]
+    return [[kept for kept in logger.handlers if "pytest" not in type(kept).__module__] for logger in loggers]
 
 
 def modes_of_torch() -> list[Any]:

@@ -39,7 +39,7 @@ def total(episodes: list[Any], event: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("config", "n_epochs", "at_most"), [("ppo_cutting_2d", 1, 31.3), ("ppo_cutting_2d_constant", 2, 32.0)]
+    ("config", "n_epochs", "at_most"), [("ppo_cutting_2d", 1, 31.3), ("ppo_cutting_2d_constant", 1, 32.0)]
 )
 def test_the_masked_agent_needs_few_raw_pieces_and_makes_no_invalid_cut(
     config: str, n_epochs: int, at_most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
