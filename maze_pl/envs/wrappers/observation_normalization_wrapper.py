@@ -61,6 +61,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
+        >>> from maze_pl.envs.wrappers import obtain_normalization_statistics
         >>> env = ObservationNormalizationWrapper(GymMazeEnv("CartPole-v1"), default_strategy_config={"axis": 0})
         >>> statistics = obtain_normalization_statistics(env, n_samples=100)
         >>> statistics["observation"]["mean"].shape
