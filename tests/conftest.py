@@ -28,7 +28,7 @@ pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in FOLDER.iterdir
 
 import torch  # noqa: E402
 
-from tests.process_state import differences, process_state, seed_generators  # noqa: E402
+from tests.process_state import children, differences, process_state, seed_generators, wait_for_processes  # noqa: E402
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -46,9 +46,10 @@ def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     seed_generators()
     before = process_state()
     yield
-    changed = differences(before, process_state())
     if "shared_engine" in request.fixturenames:
-        changed.pop("processes", None)  # that live as long as all tests which share the engine
+        before["processes"] = children()  # they live as long as all tests which share the engine
+    wait_for_processes(before["processes"])
+    changed = differences(before, process_state())
     if changed:
         pytest.fail(f"the test leaves this process changed: {changed}", pytrace=False)
 

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -91,11 +92,20 @@ def process_state() -> dict[str, Any]:
 def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """What differs, with both values; of environment variables only those that differ."""
     changed = {name: (value, after[name]) for name, value in before.items() if after[name] != value}
+    if after["processes"] <= before["processes"]:
+        changed.pop("processes", None)  # some have ended
     if "environment variables" in changed:
         first, second = changed["environment variables"]
         names = {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}
         changed["environment variables"] = {name: (first.get(name), second.get(name)) for name in names}
     return changed
+
+
+def wait_for_processes(before: set[int | None], seconds: float = 20.0) -> None:
+    """Wait for other processes than those before, which may be ending; on a busy machine that takes a while."""
+    end = time.monotonic() + seconds
+    while children() - before and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def seed_generators() -> None:
