@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import wandb
 from pytorch_lightning.callbacks import device_stats_monitor
 
 import maze_pl
@@ -108,9 +110,11 @@ VALUES = {"simple", "advanced", "pytorch", "64", "bf16", "ddp", "ddp_spawn"}  # 
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.setenv("WANDB_MODE", "dryrun")  # Lightning's logger sets it
+    yield tmp_path
+    wandb.finish()  # Lightning leaves that to the end of the process
 
 
 @pytest.mark.parametrize("name", REFUSED)
