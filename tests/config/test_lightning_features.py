@@ -115,6 +115,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("WANDB_MODE", "dryrun")  # Lightning's logger sets it
     yield tmp_path
     wandb.finish()  # Lightning leaves that to the end of the process
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize("name", REFUSED)
