@@ -234,7 +234,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
     def fit(run_dir: str, *options: str) -> Path:
         assert main(["fit", *options, "--run_dir", run_dir]) == 0
-        assert "computed by autograd" not in Path(run_dir, "run.log").read_text(encoding="utf-8"), "it is recorded"
+        assert "computed by autograd" not in Path(run_dir, "run.log").read_text(encoding="utf-8"), "it is traced"
         return Path(run_dir)
 
     yield fit

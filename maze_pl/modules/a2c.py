@@ -39,7 +39,7 @@ class A2C(OnPolicyModule):
         lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
-        capture: `auto` records the operations of an update once and replays them, where that is
+        capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers; `off` runs every update eagerly.
     """
 

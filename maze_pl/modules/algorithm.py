@@ -24,8 +24,8 @@ from maze_pl.core.training_data import DataRequirements
 from maze_pl.modules.batch_types import learned_type, require_fitting_batch, require_fitting_data
 from maze_pl.modules.optimization.flat_optimizer import FlatAdam
 from maze_pl.modules.optimization.gradient_step import GradientSteps, NetworkParameters
-from maze_pl.modules.optimization.recorded_loss import RecordedValue
 from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan, make_plan, optimizer_of
+from maze_pl.modules.optimization.traced_loss import RecordedValue
 from maze_pl.modules.random_state import (
     Generator,
     global_random_state,
@@ -79,7 +79,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
-        capture: `auto` records the operations of an update once and replays them, where that is
+        capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers, as long as nothing that the loss reads changes;
             `off` runs every update eagerly.
 
@@ -305,8 +305,8 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         """Compute the loss of a minibatch, for `self.gradient_step(self.loss, minibatch)`.
 
         A loss may call `record` and read any state: attributes, helper objects, the trainer. While
-        it is replayed from a record, the state that it reads is watched, and a change makes it
-        recorded again. If changes are frequent or cannot be detected, the loss is computed eagerly,
+        it is run from a trace, the state that it reads is watched, and a change makes it
+        traced again. If changes are frequent or cannot be detected, the loss is computed eagerly,
         and a message gives the reason.
         """
         raise TypeError(f"{type(self).__name__} takes gradient steps on self.loss, but defines no loss")
@@ -345,18 +345,18 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         """Take one gradient step, averaged over all ranks; all ranks must call it equally often.
 
         The loss may depend on any of the parameters, or on some ranks on none of them. A loss that
-        is passed as a method of this module, such as `self.loss`, is recorded and replayed where
+        is passed as a method of this module, such as `self.loss`, is traced and run where
         that is possible and yields the same numbers; a tensor is differentiated by autograd.
 
         Args:
             loss: Function from the minibatch to a scalar, or a scalar.
-            minibatch: Input of the function. It can be recorded if it is a dict from step keys to
+            minibatch: Input of the function. It can be traced if it is a dict from step keys to
                 objects with `tensors`, `with_tensors` and `structure`, such as `PolicySamples` and
                 `TransitionBatch`.
             optimizer: Index of the optimiser in `configure_optimizers`. Parameters of the other
                 optimisers are constants of the loss. Optimisers other than `FlatAdam` keep the
                 learning rates that they were created with, see `follow_learning_rate`.
-            even: All minibatches have the same shapes, so that recording pays off.
+            even: All minibatches have the same shapes, so that tracing pays off.
             record_norms: Also record the gradient norms of policies and critics.
 
         Raises:
@@ -381,8 +381,8 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
 
     @property
     def capture_refusal(self) -> str | None:
-        """Reason why updates are no longer recorded, but computed eagerly; None if there is none."""
-        return self._gradient_steps.recorded_losses.refused
+        """Reason why updates are no longer traced, but computed eagerly; None if there is none."""
+        return self._gradient_steps.traced_losses.refused
 
     def _plan(self, index: int) -> StepPlan:
         """Return the plan of an optimiser's steps in this batch."""

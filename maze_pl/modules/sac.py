@@ -68,7 +68,7 @@ class SAC(AlgorithmModule):
         lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
-        capture: `auto` records the operations of an update once and replays them, where that is
+        capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers; `off` runs every update eagerly.
 
     Raises:
@@ -181,7 +181,7 @@ class SAC(AlgorithmModule):
         """Learn from the minibatches of a batch."""
         self._errors = None if batch.reprioritise is None else {}
         for acts in batch.updates():
-            # not even if errors are kept: a record that is replayed keeps none
+            # not even if errors are kept: a trace that is run keeps none
             is_even = self._errors is None
             self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, even=is_even, record_norms=True)
             if not self.in_critic_burn_in:

@@ -186,7 +186,7 @@ def test_leading_dimensions_may_be_time_and_batch():
 
 @pytest.mark.parametrize("head", ["pick", "steer"])
 def test_evaluation_can_be_recorded_as_one_graph(head):
-    """Learners replay a recorded update; nothing in the evaluation may depend on the values of tensors."""
+    """Learners run a traced update; nothing in the evaluation may depend on the values of tensors."""
     policy, batch = mixed_policy(), mixed_batch(8)
     action = tensors(policy.act(batch).action)
     observation = tensors(batch.observation)

@@ -26,7 +26,7 @@ from maze_pl.distributions import (
     SquashedGaussianProbabilityDistribution,
     continuous,
 )
-from maze_pl.modules.optimization.capture import GradientRecorder, replay
+from maze_pl.modules.optimization.capture import GradientTracer, run_trace
 
 BETA, SQUASHED = BetaProbabilityDistribution, SquashedGaussianProbabilityDistribution
 KINDS = [BETA, SQUASHED]
@@ -287,11 +287,11 @@ def test_updates_with_bounded_distributions_can_be_replayed(kind: Any) -> None:
     def minibatch() -> list[torch.Tensor]:
         return [torch.randn(6, 3), -0.1 + 0.4 * torch.rand(6, 2, 2)]
 
-    recorder, target = GradientRecorder(net), torch.empty(sum(item.numel() for item in parameters))
+    tracer, target = GradientTracer(net), torch.empty(sum(item.numel() for item in parameters))
     for inputs in (minibatch(), minibatch()):
-        record = recorder.record("key", loss, parameters, inputs, target, check=False)
-        assert record is not None, recorder.refused
-        found, _ = replay(record, [*(item.detach() for item in parameters), *inputs, target])
+        record = tracer.trace("key", loss, parameters, inputs, target, check=False)
+        assert record is not None, tracer.refused
+        found, _ = run_trace(record, [*(item.detach() for item in parameters), *inputs, target])
         expected = torch.autograd.grad(loss(inputs)[0], parameters)
         torch.testing.assert_close(found, torch.cat([item.flatten() for item in expected]))
 

@@ -310,7 +310,7 @@ def test_recorded_updates_are_those_of_autograd(kit, kind):
         torch.manual_seed(1)
         kit.fit(module, lambda seed: replay_batch(kind, 3, seed), length=2)
         assert module.capture_refusal is None
-        assert module._gradient_steps.recorded_losses.n_made == (2 if capture == "auto" else 0)
+        assert module._gradient_steps.traced_losses.n_made == (2 if capture == "auto" else 0)
         states.append(state(module))
     assert not torch.equal(states[0]["log_entropy_coef"], torch.full_like(states[0]["log_entropy_coef"], math.log(0.2)))
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)

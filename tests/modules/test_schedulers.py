@@ -138,7 +138,7 @@ def test_steps_are_made_with_the_rates_of_automatic_optimisation(kit: SimpleName
     assert ours.rates == pytest.approx(theirs.rates)
 
 
-def test_recorded_updates_see_every_rate_and_the_log_shows_it(kit: SimpleNamespace) -> None:
+def test_traced_updates_see_every_rate_and_the_log_shows_it(kit: SimpleNamespace) -> None:
     """The built-in schedule, written as a scheduler, gives the same parameters bit by bit."""
 
     def linear(optimizer: Any) -> Any:

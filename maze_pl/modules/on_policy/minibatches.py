@@ -210,7 +210,7 @@ class LearningBatch:
             parts = acts.split(torch.bincount(member, minlength=n_minibatches).tolist())
             for minibatch, part, *of_part in zip(minibatches, parts, *share, strict=True):
                 if len(part.weight):
-                    # Rounded, so that one recorded update serves all almost equal shares.
+                    # Rounded, so that one traced update serves all almost equal shares.
                     part.share, part.value_share = (round(number, 9) for number in of_part)
                     minibatch[key] = part
         return minibatches

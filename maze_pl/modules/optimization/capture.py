@@ -1,11 +1,11 @@
-"""Gradient of a loss, recorded once as a list of tensor operations, replayed without autograd.
+"""Gradient of a loss, traced once into a list of tensor operations, then run without autograd.
 
 For small networks most of the time of an update goes into deciding what to compute, which is the
-same for every minibatch. Recording the operations (`make_fx`) and running the record in TorchScript
-takes less than half of the time. Everything that is not a tensor is baked into the record. A record
+same for every minibatch. Tracing the operations (`make_fx`) and running the trace in TorchScript
+takes less than half of the time. Everything that is not a tensor is baked into the trace. A trace
 is valid for one combination of shapes and settings, as long as nothing that the loss has read
 changes (see `reads`). It is checked against autograd when it is made and once in every epoch; if
-the numbers differ, recording is abandoned with a message.
+the numbers differ, tracing is abandoned with a message.
 
 `torch.jit` is deprecated; its use is confined to this file.
 """
@@ -23,36 +23,36 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from maze_pl.modules.optimization.flat_optimizer import limit_norm
 
-MAX_RECORDS = 4
-"""Maximum number of records of one loss; each takes time to make."""
+MAX_TRACES = 4
+"""Maximum number of traces of one loss; each takes time to make."""
 
 Function = Callable[..., tuple[Tensor, Tensor]]
 Loss = Callable[[Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
 """Function from the tensors of a minibatch to the loss, and further scalars."""
 
 
-class GradientRecorder:
-    """Records of the gradient of a loss, one for each key.
+class GradientTracer:
+    """Traces of the gradient of a loss, one for each key.
 
     Args:
         module: Owner of the parameters; a loss that changes its buffers is refused.
 
     Attributes:
-        refused: Reason why nothing is recorded any more; None if there is none.
+        refused: Reason why nothing is traced any more; None if there is none.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._records: dict[Any, Function] = {}
+        self._traces: dict[Any, Function] = {}
         self._n_made: Counter[Any] = Counter()  # by loss
         self.refused: str | None = None
 
     @property
     def n_made(self) -> int:
-        """Number of records made so far."""
+        """Number of traces made so far."""
         return self._n_made.total()
 
-    def record(
+    def trace(
         self,
         key: Any,
         loss: Loss,
@@ -63,7 +63,7 @@ class GradientRecorder:
         *,
         check: bool,
     ) -> Function | None:
-        """Return the record of a key for `replay`; make one if there is none.
+        """Return the trace of a key for `run_trace`; make one if there is none.
 
         Args:
             key: All that the loss and the limit depend on besides the values of tensors, such as
@@ -74,39 +74,39 @@ class GradientRecorder:
             gradient: Buffer that the flat gradient will be written into.
             max_norm: Maximum L2 norm of the gradient; 0 for no limit. With a limit, the norm before
                 clipping precedes the scalars of the loss.
-            check: Compare the record with autograd.
+            check: Compare the trace with autograd.
 
         Returns:
             A function of parameters, inputs and `gradient`, which returns the flat gradient with
-            respect to `parameters`, and the scalars; None if the loss cannot be recorded.
+            respect to `parameters`, and the scalars; None if the loss cannot be traced.
         """
-        record = self._records.get(key)
+        trace = self._traces.get(key)
         if self.refused is not None:
             return None
-        if record is not None and not check:
-            return record
+        if trace is not None and not check:
+            return trace
         function = self._function(loss, parameters, max_norm)
         arguments = [
             *(parameter.detach() for parameter in parameters),
             *inputs,
             torch.empty_like(gradient),
         ]
-        record = record or self._make(key, function, arguments)
-        if record is not None and not _agree(record, function, arguments):
-            self.refused, record = "the recorded update gave other numbers than autograd", None
-        if record is not None:
-            self._records[key] = record
-        return record
+        trace = trace or self._make(key, function, arguments)
+        if trace is not None and not _agree(trace, function, arguments):
+            self.refused, trace = "the traced update gave other numbers than autograd", None
+        if trace is not None:
+            self._traces[key] = trace
+        return trace
 
     def forget(self, key: Any, change: str) -> None:
-        """Drop a record that is outdated; stop recording if `MAX_RECORDS` of its loss have been made.
+        """Drop a trace that is outdated; stop tracing if `MAX_TRACES` of its loss have been made.
 
         Args:
-            key: See `record`.
+            key: See `trace`.
             change: Description of the change.
         """
-        self._records.pop(key, None)
-        if self._n_made[_loss_of(key)] >= MAX_RECORDS:
+        self._traces.pop(key, None)
+        if self._n_made[_loss_of(key)] >= MAX_TRACES:
             self.refused = f"what the loss reads keeps changing: {change}"
 
     def _function(self, loss: Loss, parameters: Sequence[Tensor], max_norm: float) -> Function:
@@ -137,19 +137,19 @@ class GradientRecorder:
         return function
 
     def _make(self, key: Any, function: Function, arguments: Sequence[Tensor]) -> Function | None:
-        if self._n_made[_loss_of(key)] >= MAX_RECORDS:
-            self.refused = f"minibatches have more than {MAX_RECORDS} different shapes or settings"
+        if self._n_made[_loss_of(key)] >= MAX_TRACES:
+            self.refused = f"minibatches have more than {MAX_TRACES} different shapes or settings"
             return None
         self._n_made[_loss_of(key)] += 1
-        record: Function | None = None
+        trace: Function | None = None
         former = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
         try:
             with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # deprecations that this file hides from the rest
                 graph = make_fx(function)(*arguments)
                 check_shapes_are_fixed(graph)
-                record = torch.jit.script(_simplified(graph, arguments)).forward
-                replay(record, arguments)
+                trace = torch.jit.script(_simplified(graph, arguments)).forward
+                run_trace(trace, arguments)
         except ShapesDependOnValues as error:
             self.refused = str(error)
         except Exception as error:  # autograd takes over, and shows real errors
@@ -158,27 +158,27 @@ class GradientRecorder:
             if not torch.equal(buffer, value):
                 buffer.copy_(value)
                 self.refused = "computing the loss changes buffers, such as those of batch normalisation"
-        return None if self.refused else record
+        return None if self.refused else trace
 
 
 def _loss_of(key: Any) -> Any:
     return key[0] if isinstance(key, tuple) else None
 
 
-def _agree(record: Function, function: Function, arguments: Sequence[Tensor]) -> bool:
-    """True if a record and autograd give the same numbers."""
+def _agree(trace: Function, function: Function, arguments: Sequence[Tensor]) -> bool:
+    """True if a trace and autograd give the same numbers."""
     with torch.random.fork_rng(devices=[]):
-        found = replay(record, arguments)
+        found = run_trace(trace, arguments)
     with torch.random.fork_rng(devices=[]):
         wanted = function(*arguments[:-1], torch.empty_like(arguments[-1]))
     pairs = zip(found, wanted, strict=True)
     return all(torch.allclose(*pair, rtol=1e-3, atol=1e-5, equal_nan=True) for pair in pairs)
 
 
-def replay(record: Function, arguments: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Run a record without optimising it, which gains nothing and outlasts a few updates."""
+def run_trace(trace: Function, arguments: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Run a trace without optimising it, which gains nothing and outlasts a few updates."""
     with torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-        return record(*arguments)
+        return trace(*arguments)
 
 
 class _Owner(nn.Module):
@@ -195,7 +195,7 @@ class _Owner(nn.Module):
 
 
 # ----------------------------------------------------------------------------------------------------- the graph
-# Autograd records many operations that have no effect, are duplicates, or give the same result each
+# Autograd runs many operations that have no effect, are duplicates, or give the same result each
 # time. For small networks an operation costs about the same whatever it computes.
 
 
@@ -204,7 +204,7 @@ class ShapesDependOnValues(ValueError):
 
 
 def check_shapes_are_fixed(module: fx.GraphModule) -> None:
-    """Refuse operations whose output shapes depend on values, since a record has fixed shapes.
+    """Refuse operations whose output shapes depend on values, since a trace has fixed shapes.
 
     Raises:
         ShapesDependOnValues: The graph has such an operation.
@@ -279,4 +279,4 @@ _BY_SHAPE = (
     _aten.new_ones,
     _aten.new_full,
 )
-_PLACEMENT = ("device", "pin_memory", "layout")  # records are used on the CPU only
+_PLACEMENT = ("device", "pin_memory", "layout")  # traces are used on the CPU only

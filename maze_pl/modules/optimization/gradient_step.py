@@ -2,8 +2,8 @@
 
 A step computes the gradient, averages it over ranks, limits its norm and calls the optimiser. For
 small networks the overhead costs as much as the arithmetic, so everything that is the same for all
-steps of a batch is determined once (`StepPlan`), and the gradient comes from a record where one can
-be made (`RecordedLosses`); otherwise it comes from autograd, with the same numbers.
+steps of a batch is determined once (`StepPlan`), and the gradient comes from a trace where one can
+be made (`TracedLosses`); otherwise it comes from autograd, with the same numbers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.modules.optimization.flat_optimizer import gradient_norm, limit_norm
-from maze_pl.modules.optimization.recorded_loss import (
+from maze_pl.modules.optimization.step_plan import StepPlan
+from maze_pl.modules.optimization.traced_loss import (
     Computed,
     LossOf,
-    RecordedLosses,
     RecordedValue,
+    TracedLosses,
     by_autograd,
 )
-from maze_pl.modules.optimization.step_plan import StepPlan
 from maze_pl.system.ranks import mean_over_ranks, sum_over_ranks, world_size
 
 
@@ -83,28 +83,28 @@ class GradientSteps:
 
     Attributes:
         plans: Plans of the current batch, by optimiser; None before the first batch.
-        recorded_losses: Records of losses.
+        traced_losses: Traces of losses.
         values: Values recorded by the loss that is being computed; None outside of a loss.
     """
 
     def __init__(self) -> None:
         self.plans: dict[int, StepPlan] | None = None
         self.values: list[RecordedValue] | None = None
-        self.recorded_losses = RecordedLosses(self.evaluate)
+        self.traced_losses = TracedLosses(self.evaluate)
         self._steps: list[Computed] = []  # since the statistics were last finished
         self._gradients: dict[int, Tensor] = {}  # by optimiser, the latest one
 
     def __reduce__(self) -> Any:
-        return GradientSteps, ()  # records cannot be copied or sent to another process
+        return GradientSteps, ()  # traces cannot be copied or sent to another process
 
     def start_epoch(self) -> None:
-        """Have the next recorded gradient of each loss checked against autograd."""
-        self.recorded_losses.start_epoch()
+        """Have the next traced gradient of each loss checked against autograd."""
+        self.traced_losses.start_epoch()
 
     def start_batch(self) -> None:
         """Discard the plans of the previous batch; state that losses read may have changed since."""
         self.plans = {}
-        self.recorded_losses.start_batch()
+        self.traced_losses.start_batch()
 
     # ------------------------------------------------------------------------------------------------------- a step
 
@@ -115,9 +115,9 @@ class GradientSteps:
             plan: Plan of the step.
             loss: Function from the minibatch to a scalar.
             minibatch: Input of the loss.
-            even: All minibatches have the same shapes, so that recording pays off.
+            even: All minibatches have the same shapes, so that tracing pays off.
         """
-        computed = self.recorded_losses.gradient(plan, loss, minibatch) if even else None
+        computed = self.traced_losses.gradient(plan, loss, minibatch) if even else None
         if computed is None:
             computed = by_autograd(plan, *self.evaluate(loss, minibatch))
         self._step(plan, computed)
@@ -135,7 +135,7 @@ class GradientSteps:
             self.values = None
 
     def _step(self, plan: StepPlan, computed: Computed) -> None:
-        """Average the gradient over ranks, limit its norm unless a record has done so, and step."""
+        """Average the gradient over ranks, limit its norm unless a trace has done so, and step."""
         if world_size() > 1:
             mean_over_ranks(plan.gradient)
         if plan.max_grad_norm > 0.0 and not computed.has_norm:

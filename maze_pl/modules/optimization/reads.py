@@ -1,10 +1,10 @@
 """State that a loss reads besides its minibatch: found by observing the loss once, then watched.
 
-A recorded loss has the values of attributes, globals and closures baked in. One run of the loss is
+A traced loss has the values of attributes, globals and closures baked in. One run of the loss is
 traced to collect the Python functions that it calls. Every object that can be reached from the
 algorithm through names that occur in these functions is watched; lists, dicts and arrays are
 watched as a whole. A loss that reads something that cannot be watched, such as a clock, a file, an
-iterator or an attribute with a computed name, is not recorded.
+iterator or an attribute with a computed name, is not traced.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ class Observation:
     Args:
         module: The algorithm.
         opaque: Functions whose reads do not matter, including the reads of functions they call.
-        forbidden: Functions with side effects, which a record would leave out.
+        forbidden: Functions with side effects, which a trace would leave out.
         inputs: Objects that are passed to the loss and differ in each call.
 
     Attributes:
         watch: State that was read.
-        refused: Reason why the loss cannot be recorded, None if it can.
+        refused: Reason why the loss cannot be traced, None if it can.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Observation:
         return result
 
     def refuse(self, reason: str) -> None:
-        """Set the reason not to record; the first one counts."""
+        """Set the reason not to trace; the first one counts."""
         self.refused = self.refused or reason
 
     # ------------------------------------------------------------------------------------------------------ functions
@@ -257,7 +257,7 @@ class Observation:
         """Watch the entries that are read from an imported module."""
         package = module.__name__.partition(".")[0]
         if f"{module.__name__}.".startswith("numpy.random."):
-            raise _Refused(f"{where} uses {module.__name__}, whose outcome would be recorded")
+            raise _Refused(f"{where} uses {module.__name__}, whose outcome would be a constant of the trace")
         if package == "torch":
             return
         for name in names & vars(module).keys():
@@ -306,7 +306,7 @@ class Observation:
             self.watch.add_array(label, value)
         elif type(value).__name__ == "_lru_cache_wrapper":
             self._push(value.__wrapped__, label)  # eager calls use its cached values too
-        elif type(value) not in (Tensor, nn.Parameter, nn.Buffer):  # records see changes of these
+        elif type(value) not in (Tensor, nn.Parameter, nn.Buffer):  # traces see changes of these
             self._object(value, label)
 
     def _function(self, value: types.FunctionType) -> None:
@@ -328,7 +328,7 @@ class Observation:
         if isinstance(owner, type):
             home = owner.__module__
         if str(home or "builtins").partition(".")[0] not in _C_MODULES:
-            raise _Refused(f"{label} is {value.__qualname__} of {home}, whose outcome would be recorded")
+            raise _Refused(f"{label} is {value.__qualname__} of {home}, whose outcome would be a constant of the trace")
 
     def _object(self, value: Any, label: str) -> None:
         if isinstance(value, types.ModuleType):

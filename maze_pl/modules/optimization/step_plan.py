@@ -21,11 +21,11 @@ from maze_pl.modules.optimization.flat_optimizer import FlatAdam
 
 @dataclass(frozen=True, slots=True)
 class LossOwner:
-    """Module whose losses may be recorded.
+    """Module whose losses may be traced.
 
     Attributes:
         module: The module; its methods are the losses.
-        settings: Values that a recorded loss depends on besides the state that it reads.
+        settings: Values that a traced loss depends on besides the state that it reads.
         opaque: Methods without effect on a loss, or with an effect that `settings` account for.
     """
 
@@ -48,7 +48,7 @@ class StepPlan:
         views: Views of `gradient`, one for each parameter.
         direct: True if no hook observes a step, so that the wrapper only counts it.
         by_user: True if user code runs between two steps, which may change what the loss reads.
-        owner: Module whose losses are recorded; None if nothing can be recorded.
+        owner: Module whose losses are traced; None if nothing can be traced.
     """
 
     index: int
@@ -90,7 +90,7 @@ def make_plan(module: pl.LightningModule, index: int, max_grad_norm: float, owne
         module: The algorithm, attached to its trainer.
         index: Index of the optimiser in the algorithm.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
-        owner: Description of the module if its losses may be recorded.
+        owner: Description of the module if its losses may be traced.
     """
     wrapper = optimizer_of(module, index)
     optimizer = wrapper.optimizer
@@ -102,7 +102,7 @@ def make_plan(module: pl.LightningModule, index: int, max_grad_norm: float, owne
         parameters = [item for group in optimizer.param_groups for item in group["params"]]
         gradient = None
     direct = gradient is not None and _is_unobserved(module, optimizer)
-    if gradient is None:  # records write into one tensor
+    if gradient is None:  # traces write into one tensor
         gradient, owner = torch.zeros_like(parameters_to_vector(parameters)), None
     parts = torch.split_with_sizes(gradient, [parameter.numel() for parameter in parameters])
     return StepPlan(

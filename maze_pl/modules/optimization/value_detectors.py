@@ -1,4 +1,4 @@
-"""Detection of Python values that a loss takes out of tensors, which a record would keep for ever."""
+"""Detection of Python values that a loss takes out of tensors, which a trace would keep for ever."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 Refuse = Callable[[str], None]
-"""Function that takes the reason why a loss is not recorded."""
+"""Function that takes the reason why a loss is not traced."""
 
 _TO_PYTHON = {
     "numpy",

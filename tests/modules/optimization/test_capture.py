@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.modules import A2C, PPO
-from maze_pl.modules.optimization import recorded_loss
-from maze_pl.modules.optimization.capture import MAX_RECORDS, GradientRecorder, replay
+from maze_pl.modules.optimization import traced_loss
+from maze_pl.modules.optimization.capture import MAX_TRACES, GradientTracer, run_trace
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec")
 
@@ -45,12 +45,12 @@ def into(net: Net) -> Tensor:
 
 
 def gradient(
-    recorder: GradientRecorder, key: Any, loss: Any, parameters: Any, inputs: Any, *, check: bool, target: Tensor
+    tracer: GradientTracer, key: Any, loss: Any, parameters: Any, inputs: Any, *, check: bool, target: Tensor
 ) -> Any:
-    record = recorder.record(key, loss, parameters, inputs, target, check=check)
-    if record is None:
+    trace = tracer.trace(key, loss, parameters, inputs, target, check=check)
+    if trace is None:
         return None
-    return replay(record, [*(parameter.detach() for parameter in parameters), *inputs, target])
+    return run_trace(trace, [*(parameter.detach() for parameter in parameters), *inputs, target])
 
 
 class Twins(nn.Module):
@@ -67,16 +67,16 @@ class Twins(nn.Module):
         return product.mean(), [product.sum()]
 
 
-def test_parameters_that_several_networks_share_are_the_same_ones_after_recording() -> None:
+def test_parameters_that_several_networks_share_are_the_same_ones_after_tracing() -> None:
     torch.manual_seed(0)
     net: Any = Twins()
     before = dict(net.named_parameters(remove_duplicate=False))
-    recorder, parameters = GradientRecorder(net), list(net.parameters())
+    tracer, parameters = GradientTracer(net), list(net.parameters())
     for step in range(3):
         x = torch.randn(6, 3)
         target = into(net)
-        found = gradient(recorder, "key", net.loss, parameters, [x], check=step != 1, target=target)
-        assert found is not None, recorder.refused
+        found = gradient(tracer, "key", net.loss, parameters, [x], check=step != 1, target=target)
+        assert found is not None, tracer.refused
         torch.testing.assert_close(found[0], expected(net, x), rtol=1e-5, atol=1e-7)
         after = dict(net.named_parameters(remove_duplicate=False))
         assert before.keys() == after.keys()
@@ -86,24 +86,24 @@ def test_parameters_that_several_networks_share_are_the_same_ones_after_recordin
 def test_a_replayed_gradient_is_autograds_for_other_inputs_and_parameters() -> None:
     torch.manual_seed(0)
     net = Net()
-    recorder = GradientRecorder(net)
+    tracer = GradientTracer(net)
     for step in range(5):
         x = torch.randn(6, 3)
-        result = gradient(recorder, "key", net.loss, list(net.parameters()), [x], check=False, target=into(net))
-        assert result is not None, recorder.refused
+        result = gradient(tracer, "key", net.loss, list(net.parameters()), [x], check=False, target=into(net))
+        assert result is not None, tracer.refused
         torch.testing.assert_close(result[0], expected(net, x), rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(result[1], torch.stack([value.detach() for value in net.loss([x])[1]]))
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.add_(0.1 * step)
-    assert recorder.refused is None
+    assert tracer.refused is None
 
 
 def test_the_random_state_is_left_alone() -> None:
     net = Net()
     before = torch.get_rng_state()
     gradient(
-        GradientRecorder(net), "key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net)
+        GradientTracer(net), "key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net)
     )
     assert torch.equal(before, torch.get_rng_state())
 
@@ -115,52 +115,52 @@ def test_a_branch_on_data_is_refused_with_its_reason() -> None:
         total, scalars = net.loss(inputs)
         return (total if total > 0 else -total), scalars
 
-    recorder = GradientRecorder(net)
+    tracer = GradientTracer(net)
     assert (
-        gradient(recorder, "key", branching, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net))
+        gradient(tracer, "key", branching, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net))
         is None
     )
-    assert recorder.refused
+    assert tracer.refused
     assert (
-        gradient(recorder, "key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net))
+        gradient(tracer, "key", net.loss, list(net.parameters()), [torch.ones(2, 3)], check=True, target=into(net))
         is None
     )
 
 
-def test_a_loss_that_changed_behind_the_record_is_found_out_by_the_check() -> None:
+def test_a_loss_that_changed_behind_the_trace_is_found_out_by_the_check() -> None:
     net, factor = Net(), [1.0]
 
     def drifting(inputs: Any) -> tuple[Tensor, list[Tensor]]:
         total, scalars = net.loss(inputs)
         return total * factor[0], scalars
 
-    recorder = GradientRecorder(net)
+    tracer = GradientTracer(net)
     arguments: Any = ("key", drifting, list(net.parameters()), [torch.ones(2, 3)])
-    assert gradient(recorder, *arguments, check=True, target=into(net)) is not None
+    assert gradient(tracer, *arguments, check=True, target=into(net)) is not None
     factor[0] = 3.0
-    assert gradient(recorder, *arguments, check=True, target=into(net)) is None
-    assert recorder.refused is not None and "other numbers" in recorder.refused
+    assert gradient(tracer, *arguments, check=True, target=into(net)) is None
+    assert tracer.refused is not None and "other numbers" in tracer.refused
 
 
 def test_a_loss_that_changes_buffers_is_refused_and_they_are_left_alone() -> None:
     net, norm = Net(), nn.BatchNorm1d(3)
     net.batch_norm = norm
-    recorder = GradientRecorder(net)
+    tracer = GradientTracer(net)
     arguments: Any = (list(net.parameters()), [torch.randn(4, 3)])
     loss: Any = net.loss
-    assert gradient(recorder, "unused", loss, *arguments, check=True, target=into(net)) is not None, (
+    assert gradient(tracer, "unused", loss, *arguments, check=True, target=into(net)) is not None, (
         "constant buffers do no harm"
     )
     assert (
-        gradient(recorder, "used", lambda inputs: net.loss([norm(inputs[0])]), *arguments, check=True, target=into(net))
+        gradient(tracer, "used", lambda inputs: net.loss([norm(inputs[0])]), *arguments, check=True, target=into(net))
         is None
     )
-    assert recorder.refused is not None and "batch normalisation" in recorder.refused
+    assert tracer.refused is not None and "batch normalisation" in tracer.refused
     assert int(norm.num_batches_tracked) == 0
     assert torch.equal(norm.running_mean, torch.zeros(3))
 
 
-def test_buffers_are_also_left_alone_by_a_loss_that_cannot_be_recorded() -> None:
+def test_buffers_are_also_left_alone_by_a_loss_that_cannot_be_traced() -> None:
     net, norm = Net(), nn.BatchNorm1d(3)
     net.batch_norm = norm
 
@@ -168,9 +168,9 @@ def test_buffers_are_also_left_alone_by_a_loss_that_cannot_be_recorded() -> None
         total, scalars = net.loss([norm(inputs[0])])
         return (total if total > 0 else -total), scalars
 
-    recorder = GradientRecorder(net)
+    tracer = GradientTracer(net)
     assert (
-        gradient(recorder, "key", branching, list(net.parameters()), [torch.randn(4, 3)], check=True, target=into(net))
+        gradient(tracer, "key", branching, list(net.parameters()), [torch.randn(4, 3)], check=True, target=into(net))
         is None
     )
     assert int(norm.num_batches_tracked) == 0
@@ -178,29 +178,26 @@ def test_buffers_are_also_left_alone_by_a_loss_that_cannot_be_recorded() -> None
 
 def test_too_many_shapes_are_refused() -> None:
     net = Net()
-    recorder = GradientRecorder(net)
+    tracer = GradientTracer(net)
     parameters = list(net.parameters())
-    for n in range(MAX_RECORDS):
+    for n in range(MAX_TRACES):
         assert (
-            gradient(recorder, n, net.loss, parameters, [torch.ones(n + 1, 3)], check=False, target=into(net))
-            is not None
+            gradient(tracer, n, net.loss, parameters, [torch.ones(n + 1, 3)], check=False, target=into(net)) is not None
         )
-    assert (
-        gradient(recorder, "one more", net.loss, parameters, [torch.ones(9, 3)], check=False, target=into(net)) is None
-    )
-    assert recorder.refused is not None and "different shapes" in recorder.refused
+    assert gradient(tracer, "one more", net.loss, parameters, [torch.ones(9, 3)], check=False, target=into(net)) is None
+    assert tracer.refused is not None and "different shapes" in tracer.refused
 
 
 def test_each_loss_of_an_algorithm_may_have_several_shapes() -> None:
     net = Net()
-    recorder = GradientRecorder(net)
+    tracer = GradientTracer(net)
     for loss in ("policy_loss", "critic_loss"):
-        for n in range(MAX_RECORDS):
+        for n in range(MAX_TRACES):
             inputs = [torch.ones(n + 1, 3)]
             key = loss, n
-            record = gradient(recorder, key, net.loss, list(net.parameters()), inputs, check=False, target=into(net))
-            assert record is not None
-    assert recorder.refused is None
+            trace = gradient(tracer, key, net.loss, list(net.parameters()), inputs, check=False, target=into(net))
+            assert trace is not None
+    assert tracer.refused is None
 
 
 @pytest.mark.parametrize("options", [{}, {"target_kl": 10.0, "value_clip_range": 0.3}, {"critic_burn_in_epochs": 1}])
@@ -211,9 +208,9 @@ def test_ppo_learns_the_same_with_and_without_capture(
 
     def counted(*arguments: Any) -> Any:
         calls.append(1)
-        return replay(*arguments)
+        return run_trace(*arguments)
 
-    monkeypatch.setattr(recorded_loss, "replay", counted)
+    monkeypatch.setattr(traced_loss, "run_trace", counted)
     results = {}
     for capture in ("auto", "off"):
         module = PPO(

@@ -1,4 +1,4 @@
-"""A recorded loss is never older than what it reads: that is watched, or the loss is not recorded."""
+"""A traced loss is never older than what it reads: that is watched, or the loss is not traced."""
 
 from __future__ import annotations
 
@@ -596,7 +596,7 @@ def test_a_layer_that_is_changed_by_hand_is_noticed() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:You are trying to `self.log")
-def test_what_is_logged_in_a_loss_is_not_recorded() -> None:
+def test_what_is_logged_in_a_loss_is_not_traced() -> None:
     class Logging(Loss):
         def loss(self, minibatch: Any) -> Tensor:
             self.log("loss", 1.0)
@@ -626,7 +626,7 @@ def test_an_equal_number_is_no_change() -> None:
 def test_annealing_learns_what_autograd_learns(kit: SimpleNamespace, keeper: Any) -> None:
     module = same(kit, holding(keeper))
     assert (module.capture_refusal is None) == (keeper in FOLLOWED)
-    assert (module._gradient_steps.recorded_losses.n_made > 0) == (keeper in FOLLOWED)
+    assert (module._gradient_steps.traced_losses.n_made > 0) == (keeper in FOLLOWED)
 
 
 @pytest.mark.slow
@@ -697,7 +697,7 @@ def test_statistics_of_a_batch_normalisation_move_once_for_each_step(kit: Simple
     assert int(module.norm.num_batches_tracked) == 2 * 2 * 2
 
 
-def test_a_loss_that_is_no_method_is_not_recorded(kit: SimpleNamespace) -> None:
+def test_a_loss_that_is_no_method_is_not_traced(kit: SimpleNamespace) -> None:
     class Weighted(PPO):
         n_steps = 0
 
@@ -732,9 +732,9 @@ def test_a_callback_that_changes_the_networks_is_noticed_at_the_next_batch(
 
 
 @pytest.mark.parametrize("algorithm", [PPO, A2C, IMPALA])
-def test_shipped_losses_are_recorded_and_cost_little_to_watch(kit: SimpleNamespace, algorithm: Any) -> None:
+def test_shipped_losses_are_traced_and_cost_little_to_watch(kit: SimpleNamespace, algorithm: Any) -> None:
     module = trained(kit, algorithm, "auto", epochs=2)
-    losses = module._gradient_steps.recorded_losses
+    losses = module._gradient_steps.traced_losses
     assert module.capture_refusal is None and losses.n_made == 1
     (traced,) = losses._traced.values()
     assert traced.made == 1 and traced.verified == losses._batch and not traced.watch.moves

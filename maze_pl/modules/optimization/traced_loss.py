@@ -1,7 +1,7 @@
-"""Gradients of losses from records: made once, run again while nothing that the loss reads changes.
+"""Gradients of losses from traces: made once, run again while nothing that the loss reads changes.
 
-This is the only place that decides whether an update is recorded. `reads` finds the state that a
-loss depends on, `watch` notices its changes, and `capture` records and runs the operations.
+This is the only place that decides if an update is traced. `reads` finds the state that a
+loss depends on, `watch` notices its changes, and `capture` traces and runs the operations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.modules.optimization.capture import GradientRecorder, replay
+from maze_pl.modules.optimization.capture import GradientTracer, run_trace
 from maze_pl.modules.optimization.reads import Observation
 from maze_pl.modules.optimization.step_plan import StepPlan
 from maze_pl.modules.optimization.watch import Watch
@@ -85,13 +85,13 @@ class Samples(Protocol):
 
 @dataclass(slots=True)
 class _Traced:
-    """A recorded loss.
+    """A traced loss.
 
     Attributes:
         watch: State that the loss has read.
         made: Batch in which the loss was observed.
         verified: Latest batch in which the watched state was found unchanged.
-        described: Statistics that the loss recorded while its operations were recorded.
+        described: Statistics that the loss recorded while its operations were traced.
     """
 
     watch: Watch
@@ -100,36 +100,36 @@ class _Traced:
     described: Described
 
 
-class RecordedLosses:
-    """Records of losses, and the decision for each step if one can be run.
+class TracedLosses:
+    """Traces of losses, and the decision for each step if one can be run.
 
     Args:
         evaluate: Function that computes a loss.
 
     Attributes:
-        refused: Reason why losses are no longer recorded; None if they are.
+        refused: Reason why losses are no longer traced; None if they are.
     """
 
     def __init__(self, evaluate: Evaluate) -> None:
         self._evaluate = evaluate
-        self._recorder: GradientRecorder | None = None
+        self._tracer: GradientTracer | None = None
         self._refused: str | None = None
         self._traced: dict[Any, _Traced] = {}
         self._batch = 0  # number of the current batch
-        self._checked: set[str] = set()  # losses whose record was compared with autograd in this epoch
+        self._checked: set[str] = set()  # losses whose trace was compared with autograd in this epoch
 
     @property
     def refused(self) -> str | None:
-        """Reason why losses are no longer recorded; None if they are."""
-        return self._refused or (None if self._recorder is None else self._recorder.refused)
+        """Reason why losses are no longer traced; None if they are."""
+        return self._refused or (None if self._tracer is None else self._tracer.refused)
 
     @property
     def n_made(self) -> int:
-        """Number of records made so far."""
-        return 0 if self._recorder is None else self._recorder.n_made
+        """Number of traces made so far."""
+        return 0 if self._tracer is None else self._tracer.n_made
 
     def start_epoch(self) -> None:
-        """Have the next gradient of each record checked against autograd."""
+        """Have the next gradient of each trace checked against autograd."""
         self._checked = set()
 
     def start_batch(self) -> None:
@@ -137,7 +137,7 @@ class RecordedLosses:
         self._batch += 1
 
     def gradient(self, plan: StepPlan, loss: LossOf, minibatch: Any) -> Computed | None:
-        """Write the gradient of a loss from its record, which is made if there is none.
+        """Write the gradient of a loss from its trace, which is made if there is none.
 
         A loss that turns out to be unsuitable while it is observed has been computed once. Its
         gradient is written by autograd then, as computing it again could change what it reads.
@@ -180,22 +180,22 @@ class RecordedLosses:
         # With several ranks the gradient is averaged before its norm is limited.
         limit = plan.max_grad_norm if world_size() == 1 else 0.0
         check = loss.__name__ not in self._checked
-        recorder = self._recorder_of(owner.module)
-        record = recorder.record(key, of_tensors, plan.parameters, tensors, plan.gradient, limit, check=check)
-        if record is None:
-            self._refuse(str(recorder.refused))
+        tracer = self._tracer_of(owner.module)
+        trace = tracer.trace(key, of_tensors, plan.parameters, tensors, plan.gradient, limit, check=check)
+        if trace is None:
+            self._refuse(str(tracer.refused))
             return None
         self._checked.add(loss.__name__)
-        _, numbers = replay(record, [*plan.parameters, *tensors, plan.gradient])
+        _, numbers = run_trace(trace, [*plan.parameters, *tensors, plan.gradient])
         return Computed(traced.described, numbers, has_norm=limit > 0.0)
 
-    def _recorder_of(self, module: pl.LightningModule) -> GradientRecorder:
-        if self._recorder is None:
-            self._recorder = GradientRecorder(module)
-        return self._recorder
+    def _tracer_of(self, module: pl.LightningModule) -> GradientTracer:
+        if self._tracer is None:
+            self._tracer = GradientTracer(module)
+        return self._tracer
 
     def _is_valid(self, key: Any, traced: _Traced, plan: StepPlan) -> bool:
-        """True if nothing that a recorded loss depends on has changed."""
+        """True if nothing that a traced loss depends on has changed."""
         if traced.verified == self._batch and not plan.by_user and not traced.watch.moves:
             return True
         change = traced.watch.change()
@@ -203,8 +203,8 @@ class RecordedLosses:
             traced.verified = self._batch
             return True
         del self._traced[key]
-        if self._recorder is not None:
-            self._recorder.forget(key, change)
+        if self._tracer is not None:
+            self._tracer.forget(key, change)
         if traced.made == self._batch:
             self._refused = f"what the loss reads changes from update to update: {change}"
         if self.refused is not None:
@@ -237,7 +237,7 @@ class RecordedLosses:
         return by_autograd(plan, total, values)
 
     def _refuse(self, reason: str) -> None:
-        """Stop recording for good, and log the reason."""
+        """Stop tracing for good, and log the reason."""
         self._refused = reason
         rank_zero_info(f"each update is computed by autograd, with the same numbers but more slowly: {reason}")
 
@@ -283,7 +283,7 @@ def _flatten(
 
 
 def _forbidden() -> list[CodeType]:
-    """Functions that a recorded loss must not call."""
+    """Functions that a traced loss must not call."""
     functions: tuple[Any, ...] = (
         pl.LightningModule.log,
         pl.LightningModule.log_dict,
