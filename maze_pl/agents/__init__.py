@@ -7,11 +7,14 @@ from .dummy_cartpole_policy import DummyCartPolePolicy as DummyCartPolePolicy
 from .lunar_lander_heuristic_policy import LunarLanderHeuristicPolicy as LunarLanderHeuristicPolicy
 from .torch_actor_critic import TorchActorCritic as TorchActorCritic
 from .torch_policy import PolicyOutput as PolicyOutput, TorchPolicy as TorchPolicy
-from .torch_state_action_critic import TorchSharedStateActionCritic as TorchSharedStateActionCritic
+from .torch_shared_state_action_critic import (
+    TorchSharedStateActionCritic as TorchSharedStateActionCritic,
+)
 from .torch_state_action_critic import TorchStateActionCritic as TorchStateActionCritic
-from .torch_state_action_critic import TorchStepStateActionCritic as TorchStepStateActionCritic
-from .torch_state_critic import Critic as Critic, StateCritic as StateCritic
-from .torch_state_critic import TorchDeltaStateCritic as TorchDeltaStateCritic
-from .torch_state_critic import TorchSharedStateCritic as TorchSharedStateCritic
-from .torch_state_critic import TorchStepStateCritic as TorchStepStateCritic
+from .torch_step_state_action_critic import TorchStepStateActionCritic as TorchStepStateActionCritic
+from .torch_state_critic import Critic as Critic
+from .torch_state_critic import StateCritic as StateCritic
+from .torch_delta_state_critic import TorchDeltaStateCritic as TorchDeltaStateCritic
+from .torch_shared_state_critic import TorchSharedStateCritic as TorchSharedStateCritic
+from .torch_step_state_critic import TorchStepStateCritic as TorchStepStateCritic
 from maze_pl.core.policy import RandomPolicy as RandomPolicy

@@ -31,10 +31,7 @@ from maze_pl.distributions.distribution_mapper import (
     DistributionMapperConfig,
     distribution_mappers,
 )
-from maze_pl.distributions.probability_distribution import (
-    MaskableProbabilityDistribution,
-    choice_sizes,
-)
+from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution, choice_sizes
 
 Tensors = Mapping[str, Tensor]
 

@@ -1,4 +1,4 @@
-"""State-action critics: twin Q-networks with targets, shared by all sub-steps or one pair for each.
+"""Base of state-action critics: twin Q-networks with targets.
 
 Discrete heads (Discrete, MultiDiscrete, MultiBinary) are outputs of a network, one number per
 option, so that the expectation under the policy is an exact sum. Continuous heads are inputs, in
@@ -18,12 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_recurrent
-from maze_pl.agents.torch_state_critic import (
-    Critic,
-    complete_observation,
-    shared_observation_space,
-    union_space,
-)
+from maze_pl.agents.torch_state_critic import Critic, complete_observation
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
@@ -208,7 +203,7 @@ class TorchStateActionCritic(Critic, ABC):
         self._inputs = [
             NetworkInput(twin, set(input_spaces)) for twin, input_spaces in zip(self.twins, self._spaces, strict=True)
         ]
-        self._inputs_by_step = _by_step(spec)
+        self._inputs_by_step = inputs_by_step(spec)
         self._action_spaces = {key: step.action_space for key, step in spec.steps.items()}
         self._index = {key: index for index, key in enumerate(spec.step_keys)}
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
@@ -301,44 +296,8 @@ class TorchStateActionCritic(Critic, ABC):
             twin.update_target(tau)  # type: ignore[operator]
 
 
-class TorchStepStateActionCritic(TorchStateActionCritic):
-    """A pair of networks for each sub-step, shared by its agents.
-
-    See `TorchStateActionCritic` for the arguments.
-    """
-
-    @classmethod
-    def critic_inputs(cls, spec: Spec) -> dict[StepKey, CriticInputs]:
-        """Inputs and outputs by sub-step; see `TorchStateActionCritic.critic_inputs`."""
-        return _by_step(spec)
-
-
-class TorchSharedStateActionCritic(TorchStateActionCritic):
-    """One pair of networks for all sub-steps; see `TorchStateActionCritic` for the arguments.
-
-    With several sub-steps, its inputs are the observations and continuous heads of all of them,
-    with zeros for entries that do not belong to the current sub-step, and the one-hot observation
-    "step_key", which names the current sub-step. Its outputs are the outputs of all sub-steps,
-    named `<step key>/<output>`.
-    """
-
-    @classmethod
-    def critic_inputs(cls, spec: Spec) -> dict[StepKey, CriticInputs]:
-        """Inputs and outputs, by the key "all"; see `TorchStateActionCritic.critic_inputs`."""
-        by_step = _by_step(spec)
-        if len(by_step) == 1:
-            return {"all": next(iter(by_step.values()))}
-        action_spaces = {key: inputs.action_space for key, inputs in by_step.items()}
-        heads = union_space(action_spaces, "action head")
-        q_shapes = {}
-        for key, inputs in by_step.items():
-            for name, shape in inputs.q_shapes.items():
-                q_shapes[f"{key}/{name}"] = shape
-        shared = CriticInputs(shared_observation_space(spec), heads, q_shapes)
-        return {"all": _checked(shared, "some sub-steps")}
-
-
-def _by_step(spec: Spec) -> dict[StepKey, CriticInputs]:
+def inputs_by_step(spec: Spec) -> dict[StepKey, CriticInputs]:
+    """Return the inputs and outputs of the Q-networks of each sub-step."""
     critic_inputs: dict[StepKey, CriticInputs] = {}
     for key, step in spec.steps.items():
         continuous = []
@@ -352,11 +311,11 @@ def _by_step(spec: Spec) -> dict[StepKey, CriticInputs]:
         if not q_shapes:
             q_shapes["q_value"] = (1,)
         inputs = CriticInputs(step.observation_space, spaces.Dict(continuous), q_shapes)
-        critic_inputs[key] = _checked(inputs, f"sub-step {key!r}")
+        critic_inputs[key] = checked_inputs(inputs, f"sub-step {key!r}")
     return critic_inputs
 
 
-def _checked(critic_inputs: CriticInputs, where: str) -> CriticInputs:
+def checked_inputs(critic_inputs: CriticInputs, where: str) -> CriticInputs:
     """Refuse continuous heads that have the names of observations."""
     observations = set(critic_inputs.observation_space.spaces)
     both = sorted(observations & set(critic_inputs.action_space.spaces))

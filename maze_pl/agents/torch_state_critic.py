@@ -1,6 +1,5 @@
-"""State-value critics: shared by all sub-steps, one per sub-step, or by adding up differences."""
+"""Interfaces of state critics, and functions that they share."""
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -17,7 +16,6 @@ from maze_pl.agents.network_io import (
     state_shapes,
     torch_dtype,
 )
-from maze_pl.agents.numpy_inference import NumpyNetwork
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 
@@ -79,65 +77,6 @@ class StateCritic(Critic, ABC):
         """
 
 
-class TorchSharedStateCritic(StateCritic):
-    """One network for all sub-steps.
-
-    With one sub-step, its inputs are that sub-step's observations. With several, they are the
-    observations of all sub-steps, with zeros for entries that do not belong to the current
-    sub-step, and the one-hot observation "step_key", which names the current sub-step.
-
-    Args:
-        networks: A list or dict with the one network, which returns `{"value": [..., 1]}`.
-        spec: Sub-steps with their observation and action spaces.
-
-    Raises:
-        ValueError: There is not exactly one network, it is recurrent although there are several
-            sub-steps, or observations of the same name differ between sub-steps.
-    """
-
-    kind = "shared"
-
-    def __init__(self, networks: Sequence[nn.Module] | Mapping[Any, nn.Module], spec: Spec) -> None:
-        super().__init__()
-        if len(networks) != 1:
-            raise ValueError(f"a shared critic has one network for all sub-steps, got {len(networks)}")
-        self.network = next(iter(networks.values() if isinstance(networks, Mapping) else networks))
-        self._plain = NumpyNetwork(self.network)
-        self._index = {key: index for index, key in enumerate(spec.step_keys)}
-        self._spaces = shared_observation_space(spec).spaces
-        self._state_shapes = state_shapes(self.network)
-        self._inputs = NetworkInput(self.network, {*self._spaces, *self._state_shapes})
-        if self._state_shapes:
-            self.recurrent = {spec.step_keys[0]: self.network}
-            if len(spec.steps) > 1:
-                raise ValueError(
-                    "a critic of several sub-steps cannot be recurrent, but its network has the "
-                    f"state {list(self._state_shapes)}: use a step critic"
-                )
-        self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
-
-    @property
-    def parts(self) -> Sequence[nn.Module]:
-        """The network."""
-        return [self.network]
-
-    def value(
-        self,
-        step_key: StepKey,
-        observation: Mapping[str, Tensor],
-        agent_id: Tensor | None = None,
-    ) -> Tensor:
-        """[B] values; see `StateCritic.value`."""
-        if len(self._index) > 1:
-            one_hot = self.get_buffer("_one_hot")[self._index[step_key]]
-            observation = complete_observation(observation, self._spaces, one_hot)
-        inputs = self._inputs(observation)
-        if self._state_shapes:
-            return _value(evaluate_recurrent(self.network, inputs, self._state_shapes))
-        outputs = self._plain.outputs(inputs)
-        return _value(self.network(inputs) if outputs is None else outputs)
-
-
 class StepwiseStateCritic(StateCritic):
     """One network per sub-step, which takes its observations and is shared by its agents.
 
@@ -178,76 +117,8 @@ class StepwiseStateCritic(StateCritic):
         """[B] output of the sub-step's network; see `StateCritic.value`."""
         network, inputs = self._steps[step_key]
         if step_key in self.recurrent:
-            return _value(evaluate_recurrent(network, inputs(observation), state_shapes(network)))
-        return _value(network(inputs(observation)))
-
-
-class TorchStepStateCritic(StepwiseStateCritic):
-    """One value network per sub-step; see `StepwiseStateCritic` for the arguments."""
-
-    kind = "step"
-
-
-class TorchDeltaStateCritic(StepwiseStateCritic):
-    """Value network of the first sub-step, and networks for the value's change in each later one.
-
-        V_0 = f_0(o_0),   V_k = stop_gradient(V_{k-1}) + f_k(o_k)
-
-    A later network, which often observes only a small part of the state, thus only estimates how
-    the preceding acts changed the value.
-
-    Args:
-        networks: One network per sub-step, by key or in the spec's order; each returns
-            `{"value": [..., 1]}`.
-        spec: Sub-steps with their observation and action spaces. Each sub-step acts exactly once
-            per row, in this order.
-
-    Raises:
-        ValueError: There is not exactly one network per sub-step, a network is recurrent, or a
-            sub-step has several agents.
-    """
-
-    kind = "delta"
-
-    def __init__(
-        self,
-        networks: Sequence[nn.Module] | Mapping[StepKey, nn.Module],
-        spec: Spec,
-    ) -> None:
-        super().__init__(networks, spec)
-        self._names = {key: tuple(step.observation_space.spaces) for key, step in spec.steps.items()}
-        several = {key: step.n_agents for key, step in spec.steps.items() if step.n_agents != 1}
-        if several:
-            raise ValueError(
-                f"a delta critic needs one agent in each sub-step, not {several}, "
-                "where -1 is a number that changes: use a step or a shared critic"
-            )
-        if self.recurrent:
-            networks_of = f"networks {list(self.recurrent)}"
-            raise ValueError(f"a delta critic cannot be recurrent, as its {networks_of} are: use a step critic")
-
-    def value(
-        self,
-        step_key: StepKey,
-        observation: Mapping[str, Tensor],
-        agent_id: Tensor | None = None,
-    ) -> Tensor:
-        """[B] values; see `StateCritic.value`.
-
-        Args:
-            step_key: The sub-step.
-            observation: Observations of the sub-step and, named by `name_in_row`, of the row's
-                earlier sub-steps.
-            agent_id: Ignored.
-        """
-        current = {name: observation[name] for name in self._names[step_key]}
-        value = super().value(step_key, current)
-        for key in itertools.takewhile(lambda key: key != step_key, self._names):
-            earlier = {name: observation[name_in_row(key, name)] for name in self._names[key]}
-            with torch.no_grad():
-                earlier_value = super().value(key, earlier)
-            value = value + earlier_value
-        return value
+            return value_of(evaluate_recurrent(network, inputs(observation), state_shapes(network)))
+        return value_of(network(inputs(observation)))
 
 
 def name_in_row(step_key: StepKey, name: str) -> str:
@@ -327,6 +198,7 @@ def _covering(first: spaces.Space[Any], second: spaces.Space[Any]) -> spaces.Spa
     return second if isinstance(second, spaces.Box) else first
 
 
-def _value(output: Mapping[str, Tensor]) -> Tensor:
-    value = output["value"].squeeze(-1)  # [..., 1] -> [...]
+def value_of(output: Mapping[str, Tensor]) -> Tensor:
+    """Return the values [...] of a network's output "value" [..., 1], at least as float32."""
+    value = output["value"].squeeze(-1)
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value

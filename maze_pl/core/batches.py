@@ -336,7 +336,7 @@ class TransitionBatch:
             ValueError: The acts were recorded or drawn without them.
         """
         if self.next_observation is None or self.reward is None or self.discount is None:
-            processor = "maze_pl.datasets.trajectory_processors.IdentityWithNextObservationTrajectoryProcessor"
+            processor = "maze_pl.datasets.IdentityWithNextObservationTrajectoryProcessor"
             raise ValueError(f"these acts have no outcomes: give the data set the trajectory_processor {processor}")
         return Outcome(self.next_observation, self.reward, self.discount)
 

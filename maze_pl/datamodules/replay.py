@@ -30,7 +30,11 @@ from maze_pl.datamodules.buffer_files import (
 from maze_pl.datamodules.environments import Env, Source, make_frozen
 from maze_pl.datamodules.rollout import RolloutDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
-from maze_pl.datasets import trajectory_processors as processors
+from maze_pl.datasets import (
+    IdentityTrajectoryProcessor,
+    IdentityWithNextObservationTrajectoryProcessor,
+    TrajectoryProcessor,
+)
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER
 from maze_pl.system.ranks import gather_objects
@@ -331,13 +335,13 @@ class ReplayDataModule(RolloutDataModule):
 
     def _demonstrate(self, dataset: InMemoryDataset) -> None:
         """Read demonstrations into the rings, or into separate storages."""
-        plain: tuple[type[processors.TrajectoryProcessor], ...]
+        plain: tuple[type[TrajectoryProcessor], ...]
         plain = (
-            processors.IdentityTrajectoryProcessor,
-            processors.IdentityWithNextObservationTrajectoryProcessor,
+            IdentityTrajectoryProcessor,
+            IdentityWithNextObservationTrajectoryProcessor,
         )
         if is_plain := type(dataset.processor) in plain:
-            dataset.processor = processors.IdentityWithNextObservationTrajectoryProcessor(self._gamma())
+            dataset.processor = IdentityWithNextObservationTrajectoryProcessor(self._gamma())
         dataset.load(partial(make_frozen, self._factory_of(), self._learned()), self.spec)
         acts = dataset.batch(torch.arange(len(dataset))).acts
         for (key, columns), lengths in zip(acts.items(), dataset.lengths.T, strict=True):

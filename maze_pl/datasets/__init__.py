@@ -7,3 +7,13 @@ from .in_memory_dataset import InMemoryDataset as InMemoryDataset
 from .replay_recorded_actions_policy import (
     ReplayRecordedActionsPolicy as ReplayRecordedActionsPolicy,
 )
+from .dead_end_clipping_trajectory_processor import (
+    DeadEndClippingTrajectoryProcessor as DeadEndClippingTrajectoryProcessor,
+)
+from .identity_trajectory_processor import (
+    IdentityTrajectoryProcessor as IdentityTrajectoryProcessor,
+)
+from .identity_with_next_observation_trajectory_processor import (
+    IdentityWithNextObservationTrajectoryProcessor as IdentityWithNextObservationTrajectoryProcessor,
+)
+from .trajectory_processors import TrajectoryProcessor as TrajectoryProcessor

@@ -32,7 +32,8 @@ from maze_pl.datasets.episode_loader import (
     sources_of,
     without_copies,
 )
-from maze_pl.datasets.trajectory_processors import IdentityTrajectoryProcessor, TrajectoryProcessor
+from maze_pl.datasets.identity_trajectory_processor import IdentityTrajectoryProcessor
+from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.envs.trajectory_record import Trajectory
 from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER
 from maze_pl.records.columns import Columns, taken

@@ -3,20 +3,22 @@
 Networks that compute their parameters belong to `maze_pl.perception`.
 """
 
-from .continuous import BetaProbabilityDistribution as BetaProbabilityDistribution
-from .continuous import (
+from .beta_probability_distribution import (
+    BetaProbabilityDistribution as BetaProbabilityDistribution,
+)
+from .diagonal_gaussian_probability_distribution import (
     DiagonalGaussianProbabilityDistribution as DiagonalGaussianProbabilityDistribution,
 )
-from .continuous import (
+from .squashed_gaussian_probability_distribution import (
     SquashedGaussianProbabilityDistribution as SquashedGaussianProbabilityDistribution,
 )
-from .probability_distribution import (
+from .bernoulli_probability_distribution import (
     BernoulliProbabilityDistribution as BernoulliProbabilityDistribution,
 )
-from .probability_distribution import (
+from .categorical_probability_distribution import (
     CategoricalProbabilityDistribution as CategoricalProbabilityDistribution,
 )
-from .probability_distribution import (
+from .multi_categorical_probability_distribution import (
     MultiCategoricalProbabilityDistribution as MultiCategoricalProbabilityDistribution,
 )
 from .distribution_mapper import (

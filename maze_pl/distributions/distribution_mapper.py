@@ -9,14 +9,12 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_class
 from maze_pl.core.spec import Spec
-from maze_pl.distributions.continuous import DiagonalGaussianProbabilityDistribution
+from maze_pl.distributions.bernoulli_probability_distribution import BernoulliProbabilityDistribution
+from maze_pl.distributions.categorical_probability_distribution import CategoricalProbabilityDistribution
+from maze_pl.distributions.diagonal_gaussian_probability_distribution import DiagonalGaussianProbabilityDistribution
 from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
-from maze_pl.distributions.probability_distribution import (
-    BernoulliProbabilityDistribution,
-    CategoricalProbabilityDistribution,
-    MultiCategoricalProbabilityDistribution,
-    ProbabilityDistribution,
-)
+from maze_pl.distributions.multi_categorical_probability_distribution import MultiCategoricalProbabilityDistribution
+from maze_pl.distributions.probability_distribution import ProbabilityDistribution
 
 DistributionMapperConfig = Sequence[Mapping[str, Any]]
 

@@ -7,14 +7,12 @@ as does each problem, such as `cutting_2d`. Nothing here knows of networks or tr
 from maze_pl.core.object_state import SavesEpisode as SavesEpisode
 
 from .checker import CheckReport as CheckReport, check_env as check_env
-from .core_env import (
-    ActionConversionInterface as ActionConversionInterface,
-    CoreEnv as CoreEnv,
-    take_over as take_over,
-)
+from .core_env import ActionConversionInterface as ActionConversionInterface
+from .core_env import CoreEnv as CoreEnv
+from .core_env import take_over as take_over
 from .core_env import ObservationConversionInterface as ObservationConversionInterface
 from .core_env import RewardAggregatorInterface as RewardAggregatorInterface
-from .core_env import WeightedRewardAggregator as WeightedRewardAggregator
+from .weighted_reward_aggregator import WeightedRewardAggregator as WeightedRewardAggregator
 from .gym_env import (
     GymActionConversion as GymActionConversion,
     GymCoreEnv as GymCoreEnv,

@@ -23,12 +23,7 @@ from maze_pl.envs.contract import (
     explain_step,
     name_of,
 )
-from maze_pl.envs.core_env import (
-    ActionConversionInterface,
-    CoreEnv,
-    ObservationConversionInterface,
-    take_over,
-)
+from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult
 

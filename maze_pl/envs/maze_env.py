@@ -15,12 +15,7 @@ from gymnasium.utils import seeding
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spaces import conversion_space
 from maze_pl.envs.contract import EnvContractError, check_observation, check_step, name_of
-from maze_pl.envs.core_env import (
-    ActionConversionInterface,
-    CoreEnv,
-    ObservationConversionInterface,
-    take_over,
-)
+from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
 from maze_pl.envs.rendering import figure_to_array
 from maze_pl.envs.structured_env import (
     Action,

@@ -16,9 +16,7 @@ from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
-from maze_pl.distributions.probability_distribution import (
-    MaskableProbabilityDistribution as Maskable,
-)
+from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes
 from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
 from maze_pl.modules.optimization.flat_optimizer import FlatAdam

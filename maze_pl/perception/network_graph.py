@@ -12,11 +12,12 @@ from torch import nn
 from maze_pl.agents.network_io import NetworkInput, state_shapes
 from maze_pl.agents.torch_actor_critic import TorchActorCritic
 from maze_pl.agents.torch_policy import TorchPolicy
+from maze_pl.agents.torch_shared_state_critic import TorchSharedStateCritic
 from maze_pl.agents.torch_state_action_critic import TorchStateActionCritic
-from maze_pl.agents.torch_state_critic import StepwiseStateCritic, TorchSharedStateCritic
+from maze_pl.agents.torch_state_critic import StepwiseStateCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
-from maze_pl.perception.blocks.composed import InferenceBlock
+from maze_pl.perception.blocks.inference_block import InferenceBlock
 from maze_pl.perception.blocks.perception_block import PerceptionBlock
 from maze_pl.perception.network_construction import on_zeros
 

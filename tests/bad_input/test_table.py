@@ -293,7 +293,7 @@ NETWORKS: list[tuple[list[str], list[str]]] = [
 
 MAPPER = "--model.networks.init_args.distribution_mapper_config"
 BETA = "maze_pl.distributions.BetaProbabilityDistribution"
-SQUASHED = "maze_pl.distributions.continuous.SquashedGaussianProbabilityDistribution"
+SQUASHED = "maze_pl.distributions.squashed_gaussian_probability_distribution.SquashedGaussianProbabilityDistribution"
 DISTRIBUTIONS: list[tuple[list[str], list[str]]] = [
     ([*FIT, *more, MAPPER, str([{"action_head": "action", "distribution": kind, **others}])], parts)
     for more, kind, others, parts in [

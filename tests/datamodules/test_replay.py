@@ -20,8 +20,8 @@ from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.datamodules import ReplayDataModule
 from maze_pl.datasets import InMemoryDataset
-from maze_pl.datasets.trajectory_processors import (
-    DeadEndClippingTrajectoryProcessor,
+from maze_pl.datasets.dead_end_clipping_trajectory_processor import DeadEndClippingTrajectoryProcessor
+from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
     IdentityWithNextObservationTrajectoryProcessor,
 )
 from maze_pl.runs.rollout import rollout

@@ -19,7 +19,10 @@ from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.datamodules import RolloutEvaluator, TrajectoryDataModule
 from maze_pl.datamodules.trajectory import ActLoader
 from maze_pl.datasets import InMemoryDataset
-from maze_pl.datasets.trajectory_processors import IdentityWithNextObservationTrajectoryProcessor, TrajectoryProcessor
+from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
+    IdentityWithNextObservationTrajectoryProcessor,
+)
+from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, SpacesRecordingWrapper, TrajectoryRecordingWrapper
 from maze_pl.records.columns import columns_of, taken

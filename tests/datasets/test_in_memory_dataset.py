@@ -16,9 +16,8 @@ from maze_pl.datasets import (
     InMemoryDataset,
     in_memory_dataset,
     replay_recorded_actions_policy,
-    trajectory_processors,
 )
-from maze_pl.datasets.trajectory_processors import DeadEndClippingTrajectoryProcessor
+from maze_pl.datasets.dead_end_clipping_trajectory_processor import DeadEndClippingTrajectoryProcessor
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.cutting_2d import struct_env_factory
 from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion
@@ -509,4 +508,3 @@ def test_data_sets_that_minari_does_not_have_are_named(tmp_path: Path, monkeypat
 def test_examples() -> None:
     assert doctest.testmod(in_memory_dataset).failed == 0
     assert doctest.testmod(replay_recorded_actions_policy).failed == 0
-    assert doctest.testmod(trajectory_processors).failed == 0

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.datasets.trajectory_processors import (
-    DeadEndClippingTrajectoryProcessor,
-    IdentityTrajectoryProcessor,
+from maze_pl.datasets.dead_end_clipping_trajectory_processor import DeadEndClippingTrajectoryProcessor
+from maze_pl.datasets.identity_trajectory_processor import IdentityTrajectoryProcessor
+from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
     IdentityWithNextObservationTrajectoryProcessor,
-    TrajectoryProcessor,
 )
+from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.records.columns import Columns
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from tests.datasets.episodes_of_acts import Act, episode, flat, make_spec

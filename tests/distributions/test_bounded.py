@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 import math
 from functools import partial
@@ -24,7 +23,6 @@ from maze_pl.distributions import (
     DictProbabilityDistribution,
     DistributionMapper,
     SquashedGaussianProbabilityDistribution,
-    continuous,
 )
 from maze_pl.modules.optimization.capture import GradientTracer, run_trace
 
@@ -367,8 +365,3 @@ def test_ppo_learns_with_bounded_actions(kind: Any, tmp_path: Path, monkeypatch:
     for observation in np.random.default_rng(0).uniform(-8, 8, (20, 3)).astype(np.float32):
         action = agent.act({"observation": observation}, deterministic=False, generator=generator)
         assert -2.0 <= action["action"].item() <= 2.0
-
-
-def test_examples_in_docstrings_run() -> None:
-    results = doctest.testmod(continuous)
-    assert (results.failed, results.attempted) == (0, 6)

@@ -17,7 +17,7 @@ from maze_pl.distributions import (
     distribution_mappers,
 )
 
-CATEGORICAL = "maze_pl.distributions.probability_distribution.CategoricalProbabilityDistribution"
+CATEGORICAL = "maze_pl.distributions.categorical_probability_distribution.CategoricalProbabilityDistribution"
 HEADS = spaces.Dict(
     {
         "move": spaces.Discrete(4, start=1),

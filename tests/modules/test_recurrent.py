@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchSharedStateCritic
-from maze_pl.agents.torch_state_critic import TorchDeltaStateCritic
+from maze_pl.agents.torch_delta_state_critic import TorchDeltaStateCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import PolicyBatch

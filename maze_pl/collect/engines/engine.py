@@ -12,7 +12,7 @@ from torch import Tensor
 from maze_pl.core.checks import check_count, check_seconds
 from maze_pl.system.lost_process import LostProcessError
 
-_LOGGER: Final = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 MakeActor = Callable[[Any, int, int], Any]
 """Makes an actor from the policy, its number and its number of restarts after worker deaths."""

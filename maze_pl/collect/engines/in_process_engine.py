@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from maze_pl.collect.engines.engine import _LOGGER, Done, Engine, Host, Job, MakeActor, not_started
+from maze_pl.collect.engines.engine import LOGGER, Done, Engine, Host, Job, MakeActor, not_started
 from maze_pl.system.lost_process import LostProcessError
 
 
@@ -61,7 +61,7 @@ class InProcessEngine(Engine):
         self._replaced += 1
         left = self._require_replaceable(lost)
         remaining = f"{left} more processes can be replaced"
-        _LOGGER.warning(f"{lost}; actor {actor} restarts, and {remaining}")
+        LOGGER.warning(f"{lost}; actor {actor} restarts, and {remaining}")
         host.discard(actor)
         self._restarts[actor] = self._restarts.get(actor, 0) + 1
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from maze_pl.collect.engines.engine import _LOGGER, Done, Engine, Host, Job, MakeActor
+from maze_pl.collect.engines.engine import LOGGER, Done, Engine, Host, Job, MakeActor
 from maze_pl.core.checks import check_count
 
 
@@ -140,7 +140,7 @@ class WorkerEngine(Engine):
         left = self._require_replaceable(lost)
         actors = [actor for actor, home in self._homes.items() if home == worker]
         remaining = f"{left} more workers can be replaced"
-        _LOGGER.warning(f"{lost}; its actors {actors} restart, and {remaining}")
+        LOGGER.warning(f"{lost}; its actors {actors} restart, and {remaining}")
         for actor in actors:
             del self._homes[actor]
             self._restarts[actor] = self._restarts.get(actor, 0) + 1

@@ -93,6 +93,7 @@ def check_env(
         ValueError: `n_steps` is below 10, too few acts to find anything.
 
     Example:
+        >>> from maze_pl.envs import GymMazeEnv
         >>> check_env(GymMazeEnv("CartPole-v1")).ok
         True
     """

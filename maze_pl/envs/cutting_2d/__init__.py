@@ -6,8 +6,10 @@ its conversions, environments, rewards and the baseline. Nothing general belongs
 
 from .action_conversion import ActionConversion as ActionConversion
 from .core_environment import Cutting2DCoreEnvironment as Cutting2DCoreEnvironment
-from .demand import DemandGenerator as DemandGenerator, MixedPeriodicDemand as MixedPeriodicDemand
-from .demand import StaticDemand as StaticDemand, UniformDemand as UniformDemand
+from .demand import DemandGenerator as DemandGenerator
+from .mixed_periodic_demand import MixedPeriodicDemand as MixedPeriodicDemand
+from .static_demand import StaticDemand as StaticDemand
+from .uniform_demand import UniformDemand as UniformDemand
 from .environment import (
     Cutting2DEnvironment as Cutting2DEnvironment,
     maze_env_factory as maze_env_factory,
@@ -26,7 +28,9 @@ from .objects import (
 )
 from .observation_conversion import ObservationConversion as ObservationConversion
 from .renderer import Cutting2DRenderer as Cutting2DRenderer
-from .reward_aggregators import DefaultRewardAggregator as DefaultRewardAggregator
-from .reward_aggregators import RawPieceUsageRewardAggregator as RawPieceUsageRewardAggregator
+from .default_reward_aggregator import DefaultRewardAggregator as DefaultRewardAggregator
+from .raw_piece_usage_reward_aggregator import (
+    RawPieceUsageRewardAggregator as RawPieceUsageRewardAggregator,
+)
 from .structured_environment import StructuredCutting2DEnvironment as StructuredCutting2DEnvironment
 from .structured_environment import struct_env_factory as struct_env_factory

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from maze_pl.envs.core_env import CoreEnv, RewardAggregatorInterface, take_over
-from maze_pl.envs.cutting_2d.demand import Demand, DemandGenerator, StaticDemand
+from maze_pl.envs.cutting_2d.default_reward_aggregator import DefaultRewardAggregator
+from maze_pl.envs.cutting_2d.demand import Demand, DemandGenerator
 from maze_pl.envs.cutting_2d.events import CuttingEvents, InventoryEvents
 from maze_pl.envs.cutting_2d.inventory import Inventory
 from maze_pl.envs.cutting_2d.kpi_calculator import Cutting2dKpiCalculator
 from maze_pl.envs.cutting_2d.objects import Cutting2DMazeAction, Cutting2DMazeState, Piece, fits
 from maze_pl.envs.cutting_2d.renderer import Cutting2DRenderer
-from maze_pl.envs.cutting_2d.reward_aggregators import DefaultRewardAggregator
+from maze_pl.envs.cutting_2d.static_demand import StaticDemand
 
 
 class Cutting2DCoreEnvironment(CoreEnv):

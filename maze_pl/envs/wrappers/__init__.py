@@ -31,16 +31,14 @@ from .mean_zero_std_one_strategy import (
 from .range_zero_one_strategy import (
     RangeZeroOneObservationNormalizationStrategy as RangeZeroOneObservationNormalizationStrategy,
 )
-from .pre_processors import (
-    FlattenPreProcessor as FlattenPreProcessor,
-    OneHotPreProcessor as OneHotPreProcessor,
-)
+from .flatten_pre_processor import FlattenPreProcessor as FlattenPreProcessor
+from .one_hot_pre_processor import OneHotPreProcessor as OneHotPreProcessor
 from .pre_processing_wrapper import PreProcessingWrapper as PreProcessingWrapper
 from .pre_processors import PreProcessor as PreProcessor
-from .pre_processors import ResizeImgPreProcessor as ResizeImgPreProcessor
-from .pre_processors import Rgb2GrayPreProcessor as Rgb2GrayPreProcessor
-from .pre_processors import TransposePreProcessor as TransposePreProcessor
-from .pre_processors import UnSqueezePreProcessor as UnSqueezePreProcessor
+from .resize_img_pre_processor import ResizeImgPreProcessor as ResizeImgPreProcessor
+from .rgb2_gray_pre_processor import Rgb2GrayPreProcessor as Rgb2GrayPreProcessor
+from .transpose_pre_processor import TransposePreProcessor as TransposePreProcessor
+from .un_squeeze_pre_processor import UnSqueezePreProcessor as UnSqueezePreProcessor
 from .event_logs_wrapper import EventLogsWrapper as EventLogsWrapper
 from .spaces_recording_wrapper import SpacesRecordingWrapper as SpacesRecordingWrapper
 from .trajectory_recording_wrapper import TrajectoryRecordingWrapper as TrajectoryRecordingWrapper

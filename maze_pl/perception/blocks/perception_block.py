@@ -1,4 +1,4 @@
-"""Base classes of building blocks, which handle names and shapes of inputs and outputs."""
+"""Base class of building blocks, which handles names and shapes of inputs and outputs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,10 @@ from maze_pl.core.policy import evaluation_mode
 Keys = str | Sequence[str]
 """Name or names of tensors."""
 
+
 Shapes = Sequence[int | Sequence[int]]
 """The shape of a single tensor, or a list with one shape per tensor; without leading dimensions."""
+
 
 Dims = int | Sequence[int]
 """A number of dimensions for all tensors, or one for each."""
@@ -183,120 +185,3 @@ class PerceptionBlock(nn.Module, ABC):
 
 def _numbers(least: int | None) -> str:
     return "a whole number" if least is None else f"a whole number of at least {least}"
-
-
-class ShapeNormalizationBlock(PerceptionBlock, ABC):
-    """Folds leading dimensions into one before `normalized_forward`, and unfolds them afterwards.
-
-    Shapes may have more dimensions than `in_num_dims`, such as a stack of observations. Additional
-    dimensions count as leading ones: an image block for (C, H, W) returns (K, n) for (K, C, H, W),
-    as `out_shapes()` says.
-
-    Args:
-        in_keys: Name or names of the input tensors.
-        out_keys: Name or names of the output tensors.
-        in_shapes: The shape of the input, or one shape for each of `in_keys`.
-        in_num_dims: Number of dimensions that `normalized_forward` expects, including the batch;
-            one number for all of `in_keys` or one for each.
-        out_num_dims: Number of dimensions that it returns, likewise.
-
-    Raises:
-        ValueError: A shape has too few dimensions, or the additional dimensions of the shapes
-            differ.
-    """
-
-    def __init__(
-        self,
-        in_keys: Keys,
-        out_keys: Keys,
-        in_shapes: Shapes,
-        in_num_dims: Dims,
-        out_num_dims: Dims,
-    ) -> None:
-        super().__init__(in_keys, out_keys, in_shapes)
-        self.in_num_dims = self._dims(in_num_dims, self.in_keys, "in_num_dims")
-        self.out_num_dims = self._dims(out_num_dims, self.out_keys, "out_num_dims")
-        one_each = len(self.in_num_dims) == len(self.in_keys)
-        one_each = one_each and len(self.out_num_dims) == len(self.out_keys)
-        self.require(one_each, f"as many numbers as keys; got {in_num_dims=}, {out_num_dims=}")
-        expected = [number - 1 for number in self.in_num_dims]
-        several = list(zip(self.in_shapes, expected, strict=True))
-        extra = {shape[: len(shape) - number] for shape, number in several}
-        good = all(len(shape) >= number for shape, number in several) and len(extra) == 1
-        self.require(good, f"shapes of {expected} dimensions, or of more that are the same for all")
-
-    def _dims(self, num_dims: Dims, keys: list[str], name: str) -> list[int]:
-        """Return the number of dimensions for each key."""
-        several = num_dims if is_list(num_dims) else [num_dims] * len(keys)
-        self.require_lists(**{name: several})  # type: ignore[arg-type]
-        return list(several)  # type: ignore[arg-type]
-
-    @abstractmethod
-    def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tensors of `out_keys` [B, ...], given the tensors of `in_keys` [B, *shape]."""
-
-    def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Map a dict with the tensors of `in_keys` to those of `out_keys`, [..., *shape] each."""
-        tensors = {key: block_input[key] for key in self.in_keys}
-        first = tensors[self.in_keys[0]]
-        leading = first.shape[: first.dim() + 1 - self.in_num_dims[0]]
-        if (n := len(leading)) == 1:
-            return self.normalized_forward(tensors)
-        for key, tensor in tensors.items():  # [..., *shape] -> [B, *shape]
-            tensors[key] = tensor.flatten(0, n - 1) if n else tensor.unsqueeze(0)
-        output = self.normalized_forward(tensors)
-        unfolded = {}
-        for key, tensor in output.items():
-            unfolded[key] = tensor.reshape((*leading, *tensor.shape[1:]))
-        return unfolded
-
-
-class TorchModelBlock(ShapeNormalizationBlock):
-    """Wraps a module from dict to dict of tensors [B, ...], for any number of leading dimensions.
-
-    Args:
-        in_keys: Name or names of the input tensors; the module gets only these.
-        out_keys: Name or names of the output tensors; further outputs of the module are dropped.
-        in_shapes: The shape of the input, or one shape for each of `in_keys`.
-        in_num_dims: Number of dimensions of the module's inputs, including the batch; one number
-            for all of `in_keys` or one for each.
-        out_num_dims: Number of dimensions of its outputs, likewise.
-        net: The module.
-
-    Raises:
-        ValueError: The module does not return the expected tensors.
-
-    Example:
-        >>> class Doubled(nn.Module):
-        ...     def forward(self, tensors):
-        ...         return {"doubled": 2 * tensors["observation"]}
-        >>> block = TorchModelBlock("observation", "doubled", [4], in_num_dims=2, out_num_dims=2, net=Doubled())
-        >>> block.out_shapes()
-        [(4,)]
-    """
-
-    def __init__(
-        self,
-        in_keys: Keys,
-        out_keys: Keys,
-        in_shapes: Shapes,
-        in_num_dims: Dims,
-        out_num_dims: Dims,
-        net: nn.Module,
-    ) -> None:
-        super().__init__(in_keys, out_keys, in_shapes, in_num_dims, out_num_dims)
-        self.require(isinstance(net, nn.Module), f"net to be a torch.nn.Module, not {net!r}")
-        self.net = net
-
-    def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tensors of `out_keys` [B, ...], given the tensors of `in_keys` [B, *shape]."""
-        output = self.net(block_input)
-        is_dict = isinstance(output, Mapping)
-        self.require(is_dict, f"a dict from {type(self.net).__name__}, got {type(output).__name__}")
-        found = {key: output[key].dim() for key in self.out_keys if key in output}
-        expected = dict(zip(self.out_keys, self.out_num_dims, strict=True))
-        self.require(
-            found == expected,
-            f"tensors of {expected} dimensions from {type(self.net).__name__}, got {found}",
-        )
-        return {key: output[key] for key in self.out_keys}

@@ -6,14 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from maze_pl.perception.blocks.dense import dense_layers
-from maze_pl.perception.blocks.layer_options import ModuleClass
-from maze_pl.perception.blocks.perception_block import (
-    Keys,
-    PerceptionBlock,
-    ShapeNormalizationBlock,
-    Shapes,
-)
+from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes
 
 _CELLS: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
@@ -102,51 +95,3 @@ class RecurrentBlock(PerceptionBlock):
         for (name, shape), state in zip(self.state_shapes.items(), new_states, strict=True):
             outputs[name] = state.transpose(0, 1).reshape(*actors, *shape)
         return outputs
-
-
-class LSTMBlock(ShapeNormalizationBlock):
-    """LSTM over an observation's time steps, then a dense layer.
-
-    Maps [..., T, n] to [..., T, hidden_size]:
-
-        h_1, ..., h_T = LSTM(x_1, ..., x_T),   y_t = non_lin(W h_t + b)
-
-    The state is zero at the start of each observation and is not kept. All time steps share the
-    dense layer.
-
-    Args:
-        in_keys: Name of the sequences.
-        out_keys: Name of the output.
-        in_shapes: Shape of the sequences (T, n), or (..., T, n).
-        hidden_size: Width of the state of each direction, and of the output.
-        num_layers: Number of LSTM layers.
-        bidirectional: Whether further layers process the sequence in reverse.
-        non_lin: Activation, a class or its path.
-
-    Example:
-        >>> LSTMBlock("stack", "latent", [4, 16], hidden_size=32).out_shapes()
-        [(4, 32)]
-    """
-
-    def __init__(
-        self,
-        in_keys: Keys,
-        out_keys: Keys,
-        in_shapes: Shapes,
-        hidden_size: int,
-        num_layers: int = 1,
-        bidirectional: bool = False,
-        non_lin: ModuleClass = nn.ReLU,
-    ) -> None:
-        super().__init__(in_keys, out_keys, in_shapes, in_num_dims=3, out_num_dims=3)
-        self.require_single(2)
-        self.require_numbers(hidden_size=hidden_size, num_layers=num_layers)
-        self.require_flags(bidirectional=bidirectional)
-        n = self.in_shapes[0][-1]
-        self.lstm = nn.LSTM(n, hidden_size, num_layers, batch_first=True, bidirectional=bidirectional)
-        widths = [(1 + bidirectional) * hidden_size, hidden_size]
-        self.dense = dense_layers(widths, self.module_class(non_lin=non_lin))
-
-    def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the output [B, T, hidden_size] for sequences [B, T, n]."""
-        return {self.out_keys[0]: self.dense(self.lstm(block_input[self.in_keys[0]])[0])}

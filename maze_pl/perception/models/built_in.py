@@ -1,4 +1,4 @@
-"""Networks that come with the package.
+"""Shared parts of the networks that come with the package.
 
 - FlattenConcat: for observations that need no special treatment: flatten, concatenate, dense
   layers, linear outputs. Discrete observations enter as numbers; use a wrapper to turn them into
@@ -10,7 +10,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ from maze_pl.perception.blocks.weight_init import make_module_init_normc
 Shapes = Mapping[str, Sequence[int]]
 
 
-def _check_widths(hidden_units: Layers, least: int = 0) -> None:
+def check_widths(hidden_units: Layers, least: int = 0) -> None:
     """Refuse anything but a list of at least `least` layer widths.
 
     Raises:
@@ -35,7 +34,7 @@ def _check_widths(hidden_units: Layers, least: int = 0) -> None:
         raise ValueError(f"hidden_units={hidden_units!r}: expected {expected}")
 
 
-class _FlattenConcatNet(nn.Module):
+class FlattenConcatNet(nn.Module):
     """Shared part: hidden layers and one linear output for each name in `out_shapes`."""
 
     def __init__(
@@ -47,7 +46,7 @@ class _FlattenConcatNet(nn.Module):
         std: float,
     ) -> None:
         super().__init__()
-        _check_widths(hidden_units)
+        check_widths(hidden_units)
         self._ranks = {name: len(shape) for name, shape in obs_shapes.items()}
         self._only = next(iter(obs_shapes)) if list(self._ranks.values()) == [1] else None
         widths = [sum(math.prod(shape) for shape in obs_shapes.values()), *hidden_units]
@@ -74,90 +73,7 @@ class _FlattenConcatNet(nn.Module):
         )
 
 
-class FlattenConcatPolicyNet(_FlattenConcatNet):
-    """Dense policy network: observations flattened and concatenated, hidden layers, linear outputs.
-
-    Args:
-        obs_shapes: Observation -> shape, without batch dimensions.
-        action_logits_shapes: Action head -> shape of its logits.
-        non_lin: Activation after each hidden layer, a class or its path.
-        hidden_units: Width of each hidden layer.
-    """
-
-    def __init__(
-        self,
-        obs_shapes: Shapes,
-        action_logits_shapes: Shapes,
-        non_lin: ModuleClass = nn.Tanh,
-        hidden_units: Layers = (256, 256),
-    ) -> None:
-        super().__init__(obs_shapes, action_logits_shapes, non_lin, hidden_units, std=0.01)
-
-
-class FlattenConcatStateValueNet(_FlattenConcatNet):
-    """Dense value network with the output "value" [..., 1].
-
-    Observations are flattened and concatenated; hidden layers and a linear output follow.
-
-    Args:
-        obs_shapes: Observation -> shape, without batch dimensions.
-        non_lin: Activation after each hidden layer, a class or its path.
-        hidden_units: Width of each hidden layer.
-    """
-
-    def __init__(self, obs_shapes: Shapes, non_lin: ModuleClass = nn.Tanh, hidden_units: Layers = (256, 256)) -> None:
-        super().__init__(obs_shapes, {"value": (1,)}, non_lin, hidden_units, std=1.0)
-
-
-class FlattenConcatStateActionValueNet(_FlattenConcatNet):
-    """Dense Q-network: observations and continuous heads flattened and concatenated, hidden layers.
-
-    Args:
-        obs_shapes: Observation -> shape, without batch dimensions.
-        action_shapes: Continuous head of the action -> shape.
-        q_shapes: Output -> shape.
-        non_lin: Activation after each hidden layer, a class or its path.
-        hidden_units: Width of each hidden layer.
-    """
-
-    def __init__(
-        self,
-        obs_shapes: Shapes,
-        action_shapes: Shapes,
-        q_shapes: Shapes,
-        non_lin: ModuleClass = nn.Tanh,
-        hidden_units: Layers = (256, 256),
-    ) -> None:
-        super().__init__({**obs_shapes, **action_shapes}, q_shapes, non_lin, hidden_units, std=1.0)
-
-
-class FlattenConcatSharedStateValueNet(_FlattenConcatNet):
-    """Output "value" [..., 1] from the policy network's hidden layers, which learn from both losses.
-
-    Args:
-        obs_shapes: Observation -> shape, without batch dimensions.
-        policy_network: The policy's network for these observations, a `FlattenConcatPolicyNet`.
-
-    Raises:
-        TypeError: `policy_network` is another network.
-
-    Example:
-        >>> policy = FlattenConcatPolicyNet({"observation": (4,)}, {"action": (2,)}, hidden_units=[8])
-        >>> critic = FlattenConcatSharedStateValueNet({"observation": (4,)}, policy)
-        >>> critic.body is policy.body, critic({"observation": torch.zeros(5, 4)})["value"].shape
-        (True, torch.Size([5, 1]))
-    """
-
-    def __init__(self, obs_shapes: Shapes, policy_network: nn.Module) -> None:
-        if not isinstance(policy_network, FlattenConcatPolicyNet):
-            found = f"policy_network is a {type(policy_network).__name__}"
-            raise TypeError(f"{found}, expected a FlattenConcatPolicyNet")
-        units = [layer.out_features for layer in policy_network.body if isinstance(layer, nn.Linear)]
-        super().__init__(obs_shapes, {"value": (1,)}, nn.Identity, units, std=1.0)
-        self.body = policy_network.body
-
-
-class _ItemSetNet(nn.Module):
+class ItemSetNet(nn.Module):
     """Shared part: splits observations into items and context, which has no entry per item."""
 
     def __init__(self, obs_shapes: Shapes, items_key: str, levels: int) -> None:
@@ -186,106 +102,6 @@ class _ItemSetNet(nn.Module):
         """Encode whole numbers [n, F] as one-hot vectors [n, F * levels]."""
         levels = torch.arange(self.levels, dtype=x.dtype, device=x.device)
         return (x.clamp(max=self.levels - 1).unsqueeze(-1) == levels).flatten(-2).to(x.dtype)
-
-
-class ItemSetPolicyNet(_ItemSetNet):
-    """Chooses one item of a set: computes a score for each item, for any number and order of items.
-
-        h_{l+1, i} = ReLU(A_l h_{l, i} + B_l mean_j h_{l, j} + b_l),   logit_i = w h_{L, i}
-
-    h_0 is the item and the context. The mean, which the first layer does not use, is over the items
-    that may be chosen. Zaheer et al. 2017, arXiv:1703.06114.
-
-    Args:
-        obs_shapes: Observation -> shape, without batch dimensions. Observations without one entry
-            per item are the context.
-        action_logits_shapes: The only action head, with one option per item slot.
-        items_key: Observation [n, size] with one item per slot.
-        mask_key: Observation [n] that is 0 where the slot holds no item that may be chosen. Such
-            slots are not computed and get the most negative finite logit.
-        levels: Numbers are whole and below this; larger ones count as the largest. They are one-hot
-            encoded, which helps if exact equality of numbers matters.
-        hidden_units: Width of each hidden layer; at least one layer.
-
-    Raises:
-        ValueError: No observation [n, size] has that name.
-    """
-
-    def __init__(
-        self,
-        obs_shapes: Shapes,
-        action_logits_shapes: Shapes,
-        items_key: str,
-        mask_key: str,
-        levels: int,
-        hidden_units: Layers = (64, 64),
-    ) -> None:
-        super().__init__(obs_shapes, items_key, levels)
-        _check_widths(hidden_units, least=1)
-        self.mask_key = mask_key
-        (self.head,) = action_logits_shapes
-        sizes = [self.item_size * levels + self.context_size, *hidden_units]
-        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
-        self.means = nn.ModuleList(nn.Linear(*pair, bias=False) for pair in pairwise(sizes[1:]))
-        self.score = nn.Linear(sizes[-1], 1).apply(make_module_init_normc(0.01))
-        self.layers.apply(make_module_init_normc(math.sqrt(2.0)))
-        self.means.apply(make_module_init_normc(0.1))
-
-    def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Map observations [..., *shape] to logits [..., n]."""
-        items, context = self._split(in_dict)
-        counts = in_dict[self.mask_key].reshape(items.shape[:2]) != 0
-        row, place = counts.nonzero(as_tuple=True)
-        inputs = torch.cat([self._numbers(items[row, place]), context[row]], -1)
-        latent = self.layers[0](inputs).relu()
-        n_of_row = counts.sum(-1, keepdim=True).clamp(min=1)
-        for layer, of_mean in zip(self.layers[1:], self.means, strict=True):
-            total = latent.new_zeros(items.shape[0], latent.shape[1]).index_add(0, row, latent)
-            mean = total / n_of_row
-            latent = (layer(latent) + of_mean(mean)[row]).relu()
-        logits = latent.new_full(counts.shape, torch.finfo(latent.dtype).min)
-        logits = logits.index_put((row, place), self.score(latent).squeeze(-1))
-        return {self.head: logits.view(in_dict[self.items_key].shape[:-1])}
-
-
-class ItemSetStateValueNet(_ItemSetNet):
-    """Dense value network whose inputs are the number of items of each kind, and the context.
-
-    Args:
-        obs_shapes: Observation -> shape, without batch dimensions. Observations without one entry
-            per item are the context.
-        items_key: Observation [n, size] with one item per slot, all zeros in empty slots.
-        levels: Numbers are whole and below this, so that there are levels**size kinds; larger
-            numbers in the context count as the largest.
-        any_order: Whether items with the same numbers in another order are of the same kind, such
-            as rectangles that may be rotated.
-        hidden_units: Width of each hidden layer.
-
-    Raises:
-        ValueError: No observation [n, size] has that name.
-    """
-
-    def __init__(
-        self,
-        obs_shapes: Shapes,
-        items_key: str,
-        levels: int,
-        any_order: bool = False,
-        hidden_units: Layers = (128, 64),
-    ) -> None:
-        super().__init__(obs_shapes, items_key, levels)
-        _check_widths(hidden_units)
-        self.any_order = any_order
-        sizes = [levels**self.item_size + self.context_size, *hidden_units]
-        self.layers = dense_layers(sizes, nn.ReLU).apply(make_module_init_normc(1.0))
-        self.value = nn.Linear(sizes[-1], 1).apply(make_module_init_normc(0.1))
-
-    def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Map observations [..., *shape] to the output "value" [..., 1]."""
-        items, context = self._split(in_dict)
-        counts = count_kinds(items, self.levels, self.any_order).to(items.dtype)
-        value = self.value(self.layers(torch.cat([counts / 3, context], -1)))
-        return {"value": value.view(*in_dict[self.items_key].shape[:-2], 1)}
 
 
 def count_kinds(items: Tensor, levels: int, any_order: bool = False) -> Tensor:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.batches import Rollout
 from maze_pl.core.streams import act_streams
-from maze_pl.datasets.trajectory_processors import IdentityWithNextObservationTrajectoryProcessor
+from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
+    IdentityWithNextObservationTrajectoryProcessor,
+)
 from maze_pl.envs.wrappers import SpacesRecordingWrapper
 from maze_pl.records.columns import Columns
 from tests.collect.collectors import random_policy

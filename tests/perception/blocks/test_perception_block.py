@@ -110,5 +110,5 @@ def test_blocks_know_their_names_and_shapes() -> None:
 
 @pytest.mark.parametrize("in_shapes", [[[2]], [2, 3], [[2], [3], [4]]])
 def test_there_is_one_shape_for_each_input(in_shapes: list[list[int]]) -> None:
-    with pytest.raises(ValueError, match=r"Joined: in_shapes=.*for in_keys=\['a', 'b'\], one for each"):
+    with pytest.raises(ValueError, match=r"Joined: in_shapes=.*for in_keys=\['a', 'b'\], expected one for each"):
         Joined(["a", "b"], ["joined", "sum"], in_shapes)

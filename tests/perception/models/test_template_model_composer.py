@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import doctest
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from maze_pl.perception import (
     StepStateCriticComposer,
     TemplateModelComposer,
 )
-from maze_pl.perception.models import built_in, composers
 
 FEATURE = {"block_type": "maze_pl.perception.DenseBlock", "block_params": {"hidden_units": [8], "non_lin": nn.Tanh}}
 FLAT = Spec(
@@ -262,7 +260,7 @@ class_path: maze_pl.perception.TemplateModelComposer
 init_args:
   distribution_mapper_config: []
   model_builder:
-    class_path: maze_pl.perception.builders.ConcatModelBuilder
+    class_path: maze_pl.perception.concat_model_builder.ConcatModelBuilder
     init_args:
       shared_embedding_keys: ~
       observation_modality_mapping: {observation_inventory: feature, observation_screen: image}
@@ -319,9 +317,3 @@ def test_the_documented_examples_are_composed_from_yaml(
     assert {head: array.shape for head, array in acted.action.items()} == {"action_move": (2,), "action_use": (2, 16)}
     values = networks.critic.value(0, {name: torch.from_numpy(array) for name, array in observation.items()})
     assert values.shape == (2,)
-
-
-@pytest.mark.parametrize("module", [composers, built_in])
-def test_the_examples_run(module: Any) -> None:
-    result = doctest.testmod(module)
-    assert result.attempted and not result.failed

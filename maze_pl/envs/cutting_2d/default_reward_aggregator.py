@@ -1,4 +1,4 @@
-"""Rewards of the cutting problem."""
+"""Reward for few raw pieces and valid actions."""
 
 from typing import Any
 
@@ -30,14 +30,3 @@ class DefaultRewardAggregator(RewardAggregatorInterface):
         n_invalid = len(self.query_events((CuttingEvents.invalid_piece_selected, CuttingEvents.invalid_cut)))
         n_raw_pieces = len(self.query_events(InventoryEvents.piece_replenished))
         return 0.0 + n_invalid * self.invalid_action_penalty + n_raw_pieces * self.raw_piece_usage_penalty
-
-
-class RawPieceUsageRewardAggregator(DefaultRewardAggregator):
-    """Penalises each raw piece put in stock; invalid actions cost nothing.
-
-    Args:
-        reward_scale: Factor for the number of raw pieces.
-    """
-
-    def __init__(self, reward_scale: float) -> None:
-        super().__init__(invalid_action_penalty=0, raw_piece_usage_penalty=-reward_scale)

@@ -1,0 +1,83 @@
+"""Beta distribution over bounded boxes."""
+
+import functools
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from maze_pl.distributions.continuous import BoundedProbabilityDistribution
+
+
+class BetaProbabilityDistribution(BoundedProbabilityDistribution):
+    """Independent unimodal beta components between the borders of the box.
+
+        alpha = 1 + softplus(l_alpha) / T,   beta = 1 + softplus(l_beta) / T
+
+    Logits [..., 2n] are n l_alpha, then n l_beta. At temperature T the density is proportional to
+    the density at T = 1 to the power of 1 / T. See `BoundedProbabilityDistribution` for actions and
+    borders. Chou et al. 2017, http://proceedings.mlr.press/v70/chou17a.html. Computed in float64,
+    because large values of log-gamma functions cancel.
+
+    Raises:
+        ValueError: A mask was given.
+
+    Example:
+        >>> from gymnasium import spaces
+        >>> logits = torch.zeros(2)
+        >>> BetaProbabilityDistribution(logits, spaces.Box(0.0, 3.0, (1,))).deterministic_sample()
+        tensor([1.5000])
+    """
+
+    @functools.cached_property
+    def concentration(self) -> Tensor:
+        """[..., *shape, 2] alpha and beta."""
+        leading = self.logits.shape[:-1]
+        shape = self._border.shape[:-1]
+        pairs = self.logits.double().reshape((*leading, 2, *shape)).movedim(len(leading), -1)
+        return 1.0 + functional.softplus(pairs) / self.temperature
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """[..., *shape] actions; gradients flow through them.
+
+        Gradients are implicit, Figurnov et al. 2018, arXiv:1805.08498. Actions are made from gamma
+        variates drawn on the generator's device by the private torch function that
+        torch.distributions uses, because no public one takes a generator.
+        """
+        device = self.logits.device if generator is None else generator.device
+        concentration = self.concentration.to(device)
+        return self._between(torch._standard_gamma(concentration, generator=generator))
+
+    def deterministic_sample(self) -> Tensor:
+        """[..., *shape] the mode; the middle of the box for a uniform distribution."""
+        return self._between(self.concentration - (1.0 - torch.finfo(torch.float64).eps))
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-density of `action` [..., *shape], summed over the components.
+
+        For a = (action - low) / (high - low), the log-density is
+        (alpha - 1) log(a) + (beta - 1) log(1 - a) - log B(alpha, beta) - log(high - low).
+        """
+        powers = ((self.concentration - 1.0) * self._log_fraction(action)).sum(dim=-1)
+        return self._total(powers - _log_beta(self.concentration) - self._width[..., 0].log())
+
+    def entropy(self) -> Tensor:
+        """[...] differential entropy in nats, summed over the components.
+
+            log B(alpha, beta) + log(high - low) - (alpha - 1) E[log(a)] - (beta - 1) E[log(1 - a)]
+
+        where E[log(a)] = psi(alpha) - psi(alpha + beta).
+        """
+        concentration = self.concentration
+        total = concentration.sum(dim=-1, keepdim=True)
+        mean_log = torch.digamma(concentration) - torch.digamma(total)
+        powers = ((concentration - 1.0) * mean_log).sum(dim=-1)
+        return self._total(self._width[..., 0].log() + _log_beta(concentration) - powers)
+
+    def _between(self, weight: Tensor) -> Tensor:
+        return self._action((weight / weight.sum(dim=-1, keepdim=True)).to(self.logits))
+
+
+def _log_beta(concentration: Tensor) -> Tensor:
+    """[...] logarithm of the beta function for pairs [..., 2]."""
+    return torch.lgamma(concentration).sum(dim=-1) - torch.lgamma(concentration.sum(dim=-1))

@@ -1,0 +1,55 @@
+"""Normal distribution with independent components."""
+
+import math
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from maze_pl.distributions.continuous import has_floats
+from maze_pl.distributions.probability_distribution import ProbabilityDistribution, drawn
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
+    """Independent normal components: logits [..., 2n] are n means, then n log standard deviations.
+
+    Samples are not clipped to the bounds of the Box. Actions are [..., *shape], n = prod(shape). A
+    temperature T multiplies the variance by T.
+
+    Raises:
+        ValueError: A mask was given.
+    """
+
+    def _prepare(self) -> None:
+        self.mean, log_std = self.logits.chunk(2, dim=-1)
+        if self.temperature != 1.0:
+            log_std = log_std + 0.5 * math.log(self.temperature)
+        self.log_std = log_std
+
+    @classmethod
+    def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
+        """(2 * number of components,)."""
+        if not isinstance(action_space, spaces.Box) or not has_floats(action_space):
+            raise TypeError(f"{cls.__name__} needs a Box space of floats, got {action_space}")
+        return (2 * math.prod(action_space.shape),)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """[..., *shape] mean + std * noise; gradients flow through it."""
+        noise = drawn(torch.randn, self.mean, generator)
+        return self._shaped(self.mean + self.log_std.exp() * noise)
+
+    def deterministic_sample(self) -> Tensor:
+        """[..., *shape] the mean."""
+        return self._shaped(self.mean)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-density of `action` [..., *shape]: sum of -z^2 / 2 - log(std) - log(2 pi) / 2."""
+        standardised = (self._flat(action) - self.mean) * torch.exp(-self.log_std)
+        return (-0.5 * standardised.square() - self.log_std - _HALF_LOG_TWO_PI).sum(dim=-1)
+
+    def entropy(self) -> Tensor:
+        """[...] differential entropy in nats."""
+        return (self.log_std + (0.5 + _HALF_LOG_TWO_PI)).sum(dim=-1)

@@ -1,0 +1,46 @@
+"""Generator of orders that together fill raw pieces exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from maze_pl.envs.cutting_2d.demand import DemandGenerator
+from maze_pl.envs.cutting_2d.objects import Piece
+
+
+class MixedPeriodicDemand(DemandGenerator):
+    """Repeats orders that together fill raw pieces exactly, drawn once for each episode.
+
+    Raw pieces are cut at random, straight across and at integer positions, until there are enough
+    pieces.
+
+    Args:
+        n_raw_pieces: Number of raw pieces to cut.
+        m_demanded_pieces: Number of pieces to cut them into, which is the length of the period.
+        rotate: Whether to rotate each piece by 90 degrees with probability one half.
+    """
+
+    def __init__(self, n_raw_pieces: int, m_demanded_pieces: int, rotate: bool = False) -> None:
+        self.n_raw_pieces = n_raw_pieces
+        self.m_demanded_pieces = m_demanded_pieces
+        self.rotate = rotate
+
+    def period(self, raw_piece_size: Piece, generator: np.random.Generator, last: list[Piece]) -> list[Piece]:
+        """Return the pieces, shuffled.
+
+        Raises:
+            ValueError: The raw pieces cannot be cut into that many pieces.
+        """
+        most = self.n_raw_pieces * raw_piece_size[0] * raw_piece_size[1]
+        if not 1 <= self.n_raw_pieces <= self.m_demanded_pieces <= most:
+            wrong = f"n_raw_pieces={self.n_raw_pieces} of size {raw_piece_size} cannot be cut into "
+            raise ValueError(f"{wrong}m_demanded_pieces={self.m_demanded_pieces}; give at least 1 for at most {most}")
+        pieces = [raw_piece_size] * self.n_raw_pieces
+        while not last and len(pieces) < self.m_demanded_pieces:
+            index, axis = int(generator.integers(len(pieces))), int(generator.integers(2))
+            x, y = pieces[index]
+            cut = int(generator.integers(pieces[index][axis]))
+            if cut:  # 0 would leave the piece whole; try again
+                pieces[index : index + 1] = [(x, cut), (x, y - cut)] if axis else [(cut, y), (x - cut, y)]
+        generator.shuffle(pieces)
+        return last or [piece[::-1] if self.rotate and generator.random() < 0.5 else piece for piece in pieces]

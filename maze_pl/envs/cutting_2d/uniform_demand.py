@@ -1,0 +1,25 @@
+"""Generator of independent orders of random size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from maze_pl.envs.cutting_2d.demand import DemandGenerator
+from maze_pl.envs.cutting_2d.objects import Piece
+
+
+class UniformDemand(DemandGenerator):
+    """Draws independent orders with integer sides uniform from 1 to `max_size`.
+
+    Args:
+        max_size: Largest extent in x and in y.
+    """
+
+    def __init__(self, max_size: Piece) -> None:
+        if min(max_size) < 1:
+            raise ValueError(f"max_size={max_size} must be at least 1 in both directions")
+        self.max_size = max_size
+
+    def period(self, raw_piece_size: Piece, generator: np.random.Generator, last: list[Piece]) -> list[Piece]:
+        """Return 128 orders, as drawing many at once is much faster than one at a time."""
+        return [(x, y) for x, y in generator.integers(1, self.max_size, (128, 2), endpoint=True).tolist()]

@@ -1,0 +1,40 @@
+"""Base of pre-processors that compute weighted means."""
+
+from abc import abstractmethod
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.envs.structured_env import Array
+from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
+
+
+class AveragingPreProcessor(PreProcessor):
+    """Base class of pre-processors that compute weighted means, within the range of the original.
+
+    Means of bytes (uint8) are rounded to bytes, halves up, so that images stay small until they
+    reach the network; all others are float32.
+
+    Args:
+        observation_space: A Box.
+    """
+
+    def __init__(self, observation_space: Space) -> None:
+        super().__init__(observation_space)
+        space = self.box()
+        self._range = float(space.low.min()), float(space.high.max())
+        self._bytes = space.dtype == np.uint8
+
+    @abstractmethod
+    def average(self, observation: Array) -> Array:
+        """Means of an observation in float32."""
+
+    def process(self, observation: Array) -> Array:
+        """Means, rounded for bytes; otherwise clipped, as rounding errors may exceed the range."""
+        means = self.average(observation.astype(np.float32))
+        return (means + 0.5).astype(np.uint8) if self._bytes else np.clip(means, *self._range)
+
+    def processed_space(self) -> Space:
+        """Space with the range of the original one, even if that is infinite."""
+        shape = self.average(np.zeros(self.box().shape, np.float32)).shape
+        return spaces.Box(*self._range, shape, np.uint8 if self._bytes else np.float32)

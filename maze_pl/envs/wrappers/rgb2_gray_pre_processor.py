@@ -1,0 +1,34 @@
+"""Pre-processor that turns colours into their brightness."""
+
+from typing import Final
+
+import numpy as np
+
+from maze_pl.envs.structured_env import Array
+from maze_pl.envs.wrappers.averaging_pre_processor import AveragingPreProcessor
+from maze_pl.envs.wrappers.pre_processors import Space
+
+# 0.299, 0.587 and 0.114 (ITU-R BT.601) in 1/65536: their sum is 1, and in float32 grays of bytes are exact.
+GRAY_WEIGHTS: Final = (np.array([19595, 38470, 7471]) / 65536).astype(np.float32)
+
+
+class Rgb2GrayPreProcessor(AveragingPreProcessor):
+    """Turns colours into their brightness 0.299 r + 0.587 g + 0.114 b; drops the colour dimension.
+
+    Args:
+        observation_space: A Box with a dimension of length 3.
+        rgb_dim: Index of that dimension (red, green, blue), counted from the right if negative.
+    """
+
+    tag = "rgb2gray"
+
+    def __init__(self, observation_space: Space, rgb_dim: int = -1) -> None:
+        super().__init__(observation_space)
+        shape = self.box().shape
+        if not -len(shape) <= rgb_dim < len(shape) or shape[rgb_dim] != 3:
+            raise ValueError(f"the colours, dimension rgb_dim={rgb_dim}, must be 3, but the shape is {shape}")
+        self._rgb_dim = rgb_dim
+
+    def average(self, observation: Array) -> Array:
+        """[..., 3, ...] -> [..., ...]."""
+        return np.asarray(np.moveaxis(observation, self._rgb_dim, -1) @ GRAY_WEIGHTS)

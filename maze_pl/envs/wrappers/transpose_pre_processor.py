@@ -1,0 +1,28 @@
+"""Pre-processor that permutes dimensions."""
+
+from collections.abc import Sequence
+
+from maze_pl.envs.structured_env import Array
+from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
+
+
+class TransposePreProcessor(PreProcessor):
+    """Permutes dimensions: with axes 2, 0, 1, [height, width, 3] becomes [3, height, width].
+
+    Args:
+        observation_space: A Box.
+        axes: For each new dimension, the index of the original one.
+    """
+
+    tag = "transpose"
+
+    def __init__(self, observation_space: Space, axes: Sequence[int]) -> None:
+        super().__init__(observation_space)
+        own = list(range(len(self.box().shape)))
+        if sorted(axes) != own:
+            raise ValueError(f"axes={list(axes)} must hold each of {own} once, in any order")
+        self._axes = tuple(axes)
+
+    def process(self, observation: Array) -> Array:
+        """Return a view with the dimensions in their new order."""
+        return observation.transpose(self._axes)

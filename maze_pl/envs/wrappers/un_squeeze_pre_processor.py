@@ -1,0 +1,25 @@
+"""Pre-processor that inserts a dimension."""
+
+import numpy as np
+
+from maze_pl.envs.structured_env import Array
+from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
+
+
+class UnSqueezePreProcessor(PreProcessor):
+    """Inserts a dimension of length 1: at -3, a gray image [height, width] becomes [1, height, width].
+
+    Args:
+        observation_space: A Box.
+        dim: Index of the new dimension in the result, counted from the right if negative.
+    """
+
+    tag = "unsqueeze"
+
+    def __init__(self, observation_space: Space, dim: int) -> None:
+        super().__init__(observation_space)
+        self._shape = np.expand_dims(self.box().low, dim).shape
+
+    def process(self, observation: Array) -> Array:
+        """[a, b] -> [1, a, b], for example."""
+        return observation.reshape(self._shape)

@@ -1,0 +1,40 @@
+"""Block of convolutions and poolings that averages each channel in the end."""
+
+from functools import partial
+
+from torch import nn
+
+from maze_pl.perception.blocks.composed import JointBlock
+from maze_pl.perception.blocks.global_average_pooling_block import GlobalAveragePoolingBlock
+from maze_pl.perception.blocks.layer_options import Layers, ModuleClass
+from maze_pl.perception.blocks.perception_block import Keys, Shapes
+from maze_pl.perception.blocks.vgg_convolution_block import VGGConvolutionBlock
+
+
+class VGGConvolutionGAPBlock(JointBlock):
+    """`VGGConvolutionBlock`, then `GlobalAveragePoolingBlock`: images to vectors.
+
+    The shapes are [..., C, H, W] and [..., hidden_channels[-1]].
+
+    Args:
+        in_keys: Name of the images, of floats or of bytes.
+        out_keys: Name of the output.
+        in_shapes: Shape of the images (C, H, W), or (..., C, H, W).
+        hidden_channels: Channels of each pair of convolutions.
+        non_lin: Activation, a class or its path.
+
+    Example:
+        >>> VGGConvolutionGAPBlock("screen", "latent", [3, 64, 64], hidden_channels=[8, 16, 32]).out_shapes()
+        [(32,)]
+    """
+
+    def __init__(
+        self,
+        in_keys: Keys,
+        out_keys: Keys,
+        in_shapes: Shapes,
+        hidden_channels: Layers,
+        non_lin: ModuleClass = nn.ReLU,
+    ) -> None:
+        convolution = partial(VGGConvolutionBlock, hidden_channels=hidden_channels, non_lin=non_lin)
+        super().__init__(in_keys, out_keys, in_shapes, [convolution, partial(GlobalAveragePoolingBlock)])
