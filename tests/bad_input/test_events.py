@@ -23,7 +23,7 @@ TABLE: list[tuple[str, list[str]]] = [
     ("unknown_input", ["InputEvents.burnt", "input_name='totl'", "['total']"]),
     ("unknown_attribute", ["AttributeEvents.burnt", "input_name='size'", "['area']"]),
     ("two_topics", ["InventoryEvents", "broken_events", "tests.events.depot", "rename one"]),
-    ("bad_kpi", ["KPI 'usage' is nan", "leave out"]),
+    ("bad_kpi", ["KPI 'usage' is nan", "omit"]),
     ("bad_reward", ["environment 0", "step of BadRewardEnv returned the reward inf", "not finite"]),
 ]
 

@@ -114,6 +114,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "dryrun")  # Lightning's logger sets it
     yield tmp_path
+    torch.use_deterministic_algorithms(False)  # options of the Trainer switch these on for the whole process
+    torch.backends.cudnn.benchmark = False
     wandb.finish()  # Lightning leaves that to the end of the process
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(False)

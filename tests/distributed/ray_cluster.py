@@ -108,6 +108,15 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def join(cluster: Cluster) -> Any:
+    """Join a cluster, and leave the handler of SIGTERM as it was; Ray itself."""
+    ray = pytest.importorskip("ray")
+    handler = signal.getsignal(signal.SIGTERM)
+    ray.init(cluster.address, logging_level="ERROR")
+    signal.signal(signal.SIGTERM, handler)
+    return ray
+
+
 def alive() -> set[str]:
     """Ids of the nodes that this process's cluster has."""
     import ray

@@ -25,7 +25,7 @@ from maze_pl.perception import (
     SharedStateCriticComposer,
 )
 from tests.collect.engines.actors import Actor, RandomActs
-from tests.distributed.ray_cluster import Cluster, ClusterEvents, NodeReport, alive, cluster, wait_for
+from tests.distributed.ray_cluster import Cluster, ClusterEvents, NodeReport, alive, cluster, join, wait_for
 
 __all__ = ["cluster"]
 
@@ -70,8 +70,7 @@ def test_training_goes_on_when_a_node_is_killed(
     monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
     if len(cluster.nodes) < 2:
         cluster.add()
-    ray = pytest.importorskip("ray")
-    ray.init(cluster.address, logging_level="ERROR")
+    ray = join(cluster)
     wait_for(lambda: len(alive()) == 2)
     ray.shutdown()
     ClusterEvents.nodes.clear()
@@ -146,8 +145,7 @@ def test_a_node_without_maze_pl_is_told_of(
     monkeypatch.chdir(tmp_path / "elsewhere")  # Ray has workers import from the working directory, too
     (tmp_path / "maze_pl").mkdir()
     (tmp_path / "maze_pl" / "__init__.py").write_text("raise ImportError('No module named maze_pl')")
-    ray = pytest.importorskip("ray")
-    ray.init(cluster.address, logging_level="ERROR")
+    ray = join(cluster)
     try:
         n_workers = len(alive()) + 1
         cluster.add(variables={"PYTHONPATH": str(tmp_path)})

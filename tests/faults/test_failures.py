@@ -196,7 +196,9 @@ def test_an_exception_on_one_rank_alone_is_shown_and_the_rank_is_named(server: S
     run = server.fit(tmp_path, *TWO_RANKS, f"--trainer.callbacks=[{callback}]")
     assert run.end() == 1
     assert run.output.count("ZeroDivisionError: a mistake in a callback") == 1
-    assert run.output.count("maze-pl: error: rank 1 ended with exit status 1, for the reason above; all others") == 1
+    assert (
+        run.output.count("maze-pl: error: rank 1 ended with exit status 1, for the reason above; all other ranks") == 1
+    )
     assert "gloo/" not in run.output
 
 
