@@ -137,10 +137,7 @@ class _Plan:
 
     def _look_up(self) -> list[int]:
         """Return the addresses of all weights."""
-        pointers = []
-        for group in self._parameters:
-            pointers += [item.data_ptr() for item in group.values() if item is not None]
-        return pointers
+        return [item.data_ptr() for group in self._parameters for item in group.values() if item is not None]
 
     def is_current(self) -> bool:
         """Return whether the network's parts, mode and weight addresses are as traced, without hooks."""
