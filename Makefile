@@ -11,7 +11,7 @@ RUN_DIR ?= outputs/ppo_cartpole/$(shell date +%Y-%m-%d_%H-%M-%S)
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test slow check bench bench-all learn fix clean
+.PHONY: help setup train test slow long check bench bench-all learn fix clean
 
 help:  ## Say what can be made.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -30,7 +30,10 @@ test: $(STAMP)  ## The fast tests.
 	$(BIN)/python -m pytest -m "not slow" -q -n auto
 
 slow: $(STAMP)  ## The tests that train.
-	$(BIN)/python -m pytest -m slow -q -n auto --dist worksteal --durations 25
+	$(BIN)/python -m pytest -m "slow and not long" -q -n auto --dist worksteal --durations 25
+
+long: $(STAMP)  ## The slow tests that take too long for each change: more training, more generated cases.
+	$(BIN)/python -m pytest -m long -q -n auto --dist worksteal --durations 25
 
 check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff check .

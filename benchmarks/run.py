@@ -321,6 +321,31 @@ def soft_actor_critic(repetitions: int, n_threads: tuple[int, ...]) -> str:
     return f"{title}\n\n{text}\n\n{table(header, rows)}"
 
 
+def deep_q(repetitions: int) -> str:
+    """Section on DQN and TD3, with one update or 32 after as many steps.
+
+    Args:
+        repetitions: Number of runs of each contender.
+    """
+    command, rows = [sys.executable, "-W", "ignore", str(FOLDER / "deep_q.py")], []
+    for algorithm in ("dqn", "td3"):
+        for updates in (1, 32):
+            runs: dict[str, list[float]] = {"maze_pl": [], REFERENCE: []}
+            for seed in range(repetitions):
+                for library, own in runs.items():
+                    progress(f"W9: {algorithm}, {library}, {updates} updates, {seed + 1} of {repetitions}")
+                    options = {"algorithm": algorithm, "library": library, "updates": updates, "seed": seed}
+                    given = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+                    own.append(last_line([*command, *given])["updates_per_second"])
+            ours, theirs = runs.values()
+            ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+            rates = [f"{statistics.median(one):.1f}" for one in (ours, theirs)]
+            rows.append([f"{algorithm.upper()}, {updates} update{'s' * (updates > 1)} a batch", *rates, f"{ratio:.2f}"])
+    title = "## W9: DQN, CartPole-v1, 64 x 64, batches of 64; TD3, Pendulum-v1, 256 x 256, batches of 256; updates/s"
+    text = "Per second of processor time."
+    return f"{title}\n\n{text}\n\n{table(['', 'maze_pl', REFERENCE, 'ratio'], rows)}"
+
+
 def start(repetitions: int) -> str:
     """The section on the start-up time of a command."""
     progress("W10: from the command line to the first training step")
@@ -374,6 +399,7 @@ def whole_report(repetitions: int) -> str:
         engines(repetitions),
         cloning(repetitions),
         soft_actor_critic(repetitions, (1, 2)),
+        deep_q(repetitions),
         start(repetitions),
     ]
     return "\n\n".join(sections)

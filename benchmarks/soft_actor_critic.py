@@ -86,8 +86,8 @@ def ours() -> dict[str, float]:
     options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
     trainer = pl.Trainer(max_epochs=1, callbacks=[clock], enable_model_summary=False, devices=1, **options)
     trainer.fit(module, data)
-    if module._updates.recorder.refused is not None:
-        raise SystemExit(f"updates were not recorded: {module._updates.recorder.refused}")
+    if module.capture_refusal is not None:
+        raise SystemExit(f"updates were not traced: {module.capture_refusal}")
     return {"updates_per_second": clock.speed, "lightning_share": clock.share}
 
 

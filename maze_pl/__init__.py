@@ -3,27 +3,51 @@
 Importing this package is cheap: torch and Lightning are imported when something needs them.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"  # before the imports below, which read it
 
 from .runs.loading import load as load, load_env as load_env
 from .runs.simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetup
-from .runs.simple_stats import tensorboard_to_pandas as tensorboard_to_pandas
 
-__all__ = ["SimpleStatsLoggingSetup", "load", "load_env", "rollout", "tensorboard_to_pandas"]
+__all__ = [
+    "SimpleStatsLoggingSetup",
+    "compare",
+    "events_table",
+    "load",
+    "load_env",
+    "read_metrics",
+    "rollout",
+    "tensorboard_to_dataframe",
+    "tensorboard_to_pandas",
+    "view",
+]
 
 if TYPE_CHECKING:
+    from .comparison.compare import compare as compare
+    from .runs.metrics import read_metrics as read_metrics
+    from .runs.metrics import tensorboard_to_dataframe as tensorboard_to_dataframe
+    from .runs.metrics import tensorboard_to_pandas as tensorboard_to_pandas
     from .runs.rollout import rollout as rollout
+    from .viewer.episode_view import view as view
+    from .viewer.events import events_table as events_table
 else:
+    _LATE = {
+        "compare": "maze_pl.comparison.compare",
+        "events_table": "maze_pl.viewer.events",
+        "read_metrics": "maze_pl.runs.metrics",
+        "rollout": "maze_pl.runs.rollout",
+        "tensorboard_to_dataframe": "maze_pl.runs.metrics",
+        "tensorboard_to_pandas": "maze_pl.runs.metrics",
+        "view": "maze_pl.viewer.episode_view",
+    }
 
     def __getattr__(name: str) -> object:
-        """`rollout`, which is imported when it is asked for."""
-        if name != "rollout":
+        """Return a function that is imported when it is asked for."""
+        if name not in _LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from maze_pl.runs.rollout import rollout
-
-        return rollout
+        return getattr(import_module(_LATE[name]), name)
 
 
 def __dir__() -> list[str]:

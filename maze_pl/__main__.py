@@ -7,7 +7,12 @@ commands:
   validate   evaluate a trained agent: maze-pl validate RUN_DIR
   test       the same as validate
   rollout    play episodes: maze-pl rollout RUN_DIR, or --env env/gym_env --env.name ID --policy random|heuristic
+  compare    play the same episodes with several agents, and compare them: maze-pl compare RUN_DIR --baseline random
+  view       look at episodes in a browser: maze-pl view RUN_DIR|ROLLOUT_DIR|FILE...
   check      find faults of an environment: maze-pl check --env env/gym_env --env.name ID
+  plot       draw learning curves: maze-pl plot RUN_DIR... [--statistic NAME] [--x wall_clock]
+  report     write one HTML page about a run: maze-pl report RUN_DIR [--to FILE]
+  show       describe a run directory or a file: maze-pl show RUN_DIR|FILE [--json]
   list       list available components: maze-pl list [algorithms|configs|environments|wrappers]
   new        create a project with an environment, a config, an experiment and a test: maze-pl new DIR
 
@@ -15,13 +20,14 @@ examples:
   maze-pl fit --config ppo_cartpole
   maze-pl fit --config ppo_cartpole --data.env.name Acrobot-v1 --model.lr 1e-3 --trainer.max_epochs 20
   maze-pl fit --config ppo_cartpole --model algorithm/a2c --data.env env/gym_env
+  maze-pl fit --config ppo_cartpole --seeds 5 --seeds.parallel 2      five seeds, two at a time, and a table
   maze-pl fit --resume RUN_DIR            continue a run; options given here take precedence
   maze-pl fit --warm-start RUN_DIR        start a new run with the weights and wrapper statistics of another one,
                                           and with its configuration, unless --config is given
   maze-pl check --config ppo_cartpole --wrappers wrappers/vector_obs
 
-Run directories with classes outside of maze_pl, gymnasium and torch.nn, such as your own, require `--trust`, because
-loading them executes code.
+Run directories with classes outside of maze_pl, gymnasium, torch.nn and torch.optim, such as your own, require
+`--trust`, because loading them executes code.
 
 `maze-pl COMMAND --help` lists all options of a command, `--print_config` prints the configuration that a command would
 run, and `--debug` prints the traceback of an error.
@@ -40,18 +46,33 @@ from maze_pl import __version__
 from maze_pl.config.assembling import prepare
 from maze_pl.config.search_path import ConfigurationError, known_names, suggestion
 from maze_pl.system.lost_process import LostProcessError
-from maze_pl.system.signals import StoppedBySignal, StopSignals, follow_main_process
+from maze_pl.system.signals import StoppedBySignal, StopSignals, follow_main_process, follow_starter
 
 COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "fit": "fit",
     "validate": "fit",
     "test": "fit",
     "rollout": "rollout",
+    "compare": "compare",
+    "view": "view",
     "check": "check",
+    "plot": "plot",
+    "report": "report",
+    "show": "show",
     "list": "list",
     "new": "new",
 }
+_PREPARED_LATER: Final = ("compare",)  # commands that take more than one run directory
 DEBUG: Final = "--debug"
+
+
+def _fit_seeds(arguments: Sequence[str], signals: StopSignals) -> int | None:
+    """Train with several seeds if the command asks for them; return its exit status, None if it does not."""
+    if not any(argument.startswith(("--seeds", "--resume")) for argument in arguments):
+        return None
+    from maze_pl.cli import seeds
+
+    return seeds.run(arguments, signals) if seeds.is_for_seeds(arguments) else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,11 +99,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         is_launched = follow_main_process()
         with StopSignals(deferred=is_launched) as signals:
+            follow_starter()
             if command not in COMMANDS:
                 hint = suggestion(command, COMMANDS)
                 raise ConfigurationError(f"unknown command {command!r}: use {', '.join(COMMANDS)}{hint}")
-            prepared = prepare(arguments)
-            gc.disable()  # imports make much, which lives on: looking at it took a third of their time
+            if command == "fit" and (status := _fit_seeds(arguments, signals)) is not None:
+                return 128 + signals.received if signals.received else status
+            prepared = arguments if command in _PREPARED_LATER else prepare(arguments)
+            gc.disable()  # imported objects are never freed: collecting garbage took a third of the time
             module = importlib.import_module(f"maze_pl.cli.{COMMANDS[command]}")
             gc.freeze()
             gc.enable()

@@ -17,7 +17,7 @@ import pytest
 
 FOLDER = Path(__file__).parent
 SET_BY_COMMANDS = (
-    *("MAZE_PL_CONFIG_PATH", "MAZE_PL_RUN_DIR", "MAZE_PL_MAIN_PROCESS"),
+    *("MAZE_PL_CONFIG_PATH", "MAZE_PL_RUN_DIR", "MAZE_PL_MAIN_PROCESS", "MAZE_PL_PROVENANCE"),
     *("PL_GLOBAL_SEED", "PL_SEED_WORKERS", "WANDB_SERVICE", "WANDB_MODE", "RAY_CLIENT_MODE"),
 )
 LONG = ("test_readme", "test_generated", "test_imitation", "distributed/test_strategies", "test_resume.py", "learning/")

@@ -129,6 +129,40 @@ def test_tables_list_all_that_there_is_of_a_kind(page: str, module: ModuleType, 
     assert len(rows) == len(set(rows))
 
 
+BLOCKS_OF = {
+    "dense": ["DenseBlock", "FlattenDenseBlock"],
+    "convolution": [
+        "VGGConvolutionBlock",
+        "StridedConvolutionBlock",
+        "VGGConvolutionDenseBlock",
+        "VGGConvolutionGAPBlock",
+        "StridedConvolutionDenseBlock",
+    ],
+    "strided convolution": ["StridedConvolutionBlock", "StridedConvolutionDenseBlock"],
+    "LSTM": ["LSTMBlock", "LSTMLastStepBlock"],
+    "attention": ["MultiHeadAttentionBlock", "SelfAttentionSeqBlock", "SelfAttentionConvBlock"],
+    "graph": ["GraphConvBlock", "GraphAttentionBlock"],
+    "graph convolution": ["GraphConvBlock"],
+    "graph attention": ["GraphAttentionBlock"],
+    "PointNet": ["PointNetFeatureBlock"],
+}
+
+
+def test_blocks_have_the_options_that_their_table_lists() -> None:
+    text = PAGES["perception_blocks.md"].read_text(encoding="utf-8")
+    table = text.partition("## Options of layers")[2].partition("```")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| ")]
+    options: list[str] = []
+    assert len(rows) > 15
+    for first, _, kinds, _ in rows[1:]:
+        options = re.findall(r"`(\w+)`", first) or options
+        for group in kinds.split(", "):
+            names = BLOCKS_OF[group] if group in BLOCKS_OF else [group.strip("`")]
+            for name in names:
+                known = inspect.signature(getattr(perception, name)).parameters
+                assert set(options) <= set(known), f"{name} lacks an option of {options}"
+
+
 def test_what_things_became_is_there() -> None:
     cells = re.findall(r"^\|[^|]*\| (.*) \|$", PAGES["where_things_went.md"].read_text(encoding="utf-8"), re.MULTILINE)
     names = {name for cell in cells for name in re.findall(r"`(.+?)`", cell)}

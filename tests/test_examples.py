@@ -24,6 +24,7 @@ def test_the_low_level_example_is_short() -> None:
     assert len((EXAMPLES / "low_level_cartpole.py").read_text(encoding="utf-8").splitlines()) <= 40
 
 
+@pytest.mark.slow
 def test_the_low_level_example_trains_and_evaluates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     example = runpy.run_path(str(EXAMPLES / "low_level_cartpole.py"))

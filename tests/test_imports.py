@@ -12,10 +12,21 @@ import maze_pl
 PACKAGE = Path(maze_pl.__file__).parent
 
 BELOW = {"system", "functional", "core", "records", "events", "envs", "distributions", "perception", "agents"}
-EVERYTHING = BELOW | {"collect", "datasets", "datamodules", "modules", "config", "loggers", "runs", "callbacks"}
+EVERYTHING = BELOW | {
+    "schedules",
+    "collect",
+    "datasets",
+    "datamodules",
+    "modules",
+    "config",
+    "loggers",
+    "runs",
+    "callbacks",
+}
 ALLOWED = {
     "system": set(),
     "functional": {"core"},
+    "schedules": set(),
     "core": {"system"},
     "records": {"core", "system"},
     "events": {"core", "system"},
@@ -25,13 +36,16 @@ ALLOWED = {
     "agents": {"core", "distributions"},
     "collect": {"core", "events", "envs", "records", "system"},
     "datasets": {"core", "envs", "collect", "records", "system"},
-    "datamodules": {"core", "events", "envs", "collect", "datasets", "records", "system"},
-    "modules": {"core", "events", "functional", "distributions", "perception", "agents", "system"},
+    "datamodules": {"core", "schedules", "events", "envs", "collect", "datasets", "records", "system"},
+    "modules": {"core", "schedules", "events", "functional", "distributions", "perception", "agents", "system"},
     "config": {"core", "system"},
     "loggers": {"core", "envs", "events", "system"},
     "runs": EVERYTHING - {"callbacks", "runs"},
-    "callbacks": EVERYTHING - {"callbacks"},
-    "cli": EVERYTHING,
+    "viewer": EVERYTHING - {"callbacks"},
+    "callbacks": (EVERYTHING | {"viewer"}) - {"callbacks"},
+    "comparison": (EVERYTHING | {"viewer"}) - {"callbacks"},
+    "reports": {"core", "system", "events", "records", "config", "functional", "runs"},
+    "cli": EVERYTHING | {"comparison", "reports", "viewer"},
 }
 
 

@@ -27,7 +27,7 @@ from maze_pl.modules import AlgorithmModule
 from tests import documentation
 
 ROOT = Path(__file__).parents[1]
-ALGORITHMS = [modules.A2C, modules.BC, modules.ES, modules.IMPALA, modules.PPO, modules.SAC]
+ALGORITHMS = [modules.A2C, modules.BC, modules.DQN, modules.ES, modules.IMPALA, modules.PPO, modules.SAC, modules.TD3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Libraries that come without types are named at the end.
 SETTINGS = """
@@ -51,7 +51,7 @@ from maze_pl.core.actor_id import ActorID
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs import CoreEnv, GymMazeEnv, Wrapper
 from maze_pl.envs.wrappers import LogStatsWrapper, TimeLimitWrapper
-from maze_pl.modules import A2C, BC, ES, IMPALA, PPO, SAC
+from maze_pl.modules import A2C, BC, DQN, ES, IMPALA, PPO, SAC, TD3
 from maze_pl.perception import (
     ConcatModelBuilder,
     CustomModelComposer,
@@ -105,7 +105,8 @@ data = RolloutDataModule(
 )
 learner = PPO(networks=networks, spec=data.spec, lr=1e-3, max_grad_norm=0.5, lr_schedule="linear", capture="off")
 Cautious(networks=networks, penalty=0.5)
-for algorithm in (A2C, BC, ES, IMPALA, SAC):
+DQN(networks=networks, dueling=True, epsilon=0.1)
+for algorithm in (A2C, BC, ES, IMPALA, SAC, TD3):
     algorithm(networks=networks, critic_burn_in_epochs=0)
 env: TimeLimitWrapper = TimeLimitWrapper.wrap(GymMazeEnv("CartPole-v1"), max_episode_steps=20)
 logged: LogStatsWrapper = LogStatsWrapper.wrap(env, logging_prefix="train")
@@ -122,13 +123,15 @@ import maze_pl
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import TimeLimitWrapper
-from maze_pl.modules import A2C, BC, ES, IMPALA, PPO, SAC
+from maze_pl.modules import A2C, BC, DQN, ES, IMPALA, PPO, SAC, TD3
 from maze_pl.perception import DenseBlock, FlattenConcatPolicyNet, ProbabilisticPolicyComposer, VGGConvolutionDenseBlock
 
 env = GymMazeEnv("CartPole-v1")
 PPO(networkz=None)
 A2C(lr="fast")
 SAC(actor_critik=None)
+DQN(double=True)
+TD3(policy_delay=0.5)
 IMPALA(capture="on")
 BC(max_gradnorm=1.0)
 ES(optimizer="adamw")
@@ -224,7 +227,9 @@ def test_data_modules_name_all_options_that_they_have_in_common(kind: type[Envir
 
 def test_every_public_name_of_the_package_is_listed() -> None:
     names = [name for name in dir(maze_pl) if not name.startswith("__")]
-    assert names == ["SimpleStatsLoggingSetup", "load", "load_env", "rollout", "tensorboard_to_pandas"]
+    functions = ["compare", "events_table", "load", "load_env", "read_metrics", "rollout"]
+    tables = ["tensorboard_to_dataframe", "tensorboard_to_pandas"]
+    assert names == ["SimpleStatsLoggingSetup", *functions, *tables, "view"]
     assert all(getattr(maze_pl, name).__doc__ for name in names)
     namespace: dict[str, Any] = {}
     exec("from maze_pl import *", namespace)

@@ -73,7 +73,7 @@ class Run(ActionConversionInterface):
 
     @property
     def action_masks(self) -> dict[str, str]:
-        return {"run": "may_run"}  # head -> observation whose nonzero entries are allowed
+        return {"run": "may_run"}  # head -> observation that is 1 where it is allowed, else 0
 
 
 def make_env() -> MazeEnv:

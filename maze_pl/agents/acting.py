@@ -1,5 +1,6 @@
 """Actions for single observations or batches, as environments return them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, overload, runtime_checkable
 
@@ -32,12 +33,12 @@ class HasProbabilities(Protocol):
         ...
 
 
-class ActsOnObservations:
+class ActsOnObservations(ABC):
     """Base of policies and algorithms that gives them the method `act_on`."""
 
+    @abstractmethod
     def acting_policy(self) -> SpecifiedPolicy:
         """Return the policy that chooses the actions."""
-        raise NotImplementedError
 
     @overload
     def act_on(
@@ -193,7 +194,7 @@ def _arrays(
         raise ValueError(f"observations are of different sizes: {described}")
     size = next(iter(sizes.values()))
     if size == 0:
-        raise ValueError("a batch of observations is empty: there is nobody to act")
+        raise ValueError("the batch of observations is empty")
     return arrays, size is not None
 
 

@@ -1,7 +1,7 @@
 """Network inputs, recurrent evaluation, and the assignment of networks to sub-steps."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -56,6 +56,45 @@ def state_shapes(network: nn.Module) -> StateShapes:
         for name, shape in getattr(module, "state_shapes", {}).items():
             shapes[name] = tuple(shape)
     return shapes
+
+
+@runtime_checkable
+class HasLatent(Protocol):
+    """A network that can also return the features from which it computes its outputs."""
+
+    def return_latent(self) -> int:
+        """Have `forward` also return the features, as "latent" [..., L]; return L. May be called again."""
+        ...
+
+
+LATENT = "latent"
+"""Name of the features in the outputs of a network."""
+
+
+def request_latent(network: nn.Module, where: str) -> int:
+    """Have a network return its features, and return their number.
+
+    Args:
+        network: The network.
+        where: Description of the network for messages.
+
+    Raises:
+        ValueError: It cannot return them.
+    """
+    if not isinstance(network, HasLatent):
+        needed = "exploration with gsde needs the features from which it computes the means"
+        remedy = "give it a method return_latent, see docs/action_distributions.md, or use a template"
+        raise ValueError(f"{where}, a {type(network).__name__}: {needed}: {remedy}")
+    return network.return_latent()
+
+
+def auxiliary_shapes(network: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a network's auxiliary outputs by name: its attribute `auxiliary_shapes`.
+
+    Auxiliary outputs are tensors that a network returns besides its logits or value, for losses.
+    """
+    declared: Mapping[str, tuple[int, ...]] = getattr(network, "auxiliary_shapes", {})
+    return {name: tuple(shape) for name, shape in declared.items()}
 
 
 def refuse_recurrent(network: nn.Module, what: str) -> None:

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl import distributions
 from maze_pl.core.policy import Array
+from maze_pl.distributions.probability_distribution import choice_sizes
 
 TORCH_TYPES: dict[Any, torch.dtype] = {
     np.dtype(np.float32): torch.float32,
@@ -30,11 +32,13 @@ class Sampling(NamedTuple):
         deterministic: Whether to take the most likely action.
         temperature: Above 1 flattens the distributions, below 1 sharpens them.
         generator: Source of randomness.
+        exploration: Scale of exploration, for distributions that have one.
     """
 
     deterministic: bool
     temperature: float
     generator: torch.Generator | None
+    exploration: float = 0.0
 
 
 class NumpySampler:
@@ -71,9 +75,11 @@ class NumpySampler:
             mask = allowed.get(head)
             if choose is None or array.shape[1:] != shape:
                 return None
-            if mask is not None and mask.shape != array.shape:
+            if mask is not None and mask.shape != array.shape and choose is not _epsilon_greedy:
                 return None
             if temperature != 1.0 and choose is not _gaussian:
+                if choose in _NOT_SCALED:
+                    return None
                 array = array / float(temperature)
             action[head] = choose(array, mask, space, sampling)
         return action
@@ -154,9 +160,56 @@ def _gaussian(logits: Array, mask: Array | None, space: Any, sampling: Sampling)
     return action.reshape(len(logits), *space.shape)
 
 
+def _epsilon_greedy(values: Array, mask: Array | None, space: Any, sampling: Sampling) -> Any:
+    sizes = choice_sizes(space)
+    if mask is not None and isinstance(space, spaces.MultiBinary):
+        mask = np.stack((np.ones_like(mask), mask), axis=-1).reshape(values.shape)
+    bounds = np.cumsum(sizes)[:-1]
+    parts = [values] if len(sizes) == 1 else np.split(values, bounds, axis=-1)
+    masks: list[Array | None] = [None] * len(parts)
+    if mask is not None:
+        masks = [mask] if len(sizes) == 1 else list(np.split(mask, bounds, axis=-1))
+    pairs = zip(parts, masks, strict=True)
+    columns = [_greedy_or_random(part, part_mask, sampling) for part, part_mask in pairs]
+    if isinstance(space, spaces.Discrete):
+        return columns[0] + int(space.start) if space.start else columns[0]
+    action = np.stack(columns, axis=-1).reshape(len(values), *space.shape)
+    return action.astype(np.int8) if isinstance(space, spaces.MultiBinary) else action
+
+
+def _greedy_or_random(values: Array, mask: Array | None, sampling: Sampling) -> Any:
+    """[B] the best option, or any with probability `exploration`, by the same race as `_index`."""
+    best = _allowed(values, mask).argmax(-1)
+    if sampling.deterministic:
+        return best
+    allowed = np.ones_like(values) if mask is None else mask.astype(values.dtype)
+    if mask is not None:
+        allowed[~mask.any(-1)] = 1.0
+    probability = allowed / allowed.sum(-1, keepdims=True) * values.dtype.type(sampling.exploration)
+    probability[np.arange(len(values)), best] += values.dtype.type(1.0 - sampling.exploration)
+    exponential = -np.log(np.maximum(_uniform(values, sampling), _TINY[values.dtype]))
+    return (probability / exponential).argmax(-1)
+
+
+def _deterministic(logits: Array, mask: Array | None, space: Any, sampling: Sampling) -> Any:
+    dtype = logits.dtype.type
+    half_width = ((space.high - space.low.astype(np.float64)) / 2).astype(dtype)
+    centre = ((space.low + space.high.astype(np.float64)) / 2).astype(dtype)
+    action = centre + half_width * np.tanh(logits.reshape(len(logits), *space.shape))
+    if not sampling.deterministic:
+        noise = torch.randn(action.shape, generator=sampling.generator, dtype=TORCH_TYPES[logits.dtype]).numpy()
+        action = np.clip(action, space.low, space.high) + half_width * (noise * dtype(sampling.exploration))
+    return np.clip(action, space.low, space.high).astype(dtype, copy=False)
+
+
 _CHOICES: dict[Any, Callable[[Array, Array | None, Any, Sampling], Any]] = {
     distributions.CategoricalProbabilityDistribution: _categorical,
     distributions.MultiCategoricalProbabilityDistribution: _multi_categorical,
     distributions.BernoulliProbabilityDistribution: _bernoulli,
     distributions.DiagonalGaussianProbabilityDistribution: _gaussian,
+    distributions.EpsilonGreedyProbabilityDistribution: _epsilon_greedy,
+    distributions.DeterministicProbabilityDistribution: _deterministic,
 }
+
+_NOT_SCALED = (_epsilon_greedy, _deterministic)
+"""Choices for which a temperature does more than divide logits; the distributions themselves apply it."""

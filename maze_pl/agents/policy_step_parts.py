@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from gymnasium import spaces
 from torch import nn
 
-from maze_pl.agents.network_io import NetworkInput, StateShapes, state_shapes
+from maze_pl.agents.gaussian_exploration import GaussianExploration
+from maze_pl.agents.network_io import NetworkInput, StateShapes, auxiliary_shapes, request_latent, state_shapes
 from maze_pl.agents.numpy_inference import NumpyNetwork
 from maze_pl.agents.numpy_sampling import NumpySampler
 from maze_pl.core.actor_id import StepKey
@@ -43,6 +44,9 @@ class PolicyStepParts:
     plain: NumpyNetwork | None  # the network, if all agents share it and it is not recurrent
     state_shapes: StateShapes
     masks: tuple[MaskedHead, ...]
+    explorations: dict[str, GaussianExploration]  # by head; registered in the policy, too
+    has_gsde: bool
+    auxiliary: tuple[str, ...]  # names of auxiliary outputs
 
 
 def make_policy_step(
@@ -57,7 +61,8 @@ def make_policy_step(
         mapper: Its distributions.
 
     Raises:
-        ValueError: There are too few or too many networks, or their policy states differ.
+        ValueError: There are too few or too many networks, or their policy states or auxiliary outputs
+            differ.
     """
     is_single = isinstance(networks, nn.Module) and not isinstance(networks, nn.ModuleList)
     nets: tuple[Any, ...] = (networks,) if is_single else tuple(networks)  # type: ignore[arg-type]
@@ -72,10 +77,14 @@ def make_policy_step(
         if state_shapes(net) != shapes:
             both = f"{shapes} and {state_shapes(net)}"
             raise ValueError(f"networks of sub-step {key!r} have different policy states: {both}")
+        if auxiliary_shapes(net) != auxiliary_shapes(nets[0]):
+            both = f"{auxiliary_shapes(nets[0])} and {auxiliary_shapes(net)}"
+            raise ValueError(f"networks of sub-step {key!r} have different auxiliary outputs: {both}")
     masks = []
     for head, name in mapper.masks.items():
         _, space = mapper.heads[head]
         masks.append(MaskedHead(head, name, spaces.flatdim(space)))
+    explorations = _explorations(key, nets, mapper)
     return PolicyStepParts(
         nets,
         NetworkInput(nets[0]),
@@ -84,7 +93,31 @@ def make_policy_step(
         NumpyNetwork(nets[0]) if len(nets) == 1 and not shapes else None,
         shapes,
         tuple(masks),
+        explorations,
+        any(exploration.is_gsde for exploration in explorations.values()),
+        tuple(auxiliary_shapes(nets[0])),
     )
+
+
+def _explorations(
+    key: StepKey, networks: Sequence[nn.Module], mapper: DistributionMapper
+) -> dict[str, GaussianExploration]:
+    """Make the explorations of the Gaussian heads that have options of their own.
+
+    Raises:
+        ValueError: A network cannot return the features that gsde needs, or their numbers differ.
+    """
+    n_features = 0
+    if any(options.type == "gsde" for options in mapper.explorations.values()):
+        sizes = [request_latent(network, f"policy network of sub-step {key!r}") for network in networks]
+        n_features = sizes[0]
+        if len(set(sizes)) > 1:
+            raise ValueError(f"networks of sub-step {key!r} have different numbers of features: {sizes}")
+    explorations = {}
+    for head, options in mapper.explorations.items():
+        n_components = mapper.logits_shapes[head][0] // 2
+        explorations[head] = GaussianExploration(options, n_components, len(networks), n_features)
+    return explorations
 
 
 def separate_agent_counts(spec: Spec, step_keys: Sequence[StepKey]) -> dict[StepKey, int]:

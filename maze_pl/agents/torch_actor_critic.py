@@ -2,47 +2,60 @@
 
 from torch import nn
 
-from maze_pl.agents.network_io import state_shapes
+from maze_pl.agents.network_io import StateShapes, state_shapes
 from maze_pl.agents.torch_policy import TorchPolicy
 from maze_pl.agents.torch_state_critic import Critic
+from maze_pl.core.actor_id import StepKey
 
 
 class TorchActorCritic(nn.Module):
     """A policy and, for algorithms that need one, a critic.
 
+    Recurrent modules that a network of the critic shares with the policy's only network of the same
+    sub-step have the policy state. All others have a state of their own, which algorithms carry
+    along the acts of each actor while they learn; acting does not need it.
+
     Args:
         policy: The policy.
-        critic: Estimates values of states or of actions in states; may be None. A recurrent network
-            of the critic must share its recurrent modules with the policy's network of the same
-            sub-step, because only policies have a policy state.
+        critic: Estimates values of states or of actions in states; may be None.
 
-    Raises:
-        ValueError: The critic has a recurrent state of its own.
+    Attributes:
+        critic_state_shapes: Sub-step -> shapes of the state that only the critic has, for sub-steps
+            whose critic has one.
     """
 
     def __init__(self, policy: TorchPolicy, critic: Critic | None = None) -> None:
         super().__init__()
         self.policy = policy
         self.critic = critic
+        self.critic_state_shapes: dict[StepKey, StateShapes] = {}
         if critic is None:
             return
         for key, network in critic.recurrent.items():
             policy_networks = list(policy.networks[policy.spec.step_keys.index(key)].children())
-            if len(policy_networks) > 1 or not _shares_policy_state(network, policy_networks[0]):
-                raise ValueError(
-                    f"the critic of sub-step {key!r} has a state of its own, "
-                    f"{list(state_shapes(network))}, but only policies may have one: let its network "
-                    "share the recurrent part with the policy's network of that sub-step, which "
-                    "must be one network for all agents, or use a critic that is not recurrent"
-                )
+            shapes = _own_state_shapes(network, policy_networks)
+            if shapes:
+                self.critic_state_shapes[key] = shapes
 
 
-def _shares_policy_state(network: nn.Module, policy_network: nn.Module) -> bool:
-    """Return whether all recurrent modules of a critic's network belong to the policy's network."""
-    policy_parameters = {id(parameter) for parameter in policy_network.parameters()}
+def _own_state_shapes(network: nn.Module, policy_networks: list[nn.Module]) -> StateShapes:
+    """Return the shapes of a critic's state that is not the policy state.
+
+    Args:
+        network: The critic's network of a sub-step.
+        policy_networks: The policy's networks of the same sub-step.
+    """
+    shapes = state_shapes(network)
+    if len(policy_networks) != 1:
+        return shapes
+    of_policy = {id(parameter) for parameter in policy_networks[0].parameters()}
+    policy_state = state_shapes(policy_networks[0])
     for module in network.modules():
-        if not getattr(module, "state_shapes", None):
+        parts = state_shapes(module)
+        is_innermost = not any(state_shapes(child) for child in module.children())
+        if not parts or not is_innermost:
             continue
-        if policy_parameters.isdisjoint(id(parameter) for parameter in module.parameters()):
-            return False
-    return state_shapes(network).items() <= state_shapes(policy_network).items()
+        is_shared = of_policy.issuperset(id(parameter) for parameter in module.parameters())
+        if is_shared and parts.items() <= policy_state.items():
+            shapes = {name: shape for name, shape in shapes.items() if name not in parts}
+    return shapes

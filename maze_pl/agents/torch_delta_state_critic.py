@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from maze_pl.agents.torch_state_critic import StepwiseStateCritic, name_in_row
+from maze_pl.agents.torch_state_critic import CriticOutput, StepwiseStateCritic, name_in_row
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 
@@ -49,13 +49,13 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
             networks_of = f"networks {list(self.recurrent)}"
             raise ValueError(f"a delta critic cannot be recurrent, as its {networks_of} are: use a step critic")
 
-    def value(
+    def output(
         self,
         step_key: StepKey,
         observation: Mapping[str, Tensor],
         agent_id: Tensor | None = None,
-    ) -> Tensor:
-        """[B] values; see `StateCritic.value`.
+    ) -> CriticOutput:
+        """Return values and the auxiliary outputs of the sub-step's network.
 
         Args:
             step_key: The sub-step.
@@ -64,10 +64,11 @@ class TorchDeltaStateCritic(StepwiseStateCritic):
             agent_id: Ignored.
         """
         current = {name: observation[name] for name in self._names[step_key]}
-        value = super().value(step_key, current)
+        output = super().output(step_key, current)
+        value = output.value
         for key in itertools.takewhile(lambda key: key != step_key, self._names):
             earlier = {name: observation[name_in_row(key, name)] for name in self._names[key]}
             with torch.no_grad():
-                earlier_value = super().value(key, earlier)
+                earlier_value = super().output(key, earlier).value
             value = value + earlier_value
-        return value
+        return CriticOutput(value, output.auxiliary)

@@ -1,7 +1,7 @@
 """The trained policy: networks, distributions and masks, from observations to actions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from maze_pl.agents.acting import ActsOnObservations
+from maze_pl.agents.gaussian_exploration import NoiseState, noisy
 from maze_pl.agents.network_io import (
+    LATENT,
     evaluate_recurrent,
     networks_by_step,
 )
@@ -31,7 +33,11 @@ from maze_pl.distributions.distribution_mapper import (
     DistributionMapperConfig,
     distribution_mappers,
 )
-from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution, choice_sizes
+from maze_pl.distributions.probability_distribution import (
+    MaskableProbabilityDistribution,
+    ProbabilityDistribution,
+    choice_sizes,
+)
 
 Tensors = Mapping[str, Tensor]
 
@@ -44,11 +50,13 @@ class PolicyOutput:
         step_key: The sub-step.
         action_logits: Head -> [..., L] outputs of the network, before temperature and masks.
         distribution: Joint distribution of all heads, with temperature and masks.
+        auxiliary: Name -> [..., *shape], the auxiliary outputs that the network declares.
     """
 
     step_key: StepKey
     action_logits: dict[str, Tensor]
     distribution: DictProbabilityDistribution
+    auxiliary: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def entropy(self) -> Tensor:
@@ -68,6 +76,10 @@ class TorchPolicy(nn.Module, ActsOnObservations):
     missing. Observations [L * S, ...] with a state [S, ...] are L acts of S actors each, act by
     act, with the state before the first act.
 
+    Distributions that explore on a scale, such as `EpsilonGreedyProbabilityDistribution`, take it
+    from `exploration`. It is part of the policy's state, so that checkpoints hold it, and workers
+    get it with the weights.
+
     Args:
         networks: One network per sub-step, by key or in the spec's order; for sub-steps with
             separate agent networks, a list of networks in the order of the agents' ids.
@@ -75,11 +87,16 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         distribution_mapper_config: Overrides of distributions, see `DistributionMapper`.
         substeps_with_separate_agent_nets: Sub-steps in which each agent has its own network.
 
+    Attributes:
+        exploration: Scale of exploration, [] float32; None if it was never set.
+
     Raises:
         ValueError: The networks do not fit the sub-steps and agents, networks of one sub-step have
             different states, or the number of agents of a sub-step with separate networks changes
             during an episode.
     """
+
+    exploration: Tensor | None
 
     def __init__(
         self,
@@ -95,17 +112,57 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         self._steps: dict[StepKey, PolicyStepParts] = {}
         for key, step_networks in networks_by_step(networks, spec.step_keys).items():
             self._steps[key] = make_policy_step(key, step_networks, separate.get(key), mappers[key])
+        if any(mapper.explorations for mapper in mappers.values()):
+            of_steps = [nn.ModuleList(step.explorations.values()) for step in self._steps.values()]
+            self.explorations = nn.ModuleList(of_steps)
         # torch takes the elements of a ModuleList for plain modules, which have no index
         self.networks: Any = nn.ModuleList(nn.ModuleList(step.networks) for step in self._steps.values())
+        self.register_buffer("exploration", None)
+        self._explores = False  # faster to read than a buffer
 
     def acting_policy(self) -> "TorchPolicy":
         """Return this policy, for `act_on`."""
         return self
 
+    def modules_of(self, step_key: StepKey) -> nn.ModuleList:
+        """Return the networks of a sub-step, and the explorations of its heads that have parameters."""
+        step = self._step(step_key)
+        explorations = [part for part in step.explorations.values() if part.options.type != "state_dependent"]
+        return nn.ModuleList([*step.networks, *explorations])
+
+    def parameters_of(self, step_key: StepKey) -> list[nn.Parameter]:
+        """Return the parameters of a sub-step: those of its networks and explorations."""
+        return list(self.modules_of(step_key).parameters())
+
+    def deviations(self) -> dict[str, Tensor]:
+        """Return the standard deviations that are parameters, "<step key>/<head>" -> any shape."""
+        found = {}
+        for key, step in self._steps.items():
+            for head, exploration in step.explorations.items():
+                if exploration.options.type != "state_dependent":
+                    found[f"{key}/{head}"] = exploration.bounded_log_std().detach().exp()
+        return found
+
     @property
     def device(self) -> torch.device:
         """Device of the networks."""
         return next(iter(self._steps.values())).inputs.device
+
+    def distribution_classes(self, step_key: StepKey) -> dict[str, type[ProbabilityDistribution]]:
+        """Head -> class of its distribution, for the heads of a sub-step."""
+        return {head: distribution for head, (distribution, _) in self._step(step_key).mapper.heads.items()}
+
+    def set_exploration(self, scale: float) -> None:
+        """Set the scale of exploration of distributions that have one.
+
+        Args:
+            scale: Epsilon, or the scale of noise; see the distribution.
+        """
+        if self.exploration is None:
+            self.exploration = torch.tensor(float(scale), dtype=torch.float32, device=self.device)
+            self._explores = True
+        else:
+            self.exploration.fill_(scale)
 
     def act(
         self,
@@ -130,12 +187,13 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             MaskError: A mask holds anything but zeros and ones, or has the wrong shape.
         """
         step = self._step(batch.step_key)
-        sampling = Sampling(deterministic, temperature, generator)
+        exploration = float(self.exploration) if self._explores else 0.0  # type: ignore[arg-type]
+        sampling = Sampling(deterministic, temperature, generator, exploration)
         allowed = {}
         for head, name, n_entries in step.masks:
             shape = (len(batch.agent_id), n_entries)
             allowed[head] = allowed_entries(batch.observation[name], shape, name, head)
-        if step.plain is not None and not with_log_prob:
+        if step.plain is not None and not with_log_prob and not step.explorations:
             outputs = step.plain.logits(batch.observation)
             action = None if outputs is None else step.sampler.choose(outputs, allowed, sampling)
             if action is not None:
@@ -143,19 +201,27 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         with torch.inference_mode():
             observation = _network_inputs(batch)
             agent_id = _network_of_each(batch, len(step.networks))
-            logits = self.action_logits(batch.step_key, observation, agent_id)
+            of_networks = self._outputs(step, batch.step_key, observation, agent_id)
+            features = of_networks.get(LATENT) if step.has_gsde else None
+            logits = _completed(step, of_networks, agent_id)
             policy_state = None
             if step.state_shapes:
                 policy_state = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes}
-            arrays = None if with_log_prob else numpy_views(logits)
+            noise = None
+            if features is not None and batch.noise_state is not None and not deterministic:
+                noise = NoiseState(batch.noise_state, len(batch.agent_id))
+            arrays = None if with_log_prob or noise is not None else numpy_views(logits)
             action = None if arrays is None else step.sampler.choose(arrays, allowed, sampling)
             if action is not None:
                 return PolicyStep(action, policy_state=policy_state)
             distribution = self._distribution(step, logits, observation, temperature)
-            sampled = _sampled(distribution, deterministic, generator)
+            if noise is None or features is None:
+                sampled = _sampled(distribution, deterministic, generator)
+            else:
+                sampled = _sampled_with_noise(step, distribution, features, agent_id, noise, sampling)
             log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
             action = {head: value.cpu().numpy() for head, value in sampled.items()}
-            return PolicyStep(action, log_prob, policy_state)
+            return PolicyStep(action, log_prob, policy_state, None if noise is None else noise.after)
 
     @torch.inference_mode()
     def probabilities(self, batch: PolicyBatch, temperature: float = 1.0) -> dict[str, Any]:
@@ -189,18 +255,27 @@ class TorchPolicy(nn.Module, ActsOnObservations):
     def action_logits(
         self, step_key: StepKey, observation: Tensors, agent_id: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """The networks' outputs, before temperature and masks.
+        """The logits of all heads, before temperature and masks.
+
+        These are the networks' outputs, completed by the parameters of explorations.
 
         Args:
             step_key: The sub-step.
             observation: Name -> [B, ...].
             agent_id: [B] ids of the agents; required if agents have separate networks. Rows whose
-                id does not belong to an agent, such as padding, get logits of zero.
+                id does not belong to an agent, such as padding, get outputs of zero.
 
         Returns:
-            Head -> [B, L], and the recurrent state after the actors' last act, by its names.
+            Head -> [B, L], the auxiliary outputs, and the recurrent state after the actors' last act,
+            by their names.
         """
         step = self._step(step_key)
+        return _completed(step, self._outputs(step, step_key, observation, agent_id), agent_id)
+
+    def _outputs(
+        self, step: PolicyStepParts, step_key: StepKey, observation: Tensors, agent_id: Tensor | None
+    ) -> dict[str, Tensor]:
+        """The networks' outputs; arguments as for `action_logits`."""
         inputs = step.inputs(observation)
         if step.plain is not None:
             outputs = step.plain.outputs(inputs)
@@ -239,7 +314,8 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         step = self._step(step_key)
         logits = {head: outputs[head] for head in step.mapper.heads}
         joint = self._distribution(step, logits, observation, temperature)
-        return PolicyOutput(step_key, logits, joint)
+        auxiliary = {name: outputs[name] for name in step.auxiliary}
+        return PolicyOutput(step_key, logits, joint, auxiliary)
 
     def distribution(
         self,
@@ -298,13 +374,49 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             raise ValueError(f"unknown sub-step {step_key!r}; sub-steps: {list(self._steps)}")
         return self._steps[step_key]
 
-    @staticmethod
     def _distribution(
-        step: PolicyStepParts, logits: Tensors, observation: Tensors, temperature: float
+        self, step: PolicyStepParts, logits: Tensors, observation: Tensors, temperature: float
     ) -> DictProbabilityDistribution:
         device = step.inputs.device
         masks = {head: observation[name].to(device) for head, name in step.mapper.masks.items()}
-        return step.mapper.logits_dict_to_distribution(logits, temperature, masks)
+        joint = step.mapper.logits_dict_to_distribution(logits, temperature, masks)
+        if self._explores:
+            for part in joint.distributions.values():
+                part.exploration = self.exploration  # type: ignore[assignment]
+        return joint
+
+
+def _completed(step: PolicyStepParts, outputs: dict[str, Tensor], agent_id: Tensor | None) -> dict[str, Tensor]:
+    """Complete the networks' outputs by the parameters of explorations; features are left out."""
+    if not step.explorations:
+        return outputs
+    completed = dict(outputs)
+    features = completed.pop(LATENT) if step.has_gsde else None
+    for head, exploration in step.explorations.items():
+        completed[head] = exploration(outputs[head], features, agent_id)
+    return completed
+
+
+def _sampled_with_noise(
+    step: PolicyStepParts,
+    distribution: DictProbabilityDistribution,
+    features: Tensor,
+    agent_id: Tensor | None,
+    state: NoiseState,
+    sampling: Sampling,
+) -> dict[str, Tensor]:
+    """Sample an action of each actor, with the noise of gsde for the heads that have it."""
+    sampled: dict[str, Tensor] = {}
+    for head, part in distribution.distributions.items():
+        exploration = step.explorations.get(head)
+        if exploration is None or not exploration.is_gsde:
+            sampled[head] = part.sample(sampling.generator)
+            continue
+        xi = state.next(head, exploration, sampling.generator)
+        noise = exploration.noise(features, xi, agent_id)
+        shifted = type(part)(noisy(part.logits, noise, sampling.temperature), part.action_space, sampling.temperature)
+        sampled[head] = shifted.deterministic_sample()
+    return sampled
 
 
 def _network_of_each(batch: PolicyBatch, n_networks: int) -> Tensor | None:

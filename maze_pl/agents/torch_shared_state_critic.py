@@ -12,7 +12,14 @@ from maze_pl.agents.network_io import (
     state_shapes,
 )
 from maze_pl.agents.numpy_inference import NumpyNetwork
-from maze_pl.agents.torch_state_critic import StateCritic, complete_observation, shared_observation_space, value_of
+from maze_pl.agents.torch_state_critic import (
+    CriticOutput,
+    StateCritic,
+    auxiliary_of,
+    complete_observation,
+    shared_observation_space,
+    value_of,
+)
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 
@@ -66,11 +73,30 @@ class TorchSharedStateCritic(StateCritic):
         agent_id: Tensor | None = None,
     ) -> Tensor:
         """[B] values; see `StateCritic.value`."""
+        return self.output(step_key, observation, agent_id).value
+
+    def output(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+    ) -> CriticOutput:
+        """Return the outputs of the network; arguments as for `value`."""
+        outputs = self._evaluate(step_key, observation)
+        return CriticOutput(value_of(outputs), auxiliary_of(outputs, self.network))
+
+    def next_state(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """See `StateCritic.next_state`."""
+        outputs = self._evaluate(step_key, observation)
+        return {name: outputs[name] for name in self._state_shapes}
+
+    def _evaluate(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if len(self._index) > 1:
             one_hot = self.get_buffer("_one_hot")[self._index[step_key]]
             observation = complete_observation(observation, self._spaces, one_hot)
         inputs = self._inputs(observation)
         if self._state_shapes:
-            return value_of(evaluate_recurrent(self.network, inputs, self._state_shapes))
-        outputs = self._plain.outputs(inputs)
-        return value_of(self.network(inputs) if outputs is None else outputs)
+            return evaluate_recurrent(self.network, inputs, self._state_shapes)
+        by_numpy = self._plain.outputs(inputs)
+        outputs: dict[str, Tensor] = self.network(inputs) if by_numpy is None else by_numpy
+        return outputs

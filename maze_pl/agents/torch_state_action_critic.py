@@ -137,21 +137,27 @@ class TwinNetwork(nn.Module):
                 full_name = f"{path}.{name}".removeprefix(".")
                 self._places.append(_Place(full_name, owner, target._buffers, name))
 
-    def forward(self, inputs: Mapping[str, Tensor], target: bool = False) -> dict[str, Tensor]:
+    def forward(
+        self, inputs: Mapping[str, Tensor], target: bool = False, only_first: bool = False
+    ) -> dict[str, Tensor]:
         """Evaluate both networks, or both target networks.
 
         Args:
             inputs: Name -> [B, ...].
             target: Whether to evaluate the target networks.
+            only_first: Whether to evaluate the first network only.
 
         Returns:
-            Output -> [2, B, L].
+            Output -> [2, B, L]; [1, B, L] of the first network.
         """
         tensors = {}
         for place in self._places:
             owner = place.target_owner if target else place.owner
             tensors[place.path] = owner[place.name]
         evaluate = partial(functional_call, self.network, tie_weights=False)
+        if only_first:
+            outputs = evaluate({path: both[0] for path, both in tensors.items()}, (inputs,))
+            return {name: output.unsqueeze(0) for name, output in outputs.items()}
         batched: dict[str, Tensor]
         if next(iter(inputs.values())).device.type != "cpu" or self.always_batched:
             batched = torch.vmap(evaluate, (0, None), randomness="different")(tensors, (inputs,))
@@ -229,6 +235,7 @@ class TorchStateActionCritic(Critic, ABC):
         observation: Mapping[str, Tensor],
         action: Mapping[str, Tensor],
         target: bool = False,
+        only_first: bool = False,
     ) -> dict[str, Tensor]:
         """Return the Q-values of both networks.
 
@@ -239,6 +246,7 @@ class TorchStateActionCritic(Critic, ABC):
             observation: Name -> [B, ...], the actors' observations.
             action: Head -> [B, ...]; only continuous heads are used.
             target: Whether to evaluate the target networks.
+            only_first: Whether to evaluate the first network only, with 1 in place of 2 below.
 
         Returns:
             Discrete head -> [2, B, L], one value per option of its choices; a bit has two: not set,
@@ -255,7 +263,7 @@ class TorchStateActionCritic(Critic, ABC):
             inputs = complete_observation(inputs, self._spaces[0], one_hot)
             index = 0
             prefix = f"{step_key}/"
-        outputs = self.twins[index](self._inputs[index](inputs), target)
+        outputs = self.twins[index](self._inputs[index](inputs), target, only_first)
         q_values = {}
         for name in critic_inputs.q_shapes:
             q = outputs[prefix + name]
@@ -269,6 +277,7 @@ class TorchStateActionCritic(Critic, ABC):
         observation: Mapping[str, Tensor],
         action: Mapping[str, Tensor],
         target: bool = False,
+        only_first: bool = False,
     ) -> Tensor:
         """Return Q(s, a) of both networks for given actions.
 
@@ -277,16 +286,17 @@ class TorchStateActionCritic(Critic, ABC):
             observation: Name -> [B, ...], the actors' observations.
             action: Head -> [B, ...], their actions.
             target: Whether to evaluate the target networks.
+            only_first: Whether to evaluate the first network only.
 
         Returns:
-            [2, B]
+            [2, B]; [1, B] of the first network.
         """
         heads = self._action_spaces[step_key]
         terms = []
-        for name, q in self.q_values(step_key, observation, action, target).items():
+        for name, q in self.q_values(step_key, observation, action, target, only_first).items():
             if choice_sizes(heads.spaces.get(name)):
                 chosen = chosen_options(heads[name], action[name])
-                q = q.gather(-1, chosen.expand(2, *chosen.shape))
+                q = q.gather(-1, chosen.expand(len(q), *chosen.shape))
             terms.append(q)
         return torch.cat(terms, dim=-1).sum(dim=-1)
 

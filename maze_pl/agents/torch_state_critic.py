@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from maze_pl.agents.network_io import (
     NetworkInput,
+    auxiliary_shapes,
     evaluate_recurrent,
     networks_by_step,
     state_shapes,
@@ -23,11 +25,25 @@ STEP_KEY_OBSERVATION = "step_key"
 """Name of the one-hot observation that tells a shared critic the current sub-step."""
 
 
+@dataclass(frozen=True, slots=True)
+class CriticOutput:
+    """Outputs of a state critic for the acts of one sub-step.
+
+    Attributes:
+        value: [B] values of the states.
+        auxiliary: Name -> [B, *shape], the auxiliary outputs that the sub-step's network declares.
+    """
+
+    value: Tensor
+    auxiliary: dict[str, Tensor] = field(default_factory=dict)
+
+
 class Critic(nn.Module, ABC):
     """Estimates values, of states or of actions in states.
 
     Attributes:
-        recurrent: Sub-step -> recurrent network. Its state is the state of the policy's network.
+        recurrent: Sub-step -> recurrent network. Its state is that of the policy's network, if they
+            share it, or carried along the acts of each actor; see `TorchActorCritic`.
     """
 
     recurrent: Mapping[StepKey, nn.Module] = {}
@@ -76,6 +92,27 @@ class StateCritic(Critic, ABC):
             [B]
         """
 
+    def output(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+    ) -> CriticOutput:
+        """Return values and auxiliary outputs; arguments as for `value`."""
+        return CriticOutput(self.value(step_key, observation, agent_id))
+
+    def next_state(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the recurrent state after one act of each actor; empty for networks that are not recurrent.
+
+        Args:
+            step_key: The sub-step.
+            observation: Name -> [B, ...], with the recurrent state before the acts.
+
+        Returns:
+            Name -> [B, ...]
+        """
+        return {}
+
 
 class StepwiseStateCritic(StateCritic):
     """One network per sub-step, which takes its observations and is shared by its agents.
@@ -114,11 +151,31 @@ class StepwiseStateCritic(StateCritic):
         observation: Mapping[str, Tensor],
         agent_id: Tensor | None = None,
     ) -> Tensor:
-        """[B] output of the sub-step's network; see `StateCritic.value`."""
+        """[B] values; see `StateCritic.value`."""
+        return self.output(step_key, observation, agent_id).value
+
+    def output(
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, Tensor],
+        agent_id: Tensor | None = None,
+    ) -> CriticOutput:
+        """Return the outputs of the sub-step's network; arguments as for `value`."""
+        network, _ = self._steps[step_key]
+        outputs = self._evaluate(step_key, observation)
+        return CriticOutput(value_of(outputs), auxiliary_of(outputs, network))
+
+    def next_state(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """See `StateCritic.next_state`."""
+        outputs = self._evaluate(step_key, observation)
+        return {name: outputs[name] for name in state_shapes(self.recurrent[step_key])}
+
+    def _evaluate(self, step_key: StepKey, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
         network, inputs = self._steps[step_key]
         if step_key in self.recurrent:
-            return value_of(evaluate_recurrent(network, inputs(observation), state_shapes(network)))
-        return value_of(network(inputs(observation)))
+            return evaluate_recurrent(network, inputs(observation), state_shapes(network))
+        outputs: dict[str, Tensor] = network(inputs(observation))
+        return outputs
 
 
 def name_in_row(step_key: StepKey, name: str) -> str:
@@ -196,6 +253,11 @@ def _covering(first: spaces.Space[Any], second: spaces.Space[Any]) -> spaces.Spa
         ends = np.maximum(first.start + first.nvec, second.start + second.nvec)
         return spaces.MultiDiscrete(ends - starts, start=starts)
     return second if isinstance(second, spaces.Box) else first
+
+
+def auxiliary_of(outputs: Mapping[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
+    """Return the auxiliary outputs among a network's outputs."""
+    return {name: outputs[name] for name in auxiliary_shapes(network)}
 
 
 def value_of(output: Mapping[str, Tensor]) -> Tensor:

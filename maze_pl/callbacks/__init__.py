@@ -5,6 +5,7 @@ Loggers are in `maze_pl.loggers`, and are exported here as well.
 
 from .best_checkpoint import BestCheckpoint as BestCheckpoint
 from .early_stopping import EarlyStopping as EarlyStopping
+from .episode_views import EpisodeViews as EpisodeViews
 from .final_evaluation import FinalEvaluation as FinalEvaluation
 from .last_checkpoint import LastCheckpoint as LastCheckpoint
 from .run_summary import RunSummary as RunSummary

@@ -9,15 +9,18 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 from tqdm import tqdm
 
-from maze_pl.events.display import render
+from maze_pl.events.display import render, render_descriptions
 from maze_pl.loggers.dashboard import dashboards, log_epoch
 from maze_pl.modules.algorithm import AlgorithmModule
 
 
 class EpochTable(Callback):
-    """Shows the statistics of each epoch: as a table, and histograms and plots in dashboards."""
+    """Shows the statistics of each epoch: as a table, and histograms and plots in dashboards.
 
-    _began, _evaluated = 0.0, False
+    Below the first table, each statistic of the algorithm is described in one line.
+    """
+
+    _began, _evaluated, _explained = 0.0, False, False
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
@@ -33,6 +36,11 @@ class EpochTable(Callback):
             tables = {name: table for name, table in tables.items() if name == "train"}
         self._evaluated = False
         say(trainer, render(title, epoch, tables))
+        if not self._explained and isinstance(pl_module, AlgorithmModule):
+            self._explained = True
+            descriptions = render_descriptions(tables, pl_module.described_statistics())
+            if descriptions:
+                say(trainer, f"{descriptions}\n")
         _log(trainer, pl_module, of_training=True)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

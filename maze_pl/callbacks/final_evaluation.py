@@ -1,6 +1,8 @@
 """Evaluation of the best and the last policy at the end of training."""
 
 import copy
+import json
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,20 +16,34 @@ from maze_pl.callbacks.epoch_table import say
 from maze_pl.collect.state_tensors import from_tensors
 from maze_pl.core.batches import Evaluation
 from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry, wrapper_statistics
+from maze_pl.core.episode import EpisodeSummary
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.events.display import format_value
+from maze_pl.loggers.dashboard import dashboards
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.run_statistics import episode_means
 from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.runs.seed_results import FINAL_FILE
+from maze_pl.system.atomic_files import write_file
 from maze_pl.system.ranks import gather_objects
+
+_Episodes = list[EpisodeSummary]
 
 
 class FinalEvaluation(callbacks.Callback):
     """Evaluates the last policy and the one of `best.ckpt` again after training, and prints both.
 
     It needs a `BestCheckpoint`, and a data module with evaluators; otherwise it does nothing. The
-    module, the training environments and the logs are left unchanged.
+    module and the training environments are left unchanged. Dashboards get the means as final
+    results of the run.
+
+    Args:
+        run_dir: Run directory for `final_evaluation.json`, which has the results of each episode;
+            None writes no file.
     """
+
+    def __init__(self, run_dir: str | None = None) -> None:
+        self.run_dir = run_dir
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate on all ranks, with the same seeds as all evaluations."""
@@ -41,24 +57,56 @@ class FinalEvaluation(callbacks.Callback):
         found = trainer.strategy.broadcast(found)  # some ranks may have no access to the file
         if found is None:
             return
-        best, learned, steps = found
+        best, wrapper_statistics, steps = found
         networks = pl_module.networks
+        results: dict[str, dict[str, _Episodes]] = {}
         for name in data.evaluators:
-            last_means = _means(data.evaluate(name, pl_module.policy))
+            last_episodes = _episodes(data.evaluate(name, pl_module.policy))
             last = copy.deepcopy(networks.state_dict())
             try:  # in place, as networks with observers attached cannot always be copied
                 networks.load_state_dict(best)
-                best_means = _means(data.evaluate(name, pl_module.policy, from_tensors(learned)))
+                statistics = from_tensors(wrapper_statistics)
+                best_episodes = _episodes(data.evaluate(name, pl_module.policy, statistics))
             finally:
                 networks.load_state_dict(last)
-            say(trainer, f"best: {name} {best_means} after {steps:,} env steps (best.ckpt)")
-            say(trainer, f"last: {name} {last_means} after {pl_module.env_steps:,} env steps")
+            say(trainer, f"best: {name} {_means(best_episodes)} after {steps:,} env steps (best.ckpt)")
+            say(trainer, f"last: {name} {_means(last_episodes)} after {pl_module.env_steps:,} env steps")
+            results[name] = {"best": best_episodes, "last": last_episodes}
+        if trainer.is_global_zero and results:
+            self._keep(trainer, results, {"best": steps, "last": pl_module.env_steps})
+
+    def _keep(
+        self, trainer: pl.Trainer, results: Mapping[str, Mapping[str, _Episodes]], env_steps: Mapping[str, int]
+    ) -> None:
+        """Write the results of each episode, and log the means to dashboards."""
+        content: dict[str, Any] = {"env_steps": dict(env_steps), "evaluators": {}}
+        means: dict[str, float] = {}
+        for name, of_policies in results.items():
+            content["evaluators"][name] = tables = {}
+            for which, episodes in of_policies.items():
+                tables[which] = [_values(one) for one in episodes]
+                for quantity, value in episode_means(episodes).items():
+                    means[f"final_{name}/{which}/{quantity}"] = float(value)
+        if self.run_dir is not None:
+            write_file(Path(self.run_dir, FINAL_FILE), f"{json.dumps(content, indent=1)}\n".encode())
+        for dashboard in dashboards(trainer):
+            dashboard.conclude(means, env_steps["last"])
 
 
-def _means(evaluation: Evaluation) -> str:
-    """Format the mean return and KPIs over the episodes of all ranks."""
-    means = episode_means(chain(*gather_objects(evaluation.summaries)))
-    return ", ".join(f"{name} {format_value(value)}" for name, value in means.items())
+def _episodes(evaluation: Evaluation) -> _Episodes:
+    """Return the summaries of the episodes of all ranks."""
+    return list(chain(*gather_objects(evaluation.summaries)))
+
+
+def _values(episode: EpisodeSummary) -> dict[str, float]:
+    """Return the return and the KPIs of an episode."""
+    kpis = {f"kpi/{name}": float(value) for name, value in episode.kpis.items()}
+    return {"return": float(episode.reward), **kpis}
+
+
+def _means(episodes: _Episodes) -> str:
+    """Format the mean return and KPIs of episodes."""
+    return ", ".join(f"{name} {format_value(value)}" for name, value in episode_means(episodes).items())
 
 
 def _best_file(trainer: pl.Trainer) -> Path | None:

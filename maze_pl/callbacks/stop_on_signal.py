@@ -39,7 +39,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
     is raised. A run that is resumed from the checkpoint ends as if it had not been stopped.
 
     A rollout or an evaluation that takes longer than `StopSignals.patience` after the signal is
-    abandoned, on all ranks. The previous checkpoint is then the last one, and a message tells that later progress
+    abandoned, on all ranks. The previous checkpoint is then the last one, and a message says that later progress
     is lost.
 
     `maze-pl fit` always has this callback. A script with its own Trainer adds it after all

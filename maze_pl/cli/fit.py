@@ -24,21 +24,25 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from maze_pl import callbacks
 from maze_pl.callbacks.console_log import ConsoleLog
-from maze_pl.config.assembling import Prepared, names_configuration, options_of, summarize
+from maze_pl.config.assembling import Prepared, names_configuration, options_of
 from maze_pl.config.factories import with_factories
 from maze_pl.config.lightning_features import refuse_unsuitable
 from maze_pl.config.messages import explain, tell_writer
 from maze_pl.config.option_types import refuse_nulls, refuse_nulls_of
 from maze_pl.config.search_path import SUFFIXES, ConfigurationError, suggestion
+from maze_pl.config.summary import summarize
 from maze_pl.config.trust import foreign_names
+from maze_pl.core.provenance import Provenance, share_provenance
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.modules import AlgorithmModule
 from maze_pl.perception.drawing import table
 from maze_pl.perception.network_graph import actor_critic_graphs
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, require_intact
 from maze_pl.runs.compatibility import require_compatible
+from maze_pl.runs.provenance import collect_provenance
 from maze_pl.runs.run_directory import claimed, is_first_rank, last_checkpoint, run_directory
 from maze_pl.runs.warm_start import warm_start
+from maze_pl.system.git_state import GitProbe
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.rank_processes import WatchedLauncher, how_it_ended, naming_lost_ranks
 from maze_pl.system.signals import StopSignals
@@ -67,7 +71,9 @@ _TEXT_OPTIONS = {
     "run": "Run directory of the agent to evaluate.",
 }
 _TRUST_HELP = "Allow a run directory or checkpoint to name any class, and thereby to execute any code."
+_SEEDS_HELP = "Number of seeds to train with, or a list of them (fit); `--seeds.parallel N` trains N at a time."
 _PRINT_MODEL_HELP = "Print the networks as tables of their blocks, and exit."
+_VIEW_HELP = "Write the view of one episode of best.ckpt to the run directory at the end (fit)."
 _CALL_OPTIONS = (
     "config",
     "resume",
@@ -77,6 +83,7 @@ _CALL_OPTIONS = (
     "ckpt_path",
     "print_model",
     "trust",
+    "seeds",
 )
 """Options that are not part of a run's configuration."""
 
@@ -184,6 +191,11 @@ class MazeCLI(LightningCLI):
         self._signals = signals
         self._undo = undo
         self._run_dir: str | None = None
+        self._probe = GitProbe() if self._name == "fit" and is_first_rank() else None
+        if self._probe is not None:
+            undo.callback(self._probe.close)
+        self._summary = ""
+        self._provenance: Provenance | None = None
         parser = {
             "prog": "maze-pl",
             "allow_abbrev": False,
@@ -216,11 +228,13 @@ class MazeCLI(LightningCLI):
         """Add the options of a run besides model, data and trainer."""
         for name, description in _TEXT_OPTIONS.items():
             parser.add_argument(f"--{name}", type=str | None, default=None, help=description)
+        parser.add_argument("--seeds", type=Any, default=None, help=_SEEDS_HELP)
         flag: dict[str, Any] = {"type": bool | None, "nargs": "?", "const": True, "default": None}
         parser.add_argument("--trust", **flag, help=_TRUST_HELP)
         parser.add_argument("--print_model", **flag, help=_PRINT_MODEL_HELP)
         flag |= {"type": bool, "default": False}
         parser.add_argument("--wandb", **flag, help="Log to Weights & Biases.")
+        parser.add_argument("--view", **flag, help=_VIEW_HELP)
         for name, callback in _DEFAULT_CALLBACKS.items():
             parser.add_class_arguments(callback, name)
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
@@ -253,6 +267,9 @@ class MazeCLI(LightningCLI):
         parser = self._parser(self.subcommand)
         plain = _with_plain_values(requested)
         self._config_text = str(parser.dump(plain, skip_unset=False, skip_validation=True))
+        if options.seeds is not None:
+            remedy = "give it on the command line of `maze-pl fit`"
+            raise ConfigurationError(f"seeds={options.seeds} cannot be set in a configuration: {remedy}")
         trainer = options.trainer
         if trainer is None:
             remedy = "omit it, or give options of the trainer"
@@ -279,6 +296,12 @@ class MazeCLI(LightningCLI):
         self._run_dir = run_directory(options.resume, options.run_dir, options.experiment, self._undo)
         if trainer.default_root_dir is None:
             trainer.default_root_dir = self._run_dir
+        if is_first_rank():
+            self._summary = str(summarize(self._command[1:]))
+            seed = options.seed_everything
+            record = (self._command, seed, self._config_text, self._summary)
+            self._provenance = collect_provenance(*record, self._probe)
+            share_provenance(self._provenance)
 
     def instantiate_classes(self) -> None:
         """Make data, module and trainer.
@@ -336,15 +359,17 @@ class MazeCLI(LightningCLI):
         needs_trust = False
         if self._run_dir is not None:
             needs_trust = bool(self._foreign_names())
-            summary = str(summarize(self._command[1:]))
+            described = (self._config_text, self._command, self._summary, self._provenance)
             added += [
-                callbacks.RunRecord(self._run_dir, self._config_text, self._command, summary),
+                callbacks.RunRecord(self._run_dir, *described),
                 *(self._get(self.config_init, name) for name in _DEFAULT_CALLBACKS),
                 callbacks.EvaluationCheck(),
-                callbacks.FinalEvaluation(),
+                callbacks.FinalEvaluation(self._run_dir),
                 callbacks.RunSummary(self._run_dir, needs_trust),
                 callbacks.NetworkPictures(self._run_dir),
             ]
+            if self._options.view:
+                added.append(callbacks.EpisodeViews(self._run_dir))
         return [*added, callbacks.StopOnSignal(self._signals, self._run_dir, needs_trust)]
 
     def _foreign_names(self) -> list[str]:
@@ -370,6 +395,8 @@ class MazeCLI(LightningCLI):
             if not isinstance(self.model, AlgorithmModule):
                 fault = f"{type(self.model).__name__} has none"
                 raise ConfigurationError(f"--print_model shows policies and critics; {fault}")
+            if self.model.chosen_networks is not None:
+                sys.stdout.write(f"{self.model.chosen_networks}\n")
             sys.stdout.write(f"{table(actor_critic_graphs(self.model.networks))}\n")
             return
         if self._options.ckpt_path is not None:

@@ -14,20 +14,27 @@ from jsonargparse.typing import lazy_instance
 
 from maze_pl.cli.check import parsed
 from maze_pl.collect.engines import Engine, ProcessEngine
-from maze_pl.config.assembling import RUN_CONFIG, Prepared
+from maze_pl.config.assembling import Prepared
 from maze_pl.config.factories import Factory
+from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.core.provenance import share_provenance
 from maze_pl.envs.trajectory_record import TrajectoryFiles
 from maze_pl.events import EpochStatistics, EventLogFiles, Histogram
 from maze_pl.events.display import render as render_table
-from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, learned_in, read_checkpoint
+from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.loading import load
+from maze_pl.runs.provenance import PROVENANCE_FILE, collect_provenance, provenance_text
 from maze_pl.runs.rollout import Env, Trajectory, rollout
 from maze_pl.runs.run_directory import new_directory, run_directory
 from maze_pl.system.atomic_files import write_file
+from maze_pl.system.git_state import GitProbe
 from maze_pl.system.signals import StoppedBySignal, StopSignals
 
 _PARALLEL: Final = lazy_instance(ProcessEngine)  # options may configure it
-_NO_OPTIONS: Final = {"texts", "signals", "learned", "record", "progress", "receive", "stop"}
+_NO_OPTIONS: Final = {
+    *("texts", "signals", "wrapper_statistics", "record", "first_episode"),
+    *("progress", "receive", "stop"),
+}
 
 
 def play(
@@ -80,7 +87,7 @@ def play(
     undo = ExitStack()
     if run is not None:
         path = best_or_last(run) if checkpoint == "best" else checkpoint_path(run, (checkpoint,))
-        others["learned"] = learned_in(read_checkpoint(path), path)
+        others["wrapper_statistics"] = wrapper_statistics_in(read_checkpoint(path), path)
         if policy is None:
             actor = load(path, trust=trust)
         output_dir = output_dir or str(new_directory(Path(run, "rollouts"), True, undo))
@@ -156,9 +163,20 @@ def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> in
     Raises:
         ConfigurationError: The options do not describe rollouts.
     """
-    options, text = parsed(play, "rollout", arguments, _NO_OPTIONS)
-    command_text = f"{shlex.join(['maze-pl', *command])}\n"
-    play({RUN_CONFIG: text, "command.txt": command_text}, signals, **options)
+    probe = GitProbe()
+    try:
+        options, text = parsed(play, "rollout", arguments, _NO_OPTIONS)
+        words = ["maze-pl", *command]
+        provenance = collect_provenance(words, options.get("seed"), text, probe=probe)
+    finally:
+        probe.close()
+    share_provenance(provenance)
+    texts = {
+        RUN_CONFIG: text,
+        "command.txt": f"{shlex.join(words)}\n",
+        PROVENANCE_FILE: provenance_text([provenance]),
+    }
+    play(texts, signals, **options)
     return 0
 
 

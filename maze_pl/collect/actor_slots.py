@@ -8,6 +8,9 @@ from maze_pl.core.policy import Array, Policy, PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs.vector.vector_env import Staging
 
+States = dict[int, dict[str, Array]]
+"""By index of the step key, name -> [N, n_slots, ...] states of actors."""
+
 
 class ActorSlots:
     """Slots of the agents of N environments, numbered over all step keys.
@@ -34,6 +37,7 @@ class ActorSlots:
             current row.
         next_slot: [N] slot, within its step key, of the actor that acts next.
         policy_states: By index of the step key, name -> [N, n_slots, ...] policy states.
+        noise_states: The same for exploration noise.
     """
 
     def __init__(self, spec: Spec, n_envs: int) -> None:
@@ -44,7 +48,8 @@ class ActorSlots:
         self.acted_in_episode = np.zeros((n_envs, int(self.offsets[-1])), np.bool_)
         self.acted_in_row = np.zeros_like(self.acted_in_episode)
         self.next_slot = np.zeros(n_envs, np.int64)
-        self.policy_states: dict[int, dict[str, Array]] = {}
+        self.policy_states: States = {}
+        self.noise_states: States = {}
         self._dynamic = np.array([step.n_agents < 0 for step in spec.steps.values()])
         # id of the agent in a dynamic slot, -1 if it is free
         self._occupant = np.full(self.acted_in_episode.shape, -1, np.int64)
@@ -151,9 +156,10 @@ class ActorSlots:
         self.acted_in_episode = np.insert(self.acted_in_episode, places, False, 1)
         self.acted_in_row = np.insert(self.acted_in_row, places, False, 1)
         self._occupant = np.insert(self._occupant, places, -1, 1)
-        for name, states in self.policy_states.get(key, {}).items():
-            after_last = [states.shape[1]] * n_more
-            self.policy_states[key][name] = np.insert(states, after_last, 0, 1)
+        for states_of_keys in (self.policy_states, self.noise_states):
+            for name, states in states_of_keys.get(key, {}).items():
+                after_last = [states.shape[1]] * n_more
+                states_of_keys[key][name] = np.insert(states, after_last, 0, 1)
         self.n_slots[key] += n_more
         self.offsets[key + 1 :] += n_more
 
@@ -194,13 +200,17 @@ class ActorSlots:
         """
         if key not in self.policy_states:
             return None
+        return self._states_of(self.policy_states, key, envs, slots)
+
+    def _states_of(self, states_of_keys: States, key: int, envs: Any, slots: Any) -> dict[str, Array]:
+        """Return name -> [n, ...], new arrays; zero for actors that have not acted in their episode."""
         has_acted = self.acted_in_episode[envs, self.offsets[key] + slots] & (slots >= 0)
-        policy_state = {}
-        for name, states in self.policy_states[key].items():  # [N, n_slots, ...]
+        found = {}
+        for name, states in states_of_keys[key].items():  # [N, n_slots, ...]
             further_dimensions = [1] * (states.ndim - 2)
             mask = np.reshape(has_acted, (*np.shape(has_acted), *further_dimensions))
-            policy_state[name] = np.where(mask, states[envs, slots], states.dtype.type(0))
-        return policy_state
+            found[name] = np.where(mask, states[envs, slots], states.dtype.type(0))
+        return found
 
     def act(
         self,
@@ -211,9 +221,9 @@ class ActorSlots:
         slots: Array,
         **options: Any,
     ) -> PolicyStep:
-        """Run the policy on its states and store the new ones.
+        """Run the policy on its states and exploration noise, and store the new ones.
 
-        Actors of a recurrent policy count as having acted in their episode from now on.
+        Actors of a policy with such states count as having acted in their episode from now on.
 
         Args:
             policy: Chooses the actions.
@@ -224,15 +234,27 @@ class ActorSlots:
             options: Keyword arguments of `policy.act`.
         """
         batch.policy_state = self.policy_state(key, envs, slots)
+        batch.noise_state = {}
+        if key in self.noise_states:
+            batch.noise_state = self._states_of(self.noise_states, key, envs, slots)
         step = policy.act(batch, **options)
-        if step.policy_state is not None:
-            self.acted_in_episode[envs, self.offsets[key] + slots] = True
-            if key not in self.policy_states:
-                self.policy_states[key] = self._zero_states(key, step.policy_state)
-                batch.policy_state = {name: np.zeros_like(array) for name, array in step.policy_state.items()}
-            for name, array in step.policy_state.items():
-                self.policy_states[key][name][envs, slots] = array
+        if step.policy_state is not None and key not in self.policy_states:
+            batch.policy_state = {name: np.zeros_like(array) for name, array in step.policy_state.items()}
+        self._keep(self.policy_states, step.policy_state, key, envs, slots)
+        self._keep(self.noise_states, step.noise_state, key, envs, slots)
         return step
+
+    def _keep(
+        self, states_of_keys: States, states: dict[str, Array] | None, key: int, envs: Array, slots: Array
+    ) -> None:
+        """Keep the states of actors after their acts, if they have any."""
+        if states is None:
+            return
+        self.acted_in_episode[envs, self.offsets[key] + slots] = True
+        if key not in states_of_keys:
+            states_of_keys[key] = self._zero_states(key, states)
+        for name, array in states.items():
+            states_of_keys[key][name][envs, slots] = array
 
     def _zero_states(self, key: int, policy_state: dict[str, Array]) -> dict[str, Array]:
         """Allocate policy states [N, n_slots, ...] like those of some actors, [n, ...]."""

@@ -124,6 +124,7 @@ class Collector:
                 self._write_actor_rewards(extras, np.flatnonzero(completes).tolist(), progress.places)
             if batch.policy_state is not None:
                 segment.write_policy_state(t, batch.policy_state)
+            if batch.policy_state is not None or step.noise_state is not None:
                 acted_in_episode[:] = ~(rows.terminated[t] | rows.truncated[t])
             if always_advances:
                 continue
@@ -319,6 +320,7 @@ class Collector:
         state["wrappers"] = self.vector.wrapper_states()
         state["slots"] = self.slots.state_dict()
         state["memory"] = self.slots.policy_states
+        state["noise"] = self.slots.noise_states
         state["observation"] = self._next_observations()
         return dict(to_tensors(state))
 
@@ -348,6 +350,7 @@ class Collector:
         self.slots.load_state_dict(state["slots"])
         self.storage.widen(self.slots.n_slots)
         self.slots.policy_states = state.get("memory", {})
+        self.slots.noise_states = state.get("noise", {})
         observations = self._next_observations()
         strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], observations[str(n)])]
         self.vector.reset(strayed, [state["histories"][n]["episode"] + 1 for n in strayed])

@@ -12,19 +12,20 @@ that jsonargparse understands directly: without names, references and run direct
   only exist to be referred to.
 - A run directory stands for the configuration saved in it; for `--warm-start` only if no other one
   is named. Without `--trust` this configuration may only name parts of maze_pl, gymnasium and
-  torch.nn; see `maze_pl.config.trust`.
+  torch.nn and torch.optim; see `maze_pl.config.trust`.
 """
 
-import copy
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from maze_pl.config import search_path
-from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve, suggestion
+from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
+from maze_pl.config.references import interpolate
+from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve
 from maze_pl.config.trust import (
     Trust,
     extend_import_path,
@@ -35,20 +36,14 @@ from maze_pl.config.trust import (
     require_modules,
 )
 
-RUN_CONFIG = "config.yaml"
+SEEDS_FILE = "seeds.json"
+"""File in a folder with the run directories of several seeds."""
 TRUST_OPTION = "--trust"
-_BASE, _VARIABLES = "base", "variables"
-_CONFIG_OPTIONS = ("--config", "-c")
 _COMPONENT_OPTIONS = ("--model", "--data", "--trainer", "--env", "--wrappers", "--policy", "--runner")
-_OF_THE_CALL = ("run_dir", "resume", "warm_start", "run", "ckpt_path", "experiment", "print_model", "wandb", "trust")
-_MOST_LETTERS = 60  # length limit of a value in a summary
-_COMPONENT_KEYS = ("class_path", "init_args", "dict_kwargs")
-_GROUP_NAME = re.compile(r"[\w-]+(/[\w.-]+)+")
-_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _Option = tuple[str | None, str | None]
 
 _CHECKED = ("env", "wrappers", "action_masks")
-_ENVIRONMENT_OPTIONS = {"check": _CHECKED, "rollout": (*_CHECKED, "max_agents")}
+_ENVIRONMENT_OPTIONS = {"check": _CHECKED, "rollout": (*_CHECKED, "max_agents"), "compare": (*_CHECKED, "max_agents")}
 _SPELLED_OUT: dict[_Option, str] = {
     ("--deterministic", None): "true",
     ("--event_logs", None): "true",
@@ -56,36 +51,6 @@ _SPELLED_OUT: dict[_Option, str] = {
     ("--runner", "sequential"): "runner/sequential",
     ("--runner", "parallel"): "runner/parallel",
 }
-
-
-@dataclass
-class Piece:
-    """The content of one option of a command, or of a base file.
-
-    Attributes:
-        option: `--config`, `--data.env` and the like; None for a value without option.
-        text: Value passed to jsonargparse; None for an option without value.
-        content: The parsed value, with names replaced by the content of their files.
-        path: The file that it comes from, if any.
-        of_run: True if it comes from a run directory, not from the user.
-    """
-
-    option: str | None
-    text: str | None
-    content: Any = None
-    path: Path | None = None
-    of_run: bool = False
-
-    @property
-    def is_users_config(self) -> bool:
-        """True for the content of a configuration file other than that of a run directory."""
-        is_config = self.option in _CONFIG_OPTIONS
-        return is_config and self.path is not None and self.path.name != RUN_CONFIG
-
-    def put(self, content: Any) -> None:
-        """Replace the value."""
-        if content != self.content:
-            self.content, self.text = content, dump(content)
 
 
 class Prepared(list[str]):
@@ -98,11 +63,12 @@ class Prepared(list[str]):
     trust = Trust()
 
 
-def prepare(arguments: Sequence[str]) -> Prepared:
+def prepare(arguments: Sequence[str], shown: Sequence[str] | None = None) -> Prepared:
     """Rewrite a command, and make the projects of its configuration files importable.
 
     Args:
         arguments: The command line after `maze-pl`: a command and its options.
+        shown: The command line that messages repeat; None means `arguments`.
 
     Returns:
         The command line for jsonargparse.
@@ -114,10 +80,10 @@ def prepare(arguments: Sequence[str]) -> Prepared:
     """
     command = arguments[0]
     is_trusted = TRUST_OPTION in arguments
-    run_dir, pieces = _run_and_pieces(arguments)
+    run_dir, pieces = run_and_pieces(arguments)
     users = [piece for piece in pieces if not piece.of_run]
     trust = Trust()
-    if not is_trusted and len(users) < len(pieces):
+    if not is_trusted and (len(users) < len(pieces) or command == "view"):  # which loads runs itself
         trust = Trust.of_names_in([piece.content for piece in users])
     _extend_import_path(pieces if is_trusted else users, run_dir, trust)
     prepared = Prepared([command])
@@ -132,7 +98,7 @@ def prepare(arguments: Sequence[str]) -> Prepared:
     for piece in interpolate(pieces):
         if run_dir is not None:
             allowed = set() if piece.of_run else users_names
-            _require_trust(piece, run_dir, trust, allowed, arguments)
+            _require_trust(piece, run_dir, trust, allowed, shown or arguments)
         if command in _ENVIRONMENT_OPTIONS:
             _take_environment(piece, command)
         word = "=".join(token for token in (piece.option, piece.text) if token is not None)
@@ -148,7 +114,7 @@ def _experiment(pieces: Sequence[Piece]) -> str | None:
     return names[-1] if names else None
 
 
-def _run_and_pieces(arguments: Sequence[str]) -> tuple[Path | None, list[Piece]]:
+def run_and_pieces(arguments: Sequence[str]) -> tuple[Path | None, list[Piece]]:
     """Return the run directory that a command starts from, if any, and all its pieces."""
     run_dir, options = _from_run_directory(arguments[0], _split(arguments[1:]))
     return run_dir, _pieces(options, run_dir, TRUST_OPTION in arguments)
@@ -203,7 +169,7 @@ def _take_environment(piece: Piece, command: str) -> None:
         piece.text = dump(content if isinstance(content, dict) else {"class_path": content})
     elif piece.option == "--run" and command == "check":  # its configuration precedes the options
         piece.option = piece.text = None
-    elif piece.option not in _CONFIG_OPTIONS:
+    elif piece.option not in CONFIG_OPTIONS:
         piece.option = piece.option and piece.option.replace("--data.", "--", 1)
     elif isinstance(content, dict) and (command == "check" or "data" in content):
         data = content.get("data") or {}
@@ -240,12 +206,12 @@ def _pieces(options: Sequence[_Option], run_dir: Path | None, is_trusted: bool) 
 
 def _is_config(value: str | None, option: str | None) -> TypeGuard[str]:
     """Tell if an option's value names a file that configures the whole command."""
-    return option in _CONFIG_OPTIONS and value is not None and not value.lstrip().startswith("{")
+    return option in CONFIG_OPTIONS and value is not None and not value.lstrip().startswith("{")
 
 
 def _is_group(option: str, value: str, beside: Sequence[Path]) -> bool:
     """Tell if an option's value names a group file, in one of the searched folders."""
-    if not option.startswith(_COMPONENT_OPTIONS) or not _GROUP_NAME.fullmatch(value):
+    if not option.startswith(_COMPONENT_OPTIONS) or not GROUP_NAME.fullmatch(value):
         return False
     if Path(value).exists():
         return False
@@ -283,14 +249,29 @@ def _from_run_directory(command: str, options: list[_Option]) -> tuple[Path | No
     if {"--resume", "--run_dir"} <= names:
         raise ConfigurationError("--resume continues in its run directory: omit --run_dir")
     sources = {"--resume", "--run"}
-    if not names.intersection(_CONFIG_OPTIONS):
+    if not names.intersection(CONFIG_OPTIONS):
         sources.add("--warm_start")
     runs = [value for option, value in options if option in sources and value]
     if not runs:
         return None, options
+    if Path(runs[-1], SEEDS_FILE).is_file():
+        known = ", ".join(str(path) for path in sorted(Path(runs[-1]).glob("seed_*[0-9]"))) or "there is none yet"
+        raise ConfigurationError(f"{runs[-1]} holds the runs of several seeds: name one of them ({known})")
     if not Path(runs[-1], RUN_CONFIG).is_file():
         raise ConfigurationError(f"{runs[-1]} is not a run directory: it has no {RUN_CONFIG}")
     return Path(runs[-1]), options
+
+
+def foreign_options(arguments: Sequence[str]) -> list[str]:
+    """Return the names in a command, and in the files that it names, for which `--trust` would be needed.
+
+    Args:
+        arguments: The command line after `maze-pl`, as for `prepare`.
+    """
+    names: dict[str, None] = {}
+    for piece in run_and_pieces(arguments)[1]:
+        names.update(dict.fromkeys(foreign_names(piece.content, [str(Path.cwd())])))
+    return list(names)
 
 
 def options_of(command: Sequence[str]) -> list[str]:
@@ -300,265 +281,4 @@ def options_of(command: Sequence[str]) -> list[str]:
 
 def names_configuration(command: Sequence[str]) -> bool:
     """Tell if a command line names a configuration."""
-    return any(option in _CONFIG_OPTIONS for option in options_of(command))
-
-
-# ----------------------------------------------------------------------------- summary of a command
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A configuration in a few lines: the file that it starts from, and the options that differ.
-
-    Attributes:
-        name: Name or path of that configuration.
-        changes: Option -> (its value, its value in that configuration or None) for all differences.
-    """
-
-    name: str
-    changes: dict[str, tuple[Any, Any]]
-
-    def __str__(self) -> str:
-        if not self.changes:
-            return f"configuration: {self.name}"
-        lines = [f"configuration: {self.name}, with"]
-        for option, (value, previous) in self.changes.items():
-            instead = "" if previous is None else f" (instead of {_in_a_line(previous)})"
-            lines.append(f"  {option}: {_in_a_line(value)}{instead}")
-        return "\n".join(lines)
-
-
-def summarize(arguments: Sequence[str]) -> Summary:
-    """Summarize the configuration that a command starts from and the changes to it.
-
-    The start is the last configuration in the command that is shipped with maze_pl or from a run
-    directory; without one, it is all of the user's files.
-
-    Args:
-        arguments: The command line after `maze-pl`, as for `prepare`.
-    """
-    pieces = interpolate(_run_and_pieces(arguments)[1])
-    files = [piece for piece in pieces if piece.option in _CONFIG_OPTIONS and piece.path is not None]
-    shipped = search_path.shipped_folder().resolve()
-    known = [piece for piece in files if _is_known(piece.path, shipped)] or files
-    if not known:
-        return Summary("none", _changes({}, _flat(_merged(pieces))))
-    first = pieces[: pieces.index(known[-1]) + 1]
-    path = known[-1].path
-    is_shipped = path is not None and shipped in path.resolve().parents
-    name = path.stem if path is not None and is_shipped else str(path)
-    return Summary(name, _changes(_flat(_merged(first)), _flat(_merged(pieces))))
-
-
-def _is_known(path: Path | None, shipped: Path) -> bool:
-    return path is not None and (path.name == RUN_CONFIG or shipped in path.resolve().parents)
-
-
-def _merged(pieces: Sequence[Piece]) -> dict[str, Any]:
-    """Merge the content of all pieces; later ones win."""
-    whole: dict[str, Any] = {}
-    for piece in pieces:
-        keys = (piece.option or "").lstrip("-").split(".")
-        if piece.text is None or keys[0] in _OF_THE_CALL:
-            continue
-        content = piece.content
-        if piece.option not in _CONFIG_OPTIONS:
-            for key in reversed(keys):
-                content = {key: content}
-        if isinstance(content, dict):
-            _merge(whole, content)
-    return whole
-
-
-def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return values by dotted option; a class path is listed under its component's name."""
-    values: dict[str, Any] = {}
-    for key, value in node.items():
-        name = prefix if key in ("class_path", "init_args") else f"{prefix}.{key}".lstrip(".")
-        if isinstance(value, dict) and value:
-            values |= _flat(value, name)
-        else:
-            values[name] = value
-    return values
-
-
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    changes: dict[str, tuple[Any, Any]] = {}
-    for name, value in after.items():
-        if before.get(name) != value:
-            changes[name] = (value, before.get(name))
-    return changes
-
-
-def _in_a_line(value: Any) -> str:
-    text = dump(value)
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} ..."
-
-
-# ------------------------------------------------------------------------------------------------- files in files
-
-
-def with_bases(option: str, path: Path, derived: tuple[Path, ...] = ()) -> list[Piece]:
-    """Return the piece of a configuration file, preceded by the pieces of its bases.
-
-    Args:
-        option: The option that names the file.
-        path: The file.
-        derived: Files that are based on it, directly or indirectly.
-
-    Raises:
-        ConfigurationError: A base does not exist, or is itself based on this file.
-    """
-    if path.resolve() in derived:
-        fault = f"{derived[-1]} is based on {path}, which makes a circle of bases"
-        raise ConfigurationError(fault)
-    content = read(path)
-    if not isinstance(content, dict):
-        fault = "is empty" if content is None else f"contains a {type(content).__name__}"
-        example = "`trainer: {max_epochs: 10}`"
-        raise ConfigurationError(f"{path} {fault}; expected options, such as {example}")
-    bases = content.pop(_BASE, [])
-    if not isinstance(bases, list):
-        bases = [bases]
-    pieces: list[Piece] = []
-    for name in bases:
-        if not isinstance(name, str):
-            fault = f"{_BASE} must name configurations, but {name!r} is not a name"
-            raise ConfigurationError(f"{path}: {fault}")
-        beside = path.parent / name
-        base = beside if beside.is_file() else resolve(name, [path])
-        pieces += with_bases(option, base, (*derived, path.resolve()))
-    return [*pieces, from_file(option, path, content)]
-
-
-def from_file(option: str, path: Path, content: Any) -> Piece:
-    """Return the piece of a file, with the names in its content replaced."""
-    expanded = _each_text(_expand, content, path, (path.resolve(),))
-    # jsonargparse accepts `null` in files only
-    is_whole = option not in _CONFIG_OPTIONS and expanded == content
-    return Piece(option, str(path) if is_whole else dump(expanded), expanded, path)
-
-
-def _each_text(change: Callable[..., Any], value: Any, *arguments: Any) -> Any:
-    """Apply a function to each string in a nested value; `arguments` are passed on to it."""
-    if isinstance(value, dict):
-        return {key: _each_text(change, item, *arguments) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_each_text(change, item, *arguments) for item in value]
-    return change(value, *arguments) if isinstance(value, str) else value
-
-
-def _expand(text: str, source: Path, referring: tuple[Path, ...]) -> Any:
-    """Return the expanded content of the file that a text in `source` names; else the text itself.
-
-    The relative path of another YAML file becomes an absolute path, unless that file contains
-    components.
-
-    Args:
-        text: The text.
-        source: File that contains it.
-        referring: Files that refer to it, directly or indirectly.
-    """
-    beside = source.parent / text
-    named: Path | None = None
-    if text.endswith(search_path.SUFFIXES) and beside.is_file():
-        content = read(beside)
-        parts = content if isinstance(content, list) else [content]
-        if not parts or not all(map(_is_component, parts)):
-            return str(beside.resolve())  # for a constructor that reads files itself
-        named = beside.resolve()
-    elif _GROUP_NAME.fullmatch(text):
-        named = search_path.find(text, [source])
-    if named is None:
-        return text
-    if named in referring:
-        raise ConfigurationError(f"{source} refers to {text}, which refers back to it")
-    return _each_text(_expand, read(named), named, (*referring, named))
-
-
-def _is_component(node: Any) -> bool:
-    """Tell if a part of a file is a class path with arguments."""
-    return isinstance(node, dict) and bool(node) and {*node} <= {*_COMPONENT_KEYS}
-
-
-# ------------------------------------------------------------------------------------------------------ references
-
-
-def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
-    """Replace references by values, and remove the variables.
-
-    Args:
-        pieces: In the order in which they take effect; later ones win.
-
-    Raises:
-        ConfigurationError: A reference is unresolved or circular, or an option sets a variable that
-            no file has.
-    """
-    whole: dict[str, Any] = {}
-    kept = []
-    for piece in pieces:
-        keys = (piece.option or "").lstrip("-").split(".")
-        content = piece.content
-        if piece.option not in _CONFIG_OPTIONS:
-            if keys[0] == _VARIABLES:
-                _look_up(keys, whole, f"the option {piece.option}")
-            for key in reversed(keys):
-                content = {key: content}
-        if isinstance(content, dict) and piece.text is not None and not keys[-1].endswith("+"):
-            _merge(whole, content)
-        if keys[0] != _VARIABLES:
-            kept.append(piece)
-    for piece in kept:
-        content = piece.content
-        if piece.option in _CONFIG_OPTIONS and isinstance(content, dict):
-            content = {key: value for key, value in content.items() if key != _VARIABLES}
-        where = f"the option {piece.option}" if piece.path is None else str(piece.path)
-        piece.put(_each_text(_filled, content, whole, where, ()))
-    return kept
-
-
-def _merge(into: dict[Any, Any], content: dict[Any, Any]) -> None:
-    """Merge a mapping into another one; its keys may omit `init_args`."""
-    for key, value in content.items():
-        holder = _holder(into, key)
-        if isinstance(value, dict) and isinstance(holder.get(key), dict):
-            _merge(holder[key], value)
-        else:
-            holder[key] = copy.deepcopy(value)
-
-
-def _holder(node: dict[Any, Any], key: str) -> dict[Any, Any]:
-    """Return the mapping that a key belongs to: `init_args` if it is a component's argument."""
-    arguments = node.get("init_args")
-    return arguments if isinstance(arguments, dict) and key not in _COMPONENT_KEYS else node
-
-
-def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
-    """Return the value of a dotted key; a ConfigurationError begins with `where`."""
-    node: Any = whole
-    for index, key in enumerate(keys):
-        if isinstance(node, list):
-            node = {str(n): item for n, item in enumerate(node)}
-        node = _holder(node, key) if isinstance(node, dict) else {}
-        if key not in node:
-            known = [".".join([*keys[:index], str(other)]) for other in node]
-            near = suggestion(".".join(keys[: index + 1]), known)
-            problem = f"which is not set by any configuration file or option{near}"
-            raise ConfigurationError(f"{where} refers to {'.'.join(keys)}, {problem}")
-        node = node[key]
-    return node
-
-
-def _filled(text: str, whole: dict[str, Any], where: str, referring: tuple[str, ...]) -> Any:
-    """Replace the references in a text; a text that is a single reference becomes its value."""
-
-    def value_of(key: str) -> Any:
-        if key in referring:
-            raise ConfigurationError(f"{where}: {' refers to '.join([*referring, key])}")
-        value = _look_up(key.split("."), whole, where)
-        return _each_text(_filled, value, whole, where, (*referring, key))
-
-    single = _REFERENCE.fullmatch(text)
-    if single is not None:
-        return value_of(single[1])
-    return _REFERENCE.sub(lambda match: str(value_of(match[1])), text)
+    return any(option in CONFIG_OPTIONS for option in options_of(command))

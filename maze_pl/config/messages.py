@@ -37,6 +37,7 @@ _PUBLIC: Final = (
     "maze_pl.envs.wrappers",
     "maze_pl.datamodules",
     "maze_pl.modules",
+    "maze_pl.schedules",
 )
 _FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not name the file
 _MOST_LINES: Final = 10
@@ -173,7 +174,9 @@ for _ours, _theirs in _NAMES_ELSEWHERE.items():
     _ELSEWHERE |= dict.fromkeys(_theirs.split(), _ours)
 _DATA_OPTIONS: Final = ("n_rollout_steps", "n_envs", "replay_buffer_size", "initial_buffer_size")
 _UNKNOWN_OPTION: Final = re.compile(r"(?:[Oo]ption '|unrecognized arguments: --)([^\s'=]+)")
-_UNKNOWN_CLASS: Final = re.compile(r"Expected a dot import path string: (\S+)|No module named|has no attribute")
+_UNKNOWN_CLASS: Final = re.compile(
+    r"Expected a dot import path string: (\S+)|No module named|has no attribute '(\w+)'|has no attribute"
+)
 _OWNER: Final = re.compile(r"Problem with given class_path '(.*)':|Got value: Namespace\(class_path='([^']*)'")
 _REPLACED: Final = (
     (re.compile(r"^- "), ""),
@@ -213,6 +216,7 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
         if text and not text.startswith(_NOISE) and text not in details:
             details.append(text)
     place = ".".join(location) + (f" ({owner})" if owner else "")
+    details = _of_coefficient(details)
     whole = "\n  or ".join(details) or message.splitlines()[-1]
     required = _REQUIRED.search(whole)
     if required is not None and not place:
@@ -221,6 +225,16 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
     if 0 < len(value) <= _MOST_OF_A_VALUE and "Got value" not in whole:
         whole = f"{whole}; got {value}"
     return _shortened(f"{place}: {whole}{near}" if place else f"{whole}{near}")
+
+
+def _of_coefficient(details: list[str]) -> list[str]:
+    """Replace the problems with a value that is neither a number nor a schedule by one sentence."""
+    if not any(detail.startswith("expected float") for detail in details):
+        return details
+    others = [detail for detail in details if not detail.startswith("expected float")]
+    if len(others) == 1 and others[0].startswith("Expected a dot import path string"):
+        return ["expected a number, or a schedule such as {class_path: maze_pl.schedules.Linear}"]
+    return details
 
 
 def _what_to_give(missing: list[str]) -> str:
@@ -265,6 +279,8 @@ def _nearest(text: str, owner: str, options: list[str]) -> str:
     if not (unknown := _UNKNOWN_CLASS.search(text)):
         return ""
     name = unknown[1] or owner
+    if unknown[2] and unknown[2] not in owner.split("."):  # a class nested in the owner's options
+        name = unknown[2]
     if name in importlib.import_module("gymnasium").registry:
         return f"; for a gymnasium environment use env/gym_env with its option `name`: {name}"
     known: dict[str, str] = {}

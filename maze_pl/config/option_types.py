@@ -52,6 +52,8 @@ def refuse_nulls_of(target: Callable[..., Any], arguments: Any, where: str) -> N
         needed = _type_without_null(target, name)
         if needed is not None:
             expected = inspect.formatannotation(needed)
+            if "maze_pl.schedules" in expected:
+                expected = "a number or a schedule"
             raise ConfigurationError(f"{where}.{name}: expected {expected}, got null")
 
 

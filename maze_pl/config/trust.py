@@ -25,7 +25,7 @@ import yaml
 
 from maze_pl.config.search_path import ConfigurationError, project_folder
 
-LIBRARIES: Final = ("maze_pl", "gymnasium", "torch.nn")
+LIBRARIES: Final = ("maze_pl", "gymnasium", "torch.nn", "torch.optim")
 """Packages whose classes a configuration from anybody may name."""
 
 _FUNCTIONS: Final = "torch.nn.functional"  # some come from torch's C++ part, as their module says

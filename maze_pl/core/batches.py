@@ -187,6 +187,9 @@ class Rollout(Experience):
         flat: Whether one actor acts exactly once in each row and every row is filled.
         starting: [N] bool, True if the environment's previous episode, if any, was lost before its
             end.
+        env_index: [N] int64, number of each environment on this rank, if they are not the same in
+            each rollout. An environment that is there several times was played on from one to the
+            next.
     """
 
     rows: Rows
@@ -195,6 +198,7 @@ class Rollout(Experience):
     n_rollout_steps: int
     flat: bool
     starting: Tensor | None = None
+    env_index: Tensor | None = None
 
     @property
     def n_envs(self) -> int:

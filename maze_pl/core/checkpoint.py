@@ -15,9 +15,10 @@ Files are opened and written by `maze_pl.runs.checkpoint`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Unpack, cast
 
 from maze_pl import __version__
+from maze_pl.core.provenance import Provenance
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,12 +36,14 @@ class RankState(TypedDict):
         random: States of the global random generators.
         statistics: Statistics of the current epoch that were not averaged over ranks yet.
         unfinished_batches: Batches of the current epoch that these statistics cover.
+        further: `AlgorithmModule.rank_state`; absent in checkpoints of earlier versions.
     """
 
     generator: Tensor
     random: dict[str, Any]
     statistics: dict[str, Any]
     unfinished_batches: int
+    further: NotRequired[dict[str, Any]]
 
 
 class RunConfiguration(TypedDict):
@@ -66,6 +69,8 @@ class EntryParts(TypedDict, total=False):
         monitored: Values that learning-rate schedulers monitor, by name.
         ranks: State of each rank; after an exception, of the writing rank alone.
         config: Configuration of the run, added by the callback `RunRecord`.
+        provenance: Command, versions and code that wrote the checkpoint, added by `RunRecord`;
+            absent in checkpoints of earlier versions.
     """
 
     class_path: str
@@ -75,6 +80,7 @@ class EntryParts(TypedDict, total=False):
     monitored: dict[str, float]
     ranks: list[RankState]
     config: RunConfiguration
+    provenance: Provenance
 
 
 class CheckpointEntry(EntryParts, total=False):

@@ -74,6 +74,15 @@ def check_at_least(least: float, **values: float | None) -> None:
             raise ValueError(f"{name}={value} must be at least {least:g}" + (" and finite" if value > least else ""))
 
 
+def check_not_negative(**values: float | None) -> None:
+    """Raise unless every value that is not None is finite and not negative.
+
+    Raises:
+        ValueError: A value is negative or not finite.
+    """
+    check_at_least(0, **values)
+
+
 def check_positive(**values: float | None) -> None:
     """Raise unless every value that is not None is finite and greater than 0.
 

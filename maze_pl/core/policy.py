@@ -32,6 +32,9 @@ class PolicyBatch:
         maze_state: [B] states of the simulations, in rollouts of a `MazeStatePolicy`.
         episode_index: [B] episode that each row belongs to, if whole episodes are played.
         n_acts: [B] acts of all actors in that episode before this one.
+        noise_state: Exploration noise of the actors after their last acts, without entries if none has
+            acted; zero for actors that have not acted in their episode. None if nobody keeps it, so
+            that a policy explores independently in each act.
     """
 
     step_key: StepKey
@@ -42,6 +45,7 @@ class PolicyBatch:
     maze_state: list[Any] | None = None
     episode_index: Array | None = None
     n_acts: Array | None = None
+    noise_state: dict[str, Array] | None = None
 
 
 @dataclass(slots=True)
@@ -53,11 +57,14 @@ class PolicyStep:
             boxes.
         log_prob: [B] log-probability of the whole action, if it was requested.
         policy_state: Name -> [B, ...], policy state after this act, for recurrent policies.
+        noise_state: Name -> [B, ...], exploration noise after this act, for policies that keep it for
+            several acts.
     """
 
     action: dict[str, Array]
     log_prob: Array | None = None
     policy_state: dict[str, Array] | None = None
+    noise_state: dict[str, Array] | None = None
 
 
 @runtime_checkable

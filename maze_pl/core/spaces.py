@@ -10,6 +10,11 @@ from gymnasium import spaces
 LEAF_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
+def is_text(space: spaces.Space[Any]) -> bool:
+    """True for a space of strings: `Text`, or any other whose dtype is text."""
+    return space.dtype is not None and np.dtype(space.dtype).kind in "US"
+
+
 def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Apply a function to matching leaves of trees of dicts and dataclasses; None stays None."""
     if isinstance(tree, dict):

@@ -56,6 +56,16 @@ class DeclaresRolloutSize(Protocol):
         ...
 
 
+@runtime_checkable
+class DeclaresKpis(Protocol):
+    """A data module whose environment may declare its KPIs."""
+
+    @property
+    def kpi_names(self) -> tuple[str, ...] | None:
+        """Names of the KPIs of an episode; None if the environment does not declare them."""
+        ...
+
+
 def requirements_of(module: object) -> DataRequirements:
     """Return what a module requires of its data; nothing if it declares nothing."""
     return module.data_requirements() if isinstance(module, Learner) else DataRequirements()

@@ -6,6 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
+import torch
+
 from maze_pl.collect.engines import InProcessEngine
 from maze_pl.collect.engines.engine import Done, Engine
 from maze_pl.core.actor_id import StepKey
@@ -49,8 +51,8 @@ class ActorDataModule(RolloutDataModule):
             when it is replayed: `restart` it with a message, or `refuse`.
         evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
         seed: Seed of the run; None takes the seed of `seed_everything`.
-        action_masks: Action head -> observation whose nonzero entries are allowed; adds to the
-            masks that the environment declares itself.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
+            to the masks that the environment declares itself.
         max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
         engine: Steps the environments and runs the policy; None means in this process. The numbers
@@ -124,7 +126,7 @@ class ActorDataModule(RolloutDataModule):
         began, is_here = time.perf_counter(), isinstance(self.engine, InProcessEngine)
         if not self._has_begun and self._restored is None:
             self._next_actor = 0
-        shared, given = self._prepared()
+        wrapper_statistics, given = self._prepared()
         with contextlib.suppress(TimeoutError):  # receive what is finished
             while not is_here:
                 self._receive(timeout=0.0)
@@ -132,11 +134,15 @@ class ActorDataModule(RolloutDataModule):
         n_asked = self.queue_size + self.num_actors
         fill = min(1.0, self._n_waiting / self.queue_size)
         while len(self._asked) < (self.actors_batch_size if is_here else n_asked):
-            self.engine.submit(self._next_actor, "collect", shared, given if policy is None else policy, True)
+            self.engine.submit(
+                self._next_actor, "collect", wrapper_statistics, given if policy is None else policy, True
+            )
             self._asked.append(self._next_actor)
             self._next_actor = (self._next_actor + 1) % self.num_actors
-        batch = [self._take(self._asked.popleft()) for _ in range(self.actors_batch_size)]
+        actors = [self._asked.popleft() for _ in range(self.actors_batch_size)]
+        batch = [self._take(actor) for actor in actors]
         rollout = self._joined([one.result for one in batch], began)
+        rollout.env_index = torch.tensor(actors)
         lags = [self._version - one.version for one in batch]
         rollout.measures = {"lag": sum(lags) / len(lags), "lag_max": max(lags), "queue_fill": fill}
         return rollout
@@ -147,7 +153,7 @@ class ActorDataModule(RolloutDataModule):
         Actors began with earlier statistics, which the current ones include: only the increment
         counts.
         """
-        current = {name: state["base"] for name, state in (self._shared or {}).items() if "base" in state}
+        current = {name: state["base"] for name, state in (self._wrapper_statistics or {}).items() if "base" in state}
 
         def since_current(states: dict[str, Any]) -> dict[str, Any]:
             for name, state in states.items():
@@ -169,7 +175,7 @@ class ActorDataModule(RolloutDataModule):
         if isinstance(self.engine, InProcessEngine) and self.actors_batch_size > self.num_actors:
             rollout, states = done.result
             done.result = rollout.clone(), states  # before the same actor collects the next one
-        self._waiting[done.actor].append(done)
+        self._waiting[done.player].append(done)
 
     @property
     def _n_waiting(self) -> int:

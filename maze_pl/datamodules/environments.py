@@ -39,10 +39,10 @@ _BY_VALUE = ("_factory", "_wrappers")
 _REMEDY = "use the wrappers of the run; only a warm start (--warm-start) may leave out or add some"
 
 
-def make_frozen(factory: Callable[[], LogStatsWrapper], learned: dict[str, Any]) -> LogStatsWrapper:
+def make_frozen(factory: Callable[[], LogStatsWrapper], wrapper_statistics: dict[str, Any]) -> LogStatsWrapper:
     """Make an environment with the given wrapper statistics, frozen."""
     env = factory()
-    load_shared_states(wrapper_stack(env), learned, freeze=True)
+    load_shared_states(wrapper_stack(env), wrapper_statistics, freeze=True)
     return env
 
 
@@ -96,7 +96,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     batch_type: ClassVar[type] = object
     vectorization = "sequential"
-    _actor = RolloutWorker
+    _player_class = RolloutWorker
 
     def __init__(
         self,
@@ -139,10 +139,10 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._kpi_names: tuple[str, ...] | None = None
         self._wrappers: dict[str, type[Wrapper]] = {}  # classes of the environment's wrappers, once they are known
         self._acting: Any = None  # policy with which the engine was started
-        self._has_begun = False  # True once collecting started, so that actors have a state to save
+        self._has_begun = False  # True once collecting started, so that players have a state to save
         self._published, self._version = dict[str, Tensor](), 0
-        self._shared: dict[str, Any] | None = None  # wrapper statistics
-        self._is_complete = False  # True once `_shared` covers all wrappers
+        self._wrapper_statistics: dict[str, Any] | None = None  # wrapper statistics
+        self._is_complete = False  # True once `_wrapper_statistics` covers all wrappers
         self._may_differ = False  # True if wrappers may differ from those of the earlier run
         self._has_loaded = False
 
@@ -172,9 +172,15 @@ class EnvironmentDataModule(pl.LightningDataModule):
             self._read_environment()
         return self._kpi_names
 
+    @property
+    def rollout_options(self) -> dict[str, Any]:
+        """Environment, wrappers, action masks and numbers of agents, as arguments of `rollout`."""
+        env, wrappers, masks = (None, [], None) if self._factory is None else self._factory.args
+        return {"env": env, "wrappers": wrappers, "action_masks": masks, "max_agents": self._max_agents}
+
     def make_env(self) -> LogStatsWrapper:
         """Make one wrapped environment with frozen statistics, as used in evaluation."""
-        return make_frozen(self._factory_of(), self._learned())
+        return make_frozen(self._factory_of(), self.wrapper_statistics())
 
     def _factory_of(self, evaluator: str | None = None, *inner: Any) -> Callable[[], LogStatsWrapper]:
         """Return a factory of environments for an evaluator or training; `inner` adds wrappers."""
@@ -249,8 +255,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
             )
         return partial(SequentialVectorEnv, factories, spec=self.spec, **options)
 
-    def _make_actor(self) -> Callable[..., RolloutWorker]:
-        """Return the factory of the engine's actors."""
+    def _make_player(self) -> Callable[..., RolloutWorker]:
+        """Return the factory of the engine's players."""
         evaluation = {}
         for name, evaluator in self.evaluators.items():
             options = {
@@ -260,16 +266,16 @@ class EnvironmentDataModule(pl.LightningDataModule):
             }
             vector = self._vector(len(evaluator.groups[0]), name, **options)
             evaluation[name] = vector, evaluator.deterministic
-        return partial(self._actor, self.seed, evaluation)
+        return partial(self._player_class, self.seed, evaluation)
 
     def _engage(self, policy: Any) -> Any:
         """Prepare the engine to act with the current weights of a policy.
 
         Returns:
-            The policy to send to the actors; None if they have it already.
+            The policy to send to the players; None if they have it already.
         """
         if self._acting is None:
-            self.engine.start(self._make_actor(), policy)
+            self.engine.start(self._make_player(), policy)
             self._acting, self._published = policy, {}
         if isinstance(self.engine, InProcessEngine) or policy is not self._acting or not isinstance(policy, nn.Module):
             return policy
@@ -283,51 +289,55 @@ class EnvironmentDataModule(pl.LightningDataModule):
         return None
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
-        """Return the actors' answers; on failure close all, as nobody will collect the rest."""
+        """Return the players' answers; on failure close all, as nobody will collect the rest."""
         try:
             return self.engine.map(jobs)
         except BaseException:
             self._close()
             raise
 
-    def evaluate(self, name: str, policy: Policy | None = None, learned: dict[str, Any] | None = None) -> Evaluation:
+    def evaluate(
+        self, name: str, policy: Policy | None = None, wrapper_statistics: dict[str, Any] | None = None
+    ) -> Evaluation:
         """Play the episodes of an evaluator, always the same ones; each rank plays its share.
 
         Args:
             name: Name of the evaluator.
             policy: Chooses the actions; None means the policy of the module in training.
-            learned: Wrapper statistics, in the form of `warm_start`; None means the current ones.
+            wrapper_statistics: Wrapper statistics, in the form of `warm_start`; None means the current ones.
         """
-        learned = self._learned() if learned is None else learned
+        wrapper_statistics = self.wrapper_statistics() if wrapper_statistics is None else wrapper_statistics
         given = self._engage(self._policy() if policy is None else policy)
         own = enumerate(self.evaluators[name].groups[self._rank :: self._world_size])
-        jobs = [(place % self.engine.n_workers, "play", (name, group, learned, given)) for place, group in own]
+        jobs = [
+            (place % self.engine.n_workers, "play", (name, group, wrapper_statistics, given)) for place, group in own
+        ]
         return Evaluation(name, list(chain.from_iterable(self._ask(jobs))))
 
     # -------------------------------------------------------------------------------------------------- state
 
-    def _learned(self) -> dict[str, Any]:
+    def wrapper_statistics(self) -> dict[str, Any]:
         """Wrapper statistics: those taken over, and the rest, estimated by rank 0 on first use.
 
         Raises:
             ValueError: A checkpoint holds statistics of other wrappers.
         """
-        if self._shared is None or not self._is_complete:
-            is_first, given = self._rank == 0 and self._factory is not None, self._shared
+        if self._wrapper_statistics is None or not self._is_complete:
+            is_first, given = self._rank == 0 and self._factory is not None, self._wrapper_statistics
             states, told, refused = gather_objects(self._completed() if is_first else ({}, "", ""))[0]
             if refused:
                 raise ValueError(refused)
             if told:
                 rank_zero_info(told)
-            self._shared, self._is_complete = states, True
+            self._wrapper_statistics, self._is_complete = states, True
             if states and given is None:
                 self._refuse_foreign_checkpoint()
-        return cast(dict[str, Any], self._shared)
+        return cast(dict[str, Any], self._wrapper_statistics)
 
     def _completed(self) -> tuple[dict[str, Any], str, str]:
         """Return all wrapper statistics, a message about them, and a reason for refusal, if any."""
         vector = self._vector_of([self._factory_of()])  # also looks up the names of all wrappers
-        known = self._shared or {}
+        known = self._wrapper_statistics or {}
         foreign = [name for name in known if name not in self._wrappers]
         if foreign and not self._may_differ:
             here = [*self._wrappers][1:]
@@ -341,7 +351,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         fitting = {name: state for name, state in known.items() if name in self._wrappers}
         with closing(vector()) as env:
             states = env.estimate(self.n_normalization_samples, derive_seed(self.seed, "normalization"), fitting)
-        new = [name for name in states if name not in known] if self._shared is not None else []
+        new = [name for name in states if name not in known] if self._wrapper_statistics is not None else []
         if new and not self._may_differ:
             return (
                 {},
@@ -367,7 +377,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         for path in dict.fromkeys(map(class_of, foreign)):
             n_here = sum(class_of(name) == path for name in self._wrappers)
             if n_here:
-                n_there = sum(class_of(name) == path for name in self._shared or {})
+                n_there = sum(class_of(name) == path for name in self._wrapper_statistics or {})
                 counts = f"the other run has statistics of {n_there} wrappers {path}, and there are {n_here} here"
                 remedy = f"use {n_there} of them, or make each wrapper that is new a subclass, which learns by itself"
                 return f"{counts}; nothing tells which belong together: {remedy}"
@@ -382,26 +392,26 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the wrapper statistics."""
-        return {"shared": to_tensors(self._shared)}
+        return {"shared": to_tensors(self._wrapper_statistics)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        self._shared = from_tensors(state_dict["shared"])
+        self._wrapper_statistics = from_tensors(state_dict["shared"])
         self._is_complete = self._may_differ = False
         self._has_loaded = True
 
-    def warm_start(self, shared: dict[str, Any], *, may_differ: bool = True) -> None:
+    def warm_start(self, wrapper_statistics: dict[str, Any], *, may_differ: bool = True) -> None:
         """Take over the wrapper statistics of another run, without the state of its environments.
 
         Args:
-            shared: State of each wrapper, by name; empty if no wrapper of the other run had
+            wrapper_statistics: State of each wrapper, by name; empty if no wrapper of the other run had
                 statistics.
             may_differ: Whether the wrappers may differ from those of the other run. New ones then
                 start from scratch, and statistics without a wrapper are dropped, with a message. A
                 class of which there are more or fewer than in the other run is ambiguous and always
                 refused; a subclass counts as another class.
         """
-        self._shared = shared
+        self._wrapper_statistics = wrapper_statistics
         self._is_complete = False
         self._may_differ = may_differ
 

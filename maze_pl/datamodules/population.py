@@ -55,8 +55,8 @@ class PopulationDataModule(EnvironmentDataModule):
             machine share it.
         evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
         seed: Seed of the run; None takes the seed of `seed_everything`.
-        action_masks: Action head -> observation whose nonzero entries are allowed; adds to the
-            masks that the environment declares itself.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
+            to the masks that the environment declares itself.
         max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
         engine: Runs the environments; None means in this process.
@@ -68,7 +68,7 @@ class PopulationDataModule(EnvironmentDataModule):
     """
 
     batch_type: ClassVar[type] = PopulationBatch
-    _actor = PopulationWorker
+    _player_class = PopulationWorker
 
     def __init__(
         self,
@@ -113,19 +113,19 @@ class PopulationDataModule(EnvironmentDataModule):
         self.epoch_length = epoch_length
         self.deterministic = deterministic
         self._noise = NoiseTable(derive_seed(self.seed, "noise table"), shared_noise_table_size)
-        self._busy: dict[int, tuple[int, int]] = {}  # actor -> (episode number, update) of the episode in progress
+        self._busy: dict[int, tuple[int, int]] = {}  # player -> (episode number, update) of the episode in progress
 
     def train_dataloader(self) -> Source[PopulationBatch]:
         """Returns of populations, played on demand."""
         return Source(self._collect, self.epoch_length)
 
-    def _make_actor(self) -> Callable[..., RolloutWorker]:
+    def _make_player(self) -> Callable[..., RolloutWorker]:
         self._busy = {}
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
         options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}
         training = [self._vector_of([self._factory_of(None, *limit)], **options)]
         return partial(
-            super()._make_actor(),
+            super()._make_player(),
             training=training,
             noise=self._noise,
             deterministic=self.deterministic,
@@ -133,7 +133,7 @@ class PopulationDataModule(EnvironmentDataModule):
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
         while self._busy:  # with parts of episodes that are no longer needed
-            del self._busy[self.engine.get().actor]
+            del self._busy[self.engine.get().player]
         return super()._ask(jobs)
 
     def _collect(self) -> PopulationBatch:
@@ -151,18 +151,18 @@ class PopulationDataModule(EnvironmentDataModule):
         length = sum(parameter.numel() for parameter in perturbed_parameters(policy))
         self._noise.offset(length)  # fails now if it is too small
         if not self._has_begun:  # ranks of a machine share the table that rank 0 makes
-            self._close()  # actors started for an earlier evaluation only know their rank's table
+            self._close()  # players started for an earlier evaluation only know their rank's table
             if self._rank == 0:
                 self._noise.piece(0, 0)
             tables = gather_objects(self._noise)
             self._noise, self._has_begun = tables[0] if self._rank else self._noise, True
-        shared, update = self._learned(), trainer.fit_loop.total_batch_idx + 1
-        task = update, noise_stddev, shared, self._engage(policy)
+        wrapper_statistics, update = self.wrapper_statistics(), trainer.fit_loop.total_batch_idx + 1
+        task = update, noise_stddev, wrapper_statistics, self._engage(policy)
         (own, used), kinds = self._play(task), self._wrappers
-        self._shared = {}
-        for name in shared:
+        self._wrapper_statistics = {}
+        for name in wrapper_statistics:
             statistics = [episode.wrapper_statistics[name] for episode in used]
-            self._shared[name] = kinds[name].merge_shared_states(statistics)
+            self._wrapper_statistics[name] = kinds[name].merge_shared_states(statistics)
         offsets = [self._noise.offset(length, update, pair) for pair in range(len(used) // 2)]
         returns = torch.tensor([one.reward for one in used], dtype=torch.float64).view(-1, 2)
         batch = PopulationBatch(self._noise, offsets, returns, sum(one.env_steps for one in own))
@@ -197,17 +197,17 @@ class PopulationDataModule(EnvironmentDataModule):
         return [played[n] for n in numbers if n in played], [found[n] for n in numbers]
 
     def _advance(self, waiting: Iterator[int], played: dict[int, Played], task: tuple[Any, ...]) -> None:
-        """Give free actors the next episodes, and wait for one part of an episode."""
-        free = [actor for actor in range(self.engine.n_workers) if actor not in self._busy]
-        for actor, number in zip(free, waiting, strict=False):
-            self._submit(actor, number, task)
+        """Give free players the next episodes, and wait for one part of an episode."""
+        free = [player for player in range(self.engine.n_workers) if player not in self._busy]
+        for player, number in zip(free, waiting, strict=False):
+            self._submit(player, number, task)
         done = self.engine.get()
-        number, update = self._busy.pop(done.actor)
+        number, update = self._busy.pop(done.player)
         if update == task[0] and done.result is None:
-            self._submit(done.actor, number, task)
+            self._submit(done.player, number, task)
         elif update == task[0]:  # otherwise the episode was not needed
             played[number] = done.result
 
-    def _submit(self, actor: int, number: int, task: tuple[Any, ...]) -> None:
-        self._busy[actor] = number, task[0]
-        self.engine.submit(actor, "play_perturbed", number, *task)
+    def _submit(self, player: int, number: int, task: tuple[Any, ...]) -> None:
+        self._busy[player] = number, task[0]
+        self.engine.submit(player, "play_perturbed", number, *task)

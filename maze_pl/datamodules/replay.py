@@ -18,7 +18,9 @@ from maze_pl.collect.replay.storage import Array, ReplayStorage
 from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch, TransitionBatch
+from maze_pl.core.checks import check_fraction
 from maze_pl.core.policy import Policy, RandomPolicy
+from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
 from maze_pl.datamodules.buffer_files import (
@@ -37,6 +39,7 @@ from maze_pl.datasets import (
 )
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER
+from maze_pl.schedules import Coefficient, described, require_length, run_progress, value_at
 from maze_pl.system.ranks import gather_objects
 
 
@@ -68,9 +71,10 @@ class ReplayDataModule(RolloutDataModule):
         prioritized: Whether transitions are drawn by their last TD errors (prioritized replay), see
             `ReplayStorage`. The algorithm must report them by `ReplayBatch.reprioritise`; otherwise
             it is refused.
-        priority_alpha: Exponent of the priorities: 0 is uniform sampling, 1 is proportional.
+        priority_alpha: Exponent of the priorities: 0 is uniform sampling, 1 is proportional. A
+            number or a schedule.
         priority_beta: Exponent of the importance weights in the loss: 0 is no correction, 1 is
-            full.
+            full. A number or a schedule.
         demonstrations: Recorded episodes that fill the buffer at the start, instead of another
             policy.
         demonstration_share: Share of each minibatch that is drawn from demonstrations, which are
@@ -90,8 +94,8 @@ class ReplayDataModule(RolloutDataModule):
             this process.
         evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
         seed: Seed of the run; None takes the seed of `seed_everything`.
-        action_masks: Action head -> observation whose nonzero entries are allowed; adds to the
-            masks that the environment declares itself.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
+            to the masks that the environment declares itself.
         max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
         engine: Steps the environments and runs the policy; None means in this process. The numbers
@@ -121,8 +125,8 @@ class ReplayDataModule(RolloutDataModule):
         split_rollouts_into_transitions: bool = True,
         n_step: int = 1,
         prioritized: bool = False,
-        priority_alpha: float = 0.6,
-        priority_beta: float = 0.4,
+        priority_alpha: Coefficient = 0.6,
+        priority_beta: Coefficient = 0.4,
         demonstrations: InMemoryDataset | None = None,
         demonstration_share: float | None = None,
         memory_map: bool = False,
@@ -166,8 +170,9 @@ class ReplayDataModule(RolloutDataModule):
         )
         if not batch_size <= initial_buffer_size <= replay_buffer_size:
             raise ValueError(f"{initial_buffer_size=} must be at least {batch_size=} and at most {replay_buffer_size=}")
-        if not (0 <= priority_alpha <= 1 and 0 <= priority_beta <= 1):
-            raise ValueError(f"{priority_alpha=} and {priority_beta=} must be between 0 and 1")
+        for progress in (0.0, 0.5, 1.0):
+            value_at("priority_alpha", priority_alpha, progress, check_fraction)
+            value_at("priority_beta", priority_beta, progress, check_fraction)
         if prioritized and not split_rollouts_into_transitions:
             raise ValueError("prioritized=True draws acts one by one: leave split_rollouts_into_transitions=True")
         share = demonstration_share or 0.0
@@ -184,14 +189,20 @@ class ReplayDataModule(RolloutDataModule):
         self.demonstrations = demonstrations
         self.save_buffer = save_buffer
         self.prioritized = prioritized
+        self.priority_alpha = priority_alpha
+        self.priority_beta = priority_beta
         run_length = 1 if split_rollouts_into_transitions else n_rollout_steps
         kind: Any = {
             "n_step": n_step,
             "run_length": run_length,
-            "alpha": priority_alpha if prioritized else None,
+            "alpha": value_at("priority_alpha", priority_alpha, 0.0) if prioritized else None,
         }
         self._kind = {**kind, "replay_buffer_size": replay_buffer_size, "demonstrated": n_demonstrated}
-        self._new_storage: Any = partial(ReplayStorage, **kind, beta=priority_beta, memory_map=memory_map)
+        if prioritized and callable(priority_alpha):
+            self._kind["alpha"] = described(priority_alpha)
+        self._new_storage: Any = partial(
+            ReplayStorage, **kind, memory_map=memory_map, keep_sizes=callable(priority_alpha)
+        )
         self._generator, self._transitions = torch.Generator(), Transitions(0, 0, {})
         self._storages: dict[StepKey, list[ReplayStorage]] = {}  # the ring, and the separate demonstrations, if any
         self._file = ""  # name of the file with the current buffer; empty if not written
@@ -206,6 +217,9 @@ class ReplayDataModule(RolloutDataModule):
         if checkpoint_io is not None and not isinstance(checkpoint_io, BuffersBesideCheckpoints):
             name = type(self).__qualname__
             self.trainer.strategy.checkpoint_io = BuffersBesideCheckpoints(checkpoint_io, name)
+        if stage == "fit" and self.prioritized:
+            options = {"priority_alpha": self.priority_alpha, "priority_beta": self.priority_beta}
+            require_length(self.trainer, [name for name, option in options.items() if callable(option)])
         self._file, self._storages = "", {} if stage == "fit" else self._storages
         self._has_errors = False
 
@@ -230,6 +244,8 @@ class ReplayDataModule(RolloutDataModule):
             self._refuse_no_errors()
         for _ in range(self.rollouts_per_iteration):
             self._add(batch)
+        if self.prioritized:
+            self._set_exponents(batch)
         drawn = {key: self._draw(storages) for key, storages in self._storages.items()}
         for key, ((one, _), *others) in drawn.items():
             batch.acts[key] = mapped(lambda *x: torch.cat(x, 1), one, *(acts for acts, _ in others)) if others else one
@@ -244,6 +260,16 @@ class ReplayDataModule(RolloutDataModule):
         batch.summaries = batch.summaries + rollout.summaries
         for key, columns in self._transitions.of(rollout).items():
             self._storages[key][0].add(columns)
+
+    def _set_exponents(self, batch: ReplayBatch) -> None:
+        """Set the exponents of priorities and weights for a batch; those that follow a schedule are logged."""
+        options = {"priority_alpha": self.priority_alpha, "priority_beta": self.priority_beta}
+        progress = run_progress(self.trainer) if any(map(callable, options.values())) else 0.0
+        values = {name: value_at(name, option, progress, check_fraction) for name, option in options.items()}
+        for storages in self._storages.values():
+            for storage in storages:
+                storage.set_exponents(values["priority_alpha"], values["priority_beta"])
+        batch.measures.update({name: value for name, value in values.items() if callable(options[name])})
 
     def _draw(self, storages: list[ReplayStorage]) -> list[tuple[TransitionBatch, Array]]:
         """Draw minibatches of a sub-step; an empty storage leaves its share to the other."""
@@ -342,7 +368,7 @@ class ReplayDataModule(RolloutDataModule):
         )
         if is_plain := type(dataset.processor) in plain:
             dataset.processor = IdentityWithNextObservationTrajectoryProcessor(self._gamma())
-        dataset.load(partial(make_frozen, self._factory_of(), self._learned()), self.spec)
+        dataset.load(partial(make_frozen, self._factory_of(), self.wrapper_statistics()), self.spec)
         acts = dataset.batch(torch.arange(len(dataset))).acts
         for (key, columns), lengths in zip(acts.items(), dataset.lengths.T, strict=True):
             n, fields = len(columns), mapped(Tensor.numpy, vars(columns))
@@ -387,6 +413,8 @@ class ReplayDataModule(RolloutDataModule):
             for key, kept in self._storages.items():
                 state["storages"][key] = [storage.state_dict() for storage in kept]
             state["generator"] = self._generator.get_state()
+            if (provenance := shared_provenance()) is not None:
+                state[PROVENANCE_KEY] = provenance
             self._file = write_buffer(folder, self._rank, state)
         return self._file
 

@@ -133,7 +133,7 @@ class RolloutDataModule(EnvironmentDataModule):
 
     # ------------------------------------------------------------------------------------------------ training
 
-    def _make_actor(self) -> Callable[..., RolloutWorker]:
+    def _make_player(self) -> Callable[..., RolloutWorker]:
         first, make = self._rank * self.n_envs, partial(self._vector, seed=self.seed)
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
         states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]
@@ -142,7 +142,7 @@ class RolloutDataModule(EnvironmentDataModule):
             "training": training,
             "first_episode": max(begun, default=-1) + 1,
         }  # not used before
-        return partial(super()._make_actor(), n_rollout_steps=self.n_rollout_steps, **options)
+        return partial(super()._make_player(), n_rollout_steps=self.n_rollout_steps, **options)
 
     @property
     def _shards(self) -> list[range]:
@@ -153,30 +153,33 @@ class RolloutDataModule(EnvironmentDataModule):
     def _collect(self, policy: Any = None) -> Rollout:
         """Collect a rollout with a policy; None means the policy of the module in training."""
         began = time.perf_counter()
-        shared, given = self._prepared()
+        wrapper_statistics, given = self._prepared()
         parts = self._ask(
-            [(shard, "collect", (shared, given if policy is None else policy)) for shard in range(self.n_shards)]
+            [
+                (shard, "collect", (wrapper_statistics, given if policy is None else policy))
+                for shard in range(self.n_shards)
+            ]
         )
         return self._joined(parts, began)
 
     def _prepared(self) -> tuple[dict[str, Any], Any]:
-        """Return the wrapper statistics, and the policy if the actors need it, before a rollout."""
+        """Return the wrapper statistics, and the policy if the players need it, before a rollout."""
         self._refuse_foreign_checkpoint()
-        shared, given = self._learned(), self._engage(self._policy())
+        wrapper_statistics, given = self.wrapper_statistics(), self._engage(self._policy())
         restored = self._restored
         self._restored = None
         self._has_begun = True
         if restored is not None:
             self._restore(restored)
-        return shared, given
+        return wrapper_statistics, given
 
     def _joined(self, parts: list[Any], began: float) -> Rollout:
-        """Concatenate what actors have collected, and merge the statistics of their wrappers."""
-        rollout, shared = Rollout.concatenated([part for part, _ in parts]), self._shared
+        """Concatenate what players have collected, and merge the statistics of their wrappers."""
+        rollout, shared = Rollout.concatenated([part for part, _ in parts]), self._wrapper_statistics
         if shared:  # merge the statistics of all environments on all ranks
             ranks = gather_objects([state for _, states in parts for state in states])
             states = [state for rank in ranks for state in rank]
-            self._shared = self._merged(shared, states)
+            self._wrapper_statistics = self._merged(shared, states)
         rollout.seconds = time.perf_counter() - began
         return rollout
 

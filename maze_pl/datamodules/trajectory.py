@@ -35,8 +35,8 @@ class TrajectoryDataModule(EnvironmentDataModule):
         validation_percentage: Percentage of episodes that are held out.
         evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
         seed: Seed of the run; None takes the seed of `seed_everything`.
-        action_masks: Action head -> observation whose nonzero entries are allowed; adds to the
-            masks that the environment declares itself.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
+            to the masks that the environment declares itself.
         max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
         engine: Runs the environments; None means in this process.
@@ -96,7 +96,7 @@ class TrajectoryDataModule(EnvironmentDataModule):
     def _loader(self, *, held_out: bool) -> "ActLoader":
         self._refuse_foreign_checkpoint()
         if self._factory is not None:
-            self.dataset.load(partial(make_frozen, self._factory, self._learned()), self.spec)
+            self.dataset.load(partial(make_frozen, self._factory, self.wrapper_statistics()), self.spec)
         acts = self.dataset.load().split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
         if not held_out and not len(acts):
             raise ValueError("all acts are of held-out episodes: record more, or lower validation_percentage")

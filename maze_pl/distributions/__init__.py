@@ -6,8 +6,14 @@ Networks that compute their parameters belong to `maze_pl.perception`.
 from .beta_probability_distribution import (
     BetaProbabilityDistribution as BetaProbabilityDistribution,
 )
+from .deterministic_probability_distribution import (
+    DeterministicProbabilityDistribution as DeterministicProbabilityDistribution,
+)
 from .diagonal_gaussian_probability_distribution import (
     DiagonalGaussianProbabilityDistribution as DiagonalGaussianProbabilityDistribution,
+)
+from .epsilon_greedy_probability_distribution import (
+    EpsilonGreedyProbabilityDistribution as EpsilonGreedyProbabilityDistribution,
 )
 from .squashed_gaussian_probability_distribution import (
     SquashedGaussianProbabilityDistribution as SquashedGaussianProbabilityDistribution,
@@ -28,4 +34,5 @@ from .distribution_mapper import (
 from .dict_probability_distribution import (
     DictProbabilityDistribution as DictProbabilityDistribution,
 )
+from .exploration import Exploration as Exploration
 from .probability_distribution import ProbabilityDistribution as ProbabilityDistribution

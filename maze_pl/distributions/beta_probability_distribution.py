@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from maze_pl.distributions.continuous import BoundedProbabilityDistribution
+from maze_pl.distributions.probability_distribution import ProbabilityDistribution
 
 
 class BetaProbabilityDistribution(BoundedProbabilityDistribution):
@@ -73,6 +74,20 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
         mean_log = torch.digamma(concentration) - torch.digamma(total)
         powers = ((concentration - 1.0) * mean_log).sum(dim=-1)
         return self._total(self._width[..., 0].log() + _log_beta(concentration) - powers)
+
+    def kl(self, other: ProbabilityDistribution) -> Tensor:
+        """[...] KL(p || q) in nats, in closed form, summed over the components.
+
+            log B(q) - log B(p) + (alpha_p - alpha_q) E[log(a)] + (beta_p - beta_q) E[log(1 - a)]
+
+        for the beta function B, and means over actions a of p as in `entropy`.
+        """
+        reference = self._comparable(other, BetaProbabilityDistribution).concentration
+        concentration = self.concentration
+        total = concentration.sum(dim=-1, keepdim=True)
+        mean_log = torch.digamma(concentration) - torch.digamma(total)
+        powers = ((concentration - reference) * mean_log).sum(dim=-1)
+        return self._total(_log_beta(reference) - _log_beta(concentration) + powers)
 
     def _between(self, weight: Tensor) -> Tensor:
         return self._action((weight / weight.sum(dim=-1, keepdim=True)).to(self.logits))

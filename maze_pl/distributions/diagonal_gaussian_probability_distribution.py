@@ -53,3 +53,16 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
     def entropy(self) -> Tensor:
         """[...] differential entropy in nats."""
         return (self.log_std + (0.5 + _HALF_LOG_TWO_PI)).sum(dim=-1)
+
+    def kl(self, other: ProbabilityDistribution) -> Tensor:
+        """[...] KL(p || q) in nats, in closed form, summed over the components.
+
+            log(std_q / std_p) + (std_p^2 + (mean_p - mean_q)^2) / (2 std_q^2) - 1 / 2
+
+        Bounds of the Box have no influence, since samples are not clipped.
+        """
+        reference = self._comparable(other, DiagonalGaussianProbabilityDistribution)
+        log_ratio = self.log_std - reference.log_std
+        distance = (self.mean - reference.mean) * torch.exp(-reference.log_std)
+        # expm1(2 x) - 2 x does not cancel for small x as exp(2 x) - 1 does
+        return 0.5 * (torch.expm1(2.0 * log_ratio) - 2.0 * log_ratio + distance.square()).sum(dim=-1)

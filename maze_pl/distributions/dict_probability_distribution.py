@@ -54,3 +54,19 @@ class DictProbabilityDistribution:
             log_probs.append(log_prob)
             entropies.append(entropy)
         return reduce(add, log_probs), reduce(add, entropies)
+
+    def kl(self, other: "DictProbabilityDistribution") -> Tensor:
+        """[...] KL(self || other) in nats: the sum over the independent heads.
+
+        Args:
+            other: A joint distribution of the same heads; see `ProbabilityDistribution.kl`.
+
+        Raises:
+            ValueError: The heads differ, or a head has another space.
+            TypeError: The distributions of a head are of different kinds.
+            NotImplementedError: A custom distribution has no `kl`.
+        """
+        if other.distributions.keys() != self.distributions.keys():
+            heads_of_both = f"got {list(self.distributions)} and {list(other.distributions)}"
+            raise ValueError(f"kl needs two joint distributions of the same heads, {heads_of_both}")
+        return reduce(add, [part.kl(other.distributions[head]) for head, part in self.distributions.items()])

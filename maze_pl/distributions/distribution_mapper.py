@@ -1,7 +1,7 @@
 """Assignment of distributions to action heads: defaults by space, and the user's overrides."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gymnasium import spaces
 from torch import Tensor
@@ -13,19 +13,37 @@ from maze_pl.distributions.bernoulli_probability_distribution import BernoulliPr
 from maze_pl.distributions.categorical_probability_distribution import CategoricalProbabilityDistribution
 from maze_pl.distributions.diagonal_gaussian_probability_distribution import DiagonalGaussianProbabilityDistribution
 from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
+from maze_pl.distributions.exploration import Exploration
 from maze_pl.distributions.multi_categorical_probability_distribution import MultiCategoricalProbabilityDistribution
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution
+from maze_pl.distributions.squashed_gaussian_probability_distribution import SquashedGaussianProbabilityDistribution
 
 DistributionMapperConfig = Sequence[Mapping[str, Any]]
 
 _CONFIG = "distribution_mapper_config"
 
-_DEFAULTS: tuple[tuple[type[spaces.Space[Any]], type[ProbabilityDistribution]], ...] = (
-    (spaces.Discrete, CategoricalProbabilityDistribution),
-    (spaces.MultiDiscrete, MultiCategoricalProbabilityDistribution),
-    (spaces.MultiBinary, BernoulliProbabilityDistribution),
-    (spaces.Box, DiagonalGaussianProbabilityDistribution),
+
+class Override(NamedTuple):
+    """An entry of the configuration.
+
+    Attributes:
+        target: Name of a head, or class of spaces.
+        distribution: Class of the distribution.
+        exploration: Options of its exploration; None if there are none.
+    """
+
+    target: str | type[spaces.Space[Any]]
+    distribution: type[ProbabilityDistribution]
+    exploration: Exploration | None = None
+
+
+_DEFAULTS = (
+    Override(spaces.Discrete, CategoricalProbabilityDistribution),
+    Override(spaces.MultiDiscrete, MultiCategoricalProbabilityDistribution),
+    Override(spaces.MultiBinary, BernoulliProbabilityDistribution),
+    Override(spaces.Box, DiagonalGaussianProbabilityDistribution),
 )
+_GAUSSIAN = (DiagonalGaussianProbabilityDistribution, SquashedGaussianProbabilityDistribution)
 
 
 class DistributionMapper:
@@ -37,13 +55,17 @@ class DistributionMapper:
             `{action_space: <class path>, distribution: <class path>}` for all heads with such a
             space, or `{action_head: <name>, distribution: <class path>}` for one head. If several
             match a head, the last one applies, so list general overrides before specific ones.
-            Classes may be given instead of their paths.
+            Classes may be given instead of their paths. For Gaussian distributions an entry may have
+            options of their exploration, `exploration: {type: ...}`, see `Exploration`.
         masks: Head -> name of the observation that masks it; used to refuse heads that cannot be
             masked.
 
     Attributes:
         heads: Head -> class of its distribution, and its space.
         logits_shapes: Head -> shape of its logits, without batch dimensions.
+        explorations: Head -> options of its exploration, for heads that have them.
+        network_shapes: Head -> shape of what the network computes, without batch dimensions: the
+            logits, or only means if the standard deviations are not outputs of the network.
 
     Raises:
         ValueError: An override is malformed or names an unknown head, space or distribution, or a
@@ -66,15 +88,22 @@ class DistributionMapper:
         self.masks = dict(masks or {})
         self.heads: dict[str, tuple[type[ProbabilityDistribution], spaces.Space[Any]]] = {}
         self.logits_shapes: dict[str, tuple[int, ...]] = {}
+        self.explorations: dict[str, Exploration] = {}
+        self.network_shapes: dict[str, tuple[int, ...]] = {}
         config = distribution_mapper_config or ()
         overrides = [_parse_override(entry, action_space.spaces) for entry in config]
         for head, space in action_space.spaces.items():
-            distribution = _choose(head, space, overrides)
+            distribution, exploration = _choose(head, space, overrides)
             self.heads[head] = (distribution, space)
             try:
                 self.logits_shapes[head] = distribution.required_logits_shape(space)
             except TypeError as error:
                 raise TypeError(f"action head {head!r} with space {space}: {error}") from error
+            self.network_shapes[head] = self.logits_shapes[head]
+            if exploration is not None:
+                self.explorations[head] = exploration
+                if exploration.type != "state_dependent":
+                    self.network_shapes[head] = (self.logits_shapes[head][0] // 2,)
         for head in self.masks:
             distribution, _ = self.heads[head]
             if not distribution.supports_mask:
@@ -138,29 +167,35 @@ def distribution_mappers(
     return mappers
 
 
-Override = tuple[str | type[spaces.Space[Any]], type[ProbabilityDistribution]]
-
-
 def _parse_override(entry: Mapping[str, Any], heads: Mapping[str, spaces.Space[Any]]) -> Override:
-    if entry.keys() not in ({"action_head", "distribution"}, {"action_space", "distribution"}):
+    keys = entry.keys() - {"exploration"}
+    if keys not in ({"action_head", "distribution"}, {"action_space", "distribution"}):
         needed = "`distribution` and `action_space` or `action_head`"
         raise ValueError(f"{_CONFIG}: {dict(entry)} needs {needed}")
     where = f"{_CONFIG}: distribution: "
     distribution = import_class(entry["distribution"], ProbabilityDistribution, where)
+    exploration = None
+    if "exploration" in entry:
+        exploration = Exploration.parse(entry["exploration"])
+        if not issubclass(distribution, _GAUSSIAN):
+            names = " or ".join(kind.__name__ for kind in _GAUSSIAN)
+            raise ValueError(f"{_CONFIG}: a {distribution.__name__} has no exploration; only a {names} does")
     if "action_head" not in entry:
         space = import_class(entry["action_space"], spaces.Space, f"{_CONFIG}: action_space: ")
-        return space, distribution
+        return Override(space, distribution, exploration)
     head = entry["action_head"]
     if head not in heads:
         raise ValueError(f"{_CONFIG}: unknown action_head {head!r}; heads: {sorted(heads)}")
-    return head, distribution
+    return Override(head, distribution, exploration)
 
 
-def _choose(head: str, space: spaces.Space[Any], overrides: Sequence[Override]) -> type[ProbabilityDistribution]:
-    for target, distribution in (*reversed(overrides), *_DEFAULTS):
+def _choose(
+    head: str, space: spaces.Space[Any], overrides: Sequence[Override]
+) -> tuple[type[ProbabilityDistribution], Exploration | None]:
+    for target, distribution, exploration in (*reversed(overrides), *_DEFAULTS):
         is_named = isinstance(target, str) and target == head
         if is_named or (isinstance(target, type) and isinstance(space, target)):
-            return distribution
-    known = ", ".join(space_type.__name__ for space_type, _ in _DEFAULTS)
+            return distribution, exploration
+    known = ", ".join(default.target.__name__ for default in _DEFAULTS if isinstance(default.target, type))
     found = f"action head {head!r} with space {space}"
     raise TypeError(f"no distribution fits {found}; known spaces: {known}")

@@ -9,7 +9,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+Kind = TypeVar("Kind", bound="ProbabilityDistribution")
 
 
 class ProbabilityDistribution(ABC):
@@ -32,6 +34,10 @@ class ProbabilityDistribution(ABC):
             to p ** (1 / T).
         mask: [..., L] nonzero where an entry is allowed, None to allow all.
 
+    Attributes:
+        exploration: Scale of exploration, which the policy sets to its own (a scalar) in each
+            distribution. It has an effect only in distributions that say so.
+
     Raises:
         ValueError: Shapes do not fit, the temperature is not positive, or the distribution cannot
             be masked.
@@ -39,6 +45,7 @@ class ProbabilityDistribution(ABC):
     """
 
     supports_mask: ClassVar[bool] = False
+    exploration: Tensor | float = 0.0
 
     def __init__(
         self,
@@ -110,6 +117,35 @@ class ProbabilityDistribution(ABC):
         """`log_prob(action)` and `entropy()`, with shared computations."""
         return self.log_prob(action), self.entropy()
 
+    def kl(self, other: "ProbabilityDistribution") -> Tensor:
+        """[...] Kullback-Leibler divergence of `other` from this distribution, in nats.
+
+            KL(p || q) = E[log p(a) - log q(a)] for actions a of p
+
+        where p is this distribution and q the other one. Kullback and Leibler 1951. It is exact for
+        all distributions of this package: a sum over options, or a closed form.
+
+        Args:
+            other: A distribution of the same kind over the same space, with the same leading
+                dimensions; temperatures and masks may differ.
+
+        Raises:
+            NotImplementedError: A custom distribution has no `kl`.
+            TypeError: The other distribution is of another kind.
+            ValueError: The other distribution is over another space.
+        """
+        remedy = "override kl, or estimate it as the mean of log_prob(a) - other.log_prob(a) over samples a"
+        raise NotImplementedError(f"{type(self).__name__} has no kl: {remedy}")
+
+    def _comparable(self, other: "ProbabilityDistribution", kind: type[Kind]) -> Kind:
+        """Return the other distribution if it is of a kind and over the same space, for `kl`."""
+        if not isinstance(other, kind):
+            raise TypeError(f"kl of {type(self).__name__} needs a {kind.__name__}, got {type(other).__name__}")
+        if other.action_space is not self.action_space and other.action_space != self.action_space:
+            spaces_of_both = f"got {self.action_space} and {other.action_space}"
+            raise ValueError(f"kl needs two distributions over the same action space, {spaces_of_both}")
+        return other
+
     @classmethod
     def _require(cls, space: spaces.Space[Any], required: type[spaces.Space[Any]]) -> Any:
         """Return the space if it has the required type; raise TypeError otherwise."""
@@ -161,6 +197,21 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
         """[...] entropy in nats: -sum p log p over the options of all (independent) choices."""
         probability, log_probs = self.probabilities()
         return -(probability * log_probs).sum(dim=-1)
+
+    def kl(self, other: ProbabilityDistribution) -> Tensor:
+        """[...] KL(p || q) in nats: sum of p log(p / q) over the options of all choices.
+
+        Options with p = 0, such as masked ones, add nothing. If the mask of the other distribution
+        excludes an option that is possible here, the divergence is infinite.
+        """
+        kind = MaskableProbabilityDistribution
+        options = self._comparable(other, kind).log_probs_of_options()  # type: ignore[type-abstract]
+        log_probs = self.log_probs_of_options()
+        probability = log_probs.exp()
+        if other.mask is not None:  # finite numbers stand for the logits of masked options
+            options = options.masked_fill(options < 0.5 * torch.finfo(options.dtype).min, -math.inf)
+        difference = torch.where(probability > 0, log_probs - options, 0.0)
+        return (probability * difference).sum(dim=-1)
 
 
 def masked_logits(logits: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:

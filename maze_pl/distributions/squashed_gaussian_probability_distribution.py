@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from maze_pl.distributions.continuous import BoundedProbabilityDistribution
 from maze_pl.distributions.diagonal_gaussian_probability_distribution import DiagonalGaussianProbabilityDistribution
+from maze_pl.distributions.probability_distribution import ProbabilityDistribution
 
 # Mixture of normals for the logistic distribution with density sech(y)^2 / 2.
 _SCALES = (
@@ -99,6 +100,14 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         distance = spread + mean * torch.erf(ratio)
         log_volume = (self._width[..., 0].log() + math.log(2.0)).sum()
         return self._normal.entropy() + log_volume - 2.0 * (distance * weights).sum(dim=(-2, -1))
+
+    def kl(self, other: ProbabilityDistribution) -> Tensor:
+        """[...] KL(p || q) in nats, in closed form.
+
+        It is the divergence of the normal distributions of x, since both are squashed by the same
+        invertible function.
+        """
+        return self._normal.kl(self._comparable(other, SquashedGaussianProbabilityDistribution)._normal)
 
     def _squashed(self, x: Tensor) -> Tensor:
         return self._action(torch.sigmoid(torch.stack((2.0 * x, -2.0 * x), dim=-1)))

@@ -33,7 +33,7 @@ from .trajectory_record import GifFiles as GifFiles
 from .rendering import Renderer as Renderer
 from .trajectory_record import StateRecord as StateRecord, TrajectoryFiles as TrajectoryFiles
 from .trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord, TrajectoryWriter as TrajectoryWriter
-from .rendering import browse as browse, draw_event_statistics as draw_event_statistics, save_gif as save_gif
+from .rendering import draw_event_statistics as draw_event_statistics, save_gif as save_gif
 from .trajectory_record import read_trajectories as read_trajectories
 from .vector import SequentialVectorEnv as SequentialVectorEnv, SubprocVectorEnv as SubprocVectorEnv
 from .wrapper import (

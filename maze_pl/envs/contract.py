@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.spaces import is_text
 from maze_pl.system.lost_process import LostProcessError
 
 _STEP = "(observation, reward, terminated, truncated, info)"
@@ -123,6 +124,15 @@ def check_observation(observation: Any, space: spaces.Space[Any], what: str, exa
             raise EnvContractError(f"{what} is {describe(observation)}; its space has {sorted(map(str, space.spaces))}")
         for key, child in space.spaces.items():
             check_observation(observation[key], child, f"entry {key!r} of {what}", exactly)
+        return
+    if isinstance(space, spaces.Tuple):
+        n = len(space.spaces)
+        if not isinstance(observation, tuple | list) or len(observation) != n:
+            raise EnvContractError(f"{what} is {describe(observation)}; its space is a tuple of {n}")
+        for place, child in enumerate(space.spaces):
+            check_observation(observation[place], child, f"entry {place} of {what}", exactly)
+        return
+    if is_text(space):  # which is left out of observations
         return
     try:
         array = np.asarray(observation)

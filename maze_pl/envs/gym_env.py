@@ -15,7 +15,7 @@ from gymnasium.envs.registration import find_highest_version, get_env_id, parse_
 from gymnasium.error import DependencyNotInstalled, UnregisteredEnv
 from gymnasium.utils import EzPickle
 
-from maze_pl.core.spaces import LEAF_SPACES
+from maze_pl.core.spaces import LEAF_SPACES, is_text
 from maze_pl.envs.contract import (
     check_observation,
     check_reset,
@@ -28,6 +28,7 @@ from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult
 
 SEPARATOR = "/"
+_COMPOSED = (spaces.Dict, spaces.Tuple)
 _HEURISTICS = {"CartPole": "DummyCartPolePolicy", "LunarLander": "LunarLanderHeuristicPolicy"}
 
 
@@ -114,29 +115,42 @@ class GymCoreEnv(CoreEnv):
 class _NamedParts:
     """Leaves of a gymnasium space by name.
 
-    The names are the keys of a Dict, joined by slashes if nested; a space that is not a Dict is a
-    single leaf with a given name.
+    The names are the keys of a Dict and the places in a Tuple, joined by slashes if nested. The
+    first part of the name of a leaf in an outermost Tuple is `<name>_<place>`; a space that is
+    neither Dict nor Tuple is a single leaf with the given name.
 
     Args:
         space: The space.
-        name: Name of the only leaf of a space that is not a Dict.
+        name: Name of the only leaf of a space that is not composed of others.
+        omits_text: Whether leaves of text are left out, with a warning.
 
     Raises:
-        TypeError: A leaf is not a Box, Discrete, MultiDiscrete or MultiBinary.
+        TypeError: A leaf is not a Box, Discrete, MultiDiscrete or MultiBinary, or nothing but text
+            is left out.
+        ValueError: Two leaves have the same name.
     """
 
-    def __init__(self, space: spaces.Space[Any], name: str) -> None:
-        self._original, self._is_dict = space, isinstance(space, spaces.Dict)
+    def __init__(self, space: spaces.Space[Any], name: str, omits_text: bool = False) -> None:
+        self._original = space
+        self._is_composed = isinstance(space, _COMPOSED)
+        self._name = name
         leaves = _leaves(space, ())
+        omitted = [path for path, leaf in leaves.items() if omits_text and is_text(leaf)]
+        if 0 < len(omitted) < len(leaves):
+            names = [self._name_of(path) for path in omitted]
+            message = f"the {name} space has text at {names}, which is left out: networks take numbers only"
+            warnings.warn(message, UserWarning, stacklevel=2)
+            leaves = {path: leaf for path, leaf in leaves.items() if path not in omitted}
         for path, leaf in leaves.items():
             if not isinstance(leaf, LEAF_SPACES):
-                where = f"has at {_joined_name(path)!r}" if path else "is"
-                remedy = "turn it into Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these by a wrapper of"
-                remedy += " gymnasium, such as gymnasium.wrappers.FlattenObservation or TransformAction"
+                where = f"has at {self._name_of(path)!r}" if path else "is"
+                remedy = "turn it into Box, Discrete, MultiDiscrete, MultiBinary or a Dict or Tuple of these by a"
+                remedy += " wrapper of gymnasium, such as gymnasium.wrappers.FlattenObservation or TransformAction"
                 raise TypeError(f"the {name} space {where} {leaf}, which is not supported; {remedy}")
-        self._paths = {_joined_name(path) or name: path for path in leaves}
+        self._paths = {self._name_of(path): path for path in leaves}
         if len(self._paths) != len(leaves):
-            raise ValueError(f"the {name} space has parts with the same name: {sorted(map(_joined_name, leaves))}")
+            names = sorted(self._name_of(path) for path in leaves)
+            raise ValueError(f"the {name} space has parts with the same name: {names}")
         self._space = spaces.Dict(dict(zip(self._paths, copy.deepcopy(list(leaves.values())), strict=True)))
 
     def space(self) -> spaces.Dict:
@@ -148,12 +162,31 @@ class _NamedParts:
         return {name: reduce(getitem, path, whole) for name, path in self._paths.items()}
 
     def joined(self, parts: Mapping[str, Any]) -> Any:
-        """Join parts to a value of the environment's space."""
-        return _tree(self._original, (), parts) if self._is_dict else parts[next(iter(self._paths))]
+        """Join parts to a value of the environment's space; text that was left out is empty."""
+        return self._tree(self._original, (), parts) if self._is_composed else parts[self._name]
+
+    def _name_of(self, path: tuple[Any, ...]) -> str:
+        """Return the name of the leaf at a path of keys and places."""
+        joined = SEPARATOR.join(map(str, path))
+        if isinstance(self._original, spaces.Tuple):
+            return f"{self._name}_{joined}"
+        return joined or self._name
+
+    def _tree(self, space: spaces.Space[Any], path: tuple[Any, ...], parts: Mapping[str, Any]) -> Any:
+        """Build a value of the space at a path from its leaves."""
+        if isinstance(space, spaces.Dict):
+            return {key: self._tree(child, (*path, key), parts) for key, child in space.spaces.items()}
+        if isinstance(space, spaces.Tuple):
+            return tuple(self._tree(child, (*path, place), parts) for place, child in enumerate(space.spaces))
+        name = self._name_of(path)
+        return parts[name] if name in self._paths else ""
 
 
 class GymObservationConversion(_NamedParts, ObservationConversionInterface):
-    """Names observations: `observation`, or the keys of a Dict space, joined by slashes if nested.
+    """Names observations: `observation`, or the parts of a Dict or Tuple space.
+
+    The parts of a Dict are named by their keys, joined by slashes if nested; those of a Tuple
+    `observation_0`, `observation_1` and so on. Text is left out, with a warning.
 
     Observations are copied, in the dtype that their space declares: many environments reuse the
     same array.
@@ -166,9 +199,9 @@ class GymObservationConversion(_NamedParts, ObservationConversionInterface):
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        super().__init__(space, "observation")
+        super().__init__(space, "observation", omits_text=True)
         self._dtypes = {name: np.dtype(part.dtype or np.float32) for name, part in self._space.items()}
-        self._dtype = None if self._is_dict else self._dtypes["observation"]
+        self._dtype = None if self._is_composed else self._dtypes["observation"]
 
     def maze_to_space(self, maze_state: Any) -> Observation:
         """Return the observation, or its parts, by name."""
@@ -194,12 +227,15 @@ def _real(array: Array, dtype: np.dtype[Any]) -> Array:
         TypeError: The values are not real numbers, although NumPy could convert them.
     """
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{array.dtype} is no type of real numbers")
+        raise TypeError(f"{array.dtype} is not a type of real numbers")
     return array.astype(dtype, copy=False)
 
 
 class GymActionConversion(_NamedParts, ActionConversionInterface):
-    """Names actions: `action`, or the keys of a Dict space, joined by slashes if nested.
+    """Names actions: `action`, or the parts of a Dict or Tuple space.
+
+    The parts of a Dict are named by their keys, joined by slashes if nested; those of a Tuple
+    `action_0`, `action_1` and so on.
 
     Values are passed on unchanged: a `Discrete` that starts at 3 has actions from 3 on. `Discrete`
     actions reach the environment as Python's `int`, which also works as a dictionary key.
@@ -217,7 +253,7 @@ class GymActionConversion(_NamedParts, ActionConversionInterface):
 
     def space_to_maze(self, action: Action, maze_state: Any) -> Any:
         """Return the action in the gymnasium environment's format."""
-        if not self._is_dict:
+        if not self._is_composed:
             return int(action["action"]) if self._choices else action["action"]
         return self.joined({name: int(one) if name in self._choices else one for name, one in action.items()})
 
@@ -289,25 +325,18 @@ def make_gym_maze_env(name: str, **kwargs: Any) -> GymMazeEnv:
 
 
 def _leaves(space: spaces.Space[Any], path: tuple[Any, ...]) -> dict[tuple[Any, ...], spaces.Space[Any]]:
-    """Return the leaves of a space by their path of keys, which need not be strings."""
-    if not isinstance(space, spaces.Dict):
+    """Return the leaves of a space by their path of keys, which need not be strings, and places."""
+    children: list[tuple[Any, spaces.Space[Any]]]
+    if isinstance(space, spaces.Dict):
+        children = list(space.spaces.items())
+    elif isinstance(space, spaces.Tuple):
+        children = list(enumerate(space.spaces))
+    else:
         return {path: space}
     leaves: dict[tuple[Any, ...], spaces.Space[Any]] = {}
-    for key, child in space.spaces.items():
+    for key, child in children:
         leaves |= _leaves(child, (*path, key))
     return leaves
-
-
-def _joined_name(path: tuple[Any, ...]) -> str:
-    """Return the name of the leaf at a path of keys."""
-    return SEPARATOR.join(map(str, path))
-
-
-def _tree(space: spaces.Space[Any], path: tuple[Any, ...], parts: Mapping[str, Any]) -> Any:
-    """Build a value of the space at a path of keys from its leaves."""
-    if not isinstance(space, spaces.Dict):
-        return parts[_joined_name(path)]
-    return {key: _tree(child, (*path, key), parts) for key, child in space.spaces.items()}
 
 
 def _make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:

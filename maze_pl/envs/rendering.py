@@ -1,4 +1,4 @@
-"""Renderers of simulations, and what is drawn with them: pictures, films, statistics, a viewer.
+"""Renderers of simulations, and what is drawn with them: pictures, films, statistics.
 
 Matplotlib and Pillow, which comes with it, are optional and imported when something is drawn.
 """
@@ -24,8 +24,6 @@ from maze_pl.system.atomic_files import write_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from maze_pl.envs.trajectory_record import StateTrajectoryRecord
-
 
 @dataclass(frozen=True)
 class OptionsArrayArg:
@@ -33,7 +31,7 @@ class OptionsArrayArg:
 
     Args:
         name: Name of the argument.
-        title: Label in a viewer.
+        title: Label of the argument.
         options: Allowed values; the first is the default.
     """
 
@@ -47,7 +45,7 @@ class IntRangeArg(OptionsArrayArg):
 
     Args:
         name: Name of the argument.
-        title: Label in a viewer.
+        title: Label of the argument.
         min_val: Smallest value, which is the default.
         max_val: Largest value.
     """
@@ -75,14 +73,14 @@ class Renderer(ABC):
             maze_state: State before the action.
             maze_action: Action taken in that state, if any.
             events: Events of the step.
-            arguments: Values of the renderer's arguments, as chosen in the viewer.
+            arguments: Values of the renderer's arguments, as chosen for a view.
 
         Returns:
             A new figure outside pyplot's global state; the caller owns it.
         """
 
     def arguments(self) -> Sequence[OptionsArrayArg]:
-        """Return the arguments that a viewer may choose besides the step; none by default."""
+        """Return the arguments that may be chosen for a view; none by default."""
         return ()
 
 
@@ -162,49 +160,4 @@ def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event],
             xlabel="environment step",
             ylabel="sum so far" if cumulative else "per step",
         )
-    return figure
-
-
-def browse(record: StateTrajectoryRecord, renderer: Renderer) -> Figure:
-    """Step through a recorded episode with the arrow keys or a slider.
-
-    This works in a window, and in a notebook after `%matplotlib widget`, which needs the package
-    ipympl.
-
-    Args:
-        record: The episode.
-        renderer: Draws the steps; each of its arguments also gets a slider.
-
-    Returns:
-        The figure; `matplotlib.pyplot.show()` opens its window. Keep a reference to it, as its
-        widgets live no longer than the figure.
-    """
-    require_matplotlib("looking through an episode")
-    from matplotlib import pyplot
-    from matplotlib.widgets import Slider
-
-    choices = [IntRangeArg("step", "step", 0, len(record.steps)), *renderer.arguments()]
-    heights = [20, *[1] * len(choices)]
-    figure, (axes, *slots) = pyplot.subplots(len(heights), height_ratios=heights, figsize=(8, 8), layout="constrained")
-    places = zip(slots, choices, strict=True)
-    sliders = [Slider(slot, choice.title, 0, len(choice.options) - 1, valstep=1) for slot, choice in places]
-
-    def show(_: Any = None) -> None:
-        chosen = {}
-        for choice, slider in zip(choices, sliders, strict=True):
-            chosen[choice.name] = choice.options[int(slider.val)]
-            slider.valtext.set_text(str(chosen[choice.name]))
-        axes.clear()
-        axes.set_axis_off()
-        axes.imshow(record.draw(renderer, chosen.pop("step"), **chosen))
-        figure.canvas.draw_idle()
-
-    def press(event: Any) -> None:
-        if move := {"left": -1, "right": 1}.get(event.key):
-            sliders[0].set_val(min(max(sliders[0].val + move, 0), len(record.steps)))
-
-    for slider in sliders:
-        slider.on_changed(show)
-    figure.canvas.mpl_connect("key_press_event", press)
-    show()
     return figure

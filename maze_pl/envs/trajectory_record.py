@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import cloudpickle  # type: ignore[import-untyped]
 
 from maze_pl.core.actor_id import ActorID
+from maze_pl.core.provenance import shared_provenance
 from maze_pl.envs.rendering import Renderer, figure_to_array, save_gif
 from maze_pl.envs.structured_env import Array
 from maze_pl.events import EpisodeEventLog, EventRecord
@@ -200,6 +201,8 @@ class TrajectoryFiles(TrajectoryWriter):
     all episodes are appended, as they end, to `<name>.spaces` and `<name>.states`; what was written
     stays readable if the process is killed or the disk is full.
 
+    Space records that a command writes hold its provenance, which `maze-pl show` prints.
+
     A file of one episode is renamed in the background, as soon as its content is on the disk. All
     of them are there after `close`, and when this process exits.
 
@@ -214,7 +217,8 @@ class TrajectoryFiles(TrajectoryWriter):
     def write(self, record: Trajectory) -> None:
         """Write the file or append to it."""
         name = self.name or re.sub(r"[^\w.-]", "_", record.episode_id)
-        path, body = self.folder / f"{name}.{record.kind}", record.to_bytes()
+        path = self.folder / f"{name}.{record.kind}"
+        body = record.to_bytes(shared_provenance()) if isinstance(record, SpacesTrajectoryRecord) else record.to_bytes()
         if self.name:
             append_record(path, record.kind, body)
         else:
@@ -249,3 +253,12 @@ class GifFiles(TrajectoryWriter):
 
         frames = (Image.open(io.BytesIO(frame)) for frame in record.frames)
         save_gif(self.folder / f"{record.episode_id}.gif", frames, self.frames_per_second)
+
+
+class KeptFrames(TrajectoryWriter):
+    """Has episodes include a picture of each state, and writes nothing."""
+
+    needs_frames = True
+
+    def write(self, record: Trajectory) -> None:
+        """Do nothing: the recorder keeps the last episodes."""

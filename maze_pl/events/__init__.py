@@ -11,7 +11,7 @@ from .event_logs import EventLogFiles as EventLogFiles, EventLogWriter as EventL
 from .folding import RunningReducer as RunningReducer
 from .pubsub import EnvironmentContext as EnvironmentContext, EventRecord as EventRecord
 from .pubsub import Pubsub as Pubsub, Subscriber as Subscriber
-from .statistics import EpochStatistics as EpochStatistics
+from .epoch_statistics import EpochStatistics as EpochStatistics
 from .topics import ActionEvents as ActionEvents, BaseEnvEvents as BaseEnvEvents, ObservationEvents as ObservationEvents
 from .topics import ContinuousActionEvents as ContinuousActionEvents, DiscreteActionEvents as DiscreteActionEvents
 from .topics import ObservationVisualizationEvents as ObservationVisualizationEvents, RewardEvents as RewardEvents

@@ -42,6 +42,27 @@ def render(title: str, step: int, statistics: Mapping[str, Mapping[str, Any]]) -
     return "\n".join(["", title, head, ruler, *lines])
 
 
+def render_descriptions(statistics: Mapping[str, Mapping[str, Any]], descriptions: Mapping[str, str]) -> str:
+    """Describe the statistics of a table, one line each; an empty text if none has a description.
+
+    Args:
+        statistics: As for `render`.
+        descriptions: "<Topic>/<event>" -> description.
+    """
+    shown: dict[str, str] = {}
+    for values in statistics.values():
+        for key in sorted(values):
+            topic, _, name = key.partition("/")
+            event = name.partition("/")[0]
+            if f"{topic}/{event}" in descriptions:
+                shown[event] = descriptions[f"{topic}/{event}"]
+    if not shown:
+        return ""
+    width = max(map(len, shown))
+    lines = [f"  {event:{width}}  {shown[event]}" for event in sorted(shown)]
+    return "\n".join(["statistics of the algorithm:", *lines])
+
+
 def _fit(rows: list[list[str]], width: int) -> list[str]:
     """Align rows of three names to lines of at most `width` characters."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

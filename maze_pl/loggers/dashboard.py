@@ -41,6 +41,22 @@ class Dashboard(Logger):
             env_steps: Env steps at which the run begins or continues.
         """
 
+    def describe_statistics(self, descriptions: Mapping[str, str]) -> None:
+        """Show what statistics mean; called once, before the first are logged. Does nothing by default.
+
+        Args:
+            descriptions: "<Topic>/<event>" -> description in one line, for statistics named
+                "<source>_<Topic>/<event>" or "<source>_<Topic>/<event>/...".
+        """
+
+    def conclude(self, results: Mapping[str, float], env_steps: int) -> None:
+        """Log the results of the final evaluation, for comparison with other runs. Does nothing by default.
+
+        Args:
+            results: "final_<evaluator>/<best or last>/<return or KPI>" -> mean over its episodes.
+            env_steps: Env steps at the end of the run.
+        """
+
     @abstractmethod
     def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
         """Log distributions by name."""
@@ -48,6 +64,18 @@ class Dashboard(Logger):
     @abstractmethod
     def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
         """Log images by name: arrays `[height, width, 3]` of bytes or of numbers in 0 to 1."""
+
+    def log_page(self, name: str, page: str, picture: np.ndarray | None, env_steps: int) -> None:
+        """Log an HTML page; logs its picture by default.
+
+        Args:
+            name: Name of the page.
+            page: The self-contained page.
+            picture: Picture for dashboards that show no pages, `[height, width, 3]` bytes, if there is one.
+            env_steps: Env steps so far.
+        """
+        if picture is not None:
+            self.log_images({name: picture}, env_steps)
 
 
 def log_epoch(
@@ -100,6 +128,26 @@ def bins(histogram: Histogram) -> Bins | None:
     are_few_whole = values[-1] - values[0] < N_BINS and np.array_equal(values, np.round(values))
     edges = np.arange(values[0] - 0.5, values[-1] + 1.0) if are_few_whole else N_BINS
     return np.histogram(values, edges, weights=counts)
+
+
+def description_of(name: str, descriptions: Mapping[str, str]) -> str | None:
+    """Return the description of a logged statistic, None if it has none.
+
+    Args:
+        name: "<source>_<Topic>/<event>" or "<source>_<Topic>/<event>/<statistic>".
+        descriptions: "<Topic>/<event>" -> description.
+
+    Example:
+        >>> description_of("train_A/loss/substep_0", {"A/loss": "mean loss"})
+        'mean loss'
+    """
+    section, _, rest = name.partition("/")
+    event = rest.partition("/")[0]
+    while "_" in section:  # the name of the source may contain underscores
+        section = section.partition("_")[2]
+        if f"{section}/{event}" in descriptions:
+            return descriptions[f"{section}/{event}"]
+    return None
 
 
 def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:

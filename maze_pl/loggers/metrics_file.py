@@ -3,17 +3,23 @@
 import csv
 import io
 import os
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers.logger import Logger
 
 from maze_pl.system.atomic_files import write_file
 
+_WALL_CLOCK: Final = "time_wall_clock"
+
 
 class MetricsFile(Logger):
     """Writes metrics to one CSV file; the column `step` counts env steps.
+
+    The column `time_wall_clock` has the seconds since this object was made, when a row was written.
+    A resumed run continues from the seconds of the last row that it keeps.
 
     Args:
         save_dir: Folder of the file.
@@ -26,6 +32,8 @@ class MetricsFile(Logger):
         self._columns: list[str] = []
         self._row: dict[str, Any] = {}  # the last row, which begins at the offset
         self._offset = 0
+        self._began = time.monotonic()
+        self._seconds_before = 0.0  # of earlier commands of the run
 
     name = version = save_dir = ""  # no separate folders for experiments and versions
 
@@ -44,17 +52,21 @@ class MetricsFile(Logger):
         row: dict[str, Any] = dict(self._row) if is_same else {"step": step}
         for name, value in metrics.items():
             row[name] = value if isinstance(value, int) else float(value)
+        row[_WALL_CLOCK] = 0.0  # known once the rows of earlier commands are
         has_new_columns = not row.keys() <= set(self._columns)
         if has_new_columns:
             rows = self._rows_before(step)
             if is_same:
                 del rows[-1:]
+            if not self._columns and rows:
+                self._seconds_before = float(rows[-1].get(_WALL_CLOCK) or 0.0)
             self._columns = list(dict.fromkeys([*self._columns, *(rows[0] if rows else ()), *row]))
             text = io.StringIO()
             writer = csv.DictWriter(text, self._columns, restval="")
             writer.writeheader()
             writer.writerows(rows)
             write_file(self._path, text.getvalue().encode())
+        row[_WALL_CLOCK] = round(self._seconds_before + time.monotonic() - self._began, 3)
         if has_new_columns or not is_same:
             self._offset = self._path.stat().st_size
         try:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import TensorBoardLogger
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from torch.utils.tensorboard.summary import hparams
 
-from maze_pl.loggers.dashboard import Bins, Dashboard, hyperparameters
+from maze_pl.loggers.dashboard import Bins, Dashboard, description_of, hyperparameters
 
 _COMPARED = ("eval_BaseEnvEvents/reward/mean", "train_BaseEnvEvents/reward/mean")
 
@@ -28,6 +30,8 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
     def __init__(self, save_dir: str, name: str = "tensorboard") -> None:
         super().__init__(save_dir, name="", version=name, default_hp_metric=False)
         self.view_command = f"tensorboard --logdir {shlex.quote(self.log_dir)}"
+        self._descriptions: dict[str, str] = {}
+        self._described: set[str] = set()
 
     def begin(self, config: str, command: str, env_steps: int) -> None:
         """Log configuration and command as texts and, for a new run, values for the HPARAMS tab."""
@@ -35,14 +39,44 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
         # TensorBoard drops everything in earlier files at this step or later.
         writer.add_event(Event(step=env_steps + 1, session_log=SessionLog(status=SessionLog.START)))
         if env_steps == 0:
-            parameters = hyperparameters(yaml.safe_load(config))
-            metrics = dict.fromkeys(_COMPARED, 0.0)
-            experiment, start, _ = hparams(parameters, metrics)  # type: ignore[no-untyped-call]
+            content = yaml.safe_load(config)
+            metrics = dict.fromkeys([*_COMPARED, *_final_returns(content)], 0.0)
+            experiment, start, _ = hparams(hyperparameters(content), metrics)  # type: ignore[no-untyped-call]
             writer.add_summary(experiment)
             writer.add_summary(start)
         self.experiment.add_text("configuration", f"```yaml\n{config}\n```", env_steps)
         self.experiment.add_text("command", f"`{command}`", env_steps)
         self.save()
+
+    def conclude(self, results: Mapping[str, float], env_steps: int) -> None:
+        """Log the final results, and the end of the session in the HPARAMS tab."""
+        super().log_metrics(dict(results), env_steps)
+        _, _, end = hparams({}, {})  # type: ignore[no-untyped-call]
+        self.experiment._get_file_writer().add_summary(end)
+        self.save()
+
+    def describe_statistics(self, descriptions: Mapping[str, str]) -> None:
+        """Attach descriptions to the tags of statistics; TensorBoard shows them at the charts."""
+        self._descriptions.update(descriptions)
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log numbers; the first point of a tag carries its description.
+
+        Args:
+            metrics: Name -> value.
+            step: Env steps so far.
+        """
+        others = dict(metrics)
+        for name, value in metrics.items():
+            description = None if name in self._described else description_of(name, self._descriptions)
+            if description is not None:
+                self._described.add(name)
+                del others[name]
+                metadata = SummaryMetadata(display_name=name, summary_description=description)
+                point = Summary.Value(tag=name, simple_value=float(value), metadata=metadata)
+                self.experiment._get_file_writer().add_summary(Summary(value=[point]), step)
+        super().log_metrics(others, step)
 
     def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
         """Log histograms, for the tabs HISTOGRAMS and DISTRIBUTIONS."""
@@ -81,3 +115,11 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
             if all(event.HasField("file_version") for event in events):
                 path.unlink()
                 path.parent.rmdir()
+
+
+def _final_returns(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of the final returns of all evaluators in a configuration."""
+    data = config.get("data") or {}
+    evaluators = (data.get("init_args") or {}).get("evaluators")
+    names = list(evaluators) if isinstance(evaluators, dict) else ["eval"]
+    return [f"final_{name}/{which}/return" for name in names for which in ("best", "last")]

@@ -11,13 +11,10 @@ from typing import Any
 
 import yaml
 from lightning_fabric.loggers.logger import rank_zero_experiment
-from lightning_utilities.core.imports import lazy_import
 from lightning_utilities.core.rank_zero import rank_zero_only
 
 from maze_pl.loggers.dashboard import X_AXIS, Bins, Dashboard
 from maze_pl.system.atomic_files import write_file
-
-wandb = lazy_import("wandb")
 
 
 class WandbLog(Dashboard):
@@ -47,6 +44,8 @@ class WandbLog(Dashboard):
         """The `wandb.Run`, which starts on first access."""
         if self._run is not None:
             return self._run
+        import wandb  # costs half a second, in runs that log to it only
+
         record: dict[str, Any] = {}
         if self._record.is_file():
             record = json.loads(self._record.read_text(encoding="utf-8"))
@@ -57,13 +56,14 @@ class WandbLog(Dashboard):
         if "x_transaction_log_flush_interval" in getattr(wandb.Settings, "model_fields", {}):
             settings["x_transaction_log_flush_interval"] = 1.0  # a killed run would lose 15 seconds
         folder = self._folder.resolve()
+        mode: Any = os.environ.get("WANDB_MODE") or (None if is_logged_in() else "offline")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "maze_pl"),
             name=os.environ.get("WANDB_NAME", folder.name),
             group=os.environ.get("WANDB_RUN_GROUP", folder.parent.name),
             id=identity,
             dir=str(folder),
-            mode=os.environ.get("WANDB_MODE") or (None if is_logged_in() else "offline"),
+            mode=mode,
             resume="allow" if record else None,
             reinit="default" if wandb.run is None else "create_new",  # "default" would join that run
             settings=wandb.Settings(**settings),
@@ -82,12 +82,22 @@ class WandbLog(Dashboard):
 
     def begin(self, config: str, command: str, env_steps: int) -> None:
         """Log the configuration, as run config and as a text, and the command."""
+        import wandb
+
         values = {**yaml.safe_load(config), "command": command}
         self.experiment.config.update(values, allow_val_change=True)
         panels = {}
         for name, text in (("configuration", config), ("command", command)):
             panels[name] = wandb.Html(f"<pre>{escape(text)}</pre>", inject=False)
         self.experiment.log({**panels, X_AXIS: env_steps})
+
+    def conclude(self, results: Mapping[str, float], env_steps: int) -> None:
+        """Add the final results to the summary of the run, which the table of runs shows."""
+        self.experiment.summary.update({**results, f"final_{X_AXIS}": env_steps})
+
+    def describe_statistics(self, descriptions: Mapping[str, str]) -> None:
+        """Add the descriptions to the config of the run, since W&B has none at its charts."""
+        self.experiment.config.update({"statistics": dict(descriptions)}, allow_val_change=True)
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -109,6 +119,8 @@ class WandbLog(Dashboard):
 
     def log_distributions(self, distributions: Mapping[str, Bins], env_steps: int) -> None:
         """Log histograms."""
+        import wandb
+
         histograms = {}
         for name, counts_and_edges in distributions.items():
             histograms[name] = wandb.Histogram(np_histogram=counts_and_edges)
@@ -116,7 +128,15 @@ class WandbLog(Dashboard):
 
     def log_images(self, images: Mapping[str, Any], env_steps: int) -> None:
         """Log images."""
+        import wandb
+
         self.log_metrics({name: wandb.Image(image) for name, image in images.items()}, env_steps)
+
+    def log_page(self, name: str, page: str, picture: Any, env_steps: int) -> None:
+        """Log an HTML page."""
+        import wandb
+
+        self.log_metrics({name: wandb.Html(page, inject=False)}, env_steps)
 
     def finalize(self, status: str) -> None:
         """Finish the run; mark it as failed if it did."""

@@ -10,6 +10,7 @@ from maze_pl.core.training_data import DataRequirements as DataRequirements
 from .a2c import A2C as A2C
 from .algorithm import AlgorithmModule as AlgorithmModule, ModelComposer as ModelComposer
 from .bc import BC as BC
+from .dqn import DQN as DQN
 from .es import ES as ES
 from .impala import IMPALA as IMPALA
 from .on_policy.credit import Method as Method, VTrace as VTrace, step_credit as step_credit
@@ -22,7 +23,10 @@ from .on_policy.minibatches import (
     PolicySamples as PolicySamples,
     count_minibatches as count_minibatches,
 )
-from .optimization.flat_optimizer import FlatAdam as FlatAdam
+from .optimization.flat_adam import FlatAdam as FlatAdam
+from .optimization.flat_sgd import FlatSGD as FlatSGD
+from .optimization.parameter_group import ParameterGroup as ParameterGroup
 from .ppo import PPO as PPO
 from .sac import SAC as SAC
 from .target_networks import soft_update as soft_update, target_copy as target_copy
+from .td3 import TD3 as TD3

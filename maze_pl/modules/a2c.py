@@ -8,9 +8,12 @@ from maze_pl.agents import TorchActorCritic
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_fraction
 from maze_pl.core.spec import Spec
-from maze_pl.modules.algorithm import ModelComposer
+from maze_pl.modules.algorithm import NetworksOption
 from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
 from maze_pl.modules.on_policy.minibatches import Minibatch
+from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
+from maze_pl.modules.optimization.parameter_group import ParameterGroup
+from maze_pl.schedules import Coefficient
 
 
 class A2C(OnPolicyModule):
@@ -22,7 +25,7 @@ class A2C(OnPolicyModule):
     and with Adam instead of RMSProp. Subclasses may override `loss`.
 
     Args:
-        lr: Learning rate of Adam.
+        lr: Learning rate: a number or a schedule.
         gamma: Discount of one environment step.
         gae_lambda: Trade-off between bias (0) and variance (1) of the advantages.
         policy_loss_coef: Weight of the policy's loss.
@@ -32,13 +35,20 @@ class A2C(OnPolicyModule):
         sequence_length: Length of truncated back-propagation through time, in acts of one actor,
             for recurrent policies. Minibatches then consist of sequences of this many acts, or
             fewer at the ends of episodes and rollouts.
-        networks: Composer that builds policy and critic.
+        networks: Composer that builds policy and critic; `auto`, the default, for networks that
+            fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
         actor_critic: Ready-made networks, instead of `networks`.
+        optimizer: `adam`, `sgd` with a momentum of 0.9, or a class of optimisers with its options.
+        optimizer_groups: Pattern of parameter names -> options of the optimiser for these
+            parameters; the first pattern that matches counts.
+        frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
-        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
+        grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
+            and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
         capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers; `off` runs every update eagerly.
     """
@@ -46,20 +56,24 @@ class A2C(OnPolicyModule):
     def __init__(
         self,
         *,
-        lr: float = 5e-4,
+        lr: Coefficient = 5e-4,
         gamma: float = 0.98,
         gae_lambda: float = 1.0,
-        policy_loss_coef: float = 1.0,
-        value_loss_coef: float = 0.5,
-        entropy_coef: float = 2.5e-4,
+        policy_loss_coef: Coefficient = 1.0,
+        value_loss_coef: Coefficient = 0.5,
+        entropy_coef: Coefficient = 2.5e-4,
         normalize_advantage: bool = False,
         sequence_length: int = 16,
-        networks: ModelComposer | None = None,
+        networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,
+        optimizer: OptimizerChoice = "adam",
+        optimizer_groups: dict[str, ParameterGroup] | None = None,
+        frozen: list[str] | None = None,
         max_grad_norm: float = 0.0,
         lr_schedule: Literal["constant", "linear"] = "constant",
         critic_burn_in_epochs: int = 0,
+        grad_norms_by_part: bool = False,
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
         super().__init__(
@@ -72,9 +86,13 @@ class A2C(OnPolicyModule):
             spec=spec,
             actor_critic=actor_critic,
             lr=lr,
+            optimizer=optimizer,
+            optimizer_groups=optimizer_groups,
+            frozen=frozen,
             max_grad_norm=max_grad_norm,
             lr_schedule=lr_schedule,
             critic_burn_in_epochs=critic_burn_in_epochs,
+            grad_norms_by_part=grad_norms_by_part,
             capture=capture,
         )
         check_fraction(gae_lambda=gae_lambda)

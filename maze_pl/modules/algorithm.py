@@ -2,13 +2,14 @@
 
 import os
 import time
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, overload
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, cast, overload
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
-from pytorch_lightning.utilities import rank_zero_warn
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -17,13 +18,19 @@ from maze_pl.agents.acting import ActsOnObservations
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Evaluation, Experience
 from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoint, checkpoint_entry
-from maze_pl.core.checks import check_at_least, check_positive, is_plain
+from maze_pl.core.checks import check_at_least, check_not_negative, check_positive, is_plain
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.modules.batch_types import learned_type, require_fitting_batch, require_fitting_data
-from maze_pl.modules.optimization.flat_optimizer import FlatAdam
+from maze_pl.modules.coefficients import Coefficients
+from maze_pl.modules.described_statistics import descriptions_of
+from maze_pl.modules.optimization.batch_statistics import average_batch_statistics
+from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
 from maze_pl.modules.optimization.gradient_step import GradientSteps, NetworkParameters
+from maze_pl.modules.optimization.network_parts import parts_of
+from maze_pl.modules.optimization.optimizer_options import OptimizerChoice, OptimizerOptions
+from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan, make_plan, optimizer_of
 from maze_pl.modules.optimization.traced_loss import RecordedValue
 from maze_pl.modules.random_state import (
@@ -34,9 +41,15 @@ from maze_pl.modules.random_state import (
 )
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
+from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer, as_yaml
+from maze_pl.schedules import Coefficient, Linear, described, require_length, run_progress, value_at
+from maze_pl.schedules.coefficient import Check
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
 
 Inputs = TypeVar("Inputs")
+
+DistributionOverrides = list[dict[str, str]]
+"""Distributions of action spaces or heads, in the format of `CustomModelComposer`."""
 
 
 class ModelComposer(Protocol):
@@ -51,6 +64,10 @@ class ModelComposer(Protocol):
         ...
 
 
+NetworksOption = ModelComposer | Literal["auto"]
+"""A composer, or `auto` for networks that are chosen from the spaces."""
+
+
 class AlgorithmModule(pl.LightningModule, ActsOnObservations):
     """A learning algorithm. Subclasses write `training_step`, which calls `gradient_step` any number of times.
 
@@ -60,25 +77,34 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
     - `on_networks_ready`: policy and critic exist; make further parameters here.
     - `parameter_groups`: the trainable parameters by group, for `configure_optimizers`.
     - `learning_rate_of`: the learning rate of a group in the current batch.
+    - `on_coefficients_set`: options that follow a schedule have their values of the next batch.
     - `data_requirements`: numbers that the training data depends on.
     - `check_data_module`: refusal of data that does not fit the options.
     - `record_epoch`: statistics of an epoch as a whole.
 
     Networks are passed ready-made as `actor_critic`, or are built by `networks` from the
     specification: at once if `spec` is given, otherwise from the specification of the data module
-    when training or evaluation starts.
+    when training or evaluation starts. With `auto`, which is the default, they are chosen to fit
+    the specification, see `AutomaticModelComposer`.
 
     A subclass that overrides a hook must call `super()`, except where the hook says otherwise.
 
     Args:
-        networks: Composer that builds policy and critic.
+        networks: Composer that builds policy and critic; `auto`, the default, for networks that
+            fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
         actor_critic: Ready-made networks, instead of `networks`.
-        lr: Learning rate of Adam.
+        lr: Learning rate: a number or a schedule.
+        optimizer: `adam`, `sgd` with a momentum of 0.9, or a class of optimisers with its options.
+        optimizer_groups: Pattern of parameter names -> options of the optimiser for these
+            parameters; the first pattern that matches counts.
+        frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
-        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
+        grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
+            and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
         capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers, as long as nothing that the loss reads changes;
             `off` runs every update eagerly.
@@ -88,8 +114,14 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
             the annotation of the batch in `training_step` counts, if it is a class of
             `maze_pl.core.batches`; otherwise any batch is accepted.
         critic_type: Class of critics that the algorithm needs; networks with another critic, or
-            without one, are refused. `object` accepts any networks.
+            without one, are refused, and automatic networks have one. `object` accepts any
+            networks; automatic ones have no critic then.
+        head_distributions: Distributions of action heads in automatic networks, where they are to
+            be others than the default ones.
+        chosen_networks: Automatic networks as YAML; None for all others.
         topic: Section of the logs in which recorded values appear.
+        statistics: Name of a recorded value -> one line that describes it, for statistics that shipped
+            algorithms do not record.
         generator: Random generator of this rank, restored with checkpoints.
         env_steps: Environment steps learned from so far, over all ranks and the whole run.
         epoch_statistics: Source ("train" or an evaluator's name) -> the latest table of
@@ -99,40 +131,54 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
 
     batch_type: ClassVar[type] = object
     critic_type: ClassVar[type] = object
+    head_distributions: ClassVar[DistributionOverrides] = []
     topic = "ActorCriticEvents"
+    statistics: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
-        networks: ModelComposer | None = None,
+        networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,
-        lr: float = 5e-4,
+        lr: Coefficient = 5e-4,
+        optimizer: OptimizerChoice = "adam",
+        optimizer_groups: dict[str, ParameterGroup] | None = None,
+        frozen: list[str] | None = None,
         max_grad_norm: float = 0.0,
         lr_schedule: Literal["constant", "linear"] = "constant",
         critic_burn_in_epochs: int = 0,
+        grad_norms_by_part: bool = False,
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
         super().__init__()
         if capture not in ("auto", "off"):
             raise ValueError(f"capture={capture!r} must be 'auto' or 'off'")
         self.capture = capture
-        if (networks is None) == (actor_critic is None):
+        if networks is not None and actor_critic is not None:
             raise ValueError("give either networks, which are built from the specification, or a ready actor_critic")
+        if isinstance(networks, str) and networks != "auto":
+            raise ValueError(f"networks={networks!r} must be a composer, or 'auto' for networks that fit the spaces")
         if lr_schedule not in ("constant", "linear"):
             raise ValueError(f"lr_schedule={lr_schedule!r} must be 'constant' or 'linear'")
-        check_positive(lr=lr)
+        if lr_schedule == "linear" and callable(lr):
+            raise ValueError(f"lr_schedule=linear and lr={described(lr)}, a schedule, contradict: use one of them")
         check_at_least(0, max_grad_norm=max_grad_norm, critic_burn_in_epochs=critic_burn_in_epochs)
         self.automatic_optimization = False
-        self.lr = lr
+        self.lr = value_at("lr", lr, 0.0, check_not_negative if callable(lr) else check_positive)
+        self._lr_coefficient = lr if lr_schedule == "constant" else Linear(self.lr, 0.0)
         self.max_grad_norm = max_grad_norm
         self.lr_schedule = lr_schedule
         self.critic_burn_in_epochs = critic_burn_in_epochs
+        self.grad_norms_by_part = grad_norms_by_part
         self.generator = Generator()
         self.env_steps = 0
         self.epoch_statistics: dict[str, dict[str, Value]] = {}
         self.epoch_plots: dict[str, dict[str, Any]] = {}
         self._statistics = RunStatistics()
         self._learned_type = learned_type(type(self))
+        self._coefficients = Coefficients(self)
+        self._optimizer_options = OptimizerOptions(self, optimizer, optimizer_groups, frozen)
+        self._modules_at_rest: list[nn.Module] = []
         self._gradient_steps = GradientSteps()
         self._networks_with_norms: list[NetworkParameters] | None = None  # of the current epoch
         self._schedulers = Schedulers(self)
@@ -140,8 +186,14 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         self._restored: CheckpointEntry | None = None
         self._epoch_began = self._batch_began = time.perf_counter()
         self._save_plain_hyperparameters()
-        self._composer: ModelComposer | None = networks
+        if callable(lr):
+            self.hparams["lr"] = described(lr)
+        self.hparams.update(self._optimizer_options.hyperparameters())
+        self.chosen_networks: str | None = None
+        self._composer: ModelComposer | None = None
         self.actor_critic: TorchActorCritic | None = None
+        if actor_critic is None:
+            self._composer = AutomaticModelComposer() if networks is None or isinstance(networks, str) else networks
         if actor_critic is not None:
             self._use_networks(actor_critic)
         elif spec is not None:
@@ -196,15 +248,24 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         self._compose(spec)
 
     def _compose(self, spec: Spec) -> None:
-        assert self._composer is not None
-        self._use_networks(self._composer.compose(spec))
+        composer = self._composer
+        assert composer is not None
+        if isinstance(composer, AutomaticModelComposer):
+            networks = composer.compose(spec, self.critic_type, self.head_distributions)
+            description = composer.describe(spec, self.critic_type, self.head_distributions)
+            self.chosen_networks = as_yaml(description)
+        else:
+            networks = composer.compose(spec)
+        self._use_networks(networks)
         self._composer = None  # it may hold lambdas, which cannot be sent to a spawned process
 
     def _use_networks(self, actor_critic: TorchActorCritic) -> None:
         self.actor_critic = actor_critic
         try:
-            self._require_critic()
+            if actor_critic.critic is not None:  # without a critic they may act, but not learn
+                self._require_critic()
             self.on_networks_ready()
+            self._optimizer_options.apply_to_parameters()
             if self.critic_burn_in_epochs and not self.parameter_groups().get("critic"):
                 raise ValueError("critic_burn_in_epochs needs a critic with parameters of its own, but there is none")
         except BaseException:
@@ -220,7 +281,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         critic = self.networks.critic
         if not isinstance(critic, self.critic_type):
             found = "none" if critic is None else f"a {type(critic).__name__}"
-            remedy = "name a composer that builds one in networks"
+            remedy = "name a composer that builds one in networks, or use networks=auto"
             raise ValueError(f"{type(self).__name__} needs a {self.critic_type.__name__}, not {found}: {remedy}")
 
     def on_networks_ready(self) -> None:
@@ -240,6 +301,13 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         if self.hparams.get("networks") is None:
             ignored.append("networks")  # ready-made networks must be passed again
         self.save_hyperparameters(ignore=ignored)
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training mode; statistics of frozen layers remain in evaluation mode while training."""
+        super().train(mode)
+        for module in self._modules_at_rest:
+            module.training = False
+        return self
 
     # -------------------------------------------------------------------------------------------- optimisation
 
@@ -262,44 +330,115 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         return {name: parameters for name, parameters in groups.items() if parameters}
 
     def configure_optimizers(self) -> Optimizer:
-        """Create Adam for all parameters, in groups named policy, critic and (all others) other.
+        """Create the optimiser of all parameters, in groups named policy, critic and (all others) other.
 
         Subclasses may return anything that Lightning accepts, including learning-rate schedulers.
         These replace `lr_schedule`, and are stepped automatically as `Schedulers` describes.
         """
-        groups = self.parameter_groups()
-        return FlatAdam(
-            [{"params": parameters, "name": name} for name, parameters in groups.items()],
-            lr=self.lr,
-        )
+        return self.make_optimizer(self.parameter_groups())
 
-    def learning_rate_of(self, group: str, learning_rate: float) -> float:
-        """Return the learning rate of a `FlatAdam` parameter group; 0 leaves the group unchanged.
+    def make_optimizer(self, groups: dict[str, list[nn.Parameter]]) -> Optimizer:
+        """Create an optimiser as `optimizer` and `optimizer_groups` describe it.
+
+        Its learning rates follow the options, and `learning_rate_of`. Adam, AdamW and SGD are
+        created in their flat forms, which are faster and have the same numbers.
 
         Args:
-            group: Name of the group.
-            learning_rate: Learning rate according to the schedule.
+            groups: Some groups of `parameter_groups`, by name.
+
+        Raises:
+            ValueError: The optimiser sets a learning rate itself, or lacks an option of a group.
+        """
+        return self._optimizer_options.make(groups, self.lr)
+
+    def coefficient(self, name: str, value: Coefficient, check: Check | None = None) -> float | Tensor:
+        """Let an option of the constructor be a number or follow a schedule.
+
+            self.clip_range = self.coefficient("clip_range", clip_range, check_positive)
+
+        A number remains a number. For a schedule the result is a tensor without dimensions, to be
+        assigned to the attribute `name`. It is changed in place: it has the value of a batch while
+        the data of this batch is collected and learned from. A loss that calculates with it is
+        traced once for all values. Outside of losses, `float(self.clip_range)` is the number. The
+        mean of the values in an epoch is logged under the option's name.
+
+        Call it after `super().__init__`.
+
+        Args:
+            name: Name of the option.
+            value: A number, or a function of the progress of the run, from 0 to 1.
+            check: Check of the values, such as `maze_pl.core.checks.check_positive`.
+
+        Raises:
+            TypeError: It is neither, or the function does not return numbers.
+            ValueError: A value is out of range.
+        """
+        return self._coefficients.add(name, value, check)
+
+    def optional_coefficient(
+        self, name: str, value: Coefficient | None, check: Check | None = None
+    ) -> float | Tensor | None:
+        """Do the same as `coefficient` for an option that may be None."""
+        return None if value is None else self.coefficient(name, value, check)
+
+    def value_of(self, name: str) -> float:
+        """Return an option that may follow a schedule as a number: its value in the current batch.
+
+        A traced loss must not call it: it reads the attribute.
+
+        Args:
+            name: Name of the option, see `coefficient`.
+        """
+        values = self._coefficients.values
+        return values[name] if name in values else float(getattr(self, name))
+
+    def follows_schedule(self, name: str) -> bool:
+        """True if an option is given as a schedule; `lr_schedule` does not make `lr` one.
+
+        Args:
+            name: `lr`, or the name of an option that `coefficient` was called with.
+        """
+        if name == "lr":
+            return callable(self._lr_coefficient) and self.lr_schedule == "constant"
+        return name in self._coefficients.values
+
+    def on_coefficients_set(self) -> None:
+        """Use the new values of options that follow schedules, before data of the next batch is collected.
+
+        Called at the beginning of a new or resumed run, and after each batch but the last one. It
+        is the place to pass a coefficient of acting, such as an exploration rate, to the policy.
+        """
+
+    def learning_rate_of(self, group: str, learning_rate: float) -> float:
+        """Return the learning rate of a parameter group; 0 leaves the group unchanged.
+
+        It is asked about groups of flat optimisers, and of optimisers by `make_optimizer`.
+
+        Args:
+            group: Name of the group in `parameter_groups`.
+            learning_rate: Learning rate according to the schedule, and to `optimizer_groups`.
         """
         return 0.0 if group == "policy" and self.in_critic_burn_in else learning_rate
 
     @property
     def current_learning_rate(self) -> float:
         """Learning rate of the current batch according to `lr` and `lr_schedule`."""
-        if self.lr_schedule == "constant":
+        if not callable(self._lr_coefficient):
             return self.lr
-        assert self.trainer.max_epochs is not None
-        n_batches = self.trainer.max_epochs * self.trainer.num_training_batches
-        return self.lr * max(0.0, 1.0 - self.trainer.fit_loop.epoch_loop.total_batch_idx / n_batches)
+        return value_at("lr", self._lr_coefficient, run_progress(self.trainer), check_not_negative)
 
     def follow_learning_rate(self, optimizer: Optimizer) -> None:
         """Set the learning rate of all groups to `current_learning_rate`, unless schedulers do.
 
-        `gradient_step` sets that of a `FlatAdam` itself; other optimisers keep the rates that they
-        were created with unless this is called.
+        `gradient_step` sets those of flat optimisers, and of optimisers by `make_optimizer`; others
+        keep the rates that they were created with unless this is called.
         """
-        if not self._schedulers.is_active:
-            for group in optimizer.param_groups:
-                group["lr"] = self.current_learning_rate
+        if self._schedulers.is_active:
+            return
+        learning_rate = self.current_learning_rate
+        is_ours = self.sets_learning_rates_of(optimizer)
+        for group in optimizer.param_groups:
+            group["lr"] = self._rate_of(group, learning_rate) if is_ours else learning_rate
 
     def loss(self, minibatch: Any) -> Tensor:
         """Compute the loss of a minibatch, for `self.gradient_step(self.loss, minibatch)`.
@@ -319,6 +458,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         *,
         optimizer: int = 0,
         even: bool = True,
+        traced: bool = True,
         record_norms: bool = False,
     ) -> None: ...
 
@@ -330,6 +470,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         *,
         optimizer: int = 0,
         even: bool = True,
+        traced: bool = True,
         record_norms: bool = False,
     ) -> None: ...
 
@@ -340,6 +481,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         *,
         optimizer: int = 0,
         even: bool = True,
+        traced: bool = True,
         record_norms: bool = False,
     ) -> None:
         """Take one gradient step, averaged over all ranks; all ranks must call it equally often.
@@ -356,7 +498,10 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
             optimizer: Index of the optimiser in `configure_optimizers`. Parameters of the other
                 optimisers are constants of the loss. Optimisers other than `FlatAdam` keep the
                 learning rates that they were created with, see `follow_learning_rate`.
-            even: All minibatches have the same shapes, so that tracing pays off.
+            even: All minibatches have the same shapes, for each of which a trace is made. Otherwise
+                one trace serves minibatches with any numbers of acts; it takes longer to make.
+            traced: The loss may be traced. False for a loss that does more than compute a result
+                and `record` values, such as one that keeps tensors in an attribute.
             record_norms: Also record the gradient norms of policies and critics.
 
         Raises:
@@ -368,7 +513,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         if isinstance(loss, Tensor):
             self._gradient_steps.step_on_scalar(plan, loss)
         else:
-            self._gradient_steps.step_on_minibatch(plan, loss, minibatch, even=even)
+            self._gradient_steps.step_on_minibatch(plan, loss, minibatch, even=even, traced=traced)
         if record_norms:
             if self._networks_with_norms is None:
                 self._networks_with_norms = self._list_networks()
@@ -392,29 +537,53 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         if index in plans:
             return plans[index]
         wrapped = optimizer_of(self, index).optimizer
-        if isinstance(wrapped, FlatAdam):
-            rates = self._schedulers.rates(index, len(wrapped.param_groups))
-            for group, rate in zip(wrapped.param_groups, rates, strict=True):
-                group["lr"] = self.learning_rate_of(group.get("name", ""), rate)
+        if self.sets_learning_rates_of(wrapped):
+            self._set_rates(wrapped, index)
         owner = None
         if self.capture == "auto" and self.device.type == "cpu":
-            settings = index, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
+            idle = tuple(group["lr"] == 0.0 for group in wrapped.param_groups)
+            settings = index, idle, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
             in_critic_burn_in = cast(Any, AlgorithmModule.in_critic_burn_in).fget
             owner = LossOwner(self, settings, (AlgorithmModule.record.__code__, in_critic_burn_in.__code__))
-        plans[index] = make_plan(self, index, self.max_grad_norm, owner)
+        plans[index] = make_plan(
+            self, index, self.max_grad_norm, owner, skip_idle=self._optimizer_options.has_made(wrapped)
+        )
         return plans[index]
 
+    def sets_learning_rates_of(self, optimizer: Optimizer) -> bool:
+        """True if the options of the algorithm determine the learning rates of an optimiser."""
+        return isinstance(optimizer, FlatOptimizer) or self._optimizer_options.has_made(optimizer)
+
+    def _set_rates(self, optimizer: Optimizer, index: int = 0) -> None:
+        """Set the learning rates of an optimiser's groups for this batch."""
+        rates = self._schedulers.rates(index, len(optimizer.param_groups))
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = self._rate_of(group, rate)
+
+    def _rate_of(self, group: dict[str, Any], rate: float) -> float:
+        """Return the learning rate of a group in this batch.
+
+        Args:
+            group: Entry of `param_groups`.
+            rate: Learning rate of the algorithm, or what schedulers have set for the group.
+        """
+        if "pattern" in group and not self._schedulers.is_active:
+            factor = rate / self.lr if self.lr_schedule == "linear" else 1.0
+            rate = self._optimizer_options.rate(group["pattern"], rate, factor, partial(run_progress, self.trainer))
+        return self.learning_rate_of(group.get("part", group.get("name", "")), rate)
+
     def _list_networks(self) -> list[NetworkParameters]:
-        """List the networks of policies and critics by step key."""
-        parts = [] if self.critic is None else self.critic.parts
-        return [
-            NetworkParameters(name, step_key, list(network.parameters()))
-            for name, networks in (
-                ("policy_grad_norm", self.policy.networks),
-                ("critic_grad_norm", parts),
-            )
-            for step_key, network in zip(self.spec.step_keys, networks, strict=False)
-        ]
+        """List the networks of policies and critics by step key, with their parts if these are asked for."""
+        of_critic = [] if self.critic is None else self.critic.parts
+        listed: list[NetworkParameters] = []
+        of_policy = [self.policy.modules_of(step_key) for step_key in self.spec.step_keys]
+        for name, networks in (("policy_grad_norm", of_policy), ("critic_grad_norm", of_critic)):
+            for step_key, network in zip(self.spec.step_keys, networks, strict=False):
+                listed.append(NetworkParameters(name, step_key, list(network.parameters())))
+                if self.grad_norms_by_part:
+                    for part, parameters in parts_of(network).items():
+                        listed.append(NetworkParameters(name, f"{step_key}/{part}", parameters))
+        return listed
 
     # ---------------------------------------------------------------------------------------------------- data
 
@@ -437,16 +606,27 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
     def setup(self, stage: str) -> None:
         """Refuse data that does not fit; arrange that this rank leaves the others in an orderly way."""
         leave_at_exit()
+        self._optimizer_options.start_run()
         if stage == "fit" and self._trainer is not None:
             self.check_data_module(getattr(self.trainer, "datamodule", None))
+            if self.actor_critic is not None:
+                self._require_critic()
 
     def on_fit_start(self) -> None:
-        """Refuse combinations of options that cannot work."""
+        """Refuse combinations of options that cannot work; print automatic networks."""
         trainer = self.trainer
-        if self.lr_schedule == "linear" and trainer.max_epochs in (None, -1):
-            raise ValueError("lr_schedule=linear needs the length of the run: set trainer.max_epochs")
-        if self.lr_schedule != "constant" and self._schedulers.is_active:
-            raise ValueError("lr_schedule=linear and a scheduler of configure_optimizers contradict: use one of them")
+        if self.chosen_networks is not None:
+            rank_zero_info(f"networks that fit the spaces, as model.networks in YAML:\n{self.chosen_networks}")
+        lr_options = []
+        if callable(self._lr_coefficient):
+            is_by_name = self.lr_schedule != "constant"
+            lr_options = ["lr_schedule=linear" if is_by_name else f"lr={described(self._lr_coefficient)}"]
+        group_options = self._optimizer_options.scheduled
+        require_length(trainer, [*lr_options, *group_options, *self._coefficients.names])
+        lr_options += group_options
+        if lr_options and self._schedulers.is_active:
+            contradiction = f"{lr_options[0]} and a scheduler of configure_optimizers contradict"
+            raise ValueError(f"{contradiction}: use one of them")
         if getattr(trainer.precision_plugin, "scaler", None) is not None:
             raise ValueError(f"precision={trainer.precision!r} scales losses, which is not supported; use bf16-mixed")
 
@@ -458,7 +638,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         value: Tensor | float,
         step_key: StepKey | None = None,
         *,
-        count: float = 1.0,
+        count: Tensor | float = 1.0,
         source: str = "train",
     ) -> None:
         """Add a value to a statistic, logged once per epoch as the mean over all calls and ranks.
@@ -469,12 +649,12 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
             value: A number, or the sum of `count` numbers. Tensors are not moved to the CPU before
                 the epoch ends.
             step_key: Step key that the value belongs to.
-            count: Number of summands; need not be an integer.
+            count: Number of summands; need not be an integer. In a loss it may be a tensor [].
             source: "train", or the name of an evaluation during which it is called.
         """
         values = self._gradient_steps.values
         if values is None:
-            self._statistics.record(f"{self.topic}/{name}", value, step_key, count, source)
+            self._statistics.record(f"{self.topic}/{name}", value, step_key, float(count), source)
         else:
             values.append(RecordedValue(name, value, step_key, count))
 
@@ -489,8 +669,18 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         """
         self._statistics.record(name, value, None, count, source)
 
+    def described_statistics(self) -> dict[str, str]:
+        """Return "<topic>/<name>" -> one line that describes the statistic, for tables and dashboards."""
+        own: dict[str, str] = {}
+        for kind in reversed(type(self).__mro__):
+            own.update(vars(kind).get("statistics", {}))
+        return descriptions_of(self.topic, own)
+
     def record_epoch(self) -> None:
         """Record values of an epoch as a whole; called once, before its statistics are finished."""
+        if isinstance(self.policy, TorchPolicy):
+            for name, deviations in self.policy.deviations().items():
+                self.record("policy_std", deviations.mean(), name)
 
     def on_train_epoch_start(self) -> None:
         """Start the clock of the epoch."""
@@ -507,6 +697,8 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         self._schedulers.start_batch(learning_rate)
         self._gradient_steps.start_batch()
         self._record_learning_rates(learning_rate)
+        for name, value in self._coefficients.values.items():
+            self.record(name, value)
         if isinstance(batch, Experience):
             self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))
             self._statistics.add_episodes("train", batch.summaries)
@@ -519,19 +711,31 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         for index, optimizer in enumerate(optimizers):
             group = optimizer.param_groups[0]
             name, rate = group.get("name", ""), group["lr"]
-            if isinstance(optimizer, FlatAdam):
-                rate = self.learning_rate_of(name, rate)
+            if self.sets_learning_rates_of(optimizer):
+                rate = self._rate_of(group, rate)
             self.record(f"learning_rate_{name or index}" if index else "learning_rate", rate)
-        if not optimizers:
-            self.record("learning_rate", learning_rate)
+        if optimizers:
+            return
+        self.record("learning_rate", learning_rate)
+        for optimizer in self.trainer.optimizers:
+            for group in optimizer.param_groups:
+                if "pattern" in group:
+                    self.record(f"learning_rate_{group['name']}", self._rate_of(group, learning_rate))
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Finish the epoch's statistics after its last batch, before evaluation and callbacks."""
         self._finish_updates()
+        average_batch_statistics(self)
         self._schedulers.finish_batch()
         self.record("time_update", time.perf_counter() - self._batch_began)
         if self.trainer.is_last_batch:
             self._finish_training(on_step=True)
+        self._follow_schedules()
+
+    def _follow_schedules(self) -> None:
+        """Set the options that follow schedules to their values for the next batch."""
+        self._coefficients.follow(self.trainer)
+        self.on_coefficients_set()
 
     def _finish_updates(self, *, alone: bool = False) -> None:
         """Collect the values that losses recorded, and raise ValueError if any was not finite."""
@@ -608,6 +812,12 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         This hook runs after Lightning has restored its state, which would overwrite them.
         """
         self._schedulers.start()
+        self._follow_schedules()
+        if not self._schedulers.is_active:
+            self._optimizer_options.restore_options()
+        self._modules_at_rest = self._optimizer_options.modules_at_rest()
+        for resting in self._modules_at_rest:
+            resting.training = False
         restored, self._restored = self._restored, None
         if restored is not None and self.trainer.ckpt_path is not None:
             ranks = restored["ranks"]
@@ -617,6 +827,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
                 restore_random_state(own["random"], self.device)
                 self._statistics.load_rank_state_dict(own["statistics"])
                 self._unfinished_batches = own["unfinished_batches"]
+                self.load_rank_state(own.get("further", {}))
                 return
             found = f"the checkpoint is of {len(ranks)} ranks, not {world_size()}"
             rank_zero_warn(f"random generators are seeded again: {found}")
@@ -633,6 +844,13 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
         """Restore the count of environment steps from `get_extra_state`."""
         self.env_steps = int(state)
 
+    def rank_state(self) -> dict[str, Any]:
+        """Return further state of this rank for checkpoints: tensors and plain values."""
+        return {}
+
+    def load_rank_state(self, state: dict[str, Any]) -> None:
+        """Restore the result of `rank_state`, if the run continues with equally many ranks."""
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the state of all ranks; Lightning calls this on each rank.
 
@@ -647,6 +865,7 @@ class AlgorithmModule(pl.LightningModule, ActsOnObservations):
             "random": global_random_state(self.device),
             "statistics": self._statistics.rank_state_dict(),
             "unfinished_batches": self._unfinished_batches,
+            "further": self.rank_state(),
         }
         add_to_checkpoint(
             checkpoint,

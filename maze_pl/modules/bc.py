@@ -12,10 +12,15 @@ from maze_pl.agents import TorchActorCritic
 from maze_pl.agents.network_io import refuse_recurrent
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
-from maze_pl.core.checks import check_at_least
+from maze_pl.core.checks import check_not_negative
 from maze_pl.core.spec import Spec
-from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
-from maze_pl.modules.optimization.flat_optimizer import FlatAdam, gradient_norm
+from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution
+from maze_pl.modules.algorithm import AlgorithmModule, NetworksOption
+from maze_pl.modules.optimization.flat_optimizer import gradient_norm
+from maze_pl.modules.optimization.network_parts import parts_of
+from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
+from maze_pl.modules.optimization.parameter_group import ParameterGroup
+from maze_pl.schedules import Coefficient
 from maze_pl.system.ranks import sum_over_ranks, world_size
 
 _LARGEST = 1e30  # limit of losses and gradients; -log of a masked action is larger
@@ -45,15 +50,22 @@ class BC(AlgorithmModule):
     steps.
 
     Args:
-        lr: Learning rate of Adam.
+        lr: Learning rate: a number or a schedule.
         entropy_coef: Weight of the entropy bonus of the policy.
-        networks: Composer that builds policy and critic.
+        networks: Composer that builds policy and critic; `auto`, the default, for networks that
+            fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
         actor_critic: Ready-made networks, instead of `networks`.
+        optimizer: `adam`, `sgd` with a momentum of 0.9, or a class of optimisers with its options.
+        optimizer_groups: Pattern of parameter names -> options of the optimiser for these
+            parameters; the first pattern that matches counts.
+        frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
-        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
+        grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
+            and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
         capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers; `off` runs every update eagerly.
 
@@ -67,14 +79,18 @@ class BC(AlgorithmModule):
     def __init__(
         self,
         *,
-        lr: float = 1e-3,
-        entropy_coef: float = 0.0,
-        networks: ModelComposer | None = None,
+        lr: Coefficient = 1e-3,
+        entropy_coef: Coefficient = 0.0,
+        networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,
+        optimizer: OptimizerChoice = "adam",
+        optimizer_groups: dict[str, ParameterGroup] | None = None,
+        frozen: list[str] | None = None,
         max_grad_norm: float = 0.0,
         lr_schedule: Literal["constant", "linear"] = "constant",
         critic_burn_in_epochs: int = 0,
+        grad_norms_by_part: bool = False,
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
         super().__init__(
@@ -82,14 +98,17 @@ class BC(AlgorithmModule):
             spec=spec,
             actor_critic=actor_critic,
             lr=lr,
+            optimizer=optimizer,
+            optimizer_groups=optimizer_groups,
+            frozen=frozen,
             max_grad_norm=max_grad_norm,
             lr_schedule=lr_schedule,
             critic_burn_in_epochs=critic_burn_in_epochs,
+            grad_norms_by_part=grad_norms_by_part,
             capture=capture,
         )
-        check_at_least(0, entropy_coef=entropy_coef)
         self.automatic_optimization = True
-        self.entropy_coef = entropy_coef
+        self.entropy_coef = self.coefficient("entropy_coef", entropy_coef, check_not_negative)
 
     def on_networks_ready(self) -> None:
         """Drop the critic, and refuse recurrent networks.
@@ -107,12 +126,15 @@ class BC(AlgorithmModule):
         totals = sum_over_ranks(torch.tensor([len(acts) for acts in batch.acts.values()], device=self.device)).tolist()
         self.env_steps += sum(totals)
         loss = torch.zeros((), device=self.device)
-        for (step_key, acts), total, nets in zip(batch.acts.items(), totals, self.policy.networks, strict=True):
+        for (step_key, acts), total in zip(batch.acts.items(), totals, strict=True):
             if len(acts):
                 surprise, entropy = self._measure(step_key, acts, "train")
                 loss = loss + (surprise - self.entropy_coef * entropy) * (world_size() / total)
             else:  # keeps the parameters in the graph, as other ranks may have acts
-                loss = loss + 0.0 * torch.stack([parameter.sum() for parameter in nets.parameters()]).sum()
+                loss = (
+                    loss
+                    + 0.0 * torch.stack([parameter.sum() for parameter in self.policy.parameters_of(step_key)]).sum()
+                )
         self._require_finite("loss", loss.item())
         return loss
 
@@ -126,12 +148,14 @@ class BC(AlgorithmModule):
                 self.record_metric("loss", surprise, count=len(acts), source="eval")
 
     def _measure(self, step_key: StepKey, acts: TransitionBatch, source: str) -> tuple[Tensor, Tensor]:
-        """Return sums over acts of -log pi and of entropies; record both, and the accuracy."""
+        """Return sums over acts of -log pi and of entropies; record both, and how well actions are predicted."""
         joint = self.policy.distribution(step_key, acts.observation, acts.agent_id)
         log_prob, entropies = joint.log_prob_and_entropy(acts.action)
         surprise, entropy = -log_prob.sum(), entropies.sum()
         self.record("policy_loss", surprise, step_key, count=len(acts), source=source)
         self.record("policy_entropy", entropy, step_key, count=len(acts), source=source)
+        if all(isinstance(part, MaskableProbabilityDistribution) for part in joint.distributions.values()):
+            self.record("prob_true_act", log_prob.detach().exp().sum(), step_key, count=len(acts), source=source)
         for head, distribution in joint.distributions.items():
             action, chosen = acts.action[head], distribution.deterministic_sample().detach()
             name, near = "discrete_accuracy", chosen == action
@@ -144,13 +168,16 @@ class BC(AlgorithmModule):
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Set the learning rate, record the gradient norm and limit it, before Lightning clips."""
-        for step_key, nets in zip(self.spec.step_keys, self.policy.networks, strict=True):
-            norm = float(gradient_norm(list(nets.parameters())))
+        for step_key in self.spec.step_keys:
+            norm = float(gradient_norm(self.policy.parameters_of(step_key)))
             self._require_finite("norm of the gradient", norm)
             self.record("policy_grad_norm", norm, step_key)
+            if self.grad_norms_by_part:
+                for part, parameters in parts_of(self.policy.modules_of(step_key)).items():
+                    self.record("policy_grad_norm", gradient_norm(parameters), f"{step_key}/{part}")
         if self.max_grad_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters(), self.max_grad_norm)
-        if isinstance(optimizer, FlatAdam):
+        if self.sets_learning_rates_of(optimizer):
             self.follow_learning_rate(optimizer)
 
     def _require_finite(self, what: str, number: float) -> None:
@@ -164,6 +191,6 @@ class BC(AlgorithmModule):
     def record_epoch(self) -> None:
         """Record the norm of the parameters."""
         super().record_epoch()
-        for step_key, nets in zip(self.spec.step_keys, self.policy.networks, strict=True):
-            parameters = torch.cat([parameter.detach().flatten() for parameter in nets.parameters()])
+        for step_key in self.spec.step_keys:
+            parameters = torch.cat([parameter.detach().flatten() for parameter in self.policy.parameters_of(step_key)])
             self.record("policy_l2_norm", torch.linalg.vector_norm(parameters), step_key)

@@ -4,15 +4,17 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Optimizer
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy
-from maze_pl.core.checks import check_at_least, check_positive
+from maze_pl.core.checks import check_not_negative, check_positive
 from maze_pl.core.policy import Policy
 from maze_pl.core.population import PopulationBatch, perturbed_parameters
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
-from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
+from maze_pl.modules.algorithm import AlgorithmModule, NetworksOption
+from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
+from maze_pl.modules.optimization.parameter_group import ParameterGroup
+from maze_pl.schedules import Coefficient
 
 
 class PolicyWrapper(Protocol):
@@ -62,20 +64,26 @@ class ES(AlgorithmModule):
     `train_ESEvents/...`.
 
     Args:
-        lr: Learning rate.
-        optimizer: `adam`, or `sgd` with a momentum of 0.9.
-        l2_penalty: Weight of half the squared norm of the parameters.
-        noise_stddev: Standard deviation of the noise, s above.
+        lr: Learning rate: a number or a schedule.
+        l2_penalty: Weight of half the squared norm of the parameters: a number or a schedule.
+        noise_stddev: Standard deviation of the noise, s above: a number or a schedule.
         policy_wrapper: Class that is called with `torch_policy`, the policy made of the networks,
             and returns its replacement everywhere: a module with `act` and `spec`, whose parameters
             are trained.
-        networks: Composer that builds policy and critic.
+        networks: Composer that builds policy and critic; `auto`, the default, for networks that
+            fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
         actor_critic: Ready-made networks, instead of `networks`.
+        optimizer: `adam`, `sgd` with a momentum of 0.9, or a class of optimisers with its options.
+        optimizer_groups: Pattern of parameter names -> options of the optimiser for these
+            parameters; the first pattern that matches counts.
+        frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
-        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
+        grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
+            and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
         capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers; `off` runs every update eagerly.
 
@@ -90,17 +98,20 @@ class ES(AlgorithmModule):
     def __init__(
         self,
         *,
-        lr: float = 0.01,
-        optimizer: Literal["adam", "sgd"] = "adam",
-        l2_penalty: float = 0.005,
-        noise_stddev: float = 0.02,
+        lr: Coefficient = 0.01,
+        l2_penalty: Coefficient = 0.005,
+        noise_stddev: Coefficient = 0.02,
         policy_wrapper: PolicyWrapper | None = None,
-        networks: ModelComposer | None = None,
+        networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,
+        optimizer: OptimizerChoice = "adam",
+        optimizer_groups: dict[str, ParameterGroup] | None = None,
+        frozen: list[str] | None = None,
         max_grad_norm: float = 0.0,
         lr_schedule: Literal["constant", "linear"] = "constant",
         critic_burn_in_epochs: int = 0,
+        grad_norms_by_part: bool = False,
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
         self._policy_wrapper = policy_wrapper
@@ -109,18 +120,17 @@ class ES(AlgorithmModule):
             spec=spec,
             actor_critic=actor_critic,
             lr=lr,
+            optimizer=optimizer,
+            optimizer_groups=optimizer_groups,
+            frozen=frozen,
             max_grad_norm=max_grad_norm,
             lr_schedule=lr_schedule,
             critic_burn_in_epochs=critic_burn_in_epochs,
+            grad_norms_by_part=grad_norms_by_part,
             capture=capture,
         )
-        check_at_least(0, l2_penalty=l2_penalty)
-        check_positive(noise_stddev=noise_stddev)
-        if optimizer not in ("adam", "sgd"):
-            raise ValueError(f"optimizer={optimizer!r} must be 'adam' or 'sgd'")
-        self.optimizer = optimizer
-        self.l2_penalty = l2_penalty
-        self.noise_stddev = noise_stddev
+        self.l2_penalty = self.coefficient("l2_penalty", l2_penalty, check_not_negative)
+        self.noise_stddev = self.coefficient("noise_stddev", noise_stddev, check_positive)
 
     def on_networks_ready(self) -> None:
         """Drop the critic, and replace the policy if there is a `policy_wrapper`.
@@ -138,18 +148,15 @@ class ES(AlgorithmModule):
                 raise ValueError(f"{came}: make it a torch.nn.Module with a method act and the policy's spec")
         if not perturbed_parameters(policy):
             raise ValueError(f"there is nothing to learn: the {type(policy).__name__} has no parameters")
+        if self.grad_norms_by_part and not isinstance(policy, TorchPolicy):
+            came = f"policy_wrapper made a {type(policy).__name__}"
+            raise ValueError(f"grad_norms_by_part=True needs a TorchPolicy, but {came}: set it to False")
         self._policy_wrapper = None  # it may be a lambda, which cannot be sent to a spawned process
         self.actor_critic = TorchActorCritic(policy)
 
     def data_requirements(self) -> DataRequirements:
         """Return the standard deviation of the noise with which the data module perturbs policies."""
-        return DataRequirements(noise_stddev=self.noise_stddev)
-
-    def configure_optimizers(self) -> Optimizer:
-        """Create the chosen optimiser; `adam` has parameter groups as in `AlgorithmModule`."""
-        if self.optimizer == "adam":
-            return super().configure_optimizers()
-        return SGD(perturbed_parameters(self.policy), lr=self.lr, momentum=0.9)
+        return DataRequirements(noise_stddev=self.value_of("noise_stddev"))
 
     def training_step(self, batch: PopulationBatch, batch_idx: int) -> None:
         """Learn from the returns of a population."""
@@ -157,12 +164,12 @@ class ES(AlgorithmModule):
             raise ValueError("returns of the population are not finite: look at what wrappers make of rewards")
         parameters = perturbed_parameters(self.policy)
         theta = torch.cat([parameter.reshape(-1) for parameter in parameters])
-        before, gradient = theta.detach(), theta.detach() * self.l2_penalty
+        before, gradient = theta.detach(), theta.detach() * self.value_of("l2_penalty")
         weights = centred_ranks(batch.returns).diff().flatten() / (2 * len(batch.offsets))  # of -noise
         for offset, weight in zip(batch.offsets, weights.tolist(), strict=True):
             gradient.add_(batch.noise.piece(offset, len(theta)).to(theta), alpha=weight)
-        self.follow_learning_rate(self.trainer.optimizers[0])
-        self.gradient_step(theta.dot(gradient))  # a loss with this gradient
+        # a loss with this gradient
+        self.gradient_step(theta.dot(gradient), record_norms=self.grad_norms_by_part)
         after = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self.record("policy_grad_norm", torch.linalg.vector_norm(gradient))
         self.record("policy_norm", torch.linalg.vector_norm(after))

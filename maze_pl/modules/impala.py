@@ -11,12 +11,17 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_positive
 from maze_pl.core.spec import Spec
-from maze_pl.modules.algorithm import ModelComposer
+from maze_pl.modules.algorithm import NetworksOption
 from maze_pl.modules.on_policy.credit import VTrace
 from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
-from maze_pl.modules.on_policy.minibatches import Minibatch, PolicySamples
+from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, PolicySamples
+from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
+from maze_pl.modules.optimization.parameter_group import ParameterGroup
+from maze_pl.schedules import Coefficient
 
 REWARD_CLIPPINGS = ("none", "abs_one", "soft_asymmetric")
+_ROUNDING = 1.0 + 1e-5
+"""Factor by which an importance weight must exceed its limit to count as clipped, beyond errors of rounding."""
 
 
 class IMPALA(OnPolicyModule):
@@ -34,7 +39,7 @@ class IMPALA(OnPolicyModule):
     `loss`.
 
     Args:
-        lr: Learning rate of Adam.
+        lr: Learning rate: a number or a schedule.
         gamma: Discount of one environment step.
         policy_loss_coef: Weight of the policy's loss.
         value_loss_coef: Weight of the critic's loss.
@@ -46,13 +51,20 @@ class IMPALA(OnPolicyModule):
             0.3 where negative. The logged rewards are the original ones.
         sequence_length: Length of truncated back-propagation through time, in acts of one actor,
             for recurrent policies. Sequences begin with the state that the actor had.
-        networks: Composer that builds policy and critic.
+        networks: Composer that builds policy and critic; `auto`, the default, for networks that
+            fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
         actor_critic: Ready-made networks, instead of `networks`.
+        optimizer: `adam`, `sgd` with a momentum of 0.9, or a class of optimisers with its options.
+        optimizer_groups: Pattern of parameter names -> options of the optimiser for these
+            parameters; the first pattern that matches counts.
+        frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
-        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
+        grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
+            and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
         capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers; `off` runs every update eagerly.
     """
@@ -62,21 +74,25 @@ class IMPALA(OnPolicyModule):
     def __init__(
         self,
         *,
-        lr: float = 5e-4,
+        lr: Coefficient = 5e-4,
         gamma: float = 0.98,
-        policy_loss_coef: float = 1.0,
-        value_loss_coef: float = 0.5,
-        entropy_coef: float = 0.01,
+        policy_loss_coef: Coefficient = 1.0,
+        value_loss_coef: Coefficient = 0.5,
+        entropy_coef: Coefficient = 0.01,
         vtrace_clip_rho_threshold: float | None = 1.0,
         vtrace_clip_pg_rho_threshold: float | None = 1.0,
         reward_clipping: Literal["none", "abs_one", "soft_asymmetric"] = "none",
         sequence_length: int = 16,
-        networks: ModelComposer | None = None,
+        networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,
+        optimizer: OptimizerChoice = "adam",
+        optimizer_groups: dict[str, ParameterGroup] | None = None,
+        frozen: list[str] | None = None,
         max_grad_norm: float = 0.0,
         lr_schedule: Literal["constant", "linear"] = "constant",
         critic_burn_in_epochs: int = 0,
+        grad_norms_by_part: bool = False,
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
         super().__init__(
@@ -89,9 +105,13 @@ class IMPALA(OnPolicyModule):
             spec=spec,
             actor_critic=actor_critic,
             lr=lr,
+            optimizer=optimizer,
+            optimizer_groups=optimizer_groups,
+            frozen=frozen,
             max_grad_norm=max_grad_norm,
             lr_schedule=lr_schedule,
             critic_burn_in_epochs=critic_burn_in_epochs,
+            grad_norms_by_part=grad_norms_by_part,
             capture=capture,
         )
         check_positive(vtrace_clip_rho_threshold=vtrace_clip_rho_threshold)
@@ -108,6 +128,7 @@ class IMPALA(OnPolicyModule):
         if self.reward_clipping != "none":
             rollout = self._with_clipped_rewards(rollout)
         batch = self.make_learning_batch(rollout, method, with_log_prob=True)
+        self._record_importance_weights(batch)
         (whole,) = batch.minibatches(1)
         self.gradient_step(self.loss, whole, even=batch.even, record_norms=True)
 
@@ -126,6 +147,15 @@ class IMPALA(OnPolicyModule):
         rho = torch.exp(log_prob.detach() - acts.old_log_prob).clamp(0.0, self.vtrace_clip_rho_threshold)
         self.record("rho", acts.weight.dot(rho), step_key, count=acts.share)
         return -log_prob * acts.advantage
+
+    def _record_importance_weights(self, batch: LearningBatch) -> None:
+        """Record the mean importance weight, and the shares that rho_bar and c_bar = 1 clip."""
+        for step_key, rho in batch.importance_weight.items():
+            limit = self.vtrace_clip_rho_threshold
+            n_clipped = 0 if limit is None else int((rho > limit * _ROUNDING).sum())
+            self.record("importance_weight", float(rho.sum()), step_key, count=len(rho))
+            self.record("rho_clip_fraction", n_clipped, step_key, count=len(rho))
+            self.record("c_clip_fraction", int((rho > _ROUNDING).sum()), step_key, count=len(rho))
 
     def _with_clipped_rewards(self, rollout: Rollout) -> Rollout:
         """Return the rollout with clipped rewards."""

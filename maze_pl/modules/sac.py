@@ -11,15 +11,17 @@ from maze_pl.agents import TorchActorCritic, TorchStateActionCritic
 from maze_pl.agents.network_io import refuse_recurrent, torch_dtype
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch, TransitionBatch, Tree
-from maze_pl.core.checks import check_at_least, check_fraction, check_positive
+from maze_pl.core.checks import check_at_least, check_fraction, check_not_negative, check_positive
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes
-from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
-from maze_pl.modules.optimization.flat_optimizer import FlatAdam
+from maze_pl.modules.algorithm import AlgorithmModule, DistributionOverrides, NetworksOption
+from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
+from maze_pl.modules.optimization.parameter_group import ParameterGroup
+from maze_pl.schedules import Coefficient, value_at
 
 POLICY, CRITIC, ENTROPY = range(3)
 """Indices of the optimisers."""
@@ -49,7 +51,7 @@ class SAC(AlgorithmModule):
     Critics come from `SharedStateActionCriticComposer` or `StepStateActionCriticComposer`.
 
     Args:
-        lr: Learning rate of Adam, for policy and critic.
+        lr: Learning rate, for policy and critic: a number or a schedule.
         gamma: Discount of one environment step; the data module sums rewards by it.
         tau: Soft-update coefficient: fraction by which target critics move towards the critics.
         target_update_interval: Updates between two updates of the target critics.
@@ -59,13 +61,20 @@ class SAC(AlgorithmModule):
             components for a continuous head, whose box counts as [-1, 1] in each component, and
             0.98 times the maximum entropy over the allowed options for a discrete head.
         entropy_coef_lr: Learning rate of log(alpha).
-        networks: Composer that builds policy and critic.
+        networks: Composer that builds policy and critic; `auto`, the default, for networks that
+            fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
         actor_critic: Ready-made networks, instead of `networks`.
+        optimizer: `adam`, `sgd` with a momentum of 0.9, or a class of optimisers with its options.
+        optimizer_groups: Pattern of parameter names -> options of the optimiser for these
+            parameters; the first pattern that matches counts.
+        frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
-        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
+        grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
+            and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
         capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers; `off` runs every update eagerly.
 
@@ -75,51 +84,69 @@ class SAC(AlgorithmModule):
     """
 
     batch_type: ClassVar[type] = ReplayBatch
+    critic_type: ClassVar[type] = TorchStateActionCritic
+    head_distributions: ClassVar[DistributionOverrides] = [
+        {
+            "action_space": "gymnasium.spaces.Box",
+            "distribution": "maze_pl.distributions.SquashedGaussianProbabilityDistribution",
+        }
+    ]
     topic = "SACEvents"
 
     def __init__(
         self,
         *,
-        lr: float = 1e-3,
+        lr: Coefficient = 1e-3,
         gamma: float = 0.99,
-        tau: float = 0.005,
+        tau: Coefficient = 0.005,
         target_update_interval: int = 1,
-        entropy_coef: float = 0.2,
+        entropy_coef: Coefficient = 0.2,
         entropy_tuning: bool = True,
-        target_entropy_multiplier: float = 1.0,
-        entropy_coef_lr: float = 7e-4,
-        networks: ModelComposer | None = None,
+        target_entropy_multiplier: Coefficient = 1.0,
+        entropy_coef_lr: Coefficient = 7e-4,
+        networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,
+        optimizer: OptimizerChoice = "adam",
+        optimizer_groups: dict[str, ParameterGroup] | None = None,
+        frozen: list[str] | None = None,
         max_grad_norm: float = 0.0,
         lr_schedule: Literal["constant", "linear"] = "constant",
         critic_burn_in_epochs: int = 0,
+        grad_norms_by_part: bool = False,
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
-        check_fraction(gamma=gamma, tau=tau)
+        check_fraction(gamma=gamma)
         check_at_least(1, target_update_interval=target_update_interval)
-        check_at_least(0, entropy_coef=entropy_coef, target_entropy_multiplier=target_entropy_multiplier)
-        check_positive(
-            entropy_coef_lr=entropy_coef_lr,
-            **({"entropy_coef": entropy_coef} if entropy_tuning else {}),
-        )
+        if entropy_tuning and callable(entropy_coef):
+            remedy = "set entropy_tuning=False, or schedule target_entropy_multiplier"
+            raise ValueError(f"entropy_coef follows a schedule, but entropy_tuning=True learns it: {remedy}")
+        check_entropy_coef = check_positive if entropy_tuning else check_not_negative
         # Set first: the networks may be made in super().__init__, and the coefficients with them.
-        self.entropy_coef, self.entropy_tuning = entropy_coef, entropy_tuning
+        self.entropy_tuning = entropy_tuning
+        self._first_entropy_coef = value_at("entropy_coef", entropy_coef, 0.0, check_entropy_coef)
         super().__init__(
             networks=networks,
             spec=spec,
             actor_critic=actor_critic,
             lr=lr,
+            optimizer=optimizer,
+            optimizer_groups=optimizer_groups,
+            frozen=frozen,
             max_grad_norm=max_grad_norm,
             lr_schedule=lr_schedule,
             critic_burn_in_epochs=critic_burn_in_epochs,
+            grad_norms_by_part=grad_norms_by_part,
             capture=capture,
         )
         self.gamma = gamma
-        self.tau = tau
+        self.tau = self.coefficient("tau", tau, check_fraction)
         self.target_update_interval = target_update_interval
-        self.target_entropy_multiplier = target_entropy_multiplier
-        self.entropy_coef_lr = entropy_coef_lr
+        self.entropy_coef = self.coefficient("entropy_coef", entropy_coef, check_entropy_coef)
+        self.entropy_coef_lr = self.coefficient("entropy_coef_lr", entropy_coef_lr, check_positive)
+        self.target_entropy_multiplier = self.coefficient(
+            "target_entropy_multiplier", target_entropy_multiplier, check_not_negative
+        )
         self.register_buffer("_n_updates", torch.zeros((), dtype=torch.int64))
         self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch
 
@@ -129,17 +156,13 @@ class SAC(AlgorithmModule):
         return cast(TorchStateActionCritic, self.networks.critic)
 
     def on_networks_ready(self) -> None:
-        """Check critic and heads, and create the entropy coefficients.
+        """Check the heads, and create the entropy coefficients.
 
         Raises:
             ValueError: See the class.
         """
         super().on_networks_ready()
-        policy, critic = self.policy, self.networks.critic
-        if not isinstance(critic, TorchStateActionCritic):
-            found = "none" if critic is None else type(critic).__name__
-            composers = "SharedStateActionCriticComposer or a StepStateActionCriticComposer"
-            raise ValueError(f"SAC needs a critic of actions, not {found}: use a {composers}")
+        policy = self.policy
         self._heads: dict[str, int] = {}  # "<step key>/<head>" -> index of its entropy coefficient
         for key, nets in zip(policy.spec.step_keys, policy.networks, strict=True):
             refuse_recurrent(nets, f"the policy's network of sub-step {key!r}")
@@ -150,7 +173,7 @@ class SAC(AlgorithmModule):
             for head, distribution in joint.distributions.items():
                 _check_head(distribution, f"action head {head!r} of sub-step {key!r}")
                 self._heads[f"{key}/{head}"] = len(self._heads)
-        start = torch.full((len(self._heads),), float(self.entropy_coef)).log()
+        start = torch.full((len(self._heads),), self._first_entropy_coef).log()
         self.log_entropy_coef = nn.Parameter(start, requires_grad=self.entropy_tuning)
 
     def data_requirements(self) -> DataRequirements:
@@ -158,36 +181,40 @@ class SAC(AlgorithmModule):
         return DataRequirements(gamma=self.gamma)
 
     def configure_optimizers(self) -> list[Optimizer]:  # type: ignore[override]
-        """Create Adam for policy, critic and (group `other`) tuned entropy coefficients."""
+        """Create the optimisers of policy, critic and (group `other`) tuned entropy coefficients."""
         groups = self.parameter_groups()
         if [*groups][:2] != ["policy", "critic"]:
             raise ValueError("SAC trains policy and critic: each must have parameters that require a gradient")
-        return [FlatAdam([{"params": parameters, "name": name}], lr=self.lr) for name, parameters in groups.items()]
+        return [self.make_optimizer({name: parameters}) for name, parameters in groups.items()]
 
-    def on_train_start(self) -> None:
+    def on_coefficients_set(self) -> None:
         """Set the coefficients to `entropy_coef` if they are not tuned, also in a resumed run."""
-        super().on_train_start()
+        super().on_coefficients_set()
         if not self.entropy_tuning:
-            self.log_entropy_coef.detach().fill_(self.entropy_coef).log_()
+            self.log_entropy_coef.detach().fill_(self.value_of("entropy_coef")).log_()
 
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
-        """Return a group's learning rate; that of `other` starts at `entropy_coef_lr`."""
-        factor = self.entropy_coef_lr / self.lr if group == "other" else 1.0
-        return factor * super().learning_rate_of(group, learning_rate)
+        """Return a group's learning rate; that of `other` is `entropy_coef_lr`, which `lr_schedule` decays too."""
+        if group != "other":
+            return super().learning_rate_of(group, learning_rate)
+        own = self.value_of("entropy_coef_lr")
+        if self.follows_schedule("lr") or self.follows_schedule("entropy_coef_lr"):
+            return own
+        return own / self.lr * learning_rate
 
     def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:
         """Learn from the minibatches of a batch."""
         self._errors = None if batch.reprioritise is None else {}
+        tau = self.value_of("tau")
         for acts in batch.updates():
-            # not even if errors are kept: a trace that is run keeps none
-            is_even = self._errors is None
-            self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, even=is_even, record_norms=True)
+            is_traced = self._errors is None  # a trace that is run keeps no errors
+            self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, traced=is_traced, record_norms=True)
             if not self.in_critic_burn_in:
                 self.gradient_step(self.policy_loss, acts, optimizer=POLICY, record_norms=True)
                 if self.entropy_tuning:
                     self.gradient_step(self._entropy_coef_loss(), optimizer=ENTROPY)
             if int(self.get_buffer("_n_updates").add_(1)) % self.target_update_interval == 0:
-                self.critic.update_targets(self.tau)
+                self.critic.update_targets(tau)
         if batch.reprioritise is not None and self._errors is not None:
             batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
 
@@ -257,8 +284,11 @@ class SAC(AlgorithmModule):
             return uniform.entropy().mean() * (0.98 * self.target_entropy_multiplier)
         space: Any = head.action_space
         scale = np.subtract(space.high, space.low, dtype=np.float64) / 2
-        of_each = np.log(np.where(np.isfinite(scale), scale, 1.0)) - self.target_entropy_multiplier
-        return torch.full((), float(of_each.sum()), device=self.device)
+        log_scale = np.log(np.where(np.isfinite(scale), scale, 1.0))
+        multiplier = self.target_entropy_multiplier
+        if isinstance(multiplier, Tensor):
+            return torch.full((), float(log_scale.sum()), device=self.device) - log_scale.size * multiplier
+        return torch.full((), float((log_scale - multiplier).sum()), device=self.device)
 
 
 def _check_head(head: ProbabilityDistribution, where: str) -> None:

@@ -18,10 +18,13 @@ from pytorch_lightning.utilities import rank_zero_warn
 from pytorch_lightning.utilities.types import LRSchedulerConfig
 from torch.optim import Optimizer
 
+from maze_pl.core.training_data import DeclaresKpis
+
 if TYPE_CHECKING:
     from maze_pl.modules.algorithm import AlgorithmModule
 
 _HOOK = "configure_optimizers"
+_KPI = "/kpi/"
 
 
 class Schedulers:
@@ -83,8 +86,29 @@ class Schedulers:
     # -------------------------------------------------------------------------------------------------------- steps
 
     def start(self) -> None:
-        """Begin a run, after all state was restored."""
+        """Begin a run, after all state was restored.
+
+        Raises:
+            ValueError: A scheduler monitors a KPI that no episode has.
+        """
+        self._refuse_undeclared_kpis()
         self._in_batch, self._counts = False, [_count(config) for config in self._configs]
+
+    def _refuse_undeclared_kpis(self) -> None:
+        data = getattr(self._module.trainer, "datamodule", None)
+        monitors_kpi = any(_KPI in str(config.monitor) for config in self._configs)
+        if not monitors_kpi or not isinstance(data, DeclaresKpis) or data.kpi_names is None:
+            return
+        for config in self._configs:
+            source, is_kpi, name = str(config.monitor).partition(_KPI)
+            if not (config.reduce_on_plateau and config.strict and is_kpi) or name in data.kpi_names:
+                continue
+            monitors = f"{type(config.scheduler).__name__} monitors {config.monitor!r}, but the environment"
+            if not data.kpi_names:
+                raise ValueError(f"{monitors} has no KPI calculator: monitor {source}/return, for example")
+            raise ValueError(
+                f"{monitors} has the KPIs {', '.join(data.kpi_names)}: monitor {source}{_KPI} and one of these"
+            )
 
     def start_batch(self, learning_rate: float) -> None:
         """Save the learning rates, as the algorithm may set some to 0 while it learns from a batch.

@@ -7,6 +7,7 @@ from .blocks import *  # noqa: F403  # all blocks, by their names there
 from .blocks.weight_init import compute_sigmoid_bias as compute_sigmoid_bias
 from .blocks.weight_init import make_module_init_normc as make_module_init_normc
 from .builders import BaseModelBuilder as BaseModelBuilder
+from .models.automatic_model_composer import AutomaticModelComposer as AutomaticModelComposer
 from .concat_model_builder import ConcatModelBuilder as ConcatModelBuilder
 from .models.flatten_concat_policy_net import FlattenConcatPolicyNet as FlattenConcatPolicyNet
 from .models.flatten_concat_shared_state_value_net import (

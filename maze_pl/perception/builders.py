@@ -6,13 +6,16 @@ are made once the environment's observations are known.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gymnasium import spaces
 from torch import nn
 
 from maze_pl.agents.torch_state_critic import STEP_KEY_OBSERVATION
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.checks import check_at_least
 from maze_pl.core.class_path import import_class
 from maze_pl.core.spec import Spec
 from maze_pl.perception.blocks import (
@@ -22,8 +25,32 @@ from maze_pl.perception.blocks import (
     PerceptionBlock,
     UnsqueezeBlock,
 )
+from maze_pl.perception.blocks.perception_block import as_keys, is_list
 from maze_pl.perception.blocks.weight_init import make_module_init_normc
 from maze_pl.perception.network_factories import Shapes, takes
+
+
+@dataclass(frozen=True)
+class _BlockEntry:
+    """A block of a modality or head.
+
+    Attributes:
+        block_class: Class of the block.
+        params: Its options.
+        is_first: True if it reads the observation, not the output of another block.
+        listed_roles: Roles of the further inputs that it reads, if they are listed.
+    """
+
+    block_class: type[PerceptionBlock]
+    params: Mapping[str, Any]
+    is_first: bool
+    listed_roles: tuple[str, ...] | None
+
+    def roles(self, given: Iterable[str]) -> list[str]:
+        """Roles of the further inputs that the block reads, of an observation that has the given ones."""
+        if self.listed_roles is not None:
+            return list(self.listed_roles)
+        return list(given) if self.is_first else []
 
 
 class BaseModelBuilder(ABC):
@@ -35,11 +62,22 @@ class BaseModelBuilder(ABC):
     Args:
         modality_config: Modality -> `block_type`, a `PerceptionBlock` class or its path, and
             `block_params`, its arguments without keys and shapes. A modality with `{}` or null has
-            no block.
+            no block; one with a list has several, each of which reads the output of the previous
+            one. Options of the block may name further observations as inputs. `heads`, in
+            addition or alone, maps action heads to a `block_type` and `block_params` each: blocks
+            such as `PointerBlock`, which read the observation, the further observations that their
+            options name, and "latent". All other heads are linear layers.
         observation_modality_mapping: Observation -> modality.
         shared_embedding_keys: Tensors of the policy's network that the critic also uses, together
             with all blocks that lead to them; null for none. With `[latent]` the critic adds only
-            its value head.
+            its value head. A list holds for each sub-step; a dict has one list per sub-step, and
+            sub-steps without an entry share nothing.
+        further_inputs: Observation -> role -> another observation, which the blocks of the first
+            one's modality read in addition, such as `{nodes: {graph: edges, mask: node_exists}}`. The
+            first block reads all of them after the observation, in this order; others, and first
+            ones where it matters, list the roles in their entry as `further_inputs`.
+        auxiliary_outputs: Name -> size of further outputs of the policy's networks, linear in
+            "latent", which losses can read.
 
     If `latent_blocks` has a further argument `observation_space`, it also gets the spaces.
 
@@ -47,33 +85,102 @@ class BaseModelBuilder(ABC):
         stages: Entries of `modality_config` that are not modalities of observations.
 
     Raises:
-        ValueError: A block cannot be used, or a modality is not configured.
+        ValueError: A block cannot be used, a modality is not configured, or further inputs do not
+            fit the blocks.
     """
 
     stages: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
-        modality_config: Mapping[str, Mapping[str, Any] | None],
+        modality_config: Mapping[str, Mapping[str, Any] | Sequence[Mapping[str, Any]] | None],
         observation_modality_mapping: Mapping[str, str],
-        shared_embedding_keys: list[str] | None = None,
+        shared_embedding_keys: list[str] | dict[StepKey, list[str]] | None = None,
+        further_inputs: Mapping[str, Mapping[str, str]] | None = None,
+        auxiliary_outputs: Mapping[str, int] | None = None,
     ) -> None:
         self.observation_modality_mapping = observation_modality_mapping
         self.shared_embedding_keys = shared_embedding_keys or []
-        self._blocks = {name: _block_class(name, entry) for name, entry in modality_config.items() if entry}
+        self.further_inputs = {name: dict(roles) for name, roles in (further_inputs or {}).items()}
+        self.auxiliary_outputs = dict(auxiliary_outputs or {})
+        check_at_least(1, **self.auxiliary_outputs)
+        self._blocks: dict[str, list[_BlockEntry]] = {}
+        self._heads: dict[str, tuple[str, _BlockEntry]] = {}  # head -> modality and block
+        for name, entry in modality_config.items():
+            if entry:
+                self._read_entry(name, entry)
         for name, modality in observation_modality_mapping.items():
             if modality not in modality_config:
                 known = list(modality_config)
                 raise ValueError(f"observation {name!r} has the modality {modality!r}, none of {known}")
+        for name in self.further_inputs:
+            if name not in observation_modality_mapping:
+                needed = "a modality in observation_modality_mapping"
+                raise ValueError(f"further_inputs: the observation {name!r} needs {needed}")
+        for name, modality in observation_modality_mapping.items():
+            self._check_roles(name, modality)
+
+    def _check_roles(self, name: str, modality: str) -> None:
+        """Refuse further inputs of an observation that its blocks do not read, or lack."""
+        roles = set(self.further_inputs.get(name, ()))
+        read = {role for entry in self._blocks.get(modality, ()) for role in entry.roles(roles)}
+        if read != roles:
+            given = f"further_inputs of the observation {name!r} are {sorted(roles)}"
+            raise ValueError(f"{given}, but the blocks of its modality {modality!r} read {sorted(read)}")
+
+    def _read_entry(self, modality: str, entry: Any) -> None:
+        """Note the blocks of a modality and those of its heads."""
+        if is_list(entry):
+            parts = enumerate(entry)
+            self._blocks[modality] = [_block_entry(modality, part, index == 0) for index, part in parts]
+            return
+        is_entry = isinstance(entry, Mapping)
+        heads = entry.get("heads") or {} if is_entry else {}
+        if not isinstance(heads, Mapping):
+            expected = "action heads with block_type and block_params each"
+            raise ValueError(f"{modality!r}: heads: expected {expected}, not {heads!r}")
+        for head, block in heads.items():
+            if head in self._heads:
+                raise ValueError(f"the head {head!r} belongs to {self._heads[head][0]!r} and {modality!r}; name one")
+            self._heads[head] = (modality, _block_entry(f"{modality}: heads: {head}", block))
+        if is_entry:
+            entry = {name: value for name, value in entry.items() if name != "heads"}
+        if entry or not heads:
+            self._blocks[modality] = [_block_entry(modality, entry)]
+
+    @property
+    def further_keys(self) -> list[str]:
+        """Observations that are further inputs of blocks, such as masks of sets.
+
+        They are named by `further_inputs`, or by options of the blocks.
+        """
+        keys: dict[str, None] = {}
+        for roles in self.further_inputs.values():
+            keys.update(dict.fromkeys(roles.values()))
+        for entry in self._entries():
+            keys.update(dict.fromkeys(entry.block_class.further_keys(entry.params)))
+        return list(keys)
+
+    def _entries(self) -> list[_BlockEntry]:
+        """Return classes and options of all configured blocks."""
+        entries = [entry for several in self._blocks.values() for entry in several]
+        return [*entries, *(block for _, block in self._heads.values())]
+
+    def only_for_heads(self, observation: str) -> bool:
+        """True if an observation is read by blocks of action heads only."""
+        modality = self.observation_modality_mapping.get(observation)
+        if modality is None:
+            return observation in self.further_keys
+        return modality not in self._blocks and any(name == modality for name, _ in self._heads.values())
 
     @abstractmethod
     def latent_blocks(self, obs_shapes: Shapes) -> dict[str, PerceptionBlock]:
         """Return blocks by name; the last one writes "latent".
 
         Args:
-            obs_shapes: Shape of each observation that has a modality; for critics also of
-                "step_key", which names the current one of several sub-steps, and of the continuous
-                heads of the action.
+            obs_shapes: Shape of each observation that has a modality or is a further input; for
+                critics also of "step_key", which names the current one of several sub-steps, and of
+                the continuous heads of the action.
         """
 
     def check(self, spec: Spec) -> None:
@@ -83,10 +190,12 @@ class BaseModelBuilder(ABC):
         outputs.
 
         Raises:
-            ValueError: An observation has no modality, the mapping names an unknown observation, or
-                a configured modality is unused.
+            ValueError: An observation has no modality, the mapping names an unknown observation, an
+                option an unknown head or input, a configured modality is unused, or blocks are
+                shared in an unknown sub-step.
         """
         option = "observation_modality_mapping"
+        further = self.further_keys
         mapped = self.observation_modality_mapping.keys()
         known = {STEP_KEY_OBSERVATION}
         for step in spec.steps.values():
@@ -98,17 +207,52 @@ class BaseModelBuilder(ABC):
         if unknown:
             raise ValueError(f"{option} names {unknown}; the observations are {sorted(known)}")
         for key, step in spec.steps.items():
-            optional = set(step.masks.values())
+            self._check_further_inputs(key, list(step.observation_shapes))
+        if unknown := [name for name in further if name not in known]:
+            raise ValueError(f"block_params name {unknown} as inputs; the observations are {sorted(known)}")
+        for key, step in spec.steps.items():
+            optional = {*step.masks.values(), *further}
             missing = [name for name in step.observation_shapes if name not in mapped and name not in optional]
             if missing:
                 raise ValueError(f"observations {missing} of sub-step {key!r}: {option} lacks them")
             if not mapped & step.observation_shapes.keys():
                 raise ValueError(f"{option} leaves sub-step {key!r} without any observation")
+        heads = {head for step in spec.steps.values() for head in step.action_space}
+        if unknown := [head for head in self._heads if head not in heads]:
+            raise ValueError(f"modality_config: heads {unknown}; the action heads are {sorted(heads)}")
         usable = {*self.observation_modality_mapping.values(), *self.stages}
-        unused = [name for name in self._blocks if name not in usable]
+        configured = [*self._blocks, *(modality for modality, _ in self._heads.values())]
+        unused = [name for name in dict.fromkeys(configured) if name not in usable]
         if unused:
             remedy = f"in use may be {sorted(usable)}"
             raise ValueError(f"modality_config has {unused}, which nothing uses; {remedy}")
+        if isinstance(self.shared_embedding_keys, dict):
+            steps = {str(key) for key in spec.step_keys}
+            wrong = [key for key in self.shared_embedding_keys if str(key) not in steps]
+            if wrong:
+                known_steps = f"the sub-steps are {list(spec.step_keys)}"
+                raise ValueError(f"shared_embedding_keys names the sub-steps {wrong}; {known_steps}")
+
+    def _check_further_inputs(self, step_key: StepKey, observations: list[str]) -> None:
+        """Refuse further inputs that the sub-step of an observation lacks."""
+        for name, roles in self.further_inputs.items():
+            lacking = [other for other in roles.values() if other not in observations]
+            if name in observations and lacking:
+                found = f"{lacking} are not observations of sub-step {step_key!r}, which are {observations}"
+                raise ValueError(f"further_inputs of {name!r}: {found}")
+
+    def shared_keys(self, step_key: StepKey | None) -> list[str]:
+        """Tensors of the policy's network of a sub-step that the critic also uses.
+
+        Args:
+            step_key: The sub-step; None if it is not known, which suffices for keys that hold for each
+                sub-step.
+        """
+        keys = self.shared_embedding_keys
+        if isinstance(keys, list):
+            return keys
+        by_name = {str(key): names for key, names in keys.items()}  # numbers are text in some configurations
+        return by_name.get(str(step_key), [])
 
     def policy_network(
         self,
@@ -124,13 +268,20 @@ class BaseModelBuilder(ABC):
             observation_space: Spaces of the observations, which distinguish categories from
                 numbers.
         """
-        return self._network(obs_shapes, action_logits_shapes, 0.01, {}, observation_space)
+        auxiliary: dict[str, tuple[int, ...]] = {name: (size,) for name, size in self.auxiliary_outputs.items()}
+        if clashing := sorted(auxiliary.keys() & action_logits_shapes.keys()):
+            raise ValueError(f"auxiliary_outputs {clashing} have names of action heads: rename them")
+        shapes = {**action_logits_shapes, **auxiliary}
+        network = self._network(obs_shapes, shapes, 0.01, {}, observation_space)
+        network.auxiliary_shapes = auxiliary
+        return network
 
     def critic_network(
         self,
         obs_shapes: Shapes,
         policy_network: nn.Module | None = None,
         observation_space: spaces.Dict | None = None,
+        step_key: StepKey | None = None,
     ) -> InferenceBlock:
         """Make a network that returns the value.
 
@@ -139,8 +290,9 @@ class BaseModelBuilder(ABC):
             policy_network: The policy's network, whose blocks may be shared.
             observation_space: Spaces of the observations, which distinguish categories from
                 numbers.
+            step_key: Sub-step of the policy's network; needed if sub-steps share different blocks.
         """
-        shared = self._shared(policy_network)
+        shared = self._shared(policy_network, self.shared_keys(step_key))
         return self._network(obs_shapes, {"value": (1,)}, 1.0, shared, observation_space)
 
     def state_action_network(
@@ -167,17 +319,69 @@ class BaseModelBuilder(ABC):
         in_key: str,
         out_key: str,
         in_shape: tuple[int, ...],
+        further: Shapes | None = None,
     ) -> PerceptionBlock:
-        """Make the block of a modality that has one."""
-        block_class, params = self._blocks[modality]
-        try:
-            block = block_class(in_key, out_key, in_shape, **params)
-            block.out_shapes()  # may fail, too
-            return block
-        except Exception as error:  # any exception, as the block may be user code
-            where = f"modality_config: {modality!r}"
-            refused = f"{where} cannot be made for {in_key!r} of shape {in_shape}"
-            raise ValueError(f"{refused}: {type(error).__name__}: {error}") from error
+        """Make the block of a modality that has exactly one.
+
+        Args:
+            modality: The modality.
+            in_key: Name of the input.
+            out_key: Name of the output.
+            in_shape: Shape of the input.
+            further: Tensor -> shape, inputs that options of the block may name.
+
+        Raises:
+            ValueError: The block cannot be made, or the modality has several.
+        """
+        where = f"modality_config: {modality!r}"
+        entries = self._blocks[modality]
+        if len(entries) > 1:
+            raise ValueError(f"{where} can have only one block, got {len(entries)}")
+        return _make_block(entries[0], where, {in_key: in_shape}, out_key, further or {})
+
+    def chain(self, name: str, key: str, obs_shapes: Shapes) -> list[PerceptionBlock]:
+        """Make the blocks of an observation's modality, one after the other.
+
+        Block and output of a class `<BlockType>` are named `<observation>_<BlockType>`, with a number if
+        there are several of the class.
+
+        Args:
+            name: The observation.
+            key: Tensor that the first block reads, the observation or an encoding of it.
+            obs_shapes: Shape of this tensor and of all observations.
+        """
+        modality = self.observation_modality_mapping[name]
+        names_by_role = self.further_inputs.get(name, {})
+        chain: list[PerceptionBlock] = []
+        classes: list[str] = []
+        in_shape = obs_shapes[key]
+        for entry in self._blocks[modality]:
+            inputs = {key: in_shape}
+            for role in entry.roles(names_by_role):
+                inputs[names_by_role[role]] = obs_shapes[names_by_role[role]]
+            class_name = entry.block_class.__name__
+            classes.append(class_name)
+            number = classes.count(class_name)
+            out_key = f"{name}_{class_name}" if number == 1 else f"{name}_{class_name}_{number}"
+            chain.append(_make_block(entry, f"modality_config: {modality!r}", inputs, out_key, obs_shapes))
+            key = out_key
+            (in_shape,) = chain[-1].out_shapes()
+        return chain
+
+    def _head(self, head: str, shape: tuple[int, ...], std: float, tensors: Shapes) -> PerceptionBlock:
+        """Make the block that writes a head, given the shapes of observations and "latent"."""
+        latent = {"latent": tensors["latent"]}
+        if head not in self._heads:
+            linear = LinearOutputBlock("latent", head, [latent["latent"]], math.prod(shape))
+            linear.apply(make_module_init_normc(std))
+            return linear
+        modality, entry = self._heads[head]
+        mapping = self.observation_modality_mapping
+        names = [name for name in tensors if mapping.get(name) == modality]
+        where = f"modality_config: {modality!r}: heads: {head!r}"
+        if len(names) != 1:
+            raise ValueError(f"{where} needs one observation of this modality in its sub-step, not {names}")
+        return _make_block(entry, where, {names[0]: tensors[names[0]]} | latent, head, tensors)
 
     def _network(
         self,
@@ -188,7 +392,7 @@ class BaseModelBuilder(ABC):
         observation_space: spaces.Dict | None,
         action_shapes: Shapes | None = None,
     ) -> InferenceBlock:
-        """Make a network of the template's blocks and linear heads.
+        """Make a network of the template's blocks and its heads.
 
         Args:
             obs_shapes: Observation -> shape.
@@ -198,7 +402,10 @@ class BaseModelBuilder(ABC):
             observation_space: Spaces of the observations.
             action_shapes: Continuous head of the action -> shape, further inputs.
         """
-        known = {STEP_KEY_OBSERVATION, *self.observation_modality_mapping}
+        known = {STEP_KEY_OBSERVATION, *self.observation_modality_mapping, *self.further_keys}
+        if STEP_KEY_OBSERVATION in obs_shapes:  # indices of other sub-steps are zeros there, not items
+            optional = {key for entry in self._entries() for key in entry.block_class.optional_keys(entry.params)}
+            known -= optional - self.observation_modality_mapping.keys()
         in_shapes = {name: shape for name, shape in obs_shapes.items() if name in known}
         in_shapes.update(action_shapes or {})
         options: dict[str, Any] = {}
@@ -217,14 +424,14 @@ class BaseModelBuilder(ABC):
         if clashing:
             found = f"the heads {clashing} have names of the template's blocks, {list(blocks)}"
             raise ValueError(f"{found}: rename the heads")
+        tensors = {**in_shapes, "latent": latent_shapes[0]}
         for head, shape in out_shapes.items():
-            linear = LinearOutputBlock("latent", head, latent_shapes, math.prod(shape))
-            blocks[head] = linear.apply(make_module_init_normc(head_std))
+            blocks[head] = self._head(head, shape, head_std, tensors)
         return InferenceBlock(list(in_shapes), list(out_shapes), list(in_shapes.values()), blocks)
 
-    def _shared(self, policy_network: nn.Module | None) -> dict[str, PerceptionBlock]:
+    def _shared(self, policy_network: nn.Module | None, keys: list[str]) -> dict[str, PerceptionBlock]:
         """Return the blocks of the policy's network that lead to the shared keys."""
-        wanted = set(self.shared_embedding_keys)
+        wanted = set(keys)
         if not wanted:
             return {}
         if not isinstance(policy_network, InferenceBlock):
@@ -263,13 +470,46 @@ def vector_encoder(name: str, shape: tuple[int, ...], space: spaces.Space[Any] |
     return None if shape else UnsqueezeBlock(name, f"{name}_UnsqueezeBlock", shape, 0)
 
 
-def _block_class(modality: str, entry: Mapping[str, Any]) -> tuple[type[PerceptionBlock], Mapping[str, Any]]:
-    """Return class and arguments of a modality's block."""
+def _make_block(entry: _BlockEntry, where: str, inputs: Shapes, out_key: str, further: Shapes) -> PerceptionBlock:
+    """Make a block and run it on zeros.
+
+    Args:
+        entry: Class and options.
+        where: Place in the configuration, for messages.
+        inputs: Name -> shape of the inputs.
+        out_key: Name of the output.
+        further: Name -> shape of tensors that options may name as further inputs.
+    """
+    block_class = entry.block_class
+    try:
+        optional = block_class.optional_keys(entry.params)
+        params = block_class.options_without(entry.params, [name for name in optional if name not in further])
+        shapes = dict(inputs)
+        for name in block_class.further_keys(params):
+            if name not in further:
+                raise ValueError(f"its options name {name!r}, but this network has only {sorted(further)}")
+            shapes[name] = further[name]
+        one_input = len(shapes) == 1
+        keys: Any = next(iter(shapes)) if one_input else list(shapes)
+        in_shapes: Any = next(iter(shapes.values())) if one_input else list(shapes.values())
+        block = block_class(keys, out_key, in_shapes, **params)
+        block.out_shapes()  # may fail, too
+        return block
+    except Exception as error:  # any exception, as the block may be user code
+        found = ", ".join(f"{name!r} of shape {shape}" for name, shape in inputs.items())
+        refused = f"{where} cannot be made for {found}"
+        raise ValueError(f"{refused}: {type(error).__name__}: {error}") from error
+
+
+def _block_entry(modality: str, entry: Any, is_first: bool = True) -> _BlockEntry:
+    """Return class and arguments of one of a modality's blocks."""
     block_class: type[nn.Module] = nn.Module
     is_entry = isinstance(entry, Mapping) and "block_type" in entry
-    if is_entry and entry.keys() <= {"block_type", "block_params"}:
+    if is_entry and entry.keys() <= {"block_type", "block_params", "further_inputs"}:
         block_class = import_class(entry["block_type"], nn.Module)
     if not issubclass(block_class, PerceptionBlock):
         needed = "block_type, a PerceptionBlock, and block_params"
         raise ValueError(f"{modality!r} needs {needed}; got {entry}")
-    return block_class, entry.get("block_params") or {}
+    listed = entry.get("further_inputs")
+    roles = None if listed is None else tuple(as_keys(listed, f"{modality!r}: further_inputs") if listed else ())
+    return _BlockEntry(block_class, entry.get("block_params") or {}, is_first, roles)

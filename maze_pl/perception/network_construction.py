@@ -7,7 +7,14 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from maze_pl.agents.network_io import NetworkInput, state_shapes, torch_dtype
+from maze_pl.agents.network_io import (
+    LATENT,
+    NetworkInput,
+    auxiliary_shapes,
+    request_latent,
+    state_shapes,
+    torch_dtype,
+)
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.perception.network_factories import Shapes, takes
 
@@ -17,6 +24,9 @@ def build_network(
     observation_space: spaces.Dict,
     expected: Shapes,
     where: str,
+    *,
+    with_latent: bool = False,
+    may_have_auxiliary: bool = False,
     **arguments: Any,
 ) -> nn.Module:
     """Make a network and run it once on zeros.
@@ -28,6 +38,8 @@ def build_network(
         expected: Name of each output -> its shape, without the batch dimension; the state of a
             recurrent network is expected, too.
         where: Description of the network for messages.
+        with_latent: Have the network also return its features, see `HasLatent`.
+        may_have_auxiliary: True if the network may declare auxiliary outputs, which are then expected, too.
         arguments: Further arguments for the factory.
 
     Raises:
@@ -42,6 +54,14 @@ def build_network(
     if not isinstance(network, nn.Module):
         raise TypeError(f"{where}: {factory} gave a {class_name}, expected a torch.nn.Module")
     outputs = {**expected, **state_shapes(network)}
+    if with_latent:
+        outputs[LATENT] = (request_latent(network, where),)
+    if may_have_auxiliary:
+        clashing = sorted(outputs.keys() & auxiliary_shapes(network).keys())
+        if clashing:
+            reason = "which are names of other outputs: rename them"
+            raise ValueError(f"{where} ({class_name}): auxiliary_shapes names {clashing}, {reason}")
+        outputs |= auxiliary_shapes(network)
     _check(network, observation_space, outputs, f"{where} ({class_name})")
     return network
 

@@ -19,7 +19,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar, cast
@@ -28,13 +28,14 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.provenance import PROVENANCE_KEY
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.system.atomic_files import write_file
 from maze_pl.system.deferred_files import deferred_files
 
 FORMAT: Final = 1
-_HEAD, _END = struct.Struct("<QI4x"), struct.Struct("<Q")
-_LINE_LENGTH: Final = 56
+HEAD, END = struct.Struct("<QI4x"), struct.Struct("<Q")
+LINE_LENGTH: Final = 56
 _MOST_UNREADABLE: Final = 100
 """Consecutive unreadable episodes after which the rest of a file is given up."""
 _LARGEST_COUNT: Final = 1 << 31
@@ -48,7 +49,7 @@ Tree = dict[str, Array]
 Act = tuple[StepKey, int, int, float, bool, Mapping[str, Any], Mapping[str, Any]]
 """Step key, agent id, environment time before the act, reward, actor done, observation, action."""
 
-_FIXED: Final = struct.Struct("<QqqIIII")
+FIXED: Final = struct.Struct("<QqqIIII")
 """Acts, last environment time, last agent id and step key, lengths of the description and of the id, flags."""
 _NAMES: Final = "key_index", "agent_id", "env_time", "reward", "actor_done", "actor_reward"
 _KINDS: Final = "<i8", "<i8", "<i8", "<f8", "u1", "<f8"
@@ -66,7 +67,7 @@ def file_content(record_kind: str, body: bytes) -> bytes:
         body: The episode.
     """
     content = _framed(body)
-    head = _line(record_kind) + _END.pack(_LINE_LENGTH + _END.size + len(content))
+    head = first_line(record_kind) + END.pack(LINE_LENGTH + END.size + len(content))
     return head + content
 
 
@@ -95,20 +96,20 @@ def append_record(path: Path, record_kind: str, body: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    content, line = _framed(body), _line(record_kind)
+    content, line = _framed(body), first_line(record_kind)
     with path.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases the lock
-        begun = file.read(_LINE_LENGTH)
+        begun = file.read(LINE_LENGTH)
         if begun != line[: len(begun)]:
             raise ValueError(f"{path} exists and holds no {record_kind}: name another file, or remove it")
-        end = max(*_END.unpack(file.read(_END.size).ljust(_END.size, b"\0")), _LINE_LENGTH + _END.size)
+        end = max(*END.unpack(file.read(END.size).ljust(END.size, b"\0")), LINE_LENGTH + END.size)
         file.seek(0)
         file.write(line)
         file.truncate(end)
         file.seek(end)
         file.write(content)
-        file.seek(_LINE_LENGTH)  # flushes the content before the offset that makes it valid
-        file.write(_END.pack(end + len(content)))
+        file.seek(LINE_LENGTH)  # flushes the content before the offset that makes it valid
+        file.write(END.pack(end + len(content)))
 
 
 def read_records(
@@ -131,14 +132,14 @@ def read_records(
         while decode is None or left > 0 or (left == 0 and end > size):  # the last: whole episodes are missing
             try:
                 if decode is None:
-                    decode = decoders[_kind(file.read(_LINE_LENGTH), decoders)]
-                    (end,) = _END.unpack(file.read(_END.size).ljust(_END.size, b"\0"))
+                    decode = decoders[kind_of(file.read(LINE_LENGTH), decoders)]
+                    (end,) = END.unpack(file.read(END.size).ljust(END.size, b"\0"))
                     size, left = 0, -1  # nothing more can be read if the next line fails
                     size = written_size(path)  # after `end`, as another process may be appending
-                    left = size - _LINE_LENGTH - _END.size
-                head = file.read(_HEAD.size)
-                length, checksum = _HEAD.unpack(head.ljust(_HEAD.size, b"\xff"))
-                rest, left = left, left - _HEAD.size - length
+                    left = size - LINE_LENGTH - END.size
+                head = file.read(HEAD.size)
+                length, checksum = HEAD.unpack(head.ljust(HEAD.size, b"\xff"))
+                rest, left = left, left - HEAD.size - length
                 if left < 0:
                     raise ValueError("it is cut short: its last episode is not whole")
                 if length == 0:
@@ -187,9 +188,17 @@ def written_size(path: str | Path) -> int:
     return size
 
 
-def _kind(line: bytes, kinds: Mapping[str, object]) -> str:
-    """Kind of the records in a file that begins with this line."""
-    known = {_line(kind): kind for kind in kinds}
+def kind_of(line: bytes, kinds: Iterable[str]) -> str:
+    """Return the kind of the records in a file that begins with a line.
+
+    Args:
+        line: The line, of `LINE_LENGTH` bytes.
+        kinds: Accepted kinds.
+
+    Raises:
+        ValueError: It is another kind, or no record file.
+    """
+    known = {first_line(kind): kind for kind in kinds}
     if line in known:
         return known[line]
     special = {b"": "is empty", b"\x80": "is a pickle, which runs whatever code it holds and is not read"}
@@ -198,14 +207,15 @@ def _kind(line: bytes, kinds: Mapping[str, object]) -> str:
     raise ValueError(f"it {found}, expected {expected!r}; a higher format needs a newer maze_pl")
 
 
-def _line(kind: str) -> bytes:
-    return f"maze_pl {kind} format {FORMAT}".ljust(_LINE_LENGTH - 1).encode() + b"\n"
+def first_line(kind: str) -> bytes:
+    """Return the line with which a file of records begins."""
+    return f"maze_pl {kind} format {FORMAT}".ljust(LINE_LENGTH - 1).encode() + b"\n"
 
 
 def _framed(body: bytes) -> bytes:
     body += bytes(-len(body) % 16)
-    length = _END.pack(len(body))
-    return _HEAD.pack(len(body), zlib.crc32(body, zlib.crc32(length))) + body
+    length = END.pack(len(body))
+    return HEAD.pack(len(body), zlib.crc32(body, zlib.crc32(length))) + body
 
 
 @dataclass
@@ -296,8 +306,12 @@ class SpacesTrajectoryRecord:
         """
         return next(read_records(path, {"spaces": SpacesTrajectoryRecord.from_bytes}))
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, provenance: Mapping[str, Any] | None = None) -> bytes:
         """Encode the episode as in a file.
+
+        Args:
+            provenance: Origin of the episode in plain values, which `file_contents` returns; the
+                decoded episode does not hold it.
 
         Raises:
             ValueError: An array does not fit the specification or the other arrays, or could not be
@@ -310,8 +324,11 @@ class SpacesTrajectoryRecord:
         for bit, (name, usual) in enumerate(zip(_NAMES, _usual(n), strict=True)):
             flags |= (not np.array_equal(getattr(self, name), usual)) << bit
         place, agent = (keys.index(actor.step_key), actor.agent_id) if actor else (0, 0)
-        texts = json.dumps(self.spec.to_dict(), separators=(",", ":")).encode(), self.episode_id.encode()
-        content = bytearray(_FIXED.pack(n, self.last_env_time, agent, place, *map(len, texts), flags))
+        description = self.spec.to_dict()
+        if provenance is not None:
+            description |= {PROVENANCE_KEY: dict(provenance)}
+        texts = json.dumps(description, separators=(",", ":")).encode(), self.episode_id.encode()
+        content = bytearray(FIXED.pack(n, self.last_env_time, agent, place, *map(len, texts), flags))
         content += b"".join(texts)
         for tree, name, kind, shape in self._arrays(flags):
             if np.shape(tree[name]) != shape:
@@ -327,9 +344,9 @@ class SpacesTrajectoryRecord:
         Raises:
             Exception: Of any kind, if the bytes are not from `to_bytes`.
         """
-        n, env_time, agent, place, n_spec, n_id, flags = _FIXED.unpack_from(body)
-        start, at = _FIXED.size + n_spec, _FIXED.size + n_spec + n_id
-        spec = _described(bytes(body[_FIXED.size : start]), 1 << max(20, len(body).bit_length()))
+        n, env_time, agent, place, n_spec, n_id, flags = FIXED.unpack_from(body)
+        start, at = FIXED.size + n_spec, FIXED.size + n_spec + n_id
+        spec = _described(bytes(body[FIXED.size : start]), 1 << max(20, len(body).bit_length()))
         smallest = min(_act_size(step) for step in spec.steps.values())
         if not 0 < n <= (len(body) - at) // max(1, smallest):
             raise ValueError(f"an episode of {n} acts cannot be in {len(body)} bytes")

@@ -122,7 +122,7 @@ def run_configuration(checkpoint: dict[str, Any], path: str | Path) -> RunConfig
     return entry["config"]
 
 
-def learned_in(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
+def wrapper_statistics_in(checkpoint: dict[str, Any], path: str | Path) -> dict[str, Any]:
     """Return a run's wrapper statistics, from the state that Lightning stores for the data module.
 
     Args:

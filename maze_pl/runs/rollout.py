@@ -30,7 +30,7 @@ from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
 from maze_pl.envs import wrappers as ours
 from maze_pl.envs.building import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
 from maze_pl.envs.contract import name_of
-from maze_pl.envs.trajectory_record import GifFiles, StateTrajectoryRecord
+from maze_pl.envs.trajectory_record import GifFiles, KeptFrames, StateTrajectoryRecord
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
@@ -88,14 +88,14 @@ class _RecordingEnvs:
 
     Attributes:
         factory: Makes an environment with its wrappers.
-        learned: Wrapper statistics.
+        wrapper_statistics: Wrapper statistics.
         record: Data to record, as in `rollout`.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         max_agents: Most agents alive at once, by sub-step.
     """
 
     factory: Callable[[], Any]
-    learned: Mapping[str, Any]
+    wrapper_statistics: Mapping[str, Any]
     record: Collection[str]
     max_steps: int
     max_agents: dict[StepKey, int] | None
@@ -103,12 +103,13 @@ class _RecordingEnvs:
     def __call__(self) -> Any:
         """Make an environment; its attribute `recorded` holds a recorder for each kind of data."""
         env: Any = self.factory()
-        load_shared_states(wrapper_stack(env), self.learned, freeze=True)  # before wrappers are inserted
+        load_shared_states(wrapper_stack(env), self.wrapper_statistics, freeze=True)  # before wrappers are inserted
         # A limit that is never reached keeps vectors from stepping a gymnasium environment past its states.
         env = ours.TimeLimitWrapper(env.env, self.max_steps or sys.maxsize)
         recorders: dict[str, Any] = {}
-        if "states" in self.record or "gifs" in self.record:
-            env = ours.TrajectoryRecordingWrapper(env, GifFiles() if "gifs" in self.record else None)
+        if not {"states", "gifs", "frames"}.isdisjoint(self.record):
+            writer = GifFiles() if "gifs" in self.record else KeptFrames() if "frames" in self.record else None
+            env = ours.TrajectoryRecordingWrapper(env, writer)
             recorders["states"] = env.trajectories
         if "events" in self.record:
             env = ours.EventLogsWrapper(env, _EventRows(n_rows=sys.maxsize))
@@ -212,9 +213,10 @@ def rollout(
     temperature: float = 1.0,
     n_envs: int = 4,
     engine: Engine | None = None,
-    learned: Mapping[str, Any] | None = None,
+    wrapper_statistics: Mapping[str, Any] | None = None,
     action_masks: dict[str, str] | None = None,
     max_agents: dict[StepKey, int] | None = None,
+    first_episode: int = 0,
     progress: bool = False,
     receive: Callable[[Trajectory], object] = id,
     stop: Callable[[], object] = bool,
@@ -230,18 +232,21 @@ def rollout(
         episodes: Number of episodes.
         seed: Determines the episodes and the policy's random numbers.
         record: Data to keep of each episode besides its statistics: `spaces` (observations and
-            actions), `states` (of the simulation), `events` (all of them), `gifs` (files in
-            `renderings` of the current or the run directory, written where the episode is played).
+            actions), `states` (of the simulation), `events` (all of them), `frames` (pictures, kept
+            as `states.frames` together with `states`), `gifs` (files in `renderings` of the current
+            or the run directory, written where the episode is played).
         wrappers: Callables that wrap the environment, the first one innermost.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         deterministic: Whether the policy takes its most likely actions.
         temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
         n_envs: Episodes per group; a group is played in parallel with its own random numbers.
         engine: Plays the groups; None means in this process.
-        learned: Wrapper statistics (`shared_states_of`); wrappers estimate them if None or empty.
+        wrapper_statistics: Wrapper statistics (`shared_states_of`); wrappers estimate them if None or empty.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
             to the masks that the environment declares itself.
         max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        first_episode: Number of the first episode; the episodes are those that a rollout from 0 on
+            would play, if the number is a multiple of `n_envs`.
         progress: Whether to show a progress bar.
         receive: Called with each trajectory, in order, as soon as it is available; may remove data
             that should not be kept.
@@ -264,6 +269,7 @@ def rollout(
         "episodes": (episodes, 1),
         "max_steps": (max_steps, 0),
         "n_envs": (n_envs, 1),
+        "first_episode": (first_episode, 0),
         "temperature": (temperature, 1e-9),
     }
     for name, (number, smallest) in numbers.items():
@@ -271,6 +277,7 @@ def rollout(
             raise ValueError(f"{name}={number} must be at least {smallest}")
     if episodes > MOST_EPISODES:
         raise ValueError(f"episodes={episodes} must be at most {MOST_EPISODES}")
+    end = first_episode + episodes
     check_room_for_environments("n_envs", n_envs)
     is_single = isinstance(env, gymnasium.Env)
     group_size = 1 if is_single else n_envs
@@ -283,7 +290,7 @@ def rollout(
     with time_limit_to_make(step_timeout):
         sample = factory()
     spec = Spec.of(sample, max_agents)
-    statistics = learned or _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
+    statistics = wrapper_statistics or _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
     policy = _made(policy, spec, sample)
     if not is_single:
         sample.close()
@@ -293,7 +300,8 @@ def rollout(
     def make_player(policy: Any, *_: Any) -> _Player:
         return _Player(policy, make, group_size, spec, seed, step_timeout, acting)
 
-    groups = [range(first, min(first + group_size, episodes)) for first in range(0, episodes, group_size)]
+    starts = range(first_episode, end, group_size)
+    groups = [range(start, min(start + group_size, end)) for start in starts]
     played: list[Trajectory] = []
     interval = 0.2 if sys.stderr.isatty() else 10
     bar = tqdm(total=episodes, unit="episode", disable=not progress, mininterval=interval)
@@ -324,13 +332,13 @@ def _played(workers: Engine, groups: list[range], stop: Callable[[], object]) ->
     """Play groups of episodes on an engine, and yield their trajectories in order.
 
     Args:
-        workers: The engine; its actors are players.
+        workers: The engine; its players are `_Player`s.
         groups: Episodes of each group.
         stop: Called from time to time; if it returns true, the remaining episodes are left out.
     """
     waiting = iter(groups)
-    for actor, group in zip(range(workers.n_workers), waiting, strict=False):
-        workers.submit(actor, "play", group)
+    for player, group in zip(range(workers.n_workers), waiting, strict=False):
+        workers.submit(player, "play", group)
     finished: dict[int, list[Trajectory]] = {}  # first episode of a group -> its trajectories
     for group in groups:
         while group.start not in finished:
@@ -341,7 +349,7 @@ def _played(workers: Engine, groups: list[range], stop: Callable[[], object]) ->
                 finished[done.result[0].summary.episode_index] = done.result
                 following = next(waiting, None)
                 if following is not None:
-                    workers.submit(done.actor, "play", following)
+                    workers.submit(done.player, "play", following)
         yield from finished.pop(group.start)
 
 

@@ -1,15 +1,11 @@
-"""Helpers for hand-written training loops and notebooks: statistics, TensorBoard as a table."""
+"""Statistics of hand-written training loops."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from maze_pl.config.search_path import ConfigurationError
-
 if TYPE_CHECKING:
-    import pandas
     from pytorch_lightning.loggers import Logger
 
     from maze_pl.envs.structured_env import StructuredEnv
@@ -90,40 +86,3 @@ class SimpleStatsLoggingSetup:
         for logger in self.loggers:
             logger.log_metrics(scalars, step=env_steps)
         log_epoch(self.loggers, prefix, self.statistics, plots, env_steps)
-
-
-def tensorboard_to_pandas(path: str | Path) -> pandas.DataFrame:
-    """Read the numbers of a TensorBoard log: a column for each name, a row for each env step count.
-
-    Points that a resumed run has replaced are left out, as in TensorBoard. TensorBoard keeps
-    numbers in single precision; `metrics.csv` has all digits.
-
-    Example:
-        >>> frame = maze_pl.tensorboard_to_pandas("outputs/ppo_cartpole/2026-11-20_12-00-00")  # doctest: +SKIP
-        >>> frame["eval_BaseEnvEvents/reward/mean"].dropna().plot()  # doctest: +SKIP
-
-    Args:
-        path: A run directory, a folder of event files, or an event file.
-
-    Raises:
-        ConfigurationError: There are no event files, or pandas is not installed.
-    """
-    try:
-        import pandas
-    except ImportError as error:
-        remedy = "pip install 'maze-pl[pandas]'"
-        raise ConfigurationError(f"tensorboard_to_pandas needs pandas: {remedy}") from error
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    path = Path(path)
-    folder = path / "tensorboard" if (path / "tensorboard").is_dir() else path
-    if not folder.is_file() and not any(folder.glob("events.out.tfevents.*")):
-        raise ConfigurationError(f"there is no TensorBoard log in {path}")
-    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
-    columns = {}
-    for tag in sorted(events.Tags()["scalars"]):
-        points = events.Scalars(tag)
-        values = [point.value for point in points]
-        column = pandas.Series(values, [point.step for point in points], dtype=float)
-        columns[tag] = column[~column.index.duplicated(keep="last")]
-    return pandas.DataFrame(columns).sort_index().rename_axis("env_steps")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maze_pl.core.checkpoint import NETWORKS
-from maze_pl.runs.checkpoint import learned_in, read_checkpoint
+from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.compatibility import require_equal, shapes
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from maze_pl.modules import AlgorithmModule
 
 _CRITIC = f"{NETWORKS}critic"
+_EXPLORATION = f"{NETWORKS}policy.exploration"
+"""The scale of exploration, which the options of the new run determine."""
 
 
 def warm_start(path: str | Path, module: AlgorithmModule, datamodule: EnvironmentDataModule) -> None:
@@ -48,6 +50,7 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: Environmen
     originals = {name: _original(further[name], module) for name in further if name not in stored}
     prefixes = (NETWORKS, *(f"{name}." for name in stored))
     expected = {name: value for name, value in module.state_dict().items() if name.startswith(prefixes)}
+    expected.pop(_EXPLORATION, None)
     if _has(expected, _CRITIC) and not _has(weights, _CRITIC):
         expected = {name: value for name, value in expected.items() if not name.startswith(_CRITIC)}
         how = "critic_burn_in_epochs trains it before the policy"
@@ -63,7 +66,7 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: Environmen
         else:
             further[name].load_state_dict(original.state_dict())
             rank_zero_info(f"{path} has no network {name}: it is copied again from policy or critic")
-    datamodule.warm_start(learned_in(checkpoint, path))
+    datamodule.warm_start(wrapper_statistics_in(checkpoint, path))
 
 
 def _has(weights: Mapping[str, Tensor], network: str) -> bool:

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final, Self
 
@@ -17,6 +18,8 @@ from maze_pl.system.forked import end_if_forked
 from maze_pl.system.time_limit import place_of
 
 MAIN_PROCESS_VARIABLE: Final = "MAZE_PL_MAIN_PROCESS"
+STARTER_VARIABLE: Final = "MAZE_PL_STARTER"
+"""Environment variable with the process id of the command that started this command."""
 PATIENCE: Final = 20.0
 """Seconds for which a rollout or an evaluation may continue after a signal."""
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -58,12 +61,14 @@ class StopSignals:
         is_reported: Whether another rank has reported that and why the run is stopped.
         is_passed_on: Whether this process only waits for its training child processes, and passes
             signals on.
+        on_signal: Called with the number of each signal, before anything else.
     """
 
     def __init__(self, deferred: bool = False, patience: float = PATIENCE) -> None:
         self.received = 0
         self.deferred = deferred
         self.is_passed_on = False
+        self.on_signal: Callable[[int], None] | None = None
         self.patience = patience
         self.may_interrupt = self.has_interrupted = self.is_reported = False
         self.place = ""
@@ -105,6 +110,8 @@ class StopSignals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         end_if_forked(self._process, number)
+        if self.on_signal is not None:
+            self.on_signal(number)
         if self.received:
             if time.monotonic() - self._since > _SECONDS_OF_ONE_SIGNAL:
                 place = place_of(frame)
@@ -208,3 +215,17 @@ def _end_with_main_process() -> None:
         time.sleep(0.5)
     time.sleep(_SECONDS_TO_TELL)
     os._exit(1)
+
+
+def follow_starter() -> None:
+    """Let this command end by TERM if the command that started it has ended, however that happened."""
+    starter = os.environ.pop(STARTER_VARIABLE, None)  # not for processes that this command starts
+    if starter is not None:
+        name = "maze_pl-starter"
+        threading.Thread(target=_stop_with_starter, args=(int(starter),), daemon=True, name=name).start()
+
+
+def _stop_with_starter(starter: int) -> None:
+    while os.getppid() == starter:
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -12,7 +12,7 @@ from torch import nn
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.modules import A2C, ES
+from maze_pl.modules import ES
 from maze_pl.perception import (
     ConcatModelBuilder,
     DenseBlock,
@@ -37,12 +37,12 @@ SPEC = Spec({0: StepSpec(OBSERVATION, ACTION, masks={"pick": "mask"})})
 LOGITS = {"pick": (4,), "dials": (5,), "switches": (4,), "force": (4,)}
 
 
-def agent(spec: Spec = SPEC) -> A2C:
+def agent(spec: Spec = SPEC) -> ES:
     torch.manual_seed(0)
     shapes = {name: tuple(space.shape or ()) for name, space in OBSERVATION.items()}
     network = FlattenConcatPolicyNet(shapes, LOGITS, nn.Tanh, [8])
     nn.init.normal_(network.heads.get_parameter("0.weight"))
-    return A2C(actor_critic=TorchActorCritic(TorchPolicy([network], spec), None)).eval()
+    return ES(actor_critic=TorchActorCritic(TorchPolicy([network], spec), None)).eval()
 
 
 def batch(size: int, seed: int = 0) -> dict[str, Any]:
@@ -126,19 +126,19 @@ def test_what_is_no_dict_or_no_batch_is_refused() -> None:
         learner.act(np.zeros(4))  # type: ignore[call-overload]
     with pytest.raises(ValueError, match=r"also observes \['image', 'mask'\]; got \['kind'\]"):
         learner.act({"kind": 1})
-    with pytest.raises(ValueError, match="a batch of observations is empty"):
+    with pytest.raises(ValueError, match="the batch of observations is empty"):
         learner.act({name: array[:0] for name, array in batch(1).items()})
     with pytest.raises(ValueError, match=r"agent_id=\[0, 0\]: expected one agent or 3"):
         learner.act(batch(3), agent_id=[0, 0])
 
 
-def remembering() -> A2C:
+def remembering() -> ES:
     spec = Spec({0: StepSpec(spaces.Dict({"x": spaces.Box(-1, 1, (2,))}), spaces.Dict({"a": spaces.Discrete(3)}))})
     feature = {"block_type": DenseBlock, "block_params": {"hidden_units": [4]}}
     recurrence = {"block_type": RecurrentBlock, "block_params": {"hidden_size": 4}}
     builder = ConcatModelBuilder({"feature": feature, "recurrence": recurrence}, {"x": "feature"})
     torch.manual_seed(0)
-    return A2C(networks=TemplateModelComposer(builder, ProbabilisticPolicyComposer()), spec=spec).eval()
+    return ES(networks=TemplateModelComposer(builder, ProbabilisticPolicyComposer()), spec=spec).eval()
 
 
 def test_a_batch_remembers_row_by_row() -> None:

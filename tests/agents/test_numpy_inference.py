@@ -22,7 +22,7 @@ from maze_pl.agents.numpy_sampling import NumpySampler, Sampling
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions.distribution_mapper import DistributionMapper
-from maze_pl.modules.optimization.flat_optimizer import FlatAdam
+from maze_pl.modules import FlatAdam
 from maze_pl.perception import FlattenConcatPolicyNet
 
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU, nn.Sigmoid, nn.SiLU, nn.LeakyReLU, nn.Identity]

@@ -144,8 +144,8 @@ class UnboundedAction(Sound):
     action_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
 
-class TupleAction(Sound):
-    action_space = spaces.Tuple([spaces.Discrete(2), BOX])
+class SequenceAction(Sound):
+    action_space = spaces.Sequence(BOX)
 
 
 class GraphObservation(Sound):

@@ -307,6 +307,14 @@ INPUTS = st.one_of(files(), command_lines(), numbers())
 
 @pytest.mark.slow
 @given(INPUTS)
+@settings(max_examples=120, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+def test_none_of_many_generated_inputs_shows_a_trace(command: tuple[list[str], str]) -> None:
+    check(command)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@given(INPUTS)
 @settings(max_examples=1000, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def test_none_of_a_thousand_generated_inputs_shows_a_trace(command: tuple[list[str], str]) -> None:
     check(command)

@@ -82,6 +82,7 @@ def test_a_run_that_is_resumed_on_a_full_disk_keeps_all_that_it_had(
             assert (after[name] or b"").startswith(content), name
 
 
+@pytest.mark.slow
 def test_a_resumed_run_whose_environment_breaks_goes_on_with_the_configuration_that_it_had(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +122,7 @@ def test_what_a_killed_process_has_not_completed_is_removed_when_the_run_goes_on
 
 
 @pytest.mark.parametrize("folder", ["mine", "outputs/mine"])
+@pytest.mark.slow
 def test_empty_directories_that_existed_before_stay_and_can_be_used_again(
     project: Path, capsys: pytest.CaptureFixture[str], folder: str
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +71,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
 ]
 
 VALUES: list[tuple[list[str], list[str]]] = [
-    ([*FIT, "--model.lr", "fast"], ["model.lr", "expected float", "fast"]),
+    ([*FIT, "--model.lr", "fast"], ["model.lr", "expected a number, or a schedule", "fast"]),
     ([*FIT, "--model.lr", "-1"], ["lr=-1.0 must be greater than 0"]),
     ([*FIT, "--model.lr", "nan"], ["lr", "nan"]),
     ([*FIT, "--model.lr", "1e999"], ["lr", "inf"]),
@@ -79,7 +81,7 @@ VALUES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--model.batch_size", "48"], ["batch_size=48 does not divide", "100", "25 or 50"]),
     ([*FIT, "--model.batch_size", "0"], ["batch_size=0 must be at least 1"]),
     ([*FIT, "--model.capture", "maybe"], ["model.capture", "'auto', 'off'", "maybe"]),
-    ([*FIT, "--model.networks", "null"], ["networks"]),
+    ([*FIT, "--model.networks", "automatic"], ["model.networks", "automatic"]),
     ([*FIT, "--data.n_envs", "-1"], ["n_envs=-1 must be at least"]),
     ([*FIT, "--data.n_envs", "two"], ["data.n_envs", "expected int", "two"]),
     ([*FIT, "--data.n_rollout_steps", "0"], ["n_rollout_steps=0 must be at least 1"]),
@@ -87,8 +89,8 @@ VALUES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--data.n_rollout_steps", "10000000000000"], ["must be at most 2147483647"]),
     ([*FIT, "--data.n_envs", "100000000"], ["n_envs=100000000", "GiB", "use fewer"]),
     ([*FIT, "--data.n_envs", "null"], ["data.n_envs: expected int, got null"]),
-    ([*FIT, "--model.lr", "null"], ["model.lr: expected float, got null"]),
-    ([*FIT, "--model.clip_range", "null"], ["model.clip_range: expected float, got null"]),
+    ([*FIT, "--model.lr", "null"], ["model.lr: expected a number or a schedule, got null"]),
+    ([*FIT, "--model.clip_range", "null"], ["model.clip_range: expected a number or a schedule, got null"]),
     ([*FIT, "--data.evaluators", '{"eval": {"n_episodes": 1000000000000000000000000}}'], ["at most 1000000"]),
     ([*FIT, "--data.evaluators", '{5: {"class_path": "maze_pl.datamodules.RolloutEvaluator"}}'], ["'5' in quotes"]),
     ([*FIT[:-2], "--experiment", "../../x"], ["experiment='../../x'", "--run_dir ../../x"]),
@@ -144,7 +146,7 @@ ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
         ("TerminatedText", [], ["step of TerminatedText", "terminated='no'"]),
         ("NoSpace", [], ["NoSpace", "observation_space"]),
         ("TextAction", [], ["action space", "Text", "not supported"]),
-        ("TupleAction", [], ["action space", "Tuple", "not supported"]),
+        ("SequenceAction", [], ["action space", "Sequence", "not supported"]),
         ("GraphObservation", [], ["observation space", "Graph", "not supported"]),
         ("AllForbidden", MASKED, ["'mask' of environment 0", "allows no action", "'action'", "step 3"]),
         ("Sound", ["--data.action_masks", '{"action": "observation"}'], ["'observation'", "(3,)", "(2,)"]),
@@ -262,7 +264,6 @@ NETWORKS: list[tuple[list[str], list[str]]] = [
         ["'recurrence' cannot be made for 'concat' of shape (32,)"],
     ),
     ([*TEMPLATE, f"{BUILDER}.shared_embedding_keys", "[latnt]"], ["there is no ['latnt']", "'latent'"]),
-    ([*MEMORY, f"{BUILDER}.shared_embedding_keys", "[]"], ["critic of sub-step 0", "a state of its own", "share"]),
     ([*MEMORY, "--model.networks.critic", "maze_pl.perception.DeltaStateCriticComposer"], ["a delta critic cannot"]),
     ([*MEMORY, "--model.sequence_length", "0"], ["sequence_length=0 must be at least 1"]),
     (
@@ -371,9 +372,17 @@ EPISODES: list[tuple[list[str], list[str]]] = [
 ]
 
 TABLE = [*NAMES, *VALUES, *ENVIRONMENTS, *WRAPPERS, *FILES, *NETWORKS, *DISTRIBUTIONS, *EPISODES, *RUNS]
+FAST = 5
+"""One of so many rows is a fast test."""
 
 
-@pytest.mark.parametrize(("arguments", "parts"), TABLE, ids=[" ".join(row[0][-2:])[-60:] for row in TABLE])
+def parameters() -> Iterator[Any]:
+    for index, row in enumerate(TABLE):
+        marks = [] if index % FAST == 0 else [pytest.mark.slow]
+        yield pytest.param(*row, id=" ".join(row[0][-2:])[-60:], marks=marks)
+
+
+@pytest.mark.parametrize(("arguments", "parts"), list(parameters()))
 def test_what_cannot_be_done_is_said_in_one_message_and_leaves_nothing_but_a_log(
     project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
 ) -> None:

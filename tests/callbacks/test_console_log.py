@@ -98,6 +98,7 @@ SMALL = ["--data.n_envs", "2", "--data.n_rollout_steps", "32", "--model.batch_si
 THRESHOLD = ["--stop_at_return.threshold", "1000", "--data.evaluators", '{"eval": {"n_episodes": 1}}']
 
 
+@pytest.mark.slow
 def test_a_run_keeps_what_it_says_from_its_configuration_to_its_last_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from maze_pl.__main__ import main
 from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint
 from maze_pl.callbacks.console_log import ConsoleLog
-from maze_pl.callbacks.final_evaluation import _means
+from maze_pl.callbacks.final_evaluation import _episodes, _means
 from maze_pl.core.batches import Evaluation
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
@@ -124,6 +126,7 @@ def test_every_evaluator_has_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+@pytest.mark.slow
 def test_nothing_is_evaluated_without_evaluators_or_without_a_best_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,10 +156,26 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize("evaluators", ['{"eval": {"n_episodes": 2}}', "{}"])
+@pytest.mark.slow
 def test_the_command_line_ends_with_it(capsys: pytest.CaptureFixture[str], evaluators: str) -> None:
     options = [*SMALL, "--data.evaluators", evaluators, "--run_dir", "here"]
     assert main(["fit", "--config", "ppo_cartpole", *options]) == 0
     captured = capsys.readouterr()
+    file = Path("here", "final_evaluation.json")
+    assert file.is_file() == (evaluators != "{}")
+    if file.is_file():
+        found = json.loads(file.read_text())
+        (best, last) = (found["evaluators"]["eval"][which] for which in ("best", "last"))
+        assert len(best) == len(last) == 2
+        events = EventAccumulator("here/tensorboard").Reload()
+        (point,) = events.Scalars("final_eval/best/return")
+        assert point.step == found["env_steps"]["last"]
+        assert point.value == pytest.approx(sum(one["return"] for one in best) / 2)
+    assert main(["report", "here"]) == 0
+    page = Path("here", "report.html").read_text(encoding="utf-8")
+    assert ("best.ckpt</td>" in page) == file.is_file() and "maze-pl fit --config ppo_cartpole" in page
+    assert ("There is no final evaluation" in page) != file.is_file()
+    capsys.readouterr()
     lines = [LINE.findall(text) for text in (captured.out, Path("here", "run.log").read_text(encoding="utf-8"))]
     if evaluators == "{}":
         assert lines == [[], []]
@@ -194,4 +213,5 @@ def test_two_ranks_share_the_episodes_and_say_the_same_as_one() -> None:
 def test_kpis_stand_beside_the_return_with_enough_digits() -> None:
     kpis = ({"usage": 0.002, "waste": 4.0}, {"usage": 0.004})
     summaries = [EpisodeSummary({}, 10, float(10 * index), one) for index, one in enumerate(kpis)]
-    assert _means(Evaluation("eval", summaries)) == "return 5.000, kpi/usage 0.003, kpi/waste 4.000"
+    shown = _means(_episodes(Evaluation("eval", summaries)))
+    assert shown == "return 5.000, kpi/usage 0.003, kpi/waste 4.000"

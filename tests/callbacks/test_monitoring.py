@@ -107,6 +107,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_tensorboard_shows_observations_actions_and_rewards_of_each_epoch(tmp_path: Path) -> None:
     trained("Pendulum-v1", [TensorBoardLog(str(tmp_path))], tmp_path, [scaled, limited, watched, drawn])
     log = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"images": 0, "histograms": 0}).Reload()

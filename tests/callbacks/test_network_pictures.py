@@ -53,6 +53,7 @@ def logged(tag: str) -> list[tuple[int, tuple[int, int]]]:
     return [(one.step, Image.open(io.BytesIO(one.encoded_image_string)).size) for one in found]
 
 
+@pytest.mark.slow
 def test_a_run_has_pictures_of_its_networks_in_its_directory_and_in_tensorboard() -> None:
     assert main([*FIT, *SMALL]) == 0
     assert files() == FILES
@@ -86,6 +87,7 @@ def test_a_resumed_run_draws_them_anew() -> None:
     assert [step for step, _ in logged("networks/policy")] == [64, 128]
 
 
+@pytest.mark.slow
 def test_without_matplotlib_a_line_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +112,7 @@ def test_where_pictures_cannot_be_written_that_is_said_and_training_goes_on(caps
     assert Path("run", "networks").read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_run_and_leaves_no_half_of_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
     former = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, former[1]))

@@ -110,7 +110,7 @@ def test_an_environment_that_cannot_be_made_in_time_is_named(
         ("OldReset", "steps", "reset of OldReset returned an array"),
         ("NotANumber", "observations", "not finite"),
         ("NoSpace", "spaces", "NoSpace has observation_space None"),
-        ("TupleAction", "spaces", "Tuple"),
+        ("SequenceAction", "spaces", "Sequence"),
     ],
 )
 def test_an_environment_that_is_not_sound_ends_with_1(

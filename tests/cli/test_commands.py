@@ -70,6 +70,7 @@ def test_a_run_leaves_everything_in_the_directory_that_it_was_given(capsys: pyte
     assert float(row["train_ActorCriticEvents/learning_rate"]) == 2.5e-4
 
 
+@pytest.mark.slow
 def test_a_run_without_a_directory_is_put_under_outputs_by_its_experiment() -> None:
     assert fit("--experiment", "mine") == 0
     (run_dir,) = Path("outputs", "mine").iterdir()
@@ -136,12 +137,14 @@ def test_a_warm_start_takes_weights_and_statistics_into_another_algorithm(capsys
     assert statistics[0]
 
 
+@pytest.mark.slow
 def test_a_warm_start_with_other_networks_says_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     fit("--run_dir", "here")
     assert main(["fit", "--warm-start", "here", "--model.networks", "model/flatten_concat", "--run_dir", "b"]) == 2
     assert "the networks of here do not fit" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_load_gives_the_trained_module_and_its_environment_without_configuration() -> None:
     fit("--data.wrappers", "wrappers/vector_obs", "--run_dir", "here")
     Path("here", "config.yaml").unlink()
@@ -163,16 +166,19 @@ def test_a_checkpoint_that_does_not_say_what_it_is_cannot_be_loaded() -> None:
 
 
 @pytest.mark.parametrize(("threshold", "status"), [("1", 0), ("501", 1)])
+@pytest.mark.slow
 def test_a_return_that_must_be_reached_decides_on_the_exit_status(threshold: str, status: int) -> None:
     assert fit("--stop_at_return.threshold", threshold, "--trainer.max_epochs", "2", "--run_dir", "here") == status
     assert len(rows("here")) == 1 + status
 
 
+@pytest.mark.slow
 def test_no_epochs_means_without_limit() -> None:
     assert fit("--trainer.max_epochs", "0", "--stop_at_return.threshold", "1", "--run_dir", "here") == 0
     assert config("here")["trainer"]["max_epochs"] == 0
 
 
+@pytest.mark.slow
 def test_group_files_and_documented_names_reach_their_places() -> None:
     options = ["--model", "algorithm/a2c", "--data.env", "env/gym_env", "--data.env.name", "Acrobot-v1"]
     options += ["--model.networks", "model/flatten_concat", "--model.lr", "1e-4"]
@@ -237,7 +243,11 @@ def test_environments_of_the_user_are_named_by_class_or_by_function(
     ("options", "message"),
     [
         (["--model.lrr", "1"], "Option 'lrr' is not accepted"),
-        (["--model.lr", "fast"], "Got value: fast"),
+        (
+            ["--model.lr", "fast"],
+            "expected a number, or a schedule such as {class_path: maze_pl.schedules.Linear}; got fast",
+        ),
+        (["--model.lr", "{class_path: maze_pl.schedules.Linaer}"], "did you mean maze_pl.schedules.Linear"),
         (["--data.vectorization", "threads"], "'sequential', 'subprocess'"),
         (["--data.env.nam", "x"], "Option 'nam' is not accepted"),
         (["--data.env.name", "Nowhere-v1"], "Nowhere"),

@@ -63,6 +63,7 @@ def test_the_best_clone_is_that_of_the_highest_return_and_ppo_goes_on_with_it(
     assert "the networks of moved do not fit" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_from_data_alone_the_best_clone_is_that_of_the_least_loss(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*CLONE, *ALONE, "--run_dir", "clone", "--early_stopping.patience", "5"]) == 0
     assert "new best eval/loss" in capsys.readouterr().out

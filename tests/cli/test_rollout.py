@@ -84,9 +84,10 @@ def table(path: Path) -> list[dict[str, str]]:
 
 def comparable(path: Path) -> dict[str, Any]:
     """The files of rollouts without what names the command and the time of day."""
-    found: dict[str, Any] = {
-        name: data for name, data in tree(path).items() if name not in ("config.yaml", "command.txt")
-    }
+    of_the_command = ("config.yaml", "command.txt", "provenance.json")
+    found: dict[str, Any] = {name: data for name, data in tree(path).items() if name not in of_the_command}
+    for name in [name for name in found if name.endswith(".spaces")]:
+        found[name] = [record.to_bytes() for record in read_trajectories(path / name)]
     for name in [name for name in found if name.endswith(".csv") and name.startswith("event_logs")]:
         found[name] = [{k: v for k, v in row.items() if k != "episode_started"} for row in table(path / name)]
     return found
@@ -128,7 +129,8 @@ def test_what_is_played_is_written_and_shown(capsys: pytest.CaptureFixture[str])
 def test_what_is_not_wanted_is_not_written_and_kpis_are(folder: Path) -> None:
     options = ["--n_episodes", "2", "--max_steps", "9", "--trajectories", "none", "--event_logs", "false"]
     assert main([*CUTTING, *options, "--output_dir", "here"]) == 0
-    assert {name for name in tree(folder / "here")} == {"config.yaml", "command.txt", "episodes.csv", "statistics.csv"}
+    described = {"config.yaml", "command.txt", "provenance.json"}
+    assert {name for name in tree(folder / "here")} == {*described, "episodes.csv", "statistics.csv"}
     assert 0 < float(table(folder / "here" / "episodes.csv")[0]["raw_piece_usage_per_step"]) < 1
 
 
@@ -245,11 +247,14 @@ def test_a_run_is_rolled_out_with_its_environment_wrappers_and_statistics(traine
 
 def test_wrappers_of_which_nothing_is_known_learn_before_they_are_used(folder: Path) -> None:
     played = rollout(
-        lambda: maze_pl.envs.GymMazeEnv("CartPole-v1"), wrappers=[ObservationNormalizationWrapper], learned={}
+        lambda: maze_pl.envs.GymMazeEnv("CartPole-v1"),
+        wrappers=[ObservationNormalizationWrapper],
+        wrapper_statistics={},
     )
     assert played[0].spaces is not None
 
 
+@pytest.mark.slow
 def test_a_run_without_a_best_checkpoint_says_which_one_is_played(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,7 +94,18 @@ def check_credit(rollout: Rollout, played: list[list[PlayedAct]], gamma: float, 
     assert sum(credit.weight.sum().item() for credit in shared.values()) == n_acts
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def check_agreement(script: Script, n_rollout_steps: int, gamma: float, lam: float) -> None:
+    """Compare rollouts and the credit of their acts with a reference that plays act by act."""
+    collector, reference = script_collector(script, n_rollout_steps), Reference(script, n_rollout_steps)
+    policy = random_policy(collector)
+    for _ in range(3):
+        rollout, played = collector.collect(policy), reference.collect()
+        check_rows(rollout, played, script.attributed)
+        check_credit(rollout, played, gamma, lam, script.attributed)
+        assert rollout.env_steps == sum(a.advance for acts in played for a in acts)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     script=scripts(),
     n_rollout_steps=st.integers(1, 6),
@@ -104,10 +115,19 @@ def check_credit(rollout: Rollout, played: list[list[PlayedAct]], gamma: float, 
 def test_rollouts_and_credit_agree_with_playing_act_by_act(
     script: Script, n_rollout_steps: int, gamma: float, lam: float
 ) -> None:
-    collector, reference = script_collector(script, n_rollout_steps), Reference(script, n_rollout_steps)
-    policy = random_policy(collector)
-    for _ in range(3):
-        rollout, played = collector.collect(policy), reference.collect()
-        check_rows(rollout, played, script.attributed)
-        check_credit(rollout, played, gamma, lam, script.attributed)
-        assert rollout.env_steps == sum(a.advance for acts in played for a in acts)
+    check_agreement(script, n_rollout_steps, gamma, lam)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    script=scripts(),
+    n_rollout_steps=st.integers(1, 6),
+    gamma=st.floats(0.5, 1.0),
+    lam=st.floats(0.0, 1.0),
+)
+@pytest.mark.long
+def test_rollouts_and_credit_agree_in_many_cases(
+    script: Script, n_rollout_steps: int, gamma: float, lam: float
+) -> None:
+    check_agreement(script, n_rollout_steps, gamma, lam)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from maze_pl.config.assembling import Piece, interpolate, with_bases
+from maze_pl.config.pieces import Piece, with_bases
+from maze_pl.config.references import interpolate
 from maze_pl.config.search_path import ConfigurationError, dump, parse
 
 

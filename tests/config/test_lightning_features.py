@@ -103,6 +103,10 @@ WORKS: dict[str, tuple[list[str], list[str]]] = {
     "reload_dataloaders_every_n_epochs": (["--trainer.reload_dataloaders_every_n_epochs", "1"], CHECKPOINTS),
 }
 
+SLOW = {"RichProgressBar", "ModelCheckpoint", "EarlyStopping", "CSVLogger", "WandbLogger", "profiler simple"}
+SLOW |= {"max_steps", "WeightAveraging", "detect_anomaly", "fast_dev_run", "limit_val_batches", "val_check_interval"}
+SLOW |= {"precision 64-true"}
+"""Features that are not left to the long tests."""
 
 TRIED_ELSEWHERE = {"EMAWeightAveraging", "OnExceptionCheckpoint", "DeviceStatsMonitor"}
 TRIED_ELSEWHERE |= {"devices", "strategy", "precision", "profiler"}
@@ -132,7 +136,7 @@ def test_what_does_not_fit_is_refused_with_what_to_use_instead(name: str, capsys
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Lightning, about each of these
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in SLOW else pytest.mark.long) for name in WORKS])
 def test_what_fits_trains_and_leaves_its_files(folder: Path, name: str) -> None:
     options, files = WORKS[name]
     assert main([*FIT, *options]) == 0

@@ -53,7 +53,7 @@ def test_a_model_trains_by_its_documented_command(name: str, tmp_path: Path, mon
     assert agent.state_dict().keys() == saved.keys()
     assert all(torch.equal(tensor, saved[key]) for key, tensor in agent.state_dict().items())
     observation, _ = env.reset(seed=0)
-    remembers = {"policy_state": {}} if "memory" in name else {}
+    remembers = {"policy_state": {}} if name.endswith(("memory", "transformer")) else {}
     assert env.action_space.contains(agent.act(observation, env.actor_id().step_key, **remembers))
     env.close()
 

@@ -12,7 +12,7 @@ import yaml
 from maze_pl.__main__ import main
 from maze_pl.callbacks import EarlyStopping
 from maze_pl.config import search_path
-from maze_pl.config.assembling import from_file
+from maze_pl.config.pieces import from_file
 from maze_pl.core.class_path import import_object
 from maze_pl.datamodules import (
     ActorDataModule,
@@ -71,6 +71,27 @@ DOCUMENTED = {
     },
     "algorithm/sac": SOFT_ACTOR_CRITIC,
     "algorithm/sacfd": SOFT_ACTOR_CRITIC,
+    "algorithm/dqn": {
+        "lr": 0.0005,
+        "gamma": 0.99,
+        "max_grad_norm": 0.0,
+        "double_q": True,
+        "dueling": False,
+        "epsilon": None,
+        "target_update_interval": 500,
+        "tau": 1.0,
+        "huber_delta": 1.0,
+    },
+    "algorithm/td3": {
+        "lr": 0.001,
+        "gamma": 0.99,
+        "max_grad_norm": 0.0,
+        "tau": 0.005,
+        "policy_delay": 2,
+        "exploration_noise": 0.1,
+        "target_noise": 0.2,
+        "target_noise_clip": 0.5,
+    },
     "algorithm/bc": {"lr": 0.001, "entropy_coef": 0.0, "max_grad_norm": 0.0},
     "algorithm/es": {
         "lr": 0.01,

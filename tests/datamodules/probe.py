@@ -109,7 +109,7 @@ def learned(data: RolloutDataModule, kind: type) -> dict[str, Any]:
 def evaluation_envs(data: RolloutDataModule, name: str = "eval") -> Any:
     """The environments in which the actor of this process plays the episodes of an evaluator."""
     assert isinstance(data.engine, InProcessEngine) and data.engine._host is not None
-    return data.engine._host.actors[0].vectors[name]
+    return data.engine._host.players[0].vectors[name]
 
 
 def next_batch(data: Any) -> Any:

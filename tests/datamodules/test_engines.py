@@ -360,7 +360,7 @@ def test_an_environment_that_hangs_is_replaced_in_this_process(
     assert re.search(
         r"environment \d \(Stuck\) did not finish a step within step_timeout=0.3 s in episode 0 wi", message
     )
-    assert "actor 0 restarts, and 2 more" in message
+    assert "player 0 restarts, and 2 more" in message
     assert_ended()
 
 

@@ -48,6 +48,7 @@ def statistics(data: RolloutDataModule) -> dict[str, str]:
     return {name: str(state) for name, state in data.state_dict()["shared"].items()}
 
 
+@pytest.mark.slow
 def test_a_wrapper_that_occurs_twice_keeps_both_statistics_in_processes_and_when_resumed(tmp_path: Path) -> None:
     whole = make_data(**TWICE)
     expected = fit(whole, max_epochs=4)
@@ -76,10 +77,10 @@ def test_a_warm_start_takes_statistics_over_and_estimates_what_nobody_has_learne
     data = make_data(wrappers=[NORMALIZED])
     expected = data.make_env().reset(seed=1)[0]["observation"]
     warm = make_data(wrappers=[NORMALIZED], n_normalization_samples=3)
-    warm.warm_start(data._learned())
+    warm.warm_start(data.wrapper_statistics())
     np.testing.assert_array_equal(warm.make_env().reset(seed=1)[0]["observation"], expected)
     anew = make_data(wrappers=[NORMALIZED])
-    anew.warm_start(make_data()._learned())  # a run that did not normalise
+    anew.warm_start(make_data().wrapper_statistics())  # a run that did not normalise
     np.testing.assert_array_equal(anew.make_env().reset(seed=1)[0]["observation"], expected)
 
 
@@ -88,9 +89,9 @@ def test_statistics_of_structured_environments_hold_in_evaluation() -> None:
     env = data.make_env()
     data.evaluate("eval", RandomPolicy(env.action_spaces_dict, env.action_masks_dict))
     (shared,) = {str(state) for state in evaluation_envs(data).shared_states()}
-    assert shared == str(data._learned())
+    assert shared == str(data.wrapper_statistics())
     data.teardown("validate")
-    (known,) = data._learned().values()
+    (known,) = data.wrapper_statistics().values()
     raw, _ = make_heap_env().reset(seed=3)
     expected = (raw["heap"] - known["heap"]["mean"]) / known["heap"]["std"]
     np.testing.assert_allclose(env.reset(seed=3)[0]["heap"], expected, rtol=1e-6)

@@ -127,7 +127,7 @@ def test_structured_environments_are_played_with_all_networks_perturbed(module: 
     batch = next_batch(data)
     assert batch.returns.flatten().tolist() == pytest.approx([one.reward for one in batch.summaries])
     assert batch.env_steps == 4 * module.N_STEPS
-    (actor,) = data.engine._host.actors.values()  # type: ignore[attr-defined]
+    (actor,) = data.engine._host.players.values()  # type: ignore[attr-defined]
     for name, value in actor.perturbed.state_dict().items():
         assert not torch.equal(value, before[name])
 

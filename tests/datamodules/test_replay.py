@@ -25,6 +25,7 @@ from maze_pl.datasets.identity_with_next_observation_trajectory_processor import
     IdentityWithNextObservationTrajectoryProcessor,
 )
 from maze_pl.runs.rollout import rollout
+from maze_pl.schedules import Linear
 from tests.bad_input.project import disk_full_at
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Log, Moody
@@ -206,6 +207,7 @@ def test_random_actions_heed_masks(policy: Any) -> None:
     assert fit(data, module=module).batches[0].env_steps == 21
 
 
+@pytest.mark.slow
 def test_engines_decide_nothing_about_what_is_drawn() -> None:
     options = {"num_actors": 2, "n_shards": 2, "n_rollout_steps": 3, "prioritized": True, "n_step": 2}
     here, there = (fit(make_data(engine=engine, **options), epochs=2).batches for engine in (None, ProcessEngine(2)))
@@ -248,6 +250,25 @@ def test_what_was_learned_decides_what_is_drawn() -> None:
     assert large[0] < 0.2 and large[1] > 0.5
 
 
+def test_exponents_of_priorities_follow_schedules_and_are_logged() -> None:
+    options = {"prioritized": True, "initial_buffer_size": 200, "batch_size": 100}
+    schedules = {"priority_alpha": Linear(1.0, 0.0), "priority_beta": Linear(0.4, 1.0)}
+    changing = fit(make_data(**options, **schedules), epochs=5).batches
+    for name, schedule in schedules.items():
+        assert [batch.measures[name] for batch in changing] == pytest.approx([schedule(n / 10) for n in range(10)])
+    share = [float((batch.acts[0].reward > 50).float().mean()) for batch in changing]
+    assert share[2] > 0.3 > share[9]  # the last exponent of 0.1 draws almost uniformly
+    lightest = [float(batch.acts[0].weight.min()) for batch in changing[1:]]
+    assert lightest[0] < 0.5
+    constant = fit(make_data(**options), epochs=1).batches[0]
+    assert "priority_alpha" not in constant.measures
+
+
+def test_schedules_of_priorities_need_the_length_of_the_run() -> None:
+    with pytest.raises(ValueError, match=r"priority_beta needs the length of the run: set trainer.max_epochs"):
+        fit(make_data(prioritized=True, priority_beta=Linear(0.4, 1.0)), epochs=-1)
+
+
 def test_a_buffer_in_files_gives_the_same_and_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
     assert same(fit(make_data()).batches, fit(make_data(memory_map=True)).batches)
@@ -267,6 +288,7 @@ def test_a_buffer_in_files_gives_the_same_and_leaves_none(tmp_path: Path, monkey
         ({"prioritized": True, "split_rollouts_into_transitions": False}, ["prioritized", "split_rollouts"]),
         ({"priority_alpha": 1.5}, ["priority_alpha=1.5"]),
         ({"priority_beta": -0.1}, ["priority_beta=-0.1"]),
+        ({"priority_beta": Linear(0.4, 2.0)}, ["priority_beta=1.2", "schedule Linear", "progress 0.5"]),
         ({"demonstration_share": 0.5}, ["demonstration_share=0.5", "demonstrations"]),
         ({"demonstration_share": 0.01, "demonstrations": InMemoryDataset("x")}, ["0.01", "batch_size=8"]),
         ({"demonstration_share": float("nan"), "demonstrations": InMemoryDataset("x")}, ["nan", "batch_size=8"]),

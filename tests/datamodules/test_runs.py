@@ -129,6 +129,7 @@ def test_environments_that_cannot_be_brought_back_restart_or_are_refused(
 
 
 @pytest.mark.parametrize("engine", [None, ProcessEngine(1)], ids=["in-process", "processes"])
+@pytest.mark.slow
 def test_long_episodes_of_which_all_actions_are_kept_are_told_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, engine: Any
 ) -> None:
@@ -145,6 +146,7 @@ def test_long_episodes_of_which_all_actions_are_kept_are_told_of_once(
     assert histories[0].keys() == {"episode", "keys", "actions"}
 
 
+@pytest.mark.slow
 def test_a_run_resumes_exactly_from_the_states_of_long_episodes(tmp_path: Path) -> None:
     options: dict[str, Any] = {"env": Endless, "n_rollout_steps": 6000}
     whole = fit(make_data(**options), max_epochs=2)

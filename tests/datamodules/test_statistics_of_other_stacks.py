@@ -94,7 +94,7 @@ def test_a_warm_start_shares_what_a_new_wrapper_learns_and_what_the_others_knew(
     _, data, _ = saved(tmp_path, NORMALIZED)
     known = data.state_dict()["shared"]
     warm = make_data(wrappers=now, n_normalization_samples=3)
-    warm.warm_start(data._learned())
+    warm.warm_start(data.wrapper_statistics())
     with caplog.at_level(logging.INFO):
         fit(warm, 2)
     assert f"the wrappers ['{RETURNS}'] start from scratch, as the other run has no statistics of them" in caplog.text
@@ -108,7 +108,7 @@ def test_a_warm_start_shares_what_a_new_wrapper_learns_and_what_the_others_knew(
 def test_a_warm_start_says_what_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _, data, _ = saved(tmp_path, NORMALIZED, SCALE)
     warm = make_data(wrappers=[partial(RewardScalingWrapper, scale=0.5), NORMALIZED])
-    warm.warm_start(data._learned())
+    warm.warm_start(data.wrapper_statistics())
     with caplog.at_level(logging.INFO):
         assert list(frozen(warm)) == [OBSERVATIONS]
     assert f"statistics of the wrappers ['{RETURNS}'] are left out, as these are not here" in caplog.text
@@ -126,7 +126,7 @@ def test_a_warm_start_with_more_or_fewer_of_a_class_is_refused_with_remedies(
 ) -> None:
     _, data, _ = saved(tmp_path, *then)
     warm = make_data(wrappers=now)
-    warm.warm_start(data._learned())
+    warm.warm_start(data.wrapper_statistics())
     with pytest.raises(ValueError, match="nothing tells which belong together") as error:
         warm.make_env()
     assert f"{counts} {RETURNS}, and there are {len(now)} here" in str(error.value)
@@ -142,9 +142,9 @@ def test_a_subclass_of_a_wrapper_of_the_other_run_learns_by_itself_after_a_warm_
     tmp_path: Path, caplog: pytest.LogCaptureFixture, first: bool
 ) -> None:
     _, data, _ = saved(tmp_path, SCALE)
-    known = data._learned()[RETURNS]
+    known = data.wrapper_statistics()[RETURNS]
     warm = make_data(wrappers=[SecondScale, SCALE] if first else [SCALE, SecondScale], n_normalization_samples=3)
-    warm.warm_start(data._learned())
+    warm.warm_start(data.wrapper_statistics())
     with caplog.at_level(logging.INFO):
         learned = frozen(warm)
     second = f"{SecondScale.__module__}.SecondScale"
@@ -159,7 +159,7 @@ def test_environments_for_an_agent_are_not_made_with_other_statistics_than_it_wa
 ) -> None:
     _, data, _ = saved(tmp_path, NORMALIZED)
     other = make_data(wrappers=now)
-    other.warm_start(data._learned(), may_differ=False)
+    other.warm_start(data.wrapper_statistics(), may_differ=False)
     with pytest.raises(ValueError, match="statistics of the wrappers"):
         other.make_env()
 
@@ -170,4 +170,4 @@ def test_no_environment_works_by_its_own_statistics_where_others_share_theirs() 
     with pytest.raises(ValueError, match=rf"no statistics for the wrapper {RETURNS}, but for \['{OBSERVATIONS}'\]"):
         load_shared_states(stack, given)
     with pytest.raises(ValueError, match="no statistics for the wrapper"):
-        rollout(lambda: Drift(None), "random", wrappers=[SCALE, NORMALIZED], learned=given)
+        rollout(lambda: Drift(None), "random", wrappers=[SCALE, NORMALIZED], wrapper_statistics=given)

@@ -397,6 +397,7 @@ def test_equal_spaces_need_not_be_the_same_objects() -> None:
 # --------------------------------------------------------------------------------------------------------------- memory
 
 
+@pytest.mark.slow
 def test_large_data_is_in_files_that_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     records = [flat(500, number) for number in range(200)]

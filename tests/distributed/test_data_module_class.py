@@ -40,7 +40,7 @@ def test_the_class_that_wrote_it_goes_on(checkpoint: Path, resume: str) -> None:
 def content(run_dir: Path) -> dict[Path, bytes]:
     """Files of a run but for its evidence, which a refused command adds to."""
     files = [path for path in run_dir.rglob("*") if path.is_file()]
-    evidence = ("run.log", "command.txt")
+    evidence = ("run.log", "command.txt", "provenance.json")
     kept = [path for path in files if path.name not in evidence and path.parent.name != "tensorboard"]
     return {path: path.read_bytes() for path in kept}
 

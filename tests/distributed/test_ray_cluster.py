@@ -24,7 +24,7 @@ from maze_pl.perception import (
     ProbabilisticPolicyComposer,
     SharedStateCriticComposer,
 )
-from tests.collect.engines.actors import Actor, RandomActs
+from tests.collect.engines.players import Player, RandomActs
 from tests.distributed.ray_cluster import Cluster, ClusterEvents, NodeReport, alive, cluster, join, wait_for
 
 __all__ = ["cluster"]
@@ -64,6 +64,7 @@ def test_a_node_that_joins_is_used_and_results_are_those_of_one_process(cluster:
     assert len(ClusterEvents.nodes) == 1 and len(stepped) == 2 and ClusterEvents.nodes < stepped
 
 
+@pytest.mark.long
 def test_training_goes_on_when_a_node_is_killed(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,9 +152,9 @@ def test_a_node_without_maze_pl_is_told_of(
         cluster.add(variables={"PYTHONPATH": str(tmp_path)})
         wait_for(lambda: len(alive()) == n_workers)
         engine = RayEngine(cluster.address, n_workers)
-        engine.start(Actor, RandomActs())
+        engine.start(Player, RandomActs())
         with pytest.raises(ValueError, match=r"all nodes of the Ray cluster need the Python packages .*maze_pl"):
-            engine.map([(actor, "count", ()) for actor in range(n_workers)])
+            engine.map([(player, "count", ()) for player in range(n_workers)])
     finally:
         ray.shutdown()
         cluster.kill(len(cluster.nodes) - 1)

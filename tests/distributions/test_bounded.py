@@ -133,6 +133,21 @@ def test_entropy_of_a_beta_distribution_is_that_of_numeric_integration(first: fl
     assert found == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("pair", [((-2.0, -1.5), (1.5, 0.3)), ((0.0, 2.0), (1.5, 2.0)), ((1.5, -1.5), (0.0, 0.3))])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kl_is_that_of_numeric_integration(kind: Any, pair: Any) -> None:
+    first, second = (unit_log_density(kind, *logits) for logits in pair)
+
+    def integrand(x: Any) -> Any:  # x is the logarithm of the odds a / (1 - a), and da = a (1 - a) dx
+        low, high = -mpmath.log1p(mpmath.exp(-x)), -mpmath.log1p(mpmath.exp(x))
+        log_density = first(low, high)
+        return mpmath.exp(log_density + low + high) * (log_density - second(low, high))
+
+    expected = float(mpmath.quad(integrand, [-60, -20, -5, -2, 0, 2, 5, 20, 60]))
+    found = [kind(torch.tensor(logits), box("lopsided")) for logits in pair]
+    assert found[0].kl(found[1]).item() == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_entropy_is_a_mean_over_samples(kind: Any) -> None:
     space, n = box("uneven", (2,)), 200_000
@@ -279,11 +294,13 @@ def test_updates_with_bounded_distributions_can_be_replayed(kind: Any) -> None:
     parameters = list(net.parameters())
 
     def loss(inputs: Any) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        log_prob, entropy = kind(net(inputs[0]), space).log_prob_and_entropy(inputs[1])
-        return (log_prob * inputs[0][:, 0]).mean() + entropy.mean(), [log_prob.mean(), entropy.mean()]
+        found = kind(net(inputs[0]), space)
+        log_prob, entropy = found.log_prob_and_entropy(inputs[1])
+        kl = kind(inputs[2], space).kl(found).mean()
+        return (log_prob * inputs[0][:, 0]).mean() + entropy.mean() + kl, [log_prob.mean(), entropy.mean(), kl]
 
     def minibatch() -> list[torch.Tensor]:
-        return [torch.randn(6, 3), -0.1 + 0.4 * torch.rand(6, 2, 2)]
+        return [torch.randn(6, 3), -0.1 + 0.4 * torch.rand(6, 2, 2), torch.randn(6, 8)]
 
     tracer, target = GradientTracer(net), torch.empty(sum(item.numel() for item in parameters))
     for inputs in (minibatch(), minibatch()):

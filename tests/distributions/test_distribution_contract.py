@@ -125,6 +125,62 @@ def test_log_prob_and_entropy_equal_those_of_torch(name, leading):
 
 @pytest.mark.parametrize("leading", LEADING)
 @pytest.mark.parametrize("name", CASES)
+def test_kl_equals_that_of_torch(name, leading):
+    first, space, logits = make(name, leading)
+    second, _, other_logits = make(name, leading, seed=1)
+    parts, _ = reference(name, space, logits)
+    others, _ = reference(name, space, other_logits)
+    expected = sum(torch.distributions.kl_divergence(*pair) for pair in zip(parts, others, strict=True))
+    if name in BOUNDED:
+        expected = expected.sum(-1)
+    kl = first.kl(second)
+    assert kl.shape == leading
+    torch.testing.assert_close(kl, expected)
+    assert (kl > 1e-4).all()
+    assert not torch.allclose(kl, second.kl(first), rtol=1e-3)
+    torch.testing.assert_close(first.kl(make(name, leading)[0]), torch.zeros(leading, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kl_is_the_mean_difference_of_log_probs_over_samples(name):
+    kind, space = CASES[name]
+    temperature = 1.5
+    _, _, logits = make(name)
+    second = kind(make(name, seed=1)[2], space)
+    n = 10_000
+    many = kind(logits.expand(n, -1), space, temperature)
+    sample = many.sample(torch.Generator().manual_seed(0))
+    difference = many.log_prob(sample) - log_probs_of(kind, space, second.logits, sample)
+    kl = kind(logits, space, temperature).kl(second)
+    assert abs(difference.mean() - kl) < 5 * difference.std() / n**0.5
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_of_kl_are_right_for_both_distributions(name):
+    kind, space = CASES[name]
+    both = [make(name, (2,), seed)[2].requires_grad_() for seed in (0, 1)]
+    assert torch.autograd.gradcheck(lambda x, y: kind(x, space, 1.5).kl(kind(y, space)), both)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kl_needs_a_distribution_of_the_same_kind_over_the_same_space(name):
+    first, space, _ = make(name)
+    if name.startswith(("squashed", "beta", "gaussian")):
+        other = make("categorical")[0]
+        bounds = spaces.Box(-3.0, 7.0, space.shape)
+        elsewhere = type(first)(first.logits, bounds)
+    else:
+        other = make("gaussian")[0]
+        n_bits = first.logits.shape[-1]
+        elsewhere = BernoulliProbabilityDistribution(first.logits, spaces.MultiBinary((n_bits, 1)))
+    with pytest.raises(TypeError, match=f"kl of {type(first).__name__} needs a .*, got {type(other).__name__}"):
+        first.kl(other)
+    with pytest.raises(ValueError, match=r"(?s)kl needs two distributions over the same action space, got .* and "):
+        first.kl(elsewhere)
+
+
+@pytest.mark.parametrize("leading", LEADING)
+@pytest.mark.parametrize("name", CASES)
 def test_samples_and_modes_lie_in_the_space(name, leading):
     distribution, space, _ = make(name, leading, dtype=torch.float32)
     for action in (distribution.sample(), distribution.deterministic_sample()):

@@ -10,10 +10,13 @@ from gymnasium import spaces
 
 from maze_pl.distributions import (
     BernoulliProbabilityDistribution,
+    BetaProbabilityDistribution,
     CategoricalProbabilityDistribution,
     DiagonalGaussianProbabilityDistribution,
     DictProbabilityDistribution,
     MultiCategoricalProbabilityDistribution,
+    ProbabilityDistribution,
+    SquashedGaussianProbabilityDistribution,
 )
 
 LOG = math.log
@@ -65,6 +68,68 @@ def test_diagonal_gaussian_samples_have_its_mean_and_deviation():
     assert sample.std().item() == pytest.approx(6.0, rel=0.02)
 
 
+def test_kl_of_discrete_distributions():
+    quarter = torch.tensor([0.0, LOG(3.0)])
+    half = torch.zeros(2)
+    expected = 0.25 * LOG(0.25 / 0.5) + 0.75 * LOG(0.75 / 0.5)
+    coin = spaces.Discrete(2, start=5)
+    first, second = (CategoricalProbabilityDistribution(logits, coin) for logits in (quarter, half))
+    assert first.kl(second).item() == pytest.approx(expected)
+    assert second.kl(first).item() == pytest.approx(0.5 * LOG(0.5 / 0.25) + 0.5 * LOG(0.5 / 0.75))
+    bits = spaces.MultiBinary(2)  # the first bit is 1 with probability 1/2 against 3/4, the second one is the same
+    first = BernoulliProbabilityDistribution(torch.tensor([0.0, 7.0]), bits)
+    second = BernoulliProbabilityDistribution(torch.tensor([LOG(3.0), 7.0]), bits)
+    assert first.kl(second).item() == pytest.approx(0.5 * LOG(0.5 / 0.75) + 0.5 * LOG(0.5 / 0.25), abs=1e-6)
+    choices = spaces.MultiDiscrete([2, 3])
+    first = MultiCategoricalProbabilityDistribution(torch.cat([quarter, torch.zeros(3)]), choices)
+    logits = torch.cat([half, torch.tensor([1.0, 1.0, 2.0]).log()])
+    second = MultiCategoricalProbabilityDistribution(logits, choices)
+    third = LOG((1 / 3) / 0.25) * 2 / 3 + LOG((1 / 3) / 0.5) / 3
+    assert first.kl(second).item() == pytest.approx(expected + third)
+
+
+def test_kl_of_gaussians():
+    space = spaces.Box(-9.0, 9.0, (2,))
+    first = DiagonalGaussianProbabilityDistribution(torch.tensor([1.0, 3.0, LOG(2.0), 0.5]), space)
+    second = DiagonalGaussianProbabilityDistribution(torch.tensor([0.0, 3.0, 0.0, 0.5]), space)
+    assert first.kl(second).item() == pytest.approx((4.0 + 1.0) / 2 - 0.5 - LOG(2.0))
+    assert second.kl(first).item() == pytest.approx(LOG(2.0) + (1.0 + 1.0) / 8 - 0.5)
+    warm = DiagonalGaussianProbabilityDistribution(torch.tensor([0.0, 3.0, 0.0, 0.5]), space, temperature=4.0)
+    assert second.kl(warm).item() == pytest.approx(2 * (LOG(2.0) + 1.0 / 8 - 0.5))
+
+
+def test_kl_of_bounded_distributions_does_not_depend_on_the_bounds():
+    for space in (spaces.Box(0.0, 1.0, (1,)), spaces.Box(-7.0, 3.0, (1,))):
+        # densities 2 a and 1 of the fraction a of the width
+        sloped = BetaProbabilityDistribution(torch.tensor([LOG(math.e - 1), -1e3]), space)
+        flat = BetaProbabilityDistribution(torch.tensor([-1e3, -1e3]), space)
+        assert sloped.kl(flat).item() == pytest.approx(LOG(2.0) - 0.5)
+        assert flat.kl(sloped).item() == pytest.approx(1.0 - LOG(2.0))
+        first = SquashedGaussianProbabilityDistribution(torch.tensor([1.0, LOG(2.0)]), space)
+        second = SquashedGaussianProbabilityDistribution(torch.tensor([0.0, 0.0]), space)
+        assert first.kl(second).item() == pytest.approx(2.0 - LOG(2.0))
+
+
+def test_small_differences_of_gaussians_do_not_cancel():
+    space = spaces.Box(-9.0, 9.0, (1,))
+    first = DiagonalGaussianProbabilityDistribution(torch.tensor([0.0, 1e-3]), space)
+    second = DiagonalGaussianProbabilityDistribution(torch.tensor([0.0, 0.0]), space)
+    assert first.kl(second).item() == pytest.approx((math.expm1(2e-3) - 2e-3) / 2, rel=2e-4)
+
+
+def test_a_custom_distribution_without_kl_says_what_to_do():
+    class Fixed(ProbabilityDistribution):
+        """Always the lowest action."""
+
+        required_logits_shape = classmethod(lambda cls, space: (1,))
+        sample = deterministic_sample = lambda self, generator=None: torch.zeros(1)
+        log_prob = entropy = lambda self, action=None: torch.zeros(())
+
+    fixed = Fixed(torch.zeros(1), spaces.Box(0.0, 1.0, (1,)))
+    with pytest.raises(NotImplementedError, match="Fixed has no kl: override kl, or estimate it as the mean of"):
+        fixed.kl(fixed)
+
+
 def test_extreme_logits_give_finite_numbers():
     logits = torch.tensor([[1e30, -1e30], [-80.0, 80.0]])
     for kind, space in [
@@ -95,6 +160,22 @@ def test_joint_log_prob_and_entropy_are_sums_over_the_heads():
     assert entropy.tolist() == pytest.approx([0.25 * LOG(4) + 0.75 * LOG(4 / 3) + LOG(6)])
     torch.testing.assert_close(distribution.log_prob(action), log_prob)
     torch.testing.assert_close(distribution.entropy(), entropy)
+
+
+def test_joint_kl_is_the_sum_over_the_heads_by_name():
+    even = {
+        "die": CategoricalProbabilityDistribution(torch.zeros(1, 6), spaces.Discrete(6)),
+        "coin": CategoricalProbabilityDistribution(torch.zeros(1, 2), spaces.Discrete(2)),
+    }
+    expected = 0.25 * LOG(0.5) + 0.75 * LOG(1.5)
+    assert joint().kl(DictProbabilityDistribution(even)).tolist() == pytest.approx([expected])
+    sloped = torch.tensor([[1.0, 1.0, 1.0, 1.0, 1.0, 5.0]]).log()
+    even["die"] = CategoricalProbabilityDistribution(sloped, spaces.Discrete(6))
+    expected += 5 / 6 * LOG(10 / 6) + 1 / 6 * LOG(2 / 6)
+    assert joint().kl(DictProbabilityDistribution(even)).tolist() == pytest.approx([expected])
+    del even["coin"]
+    with pytest.raises(ValueError, match=r"kl needs .* the same heads, got \['coin', 'die'\] and \['die'\]"):
+        joint().kl(DictProbabilityDistribution(even))
 
 
 def test_a_joint_distribution_of_nothing_is_refused():

@@ -105,6 +105,46 @@ def test_nothing_is_nan_and_nothing_masked_happens(name, data):
             assert not part.any() or part[column].all()
 
 
+def test_masked_options_add_nothing_to_kl_and_what_only_the_other_excludes_is_infinite():
+    space = spaces.Discrete(4)
+    mask = torch.tensor([1, 0, 1, 0])
+    logits = torch.tensor([0.0, 9.0, math.log(3.0), 5.0])
+    one_in_four = CategoricalProbabilityDistribution(logits, space, mask=mask)
+    even = CategoricalProbabilityDistribution(torch.zeros(4), space, mask=mask)
+    everything = CategoricalProbabilityDistribution(torch.zeros(4), space)
+    kl = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
+    assert one_in_four.kl(even).item() == pytest.approx(kl)
+    assert one_in_four.kl(everything).item() == pytest.approx(kl + math.log(2))
+    assert everything.kl(even).item() == math.inf
+    other = CategoricalProbabilityDistribution(torch.zeros(4), space, mask=torch.tensor([1, 1, 0, 0]))
+    assert one_in_four.kl(other).item() == math.inf
+    nothing = CategoricalProbabilityDistribution(logits, space, mask=torch.zeros(4))
+    assert nothing.kl(everything).item() == pytest.approx(0.0, abs=1e-6)
+    bits = spaces.MultiBinary(2)
+    first = BernoulliProbabilityDistribution(torch.tensor([0.0, 3.0]), bits, mask=torch.tensor([1, 0]))
+    second = BernoulliProbabilityDistribution(torch.tensor([math.log(3.0), -8.0]), bits, mask=torch.tensor([1, 0]))
+    assert first.kl(second).item() == pytest.approx(0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25))
+    third = BernoulliProbabilityDistribution(torch.tensor([math.log(3.0), 0.0]), bits)
+    assert first.kl(third).item() == pytest.approx(first.kl(second).item() + math.log(2))
+    assert third.kl(first).item() == math.inf
+
+
+@pytest.mark.parametrize("name", MASKABLE)
+def test_gradients_of_kl_under_the_same_mask_are_finite_and_0_where_masked(name):
+    kind, space = MASKABLE[name]
+    (size,) = kind.required_logits_shape(space)
+    mask = torch.arange(size).fmod(2).expand(64, size)
+    generator = torch.Generator().manual_seed(0)
+    for scale in (1.0, 1e20):
+        first, second = ((scale * torch.randn(64, size, generator=generator)).requires_grad_() for _ in range(2))
+        kl = kind(first, space, mask=mask).kl(kind(second, space, mask=mask))
+        assert torch.isfinite(kl).all() and (kl >= -1e-5).all()
+        for gradient in torch.autograd.grad(kl.sum(), (first, second)):
+            assert torch.isfinite(gradient).all()
+            assert not gradient[mask == 0].any()
+            assert scale > 1.0 or gradient[mask == 1].any()
+
+
 def test_gaussians_cannot_be_masked():
     with pytest.raises(ValueError, match="cannot be masked"):
         DiagonalGaussianProbabilityDistribution(torch.zeros(2), spaces.Box(-1, 1, (1,)), mask=torch.ones(2))

@@ -135,11 +135,59 @@ def test_discrete_observations_become_arrays() -> None:
     assert env.observation_space.contains(observation)
 
 
+def test_tuples_are_flattened_by_place_and_back() -> None:
+    inner = spaces.Dict({"gear": spaces.Discrete(3), "pair": spaces.Tuple([BOX, spaces.Discrete(2)])})
+    space = spaces.Tuple([spaces.Discrete(4, start=2), inner])
+    bare = Echo(space, space)
+    env = GymMazeEnv(bare)
+    parts = ["0", "1/gear", "1/pair/0", "1/pair/1"]
+    assert list(env.observation_space) == [f"observation_{part}" for part in parts]
+    assert list(env.action_space) == [f"action_{part}" for part in parts]
+    observation, _ = env.reset(seed=3)
+    assert env.observation_space.contains(observation)
+    assert space.contains(env.observation_conversion.space_to_maze(observation))
+    action = env.action_space.sample()
+    env.step(action)
+    number, rest = bare.received
+    assert type(number) is int and number == action["action_0"]
+    np.testing.assert_array_equal(rest["pair"][0], action["action_1/pair/0"])
+    assert env.action_conversion.maze_to_space(bare.received).keys() == action.keys()
+
+
+def test_blackjack_shows_the_parts_of_its_tuple() -> None:
+    bare, env = gymnasium.make("Blackjack-v1"), GymMazeEnv("Blackjack-v1")
+    expected, _ = bare.reset(seed=1)
+    observation, _ = env.reset(seed=1)
+    assert [int(part) for part in observation.values()] == list(expected)
+    assert env.observation_space["observation_1"] == spaces.Discrete(11)
+
+
+def test_a_tuple_of_another_length_is_refused() -> None:
+    class Short(Echo):
+        def _observe(self) -> Any:
+            return (1,)
+
+    env = GymMazeEnv(Short(spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]), spaces.Discrete(2)))
+    with pytest.raises(ValueError, match=r"returned is a tuple of 1 values; its space is a tuple of 2"):
+        env.reset(seed=0)
+
+
+def test_text_is_left_out_of_observations_with_a_warning() -> None:
+    space = spaces.Dict({"mission": spaces.Text(5), "view": BOX})
+    with pytest.warns(UserWarning, match=r"observation space has text at \['mission'\], which is left out"):
+        env = GymMazeEnv(Echo(space, spaces.Discrete(2)))
+    observation, _ = env.reset(seed=0)
+    assert list(observation) == list(env.observation_space) == ["view"]
+    assert env.observation_conversion.space_to_maze(observation)["mission"] == ""
+    with pytest.raises(TypeError, match=r"action space has at 'mission' Text"):
+        GymMazeEnv(Echo(BOX, space))
+
+
 @pytest.mark.parametrize(
-    "space", [spaces.Text(5), spaces.Tuple([BOX]), spaces.Dict({"a": spaces.Dict({"b": spaces.Text(5)})})]
+    "space", [spaces.Text(5), spaces.Sequence(BOX), spaces.Dict({"a": spaces.Dict({"b": spaces.Text(5)})})]
 )
 def test_unsupported_spaces_are_named_with_a_remedy(space: spaces.Space[Any]) -> None:
-    with pytest.raises(TypeError, match=r"(Text|Tuple).*not supported.*gymnasium\.wrappers"):
+    with pytest.raises(TypeError, match=r"(Text|Sequence).*not supported.*gymnasium\.wrappers"):
         GymMazeEnv(Echo(space, spaces.Discrete(2)))
     with pytest.raises(TypeError, match="action space"):
         GymMazeEnv(Echo(BOX, space))

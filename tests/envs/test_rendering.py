@@ -8,9 +8,9 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib import pyplot
-from matplotlib.backend_bases import KeyEvent, MouseEvent
+from matplotlib.backend_bases import KeyEvent
 
-from maze_pl.envs import IntRangeArg, StateTrajectoryRecord, browse, draw_event_statistics
+from maze_pl.envs import IntRangeArg, StateTrajectoryRecord, draw_event_statistics
 from maze_pl.envs.cutting_2d import maze_env_factory
 from maze_pl.envs.wrappers import RandomResetWrapper, StepSkipWrapper, TrajectoryRecordingWrapper
 from maze_pl.events import BaseEnvEvents, display
@@ -94,31 +94,6 @@ def test_a_copy_of_an_environment_draws_the_same_decision() -> None:
     np.testing.assert_array_equal(envs[0].render(), envs[1].render())
 
 
-def test_arrow_keys_step_through_an_episode(record: StateTrajectoryRecord) -> None:
-    renderer = LineRenderer()
-    figure = browse(record, renderer)
-    for key in ("right", "right", "right", "right", "up", "left"):
-        press(figure, key)
-    assert [len(trail) - 1 for trail, *_ in renderer.calls] == [0, 1, 2, 3, 3, 2]
-    assert renderer.calls[-1] == ([0, 1, 2], 2, 2, {"scale": 1, "colour": "red"})
-    shown = figure.axes[0].images[-1].get_array()
-    np.testing.assert_array_equal(shown, record.draw(LineRenderer(), 2, scale=1, colour="red"))
-
-
-def test_sliders_set_the_step_and_the_arguments_of_the_renderer(record: StateTrajectoryRecord) -> None:
-    renderer = LineRenderer()
-    figure = browse(record, renderer)
-    figure.canvas.draw()
-    assert [axes.get_label() for axes in figure.axes[1:]] == [""] * 3
-    for axes in figure.axes[1:]:  # a click at the right end of each slider
-        x, y = axes.transAxes.transform((0.999, 0.5))
-        for name in ("button_press_event", "button_release_event"):
-            figure.canvas.callbacks.process(name, MouseEvent(name, figure.canvas, x, y, button=1))
-    assert renderer.calls[-1] == ([0, 1, 2, 4], None, 0, {"scale": 3, "colour": "blue"})
-    texts = {text.get_text() for axes in figure.axes[1:] for text in axes.texts}
-    assert {"step", "Scale", "Colour", "3", "blue"} <= texts
-
-
 def test_statistics_of_events_are_drawn_over_the_steps_of_an_episode(record: StateTrajectoryRecord) -> None:
     figure = draw_event_statistics(record.event_log(), [LineEvents.moved, BaseEnvEvents.reward, LineEvents.placed])
     moved, reward, placed = figure.axes
@@ -136,4 +111,4 @@ def test_statistics_of_events_are_drawn_over_the_steps_of_an_episode(record: Sta
 def test_without_matplotlib_the_remedy_is_said(record: StateTrajectoryRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(display.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install "maze-pl\[rendering\]"'):
-        browse(record, LineRenderer())
+        draw_event_statistics(record.event_log(), LineEvents.moved)

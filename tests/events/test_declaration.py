@@ -15,7 +15,7 @@ from maze_pl.events import (
     define_step_stats,
     histogram,
 )
-from maze_pl.events.statistics import event_path, find_topic, topic_name
+from maze_pl.events.event_names import event_path, find_topic, topic_name
 from maze_pl.events.topics import declarations
 
 

@@ -17,7 +17,7 @@ from maze_pl.events import (
     define_stats_grouping,
     define_step_stats,
 )
-from maze_pl.events.statistics import EpisodeStatistics
+from maze_pl.events.episode_statistics import EpisodeStatistics
 from maze_pl.events.topics import StatisticsError
 
 

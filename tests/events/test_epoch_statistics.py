@@ -22,7 +22,7 @@ from maze_pl.events import (
     define_step_stats,
     histogram,
 )
-from maze_pl.events.statistics import EpisodeStatistics
+from maze_pl.events.episode_statistics import EpisodeStatistics
 from maze_pl.events.topics import StatisticsError
 
 

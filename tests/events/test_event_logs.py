@@ -228,6 +228,7 @@ for number in range(10**9):
 
 
 @FORMATS
+@pytest.mark.slow
 def test_files_of_several_processes_are_whole_when_these_are_killed(tmp_path: Path, format: str) -> None:
     commands = [[sys.executable, "-c", WRITE_FOR_EVER, str(tmp_path), format, str(seed)] for seed in range(2)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -66,6 +66,7 @@ NAMES = {
 }
 
 
+@pytest.mark.slow
 def test_topics_and_kpis_of_the_user_are_in_the_table_and_in_the_event_files(
     fit: Fit, capsys: pytest.CaptureFixture[str]
 ) -> None:

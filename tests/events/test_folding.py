@@ -24,8 +24,8 @@ from maze_pl.events import (
     define_stats_grouping,
     define_step_stats,
 )
+from maze_pl.events.episode_statistics import EpisodeStatistics
 from maze_pl.events.folding import MOST_KEPT_STEPS
-from maze_pl.events.statistics import EpisodeStatistics
 
 REDUCERS = (sum, min, max, len, math.fsum, np.sum, np.min, np.max, np.mean, np.std, np.var, np.median)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maze_pl.core.histogram import Histogram
-from maze_pl.events.display import WIDTH, format_value, render, shortened
+from maze_pl.events.display import WIDTH, format_value, render, render_descriptions, shortened
 
 
 def test_statistics_are_rows_of_step_path_and_value_grouped_by_topic() -> None:
@@ -97,3 +97,10 @@ def test_values_are_written_with_enough_digits(value: object, text: str) -> None
 @given(st.floats(allow_nan=False, allow_infinity=False).filter(lambda value: value != 0))
 def test_no_number_but_zero_reads_as_zero(value: float) -> None:
     assert re.search("[1-9]", format_value(value))
+
+
+def test_each_described_statistic_of_a_table_has_one_line() -> None:
+    tables = {"train": {"A/loss/substep_0": 1.0, "A/loss/substep_1": 1.0, "B/reward/mean": 1.0, "A/norm": 2.0}}
+    text = render_descriptions(tables, {"A/loss": "mean loss", "A/norm": "its norm", "A/absent": "never shown"})
+    assert text.splitlines() == ["statistics of the algorithm:", "  loss  mean loss", "  norm  its norm"]
+    assert render_descriptions(tables, {}) == ""

@@ -14,7 +14,7 @@ from maze_pl.events import (
     Pubsub,
     RewardEvents,
 )
-from maze_pl.events.statistics import EpisodeStatistics
+from maze_pl.events.episode_statistics import EpisodeStatistics
 from maze_pl.events.topics import BUILT_IN_TOPICS, declarations
 
 

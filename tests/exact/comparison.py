@@ -25,8 +25,9 @@ def differences(a: Any, b: Any, path: str = "") -> list[str]:
 
 
 def comparable(path: Path) -> dict[str, Any]:
-    """What of a checkpoint must be equal: everything but times, callbacks and Lightning's loop bookkeeping."""
+    """What of a checkpoint must be equal: everything but provenance, times, callbacks and Lightning's bookkeeping."""
     checkpoint = torch.load(path, weights_only=True)
+    checkpoint["maze_pl"].pop("provenance", None)
     kept = ("state_dict", "optimizer_states", "RolloutDataModule", "global_step", "epoch", "maze_pl")
     return {key: checkpoint[key] for key in kept}
 
@@ -46,5 +47,7 @@ def comparable_with_buffers(path: Path) -> Any:
     checkpoint = torch.load(path, weights_only=True)
     replay = checkpoint["ReplayDataModule"].pop("replay")
     buffers = [torch.load(path.with_name(name), weights_only=True) for name in replay["files"]]
+    for state in (checkpoint["maze_pl"], *buffers):
+        state.pop("provenance", None)
     kept = ("state_dict", "optimizer_states", "ReplayDataModule", "global_step", "epoch", "maze_pl")
     return without_times({key: checkpoint[key] for key in kept} | {"buffers": buffers})

@@ -23,7 +23,7 @@ from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ReturnNormali
 from maze_pl.modules import ES
 from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
 from tests.exact.comparison import without_times
-from tests.exact.worker import check_ranks, networks_that_remember
+from tests.exact.worker import MEMORIES, check_ranks, networks_that_remember
 from tests.structured import team
 
 ENVIRONMENTS: dict[str, Any] = {
@@ -67,7 +67,7 @@ def train(
     net = partial(FlattenConcatPolicyNet, non_lin=torch.nn.Tanh, hidden_units=[8])
     networks: Any = CustomModelComposer(ProbabilisticPolicyComposer([net]))
     if "memory" in env:
-        networks = networks_that_remember(data.spec, "gru")
+        networks = networks_that_remember(data.spec, *MEMORIES["memory"])
     module = ES(networks=networks, spec=data.spec, noise_stddev=0.1, lr=0.05)
     is_rank = distributed.is_torchelastic_launched()
     kept = [BestCheckpoint(), LastCheckpoint()] if name == "kept" else []

@@ -10,11 +10,13 @@ import torch
 from tests.exact.comparison import comparable, differences, without_times
 from tests.exact.runs import run
 
-ALL = ["cartpole", "lunarlander", "agreement", "delta", "team", "hierarchy", "memory", "team_memory"]
-ON_TWO_RANKS = ["cartpole", "lunarlander", "delta", "team_memory"]
+MEMORIES = ["memory", "team_memory", "team_transformer", "team_critic_memory"]
+ALL = ["cartpole", "lunarlander", "agreement", "delta", "team", "hierarchy", *MEMORIES]
+ON_TWO_RANKS = ["cartpole", "lunarlander", "delta", "team_memory", "team_critic_memory"]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("n_ranks", "names"), [(1, ALL), (2, ON_TWO_RANKS)])
 def test_six_epochs_equal_three_and_three_more_in_a_new_process(tmp_path: Path, n_ranks: int, names: list[str]) -> None:
     for phase in ("start", "resume"):

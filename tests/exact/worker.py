@@ -12,8 +12,10 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -32,11 +34,13 @@ from maze_pl.perception import (
     DenseBlock,
     FlattenConcatPolicyNet,
     FlattenConcatStateValueNet,
+    PerceptionBlock,
     ProbabilisticPolicyComposer,
     RecurrentBlock,
     SharedStateCriticComposer,
     StepStateCriticComposer,
     TemplateModelComposer,
+    TransformerMemoryBlock,
 )
 from tests.structured import agreement, hierarchy, team
 
@@ -49,6 +53,16 @@ ENVIRONMENTS = {
     "hierarchy": hierarchy.make_env,
     "memory": partial(make_gym_maze_env, "CartPole-v1"),
     "team_memory": team.make_env,
+    "team_transformer": team.make_env,
+    "team_critic_memory": team.make_env,
+}
+RECURRENT = {"hidden_size": 8}
+TRANSFORMER = {"hidden_size": 8, "memory_length": 3, "num_layers": 2, "num_heads": 2}
+MEMORIES: dict[str, tuple[type[PerceptionBlock], dict[str, Any]]] = {
+    "memory": (RecurrentBlock, {**RECURRENT, "cell": "gru"}),
+    "team_memory": (RecurrentBlock, {**RECURRENT, "cell": "lstm"}),
+    "team_transformer": (TransformerMemoryBlock, TRANSFORMER),
+    "team_critic_memory": (RecurrentBlock, {**RECURRENT, "cell": "gru"}),
 }
 CRITICS = {
     "agreement": StepStateCriticComposer,
@@ -65,13 +79,15 @@ def value_net(obs_shapes):
     return FlattenConcatStateValueNet(obs_shapes, torch.nn.Tanh, [16])
 
 
-def networks_that_remember(spec: Spec, cell: str) -> TemplateModelComposer:
+def networks_that_remember(
+    spec: Spec, block_type: type[PerceptionBlock], params: Any, shared: Sequence[str] = ("latent",)
+) -> TemplateModelComposer:
     names = {name for step in spec.steps.values() for name in step.observation_space.spaces}
     config = {
         "feature": {"block_type": DenseBlock, "block_params": {"hidden_units": [8]}},
-        "recurrence": {"block_type": RecurrentBlock, "block_params": {"hidden_size": 8, "cell": cell}},
+        "recurrence": {"block_type": block_type, "block_params": params},
     }
-    builder = ConcatModelBuilder(config, dict.fromkeys(sorted(names), "feature"), ["latent"])
+    builder = ConcatModelBuilder(config, dict.fromkeys(sorted(names), "feature"), list(shared))
     return TemplateModelComposer(builder, ProbabilisticPolicyComposer(), StepStateCriticComposer())
 
 
@@ -102,8 +118,9 @@ def train(
     composer = CRITICS.get(name, SharedStateCriticComposer)
     critic = composer([value_net] * (1 if composer is SharedStateCriticComposer else n_networks))
     networks = CustomModelComposer(policy=ProbabilisticPolicyComposer([policy_net] * n_networks), critic=critic)
-    if "memory" in name:
-        networks = networks_that_remember(data.spec, "gru" if name == "memory" else "lstm")
+    if name in MEMORIES:
+        shared = () if name == "team_critic_memory" else ("latent",)
+        networks = networks_that_remember(data.spec, *MEMORIES[name], shared=shared)
     options = {"spec": data.spec, "networks": networks, "gamma": 0.95, "lr": 1e-3, "sequence_length": 5}
     module = (
         A2C(**options) if algorithm == "a2c" else PPO(**options, batch_size=17, n_optimization_epochs=2, target_kl=0.01)

@@ -26,7 +26,9 @@ def rows(run_dir: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], SUBPROCESS], ids=["sequential", "subprocess"])
+@pytest.mark.parametrize(
+    "options", [[], pytest.param(SUBPROCESS, marks=pytest.mark.long)], ids=["sequential", "subprocess"]
+)
 def test_a_run_that_is_stopped_at_many_moments_ends_as_if_it_was_not(
     server: Server, tmp_path: Path, options: list[str]
 ) -> None:

@@ -37,7 +37,9 @@ WORKERS = ["--data.n_shards", "2", "--data.engine", "ProcessEngine"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], WORKERS], ids=["main process", "workers"])
+@pytest.mark.parametrize(
+    "options", [[], pytest.param(WORKERS, marks=pytest.mark.long)], ids=["main process", "workers"]
+)
 def test_a_killed_process_of_environments_is_replaced(server: Server, tmp_path: Path, options: list[str]) -> None:
     run = server.fit(tmp_path, *SUBPROCESS, *options)
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
@@ -52,7 +54,9 @@ def test_a_killed_process_of_environments_is_replaced(server: Server, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], WORKERS], ids=["main process", "workers"])
+@pytest.mark.parametrize(
+    "options", [[], pytest.param(WORKERS, marks=pytest.mark.long)], ids=["main process", "workers"]
+)
 def test_a_killed_process_that_may_not_be_replaced_ends_the_run_in_one_line(
     server: Server, tmp_path: Path, options: list[str]
 ) -> None:
@@ -69,7 +73,11 @@ HERE = ["--data.engine", "InProcessEngine"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [HERE, WORKERS, [*HERE, *SUBPROCESS]], ids=["in-process", "workers", "subprocess"])
+@pytest.mark.parametrize(
+    "options",
+    [HERE, pytest.param(WORKERS, marks=pytest.mark.long), pytest.param([*HERE, *SUBPROCESS], marks=pytest.mark.long)],
+    ids=["in-process", "workers", "subprocess"],
+)
 def test_an_environment_that_hangs_again_and_again_is_named_and_ends_the_run(
     server: Server, tmp_path: Path, options: list[str]
 ) -> None:
@@ -119,7 +127,9 @@ def test_workers_whose_environments_hang_end_with_the_main_process(server: Serve
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], SUBPROCESS], ids=["sequential", "subprocess"])
+@pytest.mark.parametrize(
+    "options", [[], pytest.param(SUBPROCESS, marks=pytest.mark.long)], ids=["sequential", "subprocess"]
+)
 def test_an_exception_on_one_rank_ends_all(server: Server, tmp_path: Path, options: list[str]) -> None:
     run = server.fit(tmp_path, *TWO_RANKS, *options, *NO_STATISTICS, *faulty("raise", 200))
     assert run.end() != 0
@@ -131,12 +141,18 @@ def test_an_exception_on_one_rank_ends_all(server: Server, tmp_path: Path, optio
     ("options", "rank", "told"),
     [
         (TWO_RANKS, 1, "rank 1 was killed by SIGKILL; all other ranks were stopped"),
-        (
+        pytest.param(
             TWO_RANKS,
             0,
             "rank 0, which had launched the others of this machine, was killed; all other ranks were stopped",
+            marks=pytest.mark.long,
         ),
-        ([*TWO_RANKS, *SPAWN], 1, "rank 1 was killed by SIGKILL; all other ranks were stopped"),
+        pytest.param(
+            [*TWO_RANKS, *SPAWN],
+            1,
+            "rank 1 was killed by SIGKILL; all other ranks were stopped",
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["launched", "main", "spawned"],
 )
@@ -150,7 +166,7 @@ def test_a_killed_rank_ends_the_run_in_one_line_that_names_it(
         pid = (run.spawned() if SPAWN[0] in options else run.ranks())[-1]
     os.kill(pid, KILL)
     assert run.end() == (1 if rank == 1 else -KILL)
-    assert [line for line in run.output.splitlines() if "error" in line] == [f"maze-pl: error: {told}"]
+    assert [line for line in run.output.splitlines() if "error:" in line] == [f"maze-pl: error: {told}"]
     assert "Traceback" not in run.output and "gloo/" not in run.output
 
 
@@ -173,11 +189,11 @@ def test_a_killed_main_rank_is_named_also_while_the_others_exchange_nothing(serv
     os.kill(run.pid, KILL)
     assert run.end() == -KILL
     told = "rank 0, which had launched the others of this machine, was killed; all other ranks were stopped"
-    assert [line for line in run.output.splitlines() if "error" in line] == [f"maze-pl: error: {told}"]
+    assert [line for line in run.output.splitlines() if "error:" in line] == [f"maze-pl: error: {told}"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["rank", "group"])
+@pytest.mark.parametrize("to", ["rank", pytest.param("group", marks=pytest.mark.long)])
 def test_a_signal_to_any_rank_gives_up_a_rollout_that_never_ends(server: Server, tmp_path: Path, to: str) -> None:
     hanging = None if to == "rank" else 1  # the first rank waits for the other one then
     run = server.fit(tmp_path, *TWO_RANKS, *NO_STATISTICS, *faulty("hang", 40, hanging))
@@ -187,7 +203,7 @@ def test_a_signal_to_any_rank_gives_up_a_rollout_that_never_ends(server: Server,
     assert run.end() == 128 + TERM
     assert run.output.count("maze-pl: stopped by SIGTERM in a rollout or an evaluation that took more than 20 s") == 1
     assert "(at environments.py:" in run.output
-    assert "Traceback" not in run.output and "error" not in run.output
+    assert "Traceback" not in run.output and "error:" not in run.output
 
 
 @pytest.mark.slow
@@ -202,8 +218,14 @@ def test_an_exception_on_one_rank_alone_is_shown_and_the_rank_is_named(server: S
     assert "gloo/" not in run.output
 
 
+MORE_HOOKS = "setup", "batch_start", "validation_start", "save"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("hook", ["setup", "batch_start", "optimizer_step", "validation_start", "save"])
+@pytest.mark.parametrize(
+    "hook",
+    ["optimizer_step", *(pytest.param(hook, marks=pytest.mark.long) for hook in MORE_HOOKS)],
+)
 def test_an_exception_in_a_callback_ends_the_workers_too(server: Server, tmp_path: Path, hook: str) -> None:
     callback = f'{{"class_path": "tests.faults.moments.FailAt", "init_args": {{"hook": "{hook}"}}}}'
     run = server.fit(tmp_path, *SUBPROCESS, f"--trainer.callbacks=[{callback}]")

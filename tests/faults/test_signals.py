@@ -51,8 +51,15 @@ def send(run: Run, number: signal.Signals, to: str, moments: random.Random) -> N
     os.killpg(run.pid, number) if to == "group" else os.kill(pid, number)
 
 
+CASES = [
+    *(pytest.param(*case, marks=[] if case[0] < len(KINDS) else pytest.mark.long) for case in ONE_RANK),
+    *(pytest.param(*case, marks=[] if case[0] < 36 + len(RANK_KINDS) else pytest.mark.long) for case in RANKS),
+]
+"""Each kind once; further moments are left to the long tests."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "kind"), [*ONE_RANK, *RANKS])
+@pytest.mark.parametrize(("number", "kind"), CASES)
 def test_a_signal_at_any_moment_ends_a_run_so_that_it_can_be_resumed(
     server: Server, tmp_path: Path, number: int, kind: tuple[signal.Signals, list[str], str]
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from maze_pl.functional import approx_kl, ppo_clip_loss, value_loss
+from maze_pl.functional import approx_kl, is_ratio_clipped, ppo_clip_loss, value_loss
 
 
 def vector(*numbers: float) -> Tensor:
@@ -54,6 +54,13 @@ def test_approximate_kl_has_the_exact_divergence_as_its_mean() -> None:
     old, new = vector(0.2, 0.8), vector(0.5, 0.5)
     exact = (old * (old / new).log()).sum()
     torch.testing.assert_close((old * approx_kl(new.log(), old.log())).sum(), exact)
+
+
+def test_a_ratio_is_clipped_on_either_side_whatever_the_advantage() -> None:
+    ratio = vector(1.5, 1.19, 0.81, 0.5, 1.0)
+    torch.testing.assert_close(is_ratio_clipped(ratio.log(), 0 * ratio, 0.2), vector(1, 0, 0, 1, 0))
+    with pytest.raises(ValueError, match=r"clip_range=-1.0 must not be negative"):
+        is_ratio_clipped(ratio.log(), 0 * ratio, -1.0)
 
 
 def test_wrong_arguments_are_refused() -> None:

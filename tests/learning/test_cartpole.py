@@ -20,7 +20,7 @@ ENV = partial(make_gym_maze_env, "CartPole-v1")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS[1:])])
 def test_ppo_solves_cartpole_in_100k_environment_steps(seed: int) -> None:
     pl.seed_everything(seed, verbose=False)
     learner = PPO(
@@ -40,7 +40,7 @@ def test_ppo_solves_cartpole_in_100k_environment_steps(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS[1:])])
 def test_a2c_solves_cartpole_in_200k_environment_steps(seed: int) -> None:
     pl.seed_everything(seed, verbose=False)
     learner = A2C(

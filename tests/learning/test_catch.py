@@ -40,6 +40,7 @@ def mean_return(checkpoint: Path) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_shipped_configuration_reaches_95_percent_of_the_optimum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +50,7 @@ def test_the_shipped_configuration_reaches_95_percent_of_the_optimum(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_without_the_image_it_learns_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blindfold = f'--data.wrappers+={{"class_path": "{Blindfold.__module__}.{Blindfold.__qualname__}"}}'

@@ -39,7 +39,12 @@ def total(episodes: list[Any], event: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("config", "n_epochs", "at_most"), [("ppo_cutting_2d", 1, 31.3), ("ppo_cutting_2d_constant", 1, 32.0)]
+    ("config", "n_epochs", "at_most"),
+    [
+        ("ppo_cutting_2d", 1, 31.3),
+        pytest.param("ppo_cutting_2d_constant", 1, 32.0, marks=pytest.mark.long),
+        pytest.param("ppo_cutting_2d_pointer", 1, 31.3, marks=pytest.mark.long),
+    ],
 )
 def test_the_masked_agent_needs_few_raw_pieces_and_makes_no_invalid_cut(
     config: str, n_epochs: int, at_most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

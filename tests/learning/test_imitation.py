@@ -31,6 +31,7 @@ def mean_return(folder: Path) -> tuple[float, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_documented_workflow_clones_the_pilot_and_goes_on_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

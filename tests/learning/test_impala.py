@@ -17,7 +17,7 @@ WORKERS = ["--data", "runner/local", "--data.engine.n_workers", "2"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", [[], WORKERS], ids=["here", "workers"])
+@pytest.mark.parametrize("runner", [[], pytest.param(WORKERS, marks=pytest.mark.long)], ids=["here", "workers"])
 def test_the_shipped_configuration_solves_cartpole(
     runner: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

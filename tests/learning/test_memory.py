@@ -12,20 +12,25 @@ from maze_pl.__main__ import main
 from maze_pl.modules import A2C, PPO
 from tests.learning.training import mean_return
 
-FORGETFUL = ["--model.networks.model_builder.modality_config.recurrence", "{}"]
+RECURRENCE = "--model.networks.model_builder.modality_config.recurrence"
+TRANSFORMER = (
+    "{block_type: maze_pl.perception.TransformerMemoryBlock, block_params: "
+    "{hidden_size: 32, memory_length: 8, num_heads: 4, feed_forward_size: 64, gate_bias: 0.5}}"
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize("memory", ["gru", pytest.param("transformer", marks=pytest.mark.long), "none"])
 def test_cartpole_without_velocities_takes_a_memory(
-    remembers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    options = [] if remembers else FORGETFUL
+    options = {"gru": [], "transformer": [RECURRENCE, TRANSFORMER], "none": [RECURRENCE, "{}"]}[memory]
     command = ["fit", "--config", "ppo_cartpole_recurrent", "--trainer.max_epochs", "2", "--run_dir", "here"]
     assert main([*command, *options]) == 0
     reached = mean_return(Path("here"))
-    assert reached >= 400 if remembers else reached < 100
+    least, most = {"gru": (400, 500), "transformer": (120, 500), "none": (0, 100)}[memory]
+    assert least <= reached <= most
 
 
 @pytest.mark.slow

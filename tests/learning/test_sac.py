@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
-import torch
 from gymnasium import spaces
 from torch import nn
 
-from maze_pl.datamodules import ReplayDataModule, RolloutEvaluator
 from maze_pl.distributions import SquashedGaussianProbabilityDistribution
 from maze_pl.envs import GymMazeEnv
 from maze_pl.modules import SAC
@@ -23,13 +21,12 @@ from maze_pl.perception import (
     SharedStateActionCriticComposer,
     StepStateActionCriticComposer,
 )
+from tests.learning.replay import SEED, learned_return
 from tests.learning.training import policy_net
 from tests.structured import agreement, hierarchy, team
 
 # Lightning warns about itself with torch 2.13, and about a hook that the module overrides on purpose.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*LeafSpec.*")]
-
-SEED = 1
 
 
 def networks(critic: type[Any], hidden_units: tuple[int, ...]) -> CustomModelComposer:
@@ -37,26 +34,6 @@ def networks(critic: type[Any], hidden_units: tuple[int, ...]) -> CustomModelCom
     q_net = partial(FlattenConcatStateActionValueNet, non_lin=nn.ReLU, hidden_units=hidden_units)
     config = [{"action_space": spaces.Box, "distribution": SquashedGaussianProbabilityDistribution}]
     return CustomModelComposer(ProbabilisticPolicyComposer([policy_net(hidden_units)]), critic([q_net]), config)
-
-
-def learned_return(module: SAC, env: Any, n_batches: int, **options: Any) -> float:
-    """Return of 20 deterministic episodes after so many batches."""
-    evaluator = RolloutEvaluator(n_episodes=20, deterministic=True)
-    data = ReplayDataModule(env, seed=SEED, epoch_length=n_batches, evaluators={"eval": evaluator}, **options)
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        devices=1,
-        max_epochs=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
-    torch.set_num_threads(1)
-    trainer.fit(module, data)
-    assert module.capture_refusal is None
-    return float(trainer.callback_metrics["eval/return"])
 
 
 def test_sac_swings_up_a_pendulum() -> None:

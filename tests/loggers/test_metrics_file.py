@@ -10,7 +10,10 @@ from maze_pl.callbacks import MetricsFile
 
 def read(folder: Path) -> list[dict[str, str]]:
     with (folder / "metrics.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        assert float(row.pop("time_wall_clock")) >= 0
+    return rows
 
 
 def test_values_of_one_step_share_a_row_and_new_names_become_columns(tmp_path: Path) -> None:

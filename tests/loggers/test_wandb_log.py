@@ -6,6 +6,7 @@ import pytest
 import wandb
 
 from maze_pl.loggers.wandb_log import WandbLog, is_logged_in
+from tests.run_directory import wandb_file
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +42,12 @@ def test_a_login_counts_for_its_own_server(tmp_path: Path, monkeypatch: pytest.M
     assert is_logged_in()
 
 
+@pytest.mark.slow
 def test_a_run_does_not_join_another_one_of_the_same_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
+    first = WandbLog(str(tmp_path / "first"))
+    first.log_metrics({"loss": 1.0}, 10)
+    first.finalize("success")
     other = wandb.init(dir=str(tmp_path), project="other", mode="offline", settings=wandb.Settings(silent=True))
     log = WandbLog(str(tmp_path / "run"))
     log.log_metrics({"loss": 1.0}, 10)
@@ -51,3 +56,30 @@ def test_a_run_does_not_join_another_one_of_the_same_process(tmp_path: Path, mon
     assert own != other.id
     assert wandb.run is other
     other.finish()
+
+
+def test_configuration_and_final_results_are_config_and_summary_of_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    for env_steps in (0, 10):  # the second one is resumed
+        log = WandbLog(str(tmp_path / "run"))
+        log.begin(f"model: {{lr: 0.{env_steps + 1}}}\n", "maze-pl fit", env_steps)
+        log.conclude({"final_eval/best/return": 5.0 + env_steps}, env_steps + 10)
+        log.finalize("success")
+    files = sorted(tmp_path.glob("run/wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_mtime_ns)
+    runs = [wandb_file.read_finished(path) for path in files]
+    assert len({run.run_id for run in runs}) == 1
+    assert [run.config["model"] for run in runs] == [{"lr": 0.1}, {"lr": 0.11}]
+    assert runs[0].summary["final_eval/best/return"] == 5.0 and runs[0].summary["final_env_steps"] == 10
+    assert runs[1].summary["final_eval/best/return"] == 15.0 and runs[1].summary["final_env_steps"] == 20
+    assert not [row for run in runs for row in run.history if "final_eval/best/return" in row]
+
+
+def test_a_page_is_logged_as_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    log = WandbLog(str(tmp_path))
+    log.log_page("view", "<p>an episode</p>", None, 10)
+    log.finalize("success")
+    (file,) = tmp_path.rglob("media/html/*.html")
+    assert "<p>an episode</p>" in file.read_text(encoding="utf-8")

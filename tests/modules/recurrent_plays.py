@@ -27,6 +27,7 @@ from maze_pl.perception import (
     RecurrentBlock,
     SharedStateCriticComposer,
     TemplateModelComposer,
+    TransformerMemoryBlock,
 )
 from tests.collect.scripted import Act, Choose, Episode, Observe, Script, ScriptedCoreEnv
 
@@ -66,16 +67,23 @@ class ComingAndGoing(ScriptedCoreEnv):
 
 
 class Memory(nn.Module):
-    """Plain PyTorch that remembers: features of the number, an LSTM or GRU, and heads. Shared by policy and critic."""
+    """Features of the number, then an LSTM, GRU or transformer that remembers. Shared by policy and critic."""
 
     def __init__(self, cell: str) -> None:
         super().__init__()
         self.encoder = nn.Linear(N_FEATURES, 3)
+        if cell == "transformer":
+            self.recurrent: nn.Module = TransformerMemoryBlock("in", "out", [3], N_HIDDEN, 3, 2, num_heads=1)
+            self.state_shapes = self.recurrent.state_shapes
+            return
         self.recurrent = (nn.LSTM if cell == "lstm" else nn.GRU)(3, N_HIDDEN)
         self.state_shapes = {"h": (1, N_HIDDEN)} | ({"c": (1, N_HIDDEN)} if cell == "lstm" else {})
 
     def forward(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         inputs = self.encoder(features(tensors["id"])).tanh()
+        if isinstance(self.recurrent, TransformerMemoryBlock):
+            outputs = self.recurrent({"in": inputs, **{name: tensors[name] for name in self.state_shapes}})
+            return {"latent": outputs.pop("out"), **outputs}
         is_act = inputs.dim() == 2
         state = [tensors[name].transpose(0, 1).contiguous() for name in self.state_shapes]
         given = inputs[None] if is_act else inputs
@@ -191,6 +199,7 @@ PLAYS = {
     "one sub-step has no memory": Play((2, 2), critic="sharing", plain_keys=(0,)),
     "agents come and go": Play((1, 2), dynamic=True, cell="gru"),
     "separate networks": Play((3,), separate=(0,)),
+    "transformers": Play((1, 2), dynamic=True, cell="transformer", critic="sharing"),
 }
 
 
@@ -203,8 +212,26 @@ class Stepped:
     value: Tensor
 
 
+class TransformerStep(nn.Module):
+    """A single step of a transformer with a memory; the state is the output and the memory."""
+
+    def __init__(self, block: TransformerMemoryBlock) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        if len(state) == 2:  # the first act of an episode
+            memories = {name: inputs.new_zeros(1, *shape) for name, shape in self.block.state_shapes.items()}
+        else:
+            memories = dict(zip(self.block.state_shapes, state[1:], strict=True))
+        outputs = self.block({"in": inputs, **memories})
+        return outputs.pop("out"), *outputs.values()
+
+
 def cell_of(memory: Memory) -> nn.Module:
-    """Torch's own cell for single steps with the same weights."""
+    """Torch's own cell for single steps with the same weights, or the steps of a transformer."""
+    if isinstance(memory.recurrent, TransformerMemoryBlock):
+        return TransformerStep(memory.recurrent)
     cell = (nn.LSTMCell if isinstance(memory.recurrent, nn.LSTM) else nn.GRUCell)(3, N_HIDDEN)
     for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         setattr(cell, name, getattr(memory.recurrent, f"{name}_l0"))
@@ -217,7 +244,7 @@ def step_by_step(play: Play, rollouts: list[Rollout], length: int) -> list[dict[
     Gradients stop where a rollout or an episode begins, and after every `length` acts.
     """
     zero = torch.zeros(1, N_HIDDEN, dtype=torch.float64)
-    found, carried = [], dict[Any, tuple[Tensor, Tensor]]()
+    found, carried = [], dict[Any, tuple[Tensor, ...]]()
     critic = play.actor_critic.critic
     critics = list(critic.networks) if critic.kind == "step" else [critic.network] * len(play.n_agents)
     cells = {memory: cell_of(memory) for memory in play.actor_critic.modules() if isinstance(memory, Memory)}
@@ -235,10 +262,10 @@ def step_by_step(play: Play, rollouts: list[Rollout], length: int) -> list[dict[
                     n_acts[b] = 0 if begins or b not in n_acts else n_acts[b] + 1
                     state = (zero, zero) if begins else carried[key, b]
                     if n_acts[b] % length == 0:
-                        state = state[0].detach(), state[1].detach()
+                        state = tuple(part.detach() for part in state)
                     inputs, cell = network.memory.encoder(latent).tanh(), cells[network.memory]
-                    is_lstm = isinstance(cell, nn.LSTMCell)
-                    state = cell(inputs, state) if is_lstm else (cell(inputs, state[0]), zero)
+                    is_gru = isinstance(cell, nn.GRUCell)
+                    state = (cell(inputs, state[0]), zero) if is_gru else cell(inputs, state)
                     carried[key, b], latent = state, state[0]
                 heads = {name: head(latent) for name, head in network.heads.items()}
                 choice = Categorical(logits=heads["choice"].masked_fill(allowed == 0, -1e30))

@@ -176,13 +176,24 @@ def test_burn_in_of_a_critic_without_parameters_of_its_own_is_refused(kit: Simpl
     actor_critic = kit.make_actor_critic()
     actor_critic.critic = None
     with pytest.raises(ValueError, match="critic_burn_in_epochs needs a critic with parameters of its own"):
-        A2C(actor_critic=actor_critic, critic_burn_in_epochs=2)
+        AlgorithmModule(actor_critic=actor_critic, critic_burn_in_epochs=2)
+
+
+def test_networks_without_the_critic_of_the_algorithm_act_but_are_refused_for_training(kit: SimpleNamespace) -> None:
+    actor_critic = kit.make_actor_critic()
+    actor_critic.critic = None
+    module = A2C(actor_critic=actor_critic)
+    assert module.acting_policy() is actor_critic.policy
+    with pytest.raises(ValueError, match="A2C needs a StateCritic, not none: name a composer"):
+        kit.fit(module)
 
 
 def test_contradictory_options_are_refused(kit: SimpleNamespace) -> None:
     actor_critic = kit.make_actor_critic()
     with pytest.raises(ValueError, match="either networks"):
-        A2C()
+        A2C(networks="auto", actor_critic=actor_critic)
+    with pytest.raises(ValueError, match="networks='automatic' must be a composer, or 'auto'"):
+        A2C(networks="automatic")
     with pytest.raises(ValueError, match="lr=0 must be greater than 0"):
         A2C(actor_critic=actor_critic, lr=0)
     with pytest.raises(ValueError, match="max_grad_norm=-1 must be at least 0"):

@@ -66,6 +66,7 @@ def updates(kit: SimpleNamespace, **options: Any) -> int:
     return int(trainer.global_step)
 
 
+@pytest.mark.slow
 def test_divergence_stops_further_passes_but_not_the_first(kit: SimpleNamespace) -> None:
     assert updates(kit) == 16
     assert updates(kit, target_kl=1e9) == 16

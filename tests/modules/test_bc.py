@@ -319,6 +319,8 @@ def test_what_is_measured_on_held_out_acts_is_their_mean(kit: SimpleNamespace) -
         loss += float(surprise.sum()) / 50
         wanted[f"policy_loss/substep_{key}"] = float(surprise.mean())
         wanted[f"policy_entropy/substep_{key}"] = float(joint.entropy().mean())
+        if "force" not in own.action:  # probabilities of discrete heads only
+            wanted[f"prob_true_act/substep_{key}"] = float((-surprise).exp().mean())
         for head, value in joint.deterministic_sample().items():
             error = (value - own.action[head]).abs() if head == "force" else (value == own.action[head]).float()
             name = {"turn": "discrete_accuracy", "flags": "multi_binary_accuracy", "force": "box_mean_abs_deviation"}

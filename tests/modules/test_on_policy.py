@@ -68,7 +68,9 @@ def test_general_path_agrees_with_the_flat_one(kit: SimpleNamespace, kind: str, 
     rollout.flat = False
     general = prepare(actor_critic, rollout, normalize=True).minibatches(4)
     for one, other in zip(fast, general, strict=True):
-        for left, right in zip(one[0].tensors(), other[0].tensors(), strict=True):
+        *tensors, share, value_share = other[0].tensors()
+        assert float(share) == float(value_share) == 1.0
+        for left, right in zip(one[0].tensors(), tensors, strict=True):
             torch.testing.assert_close(left, right, rtol=1e-5, atol=1e-6)
         assert torch.equal(one[0].observation["observation"], other[0].observation["observation"])
         assert (one[0].share, one[0].value_share) == (other[0].share, other[0].value_share) == (1.0, 1.0)

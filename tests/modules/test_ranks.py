@@ -12,7 +12,9 @@ import torch
 from torch import distributed
 
 from maze_pl.core.batches import Final, Rollout, Rows, Segment
-from maze_pl.modules import A2C, PPO
+from maze_pl.modules import A2C, PPO, ParameterGroup
+from maze_pl.modules.optimization import traced_loss
+from maze_pl.schedules import Linear
 from maze_pl.system.ranks import gather_objects, mean_over_ranks, sum_over_ranks, world_size
 from tests.modules.kit import KIT
 
@@ -45,16 +47,22 @@ def side_by_side(first: Rollout, second: Rollout) -> Rollout:
 
 
 def make_a2c(kit: Any) -> A2C:
-    return A2C(actor_critic=kit.make_actor_critic(), lr=1e-2, normalize_advantage=True, max_grad_norm=0.5)
+    options: Any = {"optimizer": torch.optim.RMSprop, "value_loss_coef": Linear(1.0, 0.1), "lr": Linear(1e-2, 1e-3)}
+    return A2C(actor_critic=kit.make_actor_critic(), normalize_advantage=True, max_grad_norm=0.5, **options)
 
 
 def make_ppo(kit: Any) -> PPO:
-    return PPO(actor_critic=kit.make_actor_critic(kit.team_spec, "step"), batch_size=6, lr=1e-2, target_kl=2e-2)
+    groups = {"critic.*": ParameterGroup(lr=3e-3, weight_decay=0.01)}
+    options: Any = {"optimizer_groups": groups, "frozen": ["policy.*.0.bias"]}
+    return PPO(
+        actor_critic=kit.make_actor_critic(kit.team_spec, "step"), batch_size=6, lr=1e-2, target_kl=5e-3, **options
+    )
 
 
 def run_on_two_ranks(folder: Path) -> None:
     """What each of two ranks does: learn from different data, save, and resume."""
     kit = KIT
+    traced_loss.N_UPDATES_BEFORE = 3  # so that the uneven minibatches of the team are traced, too
     os.environ.setdefault("PL_GLOBAL_SEED", "7")
     options: dict[str, Any] = dict(devices=2, strategy="ddp_find_unused_parameters_true", use_distributed_sampler=False)
     rank = int(os.environ.get("LOCAL_RANK", "0"))

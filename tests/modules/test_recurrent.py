@@ -62,7 +62,7 @@ def prepare(play: Play, rollout: Rollout, length: int) -> LearningBatch:
 
 
 @every_play
-@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize("length", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_sequences_give_the_numbers_of_stepping_one_by_one(name: str, length: int) -> None:
     play = PLAYS[name]
     source = play.rollouts(12)
@@ -152,7 +152,9 @@ def test_every_act_is_in_one_minibatch_whose_weights_count_what_is_in_it(name: s
             sizes = []
             for part in parts:
                 assert part.weight.sum().item() == pytest.approx(1.0)
-                n_sequences = len(part.observation[part.carried[0]]) if part.carried else len(part.weight)
+                n_sequences = (
+                    len(part.observation[part.policy_state_names[0]]) if part.policy_state_names else len(part.weight)
+                )
                 sizes.append(n_sequences)
                 assert len(part.weight) % n_sequences == 0 and len(part.weight) <= 3 * n_sequences
             assert max(sizes) - min(sizes) <= 1, "dealt unevenly"
@@ -194,19 +196,22 @@ def test_acting_needs_a_policy_state_that_is_the_same_in_each_call() -> None:
     assert all(np.array_equal(policy_state[1, 2][name], array) for name, array in before.items())
 
 
-def test_a_critic_has_no_memory_of_its_own() -> None:
+def test_what_a_critic_does_not_share_is_a_state_of_its_own() -> None:
     sizes = {"choice": 3, "level": 2}
+    own_state = {"h": (1, N_HIDDEN), "c": (1, N_HIDDEN)}
     for play, own in ((PLAYS["flat"], Memory("lstm")), (PLAYS["flat, gru, critic shares"], Memory("lstm"))):
         critic = TorchSharedStateCritic([Heads(own, {"value": 1})], play.spec)
-        with pytest.raises(ValueError, match=r"critic of sub-step 0 has a state of its own, \['h', 'c'\]"):
-            TorchActorCritic(play.actor_critic.policy, critic)
+        assert TorchActorCritic(play.actor_critic.policy, critic).critic_state_shapes == {0: own_state}
+    for name in ("flat, gru, critic shares", "several step keys and agents", "transformers", "flat"):
+        assert PLAYS[name].actor_critic.critic_state_shapes == {}, "it has the policy's state, or none"
     play = PLAYS["separate networks"]
     memories = [Memory("lstm") for _ in range(3)]
     policy = TorchPolicy(
         [[Heads(memory, sizes) for memory in memories]], play.spec, substeps_with_separate_agent_nets=[0]
     )
-    with pytest.raises(ValueError, match="one network for all agents"):
-        TorchActorCritic(policy, TorchSharedStateCritic([Heads(memories[0], {"value": 1})], play.spec))
+    critic = TorchSharedStateCritic([Heads(memories[0], {"value": 1})], play.spec)
+    shapes = TorchActorCritic(policy, critic).critic_state_shapes
+    assert shapes == {0: own_state}, "other agents have other networks"
 
 
 def test_critics_that_cannot_share_are_refused() -> None:

@@ -23,14 +23,18 @@ from maze_pl.distributions import (
 )
 from maze_pl.modules import SAC
 from maze_pl.perception import (
+    ConcatModelBuilder,
     CustomModelComposer,
+    DenseBlock,
     FlattenConcatPolicyNet,
     FlattenConcatStateActionValueNet,
     FlattenConcatStateValueNet,
     ProbabilisticPolicyComposer,
     SharedStateActionCriticComposer,
     SharedStateCriticComposer,
+    TemplateModelComposer,
 )
+from maze_pl.schedules import Linear
 
 SQUASHED = [{"action_space": spaces.Box, "distribution": SquashedGaussianProbabilityDistribution}]
 B = 5
@@ -316,6 +320,28 @@ def test_recorded_updates_are_those_of_autograd(kit, kind):
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"normalization": "layer", "dropout": 0.3}, {"normalization": "batch"}], ids=str)
+def test_dropout_and_normalisation_of_policy_and_critics_are_those_of_autograd(kit, options):
+    states = []
+    for capture in ("auto", "off"):
+        feature = {"block_type": DenseBlock, "block_params": {"hidden_units": [8], **options}}
+        builder = ConcatModelBuilder({"feature": feature}, {"view": "feature"})
+        policy, critic = ProbabilisticPolicyComposer(), SharedStateActionCriticComposer()
+        networks = TemplateModelComposer(builder, policy, critic, distribution_mapper_config=SQUASHED)
+        torch.manual_seed(0)
+        module = SAC(networks=networks, spec=Spec({0: step_spec("continuous")}), capture=capture, tau=0.5)
+        torch.manual_seed(1)
+        kit.fit(module, lambda seed: replay_batch("continuous", 3, seed), length=2)
+        is_traced = capture == "auto" and "dropout" in options
+        assert (module._gradient_steps.traced_losses.n_made > 0) == is_traced
+        states.append(state(module))
+    torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
+    for name, tensor in states[0].items():
+        if "critic" in name and name.endswith("running_mean"):
+            assert bool(tensor.any()), name  # also that of the target network
+
+
 def test_statistics_have_their_names(kit):
     module = make("mixed")
     kit.fit(module, lambda seed: replay_batch("mixed", 2, seed))
@@ -349,6 +375,29 @@ def test_a_coefficient_that_is_not_tuned_is_that_of_the_options_also_after_a_res
     make_batch = partial(replay_batch, "continuous", 2)
     kit.fit(resumed, lambda seed: make_batch(seed), 2, length=1, ckpt_path=tmp_path / "one.ckpt")
     assert resumed.log_entropy_coef.exp().tolist() == pytest.approx([0.05])
+
+
+@pytest.mark.slow
+def test_traced_updates_follow_schedules_of_entropy_and_targets(kit):
+    decreasing = {"target_entropy_multiplier": Linear(2.0, 0.1), "tau": Linear(0.5, 0.0)}
+    tuned = {**decreasing, "entropy_coef_lr": Linear(0.1, 0.01)}
+    fixed = {"entropy_tuning": False, "entropy_coef": Linear(0.5, 0.1)}
+    for options in (tuned, fixed):
+        states = []
+        for capture, given in (("auto", options), ("off", options), ("off", {"entropy_tuning": "tau" in options})):
+            module = make("continuous", capture, **given)
+            torch.manual_seed(1)
+            kit.fit(module, lambda seed: replay_batch("continuous", 2, seed), 2, length=2)
+            assert module._gradient_steps.traced_losses.n_made == (2 if capture == "auto" else 0)
+            states.append(state(module))
+            table = module.epoch_statistics["train"]
+            assert all(f"SACEvents/{name}" in table for name, value in given.items() if callable(value))
+        torch.testing.assert_close(states[0], states[1], rtol=1e-4, atol=1e-6)
+        name = "log_entropy_coef"
+        assert not torch.allclose(states[0][name], states[2][name], rtol=1e-3)
+    assert states[0][name].exp().tolist() == pytest.approx([0.1])  # the end of the schedule
+    with pytest.raises(ValueError, match=r"entropy_coef follows a schedule, but entropy_tuning=True learns it"):
+        make("continuous", entropy_coef=Linear(0.5, 0.1))
 
 
 @pytest.mark.parametrize("frozen", ["policy", "critic"])
@@ -470,11 +519,9 @@ def test_a_box_without_bounds_is_served_by_a_normal_distribution():
 def test_critics_of_states_and_networks_that_remember_are_refused():
     spec = Spec({0: step_spec("multi_discrete")})
     with pytest.raises(
-        ValueError, match=r"critic of actions, not TorchSharedStateCritic.*SharedStateActionCriticComposer"
+        ValueError, match="SAC needs a TorchStateActionCritic, not a TorchSharedStateCritic: name a composer"
     ):
         SAC(networks=networks(critic=SharedStateCriticComposer([FlattenConcatStateValueNet])), spec=spec)
-    with pytest.raises(ValueError, match="critic of actions, not none"):
-        SAC(networks=CustomModelComposer(networks().policy), spec=spec)
 
     class Remembering(FlattenConcatPolicyNet):
         @property

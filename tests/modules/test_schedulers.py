@@ -16,8 +16,7 @@ from torch.optim import lr_scheduler as schedules
 
 from maze_pl.core.batches import Rollout, TrajectoryBatch, TransitionBatch
 from maze_pl.core.population import NoiseTable, PopulationBatch
-from maze_pl.modules import BC, ES, PPO, AlgorithmModule
-from maze_pl.modules.optimization.flat_optimizer import FlatAdam
+from maze_pl.modules import BC, ES, PPO, AlgorithmModule, FlatAdam
 from tests.exact.comparison import differences, without_times
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
@@ -138,6 +137,7 @@ def test_steps_are_made_with_the_rates_of_automatic_optimisation(kit: SimpleName
     assert ours.rates == pytest.approx(theirs.rates)
 
 
+@pytest.mark.slow
 def test_traced_updates_see_every_rate_and_the_log_shows_it(kit: SimpleNamespace) -> None:
     """The built-in schedule, written as a scheduler, gives the same parameters bit by bit."""
 
@@ -308,6 +308,61 @@ def test_a_value_that_is_not_there_is_named(kit: SimpleNamespace, strict: bool) 
     else:
         with pytest.warns(UserWarning, match=message):
             kit.fit(module)
+
+
+class Declaring(pl.LightningDataModule):
+    """Batches and evaluations of an environment that declares its KPIs."""
+
+    def __init__(self, kit: SimpleNamespace, module: Any, kpi_names: tuple[str, ...] | None) -> None:
+        super().__init__()
+        self.kpi_names = kpi_names
+        self.n_collected = 0
+
+        def collect(seed: int) -> Rollout:
+            self.n_collected += 1
+            return kit.make_flat_rollout(seed=seed)  # type: ignore[no-any-return]
+
+        self.sources = kit.Source(module, collect, 1), kit.Source(module, kit.make_evaluations, 1)
+
+    def train_dataloader(self) -> Any:
+        return self.sources[0]
+
+    def val_dataloader(self) -> Any:
+        return self.sources[1]
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        (
+            ("waste", "speed"),
+            r"Plateau monitors 'eval/kpi/sped', but the environment has the KPIs waste, speed",
+        ),
+        ((), r"'eval/kpi/sped', but the environment has no KPI calculator: monitor eval/return"),
+    ],
+)
+def test_a_kpi_that_is_not_declared_is_refused_before_the_first_batch(
+    kit: SimpleNamespace, known: tuple[str, ...], message: str
+) -> None:
+    def configuration(optimizer: Any) -> Any:
+        return {"optimizer": optimizer, "lr_scheduler": plateau(optimizer), "monitor": "eval/kpi/sped"}
+
+    module = make(kit, scheduled(configuration))
+    data = Declaring(kit, module, known)
+    with pytest.raises(ValueError, match=message):
+        kit.make_trainer().fit(module, data)
+    assert data.n_collected == 0
+
+
+@pytest.mark.parametrize("known", [("waste",), None])
+def test_a_kpi_that_is_declared_or_may_exist_is_accepted(kit: SimpleNamespace, known: Any) -> None:
+    def configuration(optimizer: Any) -> Any:
+        return {"optimizer": optimizer, "lr_scheduler": plateau(optimizer), "monitor": "eval/kpi/waste"}
+
+    module = make(kit, scheduled(configuration))
+    data = Declaring(kit, module, known)
+    kit.make_trainer().fit(module, data)
+    assert data.n_collected == 1
 
 
 def test_a_run_without_schedulers_after_one_with_them_has_none(kit: SimpleNamespace) -> None:

@@ -289,3 +289,116 @@ def test_heads_do_not_take_the_names_of_the_templates_blocks(head: str) -> None:
     builder = ConcatModelBuilder({"feature": FEATURE}, {"observation": "feature"})
     with pytest.raises(ValueError, match=rf"the heads \['{head}'\] have names of the template's blocks, .* rename"):
         builder.policy_network({"observation": (4,)}, {head: (2,)})
+
+
+# ------------------------------------------------------------------------------------- several inputs of one modality
+
+POINTS = {"block_type": "maze_pl.perception.PointNetFeatureBlock", "block_params": {"embedding_dim": 8}}
+GRAPH: list[dict[str, Any]] = [
+    {"block_type": "maze_pl.perception.GraphConvBlock", "block_params": {"hidden_features": [5]}},
+    {
+        "block_type": "maze_pl.perception.GraphConvBlock",
+        "block_params": {"hidden_features": [6]},
+        "further_inputs": ["edges", "exists"],
+    },
+    {
+        "block_type": "maze_pl.perception.MaskedGlobalPoolingBlock",
+        "block_params": {"pooling_func": "mean", "pooling_dim": -2},
+        "further_inputs": ["exists"],
+    },
+]
+SITES = {"sites": (4, 3), "roads": (4, 4), "is_site": (4,), "orders": (5, 2), "is_order": (5,), "time": (1,)}
+FURTHER = {"sites": {"edges": "roads", "exists": "is_site"}, "orders": {"mask": "is_order"}}
+
+
+def sites(further: Any = None, **config: Any) -> ConcatModelBuilder:
+    defaults = {"graph": GRAPH, "set": POINTS, "raw": None}
+    mapping = {"sites": "graph", "orders": "set", "time": "raw"}
+    return ConcatModelBuilder({**defaults, **config}, mapping, ["latent"], FURTHER if further is None else further)
+
+
+def sites_observation(n: int = 7) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    observation = {name: torch.randn(n, *shape, generator=generator) for name, shape in SITES.items()}
+    for name in ("roads", "is_site", "is_order"):
+        observation[name] = (observation[name] > 0).to(torch.int8)
+    return observation
+
+
+def test_blocks_of_a_modality_read_further_inputs_and_each_other() -> None:
+    network = sites().policy_network(SITES, {"a": (2,)})
+    read = {name: block.in_keys for name, block in network.perception_blocks.items()}
+    first, second = "sites_GraphConvBlock", "sites_GraphConvBlock_2"
+    assert read == {
+        first: ["sites", "roads", "is_site"],
+        second: [first, "roads", "is_site"],
+        "sites_MaskedGlobalPoolingBlock": [second, "is_site"],
+        "orders_PointNetFeatureBlock": ["orders", "is_order"],
+        "concat": ["sites_MaskedGlobalPoolingBlock", "orders_PointNetFeatureBlock", "time"],
+        "a": ["latent"],
+    }
+    assert set(network.in_keys) == set(SITES)
+    critic = sites().critic_network(SITES, network)
+    assert all(critic.perception_blocks[name] is network.perception_blocks[name] for name in list(read)[:-1])
+
+
+def test_a_set_with_its_mask_and_a_graph_in_a_template_are_those_of_their_blocks() -> None:
+    network = sites().policy_network(SITES, {"a": (2,)})
+    observation = sites_observation()
+    blocks = network.perception_blocks
+    tensors: dict[str, Tensor] = dict(observation)
+    nodes, edges, exists = (observation[name] for name in ("sites", "roads", "is_site"))
+    for name in ("sites_GraphConvBlock", "sites_GraphConvBlock_2"):
+        layer = blocks[name].layers[0]  # type: ignore[union-attr]
+        among = edges * exists[:, None] * exists[:, :, None] + torch.eye(4)
+        degree = among.sum(-1).rsqrt()
+        assert isinstance(layer, nn.Linear)
+        nodes = (degree[:, :, None] * among * degree[:, None] @ (nodes * exists[..., None]) @ layer.weight.T).relu()
+    mean = (nodes * exists[..., None]).sum(1) / exists.sum(1, keepdim=True).clamp(min=1)
+    tensors |= blocks["orders_PointNetFeatureBlock"](tensors)
+    latent = torch.cat([mean, tensors["orders_PointNetFeatureBlock"], observation["time"]], -1)
+    torch.testing.assert_close(network(observation), blocks["a"]({"latent": latent}))
+    hidden = {**observation, "orders": observation["orders"] + 9.0 * (1 - observation["is_order"])[..., None]}
+    hidden["sites"] = observation["sites"] + 9.0 * (1 - exists)[..., None]
+    torch.testing.assert_close(network(hidden), network(observation))
+    shown = {**observation, "is_order": torch.ones_like(observation["is_order"])}
+    assert not torch.allclose(network(shown)["a"], network(observation)["a"])
+
+
+@pytest.mark.parametrize(
+    ("further", "config", "message"),
+    [
+        ({"order": {"mask": "is_order"}}, {}, "the observation 'order' needs a modality in observation_modality_map"),
+        (
+            {"orders": {"mask": "is_order"}},
+            {},
+            r"further_inputs of the observation 'sites' are \[\], but the blocks of its modality 'graph' read "
+            r"\['edges', 'exists'\]",
+        ),
+        ({**FURTHER, "time": {"clock": "is_order"}}, {}, r"'time' are \['clock'\], but .* 'raw' read \[\]"),
+        (FURTHER, {"graph": [{**GRAPH[1], "further_inputs": ["edges"]}]}, r"'sites' are \['edges', 'exists'\], but"),
+        (FURTHER, {"graph": [*GRAPH, {"block_params": {}}]}, "'graph' needs block_type, a PerceptionBlock, and"),
+    ],
+)
+def test_further_inputs_that_do_not_fit_the_blocks_are_refused(further: Any, config: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sites(further, **config)
+
+
+def test_further_inputs_must_be_observed_in_the_same_sub_step_and_fit() -> None:
+    box = {name: spaces.Box(-1.0, 1.0, shape) for name, shape in SITES.items()}
+    act = spaces.Dict({"a": spaces.Discrete(2)})
+    whole = StepSpec(spaces.Dict(box), act)
+    sites().check(Spec({0: whole}))
+    part = StepSpec(spaces.Dict({"orders": box["orders"], "is_site": box["is_site"]}), act)
+    with pytest.raises(
+        ValueError, match=r"'orders': \['is_order'\] are not observations of sub-step 1, which are \['is"
+    ):
+        sites().check(Spec({0: whole, 1: part}))
+    shapes = {**SITES, "is_order": (3,)}
+    with pytest.raises(
+        ValueError, match=r"'set' cannot be made for 'orders' of shape \(5, 2\), 'is_order' of shape \(3,\): ValueError"
+    ):
+        sites().policy_network(shapes, {"a": (2,)})
+    with pytest.raises(ValueError, match="'hidden' can have only one block, got 3"):
+        sites(hidden=GRAPH).policy_network(SITES, {"a": (2,)})

@@ -18,6 +18,7 @@ from maze_pl.perception import (
     DenseBlock,
     FlattenConcatPolicyNet,
     FlattenConcatStateValueNet,
+    OneHotBlock,
     PerceptionBlock,
     ProbabilisticPolicyComposer,
     SharedStateActionCriticComposer,
@@ -103,6 +104,12 @@ class EmbeddingBlock(PerceptionBlock):
 
     def forward(self, block_input: Any) -> dict[str, Tensor]:
         return {self.out_keys[0]: self.embedding(block_input[self.in_keys[0]].long())}
+
+
+def test_a_one_hot_block_that_is_named_gets_the_categories() -> None:
+    entry = {"block_type": OneHotBlock, "block_params": {"n_categories": 3}}
+    networks = compose(template({"kind": "category"}, category=entry), spec_of({"kind": spaces.Discrete(3)}))
+    assert networks.policy.networks[0][0].block_names == ["kind_OneHotBlock", "concat", "action"]
 
 
 def test_a_block_may_take_categories_as_numbers() -> None:

@@ -358,6 +358,7 @@ def test_letters_are_legible_and_pictures_are_of_a_sensible_size() -> None:
     assert min(text.height for text in texts) > 14
 
 
+@pytest.mark.slow
 def test_a_network_of_very_many_layers_can_still_be_drawn() -> None:
     keys = [f"x_{index}" for index in range(81)]
     blocks = {key: DenseBlock(before, key, [1], [1]) for before, key in itertools.pairwise(keys)}

@@ -17,26 +17,59 @@ from maze_pl.perception import (
     ItemSetPolicyNet,
     ItemSetStateValueNet,
     RecurrentBlock,
+    StridedConvolutionDenseBlock,
+    TransformerMemoryBlock,
 )
 
 SET = {"items": (5, 2), "order": (2,), "mask": (5,)}
 VECTORS = {"position": (4,), "map": (2, 3)}
 
 
-def template(obs_shapes: dict[str, tuple[int, ...]], action_logits_shapes: dict[str, tuple[int, ...]]) -> nn.Module:
+def template(
+    obs_shapes: dict[str, tuple[int, ...]], action_logits_shapes: dict[str, tuple[int, ...]], recurrence: Any
+) -> nn.Module:
     """A network that carries a state."""
     feature = {"block_type": DenseBlock, "block_params": {"hidden_units": [8]}}
-    recurrence = {"block_type": RecurrentBlock, "block_params": {"hidden_size": 4}}
     builder = ConcatModelBuilder({"feature": feature, "recurrence": recurrence}, {"position": "feature"})
     return builder.policy_network({"position": obs_shapes["position"]}, action_logits_shapes)
 
 
+def with_options(obs_shapes: dict[str, tuple[int, ...]], action_logits_shapes: dict[str, tuple[int, ...]]) -> nn.Module:
+    """A network with normalisation, dropout, attention of several heads and convolutions in one dimension."""
+    dense = {"hidden_units": [8, 4], "non_lin": [nn.ReLU, nn.Tanh], "normalization": "batch", "dropout": 0.5}
+    convolution = {
+        "hidden_channels": [3],
+        "hidden_kernels": [2],
+        "hidden_padding": [1],
+        "hidden_dilations": [2],
+        "padding_mode": "circular",
+        "convolution_dimension": 1,
+        "hidden_units": [4],
+        "normalization": "layer",
+    }
+    config = {
+        "feature": {"block_type": DenseBlock, "block_params": dense},
+        "sequence": {"block_type": StridedConvolutionDenseBlock, "block_params": convolution},
+    }
+    builder = ConcatModelBuilder(config, {"position": "feature", "map": "sequence"})
+    network = builder.policy_network(obs_shapes, action_logits_shapes)
+    network.train()(sample(network, obs_shapes, 20))  # so that the statistics are not those of the start
+    return network
+
+
+LSTM = {"block_type": RecurrentBlock, "block_params": {"hidden_size": 4}}
+TRANSFORMER = {
+    "block_type": TransformerMemoryBlock,
+    "block_params": {"hidden_size": 4, "memory_length": 3, "num_layers": 2},
+}
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], dict[str, tuple[int, ...]]]] = {
     "flatten_concat_policy": (lambda: FlattenConcatPolicyNet(VECTORS, {"action": (3,)}), VECTORS),
     "flatten_concat_value": (lambda: FlattenConcatStateValueNet(VECTORS), VECTORS),
     "item_set_policy": (lambda: ItemSetPolicyNet(SET, {"action": (5,)}, "items", "mask", 4), SET),
     "item_set_value": (lambda: ItemSetStateValueNet(SET, "items", 4), SET),
-    "recurrent_template": (lambda: template(VECTORS, {"action": (3,)}), {"position": (4,)}),
+    "template_with_options": (lambda: with_options(VECTORS, {"action": (3,)}), VECTORS),
+    "recurrent_template": (lambda: template(VECTORS, {"action": (3,)}, LSTM), {"position": (4,)}),
+    "transformer_template": (lambda: template(VECTORS, {"action": (3,)}, TRANSFORMER), {"position": (4,)}),
 }
 
 

@@ -82,6 +82,7 @@ def test_names_on_the_search_path_find_root_groups_and_package(
     assert "env/corridor.yaml refers to variables.length, which is not set by any configuration file" in error
 
 
+@pytest.mark.slow
 def test_an_experiment_changes_only_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
     base = printed(capsys, "--config", ROOT)
     experiment = printed(capsys, "--config", str(CONFIGS / "experiment" / "long.yaml"))
@@ -110,6 +111,7 @@ def test_another_class_keeps_the_arguments_that_it_has_and_says_which_it_drops(
 
 
 @pytest.mark.parametrize("config", [ROOT, str(CONFIGS / "experiment" / "long_with_ppo.yaml"), "ppo_cartpole"])
+@pytest.mark.slow
 def test_what_is_printed_can_be_fed_back(config: str, capsys: pytest.CaptureFixture[str], elsewhere: Path) -> None:
     options = ["--config", config, "--data", "runner/local", "--data.wrappers", "wrappers/vector_obs"]
     first = printed(capsys, *options, "--trainer.max_epochs", "3")
@@ -118,6 +120,7 @@ def test_what_is_printed_can_be_fed_back(config: str, capsys: pytest.CaptureFixt
     assert printed(capsys, "--config", "again.yaml") == first
 
 
+@pytest.mark.slow
 def test_what_was_printed_is_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
     expected = printed(capsys, "--config", ROOT)
     assert main(["fit", "--config", ROOT, "--run_dir", "here"]) == 0

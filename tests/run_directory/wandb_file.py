@@ -23,6 +23,7 @@ class OfflineRun:
         config: Its configuration, by the first part of the name.
         metrics: Name or glob of a metric -> name of its x axis.
         history: The rows that were logged, nested names joined by dots.
+        summary: The values of its summary.
         exit_code: As the run ended; None if it did not.
     """
 
@@ -31,6 +32,7 @@ class OfflineRun:
     config: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, str] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
     exit_code: int | None = None
 
 
@@ -54,6 +56,9 @@ def read(path: Path) -> OfflineRun:
         elif kind == "history":
             items = record.history.item
             run.history.append({".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in items})
+        elif kind == "summary":
+            items = record.summary.update
+            run.summary |= {".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in items}
         elif kind == "exit":
             run.exit_code = record.exit.exit_code
     return run

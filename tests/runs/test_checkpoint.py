@@ -10,7 +10,7 @@ import torch
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import CHECKPOINT_FORMAT, CHECKPOINT_KEY, add_to_checkpoint
-from maze_pl.runs.checkpoint import learned_in, read_checkpoint, run_configuration
+from maze_pl.runs.checkpoint import read_checkpoint, run_configuration, wrapper_statistics_in
 
 
 def test_a_flipped_bit_of_a_checkpoint_is_found_or_changes_nothing(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_wrapper_statistics_are_found_by_the_class_of_the_data_module(tmp_path: 
     content: dict[str, Any] = {"state_dict": {}, "RolloutDataModule": {"shared": {"Norm": {"mean": torch.ones(2)}}}}
     for name, expected in (("RolloutDataModule", ["Norm"]), ("ReplayDataModule", [])):
         add_to_checkpoint(content, config={"model": {}, "data": {"class_path": f"maze_pl.datamodules.{name}"}})
-        assert list(learned_in(content, "run")) == expected
+        assert list(wrapper_statistics_in(content, "run")) == expected

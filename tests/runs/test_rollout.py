@@ -85,7 +85,7 @@ class OneIsSlow(InProcessEngine):
         super().submit(actor, method, *arguments)
 
     def get(self, timeout: float | None = None) -> Any:
-        self._jobs.rotate(-1 if self._jobs and self._jobs[0].actor == 0 else 0)
+        self._jobs.rotate(-1 if self._jobs and self._jobs[0].player == 0 else 0)
         return super().get(timeout)
 
 
@@ -162,6 +162,16 @@ def test_groups_of_another_size_play_the_same_episodes_with_other_random_numbers
     assert returns(rollout(cart_pole, policy, 6, n_envs=4)) == returns(rollout(cart_pole, policy, 6, n_envs=3))
 
 
+def test_a_rollout_continues_another_one() -> None:
+    make = partial(GymMazeEnv, "CartPole-v1")
+    whole = rollout(make, "random", 10, 3, n_envs=4)
+    rest = rollout(make, "random", 6, 3, n_envs=4, first_episode=4)
+    found = [(one.seed, one.episode_id, one.summary.reward, one.summary.episode_index) for one in rest]
+    assert found == [(one.seed, one.episode_id, one.summary.reward, one.summary.episode_index) for one in whole[4:]]
+    with pytest.raises(ValueError, match="first_episode=-1 must be at least 0"):
+        rollout(make, first_episode=-1)
+
+
 def test_an_environment_that_is_given_plays_one_episode_after_the_other() -> None:
     policy = partial(RandomPolicy, masks={})
     played = rollout(Drift(), policy, 5)
@@ -210,7 +220,14 @@ def test_a_rollout_can_be_stopped_between_groups() -> None:
         ({"temperature": 0.0}, "temperature=0.0 must be at least"),
         ({"policy": "heuristic", "env": partial(GymMazeEnv, "Acrobot-v1")}, "no policy 'heuristic' for Acrobot-v1"),
         ({"policy": "randm"}, "no policy 'randm'"),
-        ({"policy": "heuristic", "wrappers": [partial(ObservationNormalizationWrapper)], "learned": {"5:a": 1}}, "5:a"),
+        (
+            {
+                "policy": "heuristic",
+                "wrappers": [partial(ObservationNormalizationWrapper)],
+                "wrapper_statistics": {"5:a": 1},
+            },
+            "5:a",
+        ),
         ({"env": partial(GymMazeEnv, "Pendulum-v1"), "policy": DummyCartPolePolicy}, "DummyCartPolePolicy is a policy"),
         ({"env": partial(GymMazeEnv, "Acrobot-v1"), "policy": GreedyCuttingPolicy}, "GreedyCuttingPolicy is a policy"),
     ],
@@ -324,7 +341,7 @@ def test_statistics_that_wrappers_have_learned_are_used_and_kept_as_they_are() -
     env = LogStatsWrapper(wrappers[0](cart_pole()))
     env.estimate(50, 1)
     learned = {name: env.env.shared_state()}
-    given = rollout(cart_pole, "random", 2, wrappers=wrappers, learned=learned, record=("spaces", "states"))
+    given = rollout(cart_pole, "random", 2, wrappers=wrappers, wrapper_statistics=learned, record=("spaces", "states"))
     for one in given:
         assert one.spaces is not None and one.states is not None
         np.testing.assert_array_equal(

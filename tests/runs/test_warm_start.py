@@ -15,7 +15,7 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import add_to_checkpoint
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs import make_gym_maze_env
-from maze_pl.modules import PPO
+from maze_pl.modules import A2C, PPO
 from maze_pl.perception import (
     CustomModelComposer,
     FlattenConcatPolicyNet,
@@ -108,6 +108,17 @@ def test_networks_of_the_same_algorithm_are_those_of_the_other_run(kit: SimpleNa
         assert equal(getattr(module, name), getattr(there, name)), name
     assert not equal(module.target, module.critic), "it follows slowly, and had its own weights"
     assert float(module.temperature.detach()) == 1.0, "what is no network starts anew"
+
+
+def test_exploration_is_that_of_the_new_run(kit: SimpleNamespace) -> None:
+    there, here = kit.make(A2C), kit.make(A2C)
+    here.policy.set_exploration(0.3)
+    kit.begin(there, here)
+    assert float(here.policy.exploration) == pytest.approx(0.3)
+    there.policy.set_exploration(0.9)
+    kit.begin(there, here)
+    assert float(here.policy.exploration) == pytest.approx(0.3)
+    assert equal(here.policy.networks, there.policy.networks)
 
 
 def test_networks_of_other_shapes_are_refused(kit: SimpleNamespace) -> None:

@@ -85,6 +85,7 @@ with StopSignals(deferred=True):
 """
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_the_process_at_once() -> None:
     assert subprocess.run([sys.executable, "-c", SECOND], capture_output=True).returncode == -signal.SIGTERM
 

@@ -1,9 +1,9 @@
-"""Engines, which run actors in this process, in other processes, or on other machines.
+"""Engines, which run players in this process, in other processes, or on other machines.
 
-What an actor does belongs to `maze_pl.collect`, starting processes to `maze_pl.system`.
+What a player does belongs to `maze_pl.collect`, starting processes to `maze_pl.system`.
 """
 
-from .engine import Done as Done, Engine as Engine, Host as Host, Job as Job, MakeActor as MakeActor
+from .engine import Done as Done, Engine as Engine, Host as Host, Job as Job, MakePlayer as MakePlayer
 from .engine import not_started as not_started
 from .in_process_engine import InProcessEngine as InProcessEngine
 from .process_engine import ProcessEngine as ProcessEngine

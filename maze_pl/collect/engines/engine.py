@@ -1,4 +1,4 @@
-"""The interface of engines, which run actors."""
+"""The interface of engines, which run players."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -14,23 +14,23 @@ from maze_pl.system.lost_process import LostProcessError
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MakeActor = Callable[[Any, int, int], Any]
-"""Makes an actor from the policy, its number and its number of restarts after worker deaths."""
+MakePlayer = Callable[[Any, int, int], Any]
+"""Makes a player from the policy, its number and its number of restarts after worker deaths."""
 
 
 @dataclass(slots=True)
 class Job:
-    """A method call for an actor.
+    """A method call for a player.
 
     Attributes:
-        actor: Number of the actor.
-        restarts: Number of times the actor was recreated.
+        player: Number of the player.
+        restarts: Number of times the player was recreated.
         method: Name of the method to call.
         arguments: Arguments of the method.
-        state: State of the actor on its previous worker, from which it continues here.
+        state: State of the player on its previous worker, from which it continues here.
     """
 
-    actor: int
+    player: int
     restarts: int
     method: str
     arguments: tuple[Any, ...]
@@ -42,56 +42,56 @@ class Done:
     """A finished job.
 
     Attributes:
-        actor: Number of the actor.
+        player: Number of the player.
         result: Return value of its method.
         version: Version of the weights that it used.
-        restarts: Number of times the actor was recreated; each time it lost its state.
+        restarts: Number of times the player was recreated; each time it lost its state.
     """
 
-    actor: int
+    player: int
     result: Any
     version: int
     restarts: int = 0
 
 
 class Host:
-    """Holds the actors of a worker: makes each on its first job, and calls its methods.
+    """Holds the players of a worker: makes each on its first job, and calls its methods.
 
     Args:
-        make_actor: Makes an actor.
-        policy: Policy of the actors, which the worker keeps up to date.
+        make_player: Makes a player.
+        policy: Policy of the players, which the worker keeps up to date.
     """
 
-    def __init__(self, make_actor: MakeActor, policy: Any) -> None:
-        self._make_actor = make_actor
+    def __init__(self, make_player: MakePlayer, policy: Any) -> None:
+        self._make_player = make_player
         self.policy = policy
-        self.actors: dict[int, Any] = {}
+        self.players: dict[int, Any] = {}
 
     def perform(self, job: Job) -> Any:
-        """Call the method of the actor and return its result."""
-        if job.actor not in self.actors:
-            self.actors[job.actor] = self._make_actor(self.policy, job.actor, job.restarts)
+        """Call the method of the player and return its result."""
+        if job.player not in self.players:
+            self.players[job.player] = self._make_player(self.policy, job.player, job.restarts)
             if job.state is not None:
-                self.actors[job.actor].load_state_dict(job.state)
-        return getattr(self.actors[job.actor], job.method)(*job.arguments)
+                self.players[job.player].load_state_dict(job.state)
+        return getattr(self.players[job.player], job.method)(*job.arguments)
 
-    def discard(self, actor: int) -> None:
-        """Close an actor; its next job makes it again."""
-        discarded = self.actors.pop(actor, None)
+    def discard(self, player: int) -> None:
+        """Close a player; its next job makes it again."""
+        discarded = self.players.pop(player, None)
         if discarded is not None:
             discarded.close()
 
     def close(self) -> None:
-        """Close all actors."""
-        while self.actors:
-            self.actors.popitem()[1].close()
+        """Close all players."""
+        while self.players:
+            self.players.popitem()[1].close()
 
 
 class Engine(ABC):
-    """Runs jobs of numbered actors with a policy whose weights are published from time to time.
+    """Runs jobs of numbered players with a policy whose weights are published from time to time.
 
-    The jobs of one actor are done in the order in which they are submitted, jobs of different
-    actors in any order. An actor that is lost, because its worker or a process of its environments
+    The jobs of one player are done in the order in which they are submitted, jobs of different
+    players in any order. A player that is lost, because its worker or a process of its environments
     died, is made again, and its jobs are repeated.
 
     Args:
@@ -117,12 +117,12 @@ class Engine(ABC):
         return self._n_workers
 
     @abstractmethod
-    def start(self, make_actor: MakeActor, policy: Any) -> None:
+    def start(self, make_player: MakePlayer, policy: Any) -> None:
         """Get ready to work.
 
         Args:
-            make_actor: Makes an actor, in the process that runs it; may be a lambda.
-            policy: Policy of the actors.
+            make_player: Makes a player, in the process that runs it; may be a lambda.
+            policy: Policy of the players.
         """
 
     @abstractmethod
@@ -135,11 +135,11 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def submit(self, actor: int, method: str, *arguments: Any) -> None:
-        """Submit a job for an actor; returns immediately.
+    def submit(self, player: int, method: str, *arguments: Any) -> None:
+        """Submit a job for a player; returns immediately.
 
         Args:
-            actor: Number of the actor, which is made if it does not exist yet.
+            player: Number of the player, which is made if it does not exist yet.
             method: Name of the method to call.
             arguments: Arguments of the method.
         """
@@ -153,7 +153,7 @@ class Engine(ABC):
 
         Raises:
             TimeoutError: No job finished in this time.
-            RuntimeError: An actor failed; all workers are ended. An actor in this process raises
+            RuntimeError: A player failed; all workers are ended. A player in this process raises
                 its original error instead, and nothing is ended.
             LostProcessError: Workers, or processes of environments, died more often than
                 `max_replacements`; all of them are ended.
@@ -168,18 +168,18 @@ class Engine(ABC):
         """Do jobs and wait for all of them.
 
         Args:
-            jobs: (actor, method, arguments) of each job.
+            jobs: (player, method, arguments) of each job.
 
         Returns:
             Their results, in the order of `jobs`.
         """
-        for actor, method, arguments in jobs:
-            self.submit(actor, method, *arguments)
-        results: dict[int, deque[Any]] = {actor: deque() for actor, _, _ in jobs}
+        for player, method, arguments in jobs:
+            self.submit(player, method, *arguments)
+        results: dict[int, deque[Any]] = {player: deque() for player, _, _ in jobs}
         for _ in jobs:
             done = self.get()
-            results[done.actor].append(done.result)
-        return [results[actor].popleft() for actor, _, _ in jobs]
+            results[done.player].append(done.result)
+        return [results[player].popleft() for player, _, _ in jobs]
 
     def _forget_losses(self) -> None:
         """Reset the counts of restarts and replacements for the next run."""

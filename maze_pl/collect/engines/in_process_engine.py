@@ -1,4 +1,4 @@
-"""The engine that runs actors in this process."""
+"""The engine that runs players in this process."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -6,12 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
-from maze_pl.collect.engines.engine import LOGGER, Done, Engine, Host, Job, MakeActor, not_started
+from maze_pl.collect.engines.engine import LOGGER, Done, Engine, Host, Job, MakePlayer, not_started
 from maze_pl.system.lost_process import LostProcessError
 
 
 class InProcessEngine(Engine):
-    """Runs actors in this process, one after the other, with the policy object that is trained.
+    """Runs players in this process, one after the other, with the policy object that is trained.
 
     Args:
         max_replacements: Number of dead environment processes to replace, over the whole run.
@@ -26,47 +26,47 @@ class InProcessEngine(Engine):
         self._jobs: deque[Job] = deque()
         self._version = 0
 
-    def start(self, make_actor: MakeActor, policy: Any) -> None:
+    def start(self, make_player: MakePlayer, policy: Any) -> None:
         """Get ready to work; see `Engine.start`."""
         self.close()
-        self._host = Host(make_actor, policy)
+        self._host = Host(make_player, policy)
         self._version = 0
 
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Store the version only: the actors use the policy itself."""
+        """Store the version only: the players use the policy itself."""
         if self._host is None:
             not_started()
         self._version = version
 
-    def submit(self, actor: int, method: str, *arguments: Any) -> None:
+    def submit(self, player: int, method: str, *arguments: Any) -> None:
         """Queue a job; `get` runs it."""
         if self._host is None:
             not_started()
-        self._jobs.append(Job(actor, 0, method, arguments))
+        self._jobs.append(Job(player, 0, method, arguments))
 
     def get(self, timeout: float | None = None) -> Done:
-        """Run the next job, without a timeout; errors of actors are raised unchanged."""
+        """Run the next job, without a timeout; errors of players are raised unchanged."""
         if self._host is None or not self._jobs:
             raise TimeoutError("no job was submitted")
         job = self._jobs.popleft()
         while True:
-            job.restarts = self._restarts.get(job.actor, 0)
+            job.restarts = self._restarts.get(job.player, 0)
             try:
-                return Done(job.actor, self._host.perform(job), self._version, job.restarts)
+                return Done(job.player, self._host.perform(job), self._version, job.restarts)
             except LostProcessError as error:
-                self._restart(self._host, job.actor, str(error))
+                self._restart(self._host, job.player, str(error))
 
-    def _restart(self, host: Host, actor: int, lost: str) -> None:
-        """Restart an actor that has lost its environments."""
+    def _restart(self, host: Host, player: int, lost: str) -> None:
+        """Restart a player that has lost its environments."""
         self._replaced += 1
         left = self._require_replaceable(lost)
         remaining = f"{left} more processes can be replaced"
-        LOGGER.warning(f"{lost}; actor {actor} restarts, and {remaining}")
-        host.discard(actor)
-        self._restarts[actor] = self._restarts.get(actor, 0) + 1
+        LOGGER.warning(f"{lost}; player {player} restarts, and {remaining}")
+        host.discard(player)
+        self._restarts[player] = self._restarts.get(player, 0) + 1
 
     def close(self) -> None:
-        """Close the actors."""
+        """Close the players."""
         self._jobs.clear()
         self._forget_losses()
         host = self._host

@@ -1,4 +1,4 @@
-"""The engine that runs actors in local processes."""
+"""The engine that runs players in local processes."""
 
 import os
 import pickle
@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 
 from torch import Tensor
 
-from maze_pl.collect.engines.engine import Job, MakeActor, not_started
+from maze_pl.collect.engines.engine import Job, MakePlayer, not_started
 from maze_pl.collect.engines.worker_engine import Outcome, WorkerEngine, WorkerHost
 from maze_pl.envs.contract import portable_error
 from maze_pl.system.lost_process import LostProcessError
@@ -19,16 +19,16 @@ _PRELOADED: Final = ("maze_pl.collect.rollout_worker", "maze_pl.agents", "maze_p
 
 
 class _Worker(WorkerHost):
-    """The object in a worker process: holds actors and loads the latest weights when a job begins.
+    """The object in a worker process: holds players and loads the latest weights when a job begins.
 
     Args:
-        make_actor: As for `Host`.
+        make_player: As for `Host`.
         policy: As for `Host`.
         path: Path of the file with the version of the weights, and the weights.
     """
 
-    def __init__(self, make_actor: MakeActor, policy: Any, path: str) -> None:
-        super().__init__(make_actor, policy)
+    def __init__(self, make_player: MakePlayer, policy: Any, path: str) -> None:
+        super().__init__(make_player, policy)
         self._path = path
 
     def perform(self, job: Job) -> Any:
@@ -41,7 +41,7 @@ class _Worker(WorkerHost):
 
 
 class ProcessEngine(WorkerEngine):
-    """Runs actors in other processes of this machine, which read the weights from shared memory.
+    """Runs players in other processes of this machine, which read the weights from shared memory.
 
     The weights are in an unnamed file in memory, which each publication replaces as a whole: a
     worker that opens it finds either the previous or the new weights, even if a process is
@@ -60,13 +60,13 @@ class ProcessEngine(WorkerEngine):
         self._new: Callable[[], Any] = not_started  # starts a worker
         self._memory: BinaryIO | None = None  # file with the version and the weights
 
-    def start(self, make_actor: MakeActor, policy: Any) -> None:
+    def start(self, make_player: MakePlayer, policy: Any) -> None:
         """Get ready to work; see `Engine.start`."""
         self.close()
         prepare_workers(self, self._sent, _PRELOADED)
         self._memory = _file_in_memory(pickle.dumps(0))
         path = f"/proc/{os.getpid()}/fd/{self._memory.fileno()}"
-        make = dumps(partial(_Worker, make_actor, policy, path))
+        make = dumps(partial(_Worker, make_player, policy, path))
         name = "maze_pl-worker"
         self._new = partial(WorkerProcess, make, (), portable_error, name, long_jobs=True)
 

@@ -1,4 +1,4 @@
-"""The engine that runs actors on a Ray cluster."""
+"""The engine that runs players on a Ray cluster."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from maze_pl.collect.engines.engine import Job, MakeActor, not_started
+from maze_pl.collect.engines.engine import Job, MakePlayer, not_started
 from maze_pl.collect.engines.worker_engine import Outcome, WorkerEngine, WorkerHost
 from maze_pl.envs.contract import portable_error
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, output_folder
@@ -45,7 +45,7 @@ def _ray() -> Any:
 
 
 class _Served(WorkerHost):
-    """Holds the actors of a worker, and keeps its policy up to date."""
+    """Holds the players of a worker, and keeps its policy up to date."""
 
     def answer(self, job: bytes, weights: list[Any], version: int) -> bytes:
         """Run a job; the weights' reference is in a list so that Ray does not fetch old ones."""
@@ -60,9 +60,9 @@ class _Served(WorkerHost):
             result = RuntimeError(portable) if isinstance(portable, str) else portable
             return dumps((result, version))
 
-    def release(self, actor: int) -> bytes:
-        """Close an actor that moves; return its state, pickled as Ray's arrays are read-only."""
-        released = self.actors.pop(actor, None)
+    def release(self, player: int) -> bytes:
+        """Close a player that moves; return its state, pickled as Ray's arrays are read-only."""
+        released = self.players.pop(player, None)
         state = released.state_dict() if hasattr(released, "state_dict") else None
         if released is not None:
             released.close()
@@ -103,11 +103,11 @@ def _worker() -> Any:
 
 
 class RayEngine(WorkerEngine):
-    """Runs actors on a Ray cluster, with one process per worker.
+    """Runs players on a Ray cluster, with one process per worker.
 
     With `n_workers=0` there are as many workers as the cluster has room for. When a node joins, new
-    workers start on it and take over actors between two jobs, with their state. When a node dies,
-    its actors restart on the other nodes, which does not count as a replacement.
+    workers start on it and take over players between two jobs, with their state. When a node dies,
+    its players restart on the other nodes, which does not count as a replacement.
 
     Args:
         address: Address of the cluster as `host:port`, or `auto` for the cluster of this machine;
@@ -153,7 +153,7 @@ class RayEngine(WorkerEngine):
             self._counted_at = time.monotonic()
         return self._room
 
-    def start(self, make_actor: MakeActor, policy: Any) -> None:
+    def start(self, make_player: MakePlayer, policy: Any) -> None:
         """Start Ray, or join the cluster; see `Engine.start`.
 
         Raises:
@@ -170,7 +170,7 @@ class RayEngine(WorkerEngine):
             found = f"the Ray cluster has room for {room}"
             raise ValueError(f"{needs}: {found}; give 0 for as many as fit")
         self._put = _ray().put
-        serve = self._put(dumps(partial(_Served, make_actor, policy)))
+        serve = self._put(dumps(partial(_Served, make_player, policy)))
         worker_class = _ray().remote(num_cpus=1, max_restarts=0)(_worker())
         self._new = partial(worker_class.remote, serve, sys.path, str(output_folder("").absolute()))
 
@@ -227,21 +227,21 @@ class RayEngine(WorkerEngine):
         reference = self._put(dumps(dict(weights)))
         self._weights = ([reference], version)
 
-    def submit(self, actor: int, method: str, *arguments: Any) -> None:
-        """Send a job to the actor's worker, or first move the actor to a less loaded one."""
-        home: Any = self._homes.get(actor)
+    def submit(self, player: int, method: str, *arguments: Any) -> None:
+        """Send a job to the player's worker, or first move the player to a less loaded one."""
+        home: Any = self._homes.get(player)
         homes = list(self._homes.values())
         is_alone = home is None or homes.count(home) < 2
-        if is_alone or any(job.actor == actor for job in self._sent[home]):
-            return super().submit(actor, method, *arguments)
+        if is_alone or any(job.player == player for job in self._sent[home]):
+            return super().submit(player, method, *arguments)
         freer = self._home()
         state = None
         if homes.count(freer) < homes.count(home) - 1:
             # a worker that is dead is noticed with its next result
             with contextlib.suppress(_ray().exceptions.RayActorError):
-                state = pickle.loads(_ray().get(home.call.remote("release", actor)))
-                self._homes[actor] = freer
-        self._dispatch(Job(actor, self._restarts.get(actor, 0), method, arguments, state))
+                state = pickle.loads(_ray().get(home.call.remote("release", player)))
+                self._homes[player] = freer
+        self._dispatch(Job(player, self._restarts.get(player, 0), method, arguments, state))
 
     def launch(self) -> Any:
         """Start a worker if the nodes have room for one; otherwise return None."""

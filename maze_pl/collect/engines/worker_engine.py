@@ -1,4 +1,4 @@
-"""Base of engines that run actors in other processes."""
+"""Base of engines that run players in other processes."""
 
 import time
 from abc import abstractmethod
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from maze_pl.collect.engines.engine import LOGGER, Done, Engine, Host, Job, MakeActor
+from maze_pl.collect.engines.engine import LOGGER, Done, Engine, Host, Job, MakePlayer
 from maze_pl.core.checks import check_count
 
 
@@ -30,17 +30,17 @@ class Outcome(NamedTuple):
 
 
 class WorkerHost(Host):
-    """Holds the actors of a worker that has a copy of the policy and one torch thread.
+    """Holds the players of a worker that has a copy of the policy and one torch thread.
 
     Attributes:
         version: Version of its weights.
     """
 
-    def __init__(self, make_actor: MakeActor, policy: Any) -> None:
+    def __init__(self, make_player: MakePlayer, policy: Any) -> None:
         torch.set_num_threads(1)
         if isinstance(policy, torch.nn.Module):
             policy.eval()
-        super().__init__(make_actor, policy)
+        super().__init__(make_player, policy)
         self.version = 0
 
     def update(self, weights: dict[str, Any], version: int) -> None:
@@ -54,7 +54,7 @@ class WorkerEngine(Engine):
     """An engine with worker processes; subclasses start and end workers and exchange messages.
 
     Workers are started on demand with the first jobs. A worker that dies is replaced, and its
-    actors restart and repeat their unfinished jobs. A worker is also ended and replaced if a
+    players restart and repeat their unfinished jobs. A worker is also ended and replaced if a
     process of one of its environments died.
 
     Args:
@@ -68,7 +68,7 @@ class WorkerEngine(Engine):
         super().__init__(max_replacements, step_timeout)
         check_count("n_workers", n_workers, 0, f" of {type(self).__name__}")
         self._n_workers = n_workers
-        self._homes: dict[int, Any] = {}  # actor -> worker
+        self._homes: dict[int, Any] = {}  # player -> worker
         self._sent: dict[Any, deque[Job]] = {}  # worker -> jobs that it has not finished, in order
 
     @abstractmethod
@@ -90,19 +90,19 @@ class WorkerEngine(Engine):
             TimeoutError: Nothing came within `timeout` seconds.
         """
 
-    def submit(self, actor: int, method: str, *arguments: Any) -> None:
-        """Send a job to the worker that holds the actor; see `Engine.submit`."""
-        if actor not in self._homes:
-            self._homes[actor] = self._home()
-        self._dispatch(Job(actor, self._restarts.get(actor, 0), method, arguments))
+    def submit(self, player: int, method: str, *arguments: Any) -> None:
+        """Send a job to the worker that holds the player; see `Engine.submit`."""
+        if player not in self._homes:
+            self._homes[player] = self._home()
+        self._dispatch(Job(player, self._restarts.get(player, 0), method, arguments))
 
     def _dispatch(self, job: Job) -> None:
-        worker = self._homes[job.actor]
+        worker = self._homes[job.player]
         self.send(worker, job)
         self._sent[worker].append(job)
 
     def _home(self) -> Any:
-        """Choose a worker for an actor: a new one if there are too few, else the least loaded."""
+        """Choose a worker for a player: a new one if there are too few, else the least loaded."""
         if len(self._sent) < self.n_workers:
             worker = self.launch()
             if worker is not None:
@@ -129,29 +129,29 @@ class WorkerEngine(Engine):
                 self.close()
                 if isinstance(outcome.result, ValueError):  # refused on purpose
                     raise outcome.result
-                raise RuntimeError(f"actor {job.actor} failed: {outcome.result}")
-            return Done(job.actor, outcome.result, outcome.version, job.restarts)
+                raise RuntimeError(f"player {job.player} failed: {outcome.result}")
+            return Done(job.player, outcome.result, outcome.version, job.restarts)
         raise TimeoutError("no job was submitted")
 
     def _replace(self, worker: Any, how: str) -> None:
-        """Restart the actors of a dead worker elsewhere."""
+        """Restart the players of a dead worker elsewhere."""
         unfinished = self._sent.pop(worker)
         lost = f"a worker of {type(self).__name__} is lost: {how}"
         left = self._require_replaceable(lost)
-        actors = [actor for actor, home in self._homes.items() if home == worker]
+        players = [player for player, home in self._homes.items() if home == worker]
         remaining = f"{left} more workers can be replaced"
-        LOGGER.warning(f"{lost}; its actors {actors} restart, and {remaining}")
-        for actor in actors:
-            del self._homes[actor]
-            self._restarts[actor] = self._restarts.get(actor, 0) + 1
-            self._homes[actor] = self._home()
+        LOGGER.warning(f"{lost}; its players {players} restart, and {remaining}")
+        for player in players:
+            del self._homes[player]
+            self._restarts[player] = self._restarts.get(player, 0) + 1
+            self._homes[player] = self._home()
         for job in unfinished:
-            job.restarts = self._restarts[job.actor]
+            job.restarts = self._restarts[job.player]
             job.state = None
             self._dispatch(job)
 
     def close(self) -> None:
-        """Forget all actors; subclasses end the workers."""
+        """Forget all players; subclasses end the workers."""
         self._homes.clear()
         self._sent.clear()
         self._forget_losses()

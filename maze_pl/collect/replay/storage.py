@@ -37,8 +37,7 @@ class ReplayStorage:
     where p_i is the size of the TD error at its last use, and the largest size so far for new
     transitions. Sampling is stratified: each minibatch has one transition from each of B equal
     parts of the sum. `weight` is (N P(i)) ** -beta, divided by the largest weight of the minibatch.
-    Schaul et al. 2016, arXiv:1511.05952; there beta grows to 1 during training, here it is
-    constant.
+    Schaul et al. 2016, arXiv:1511.05952; `set_exponents` lets beta grow to 1 during training, as there.
 
     Args:
         step: Specification of the sub-step.
@@ -49,6 +48,7 @@ class ReplayStorage:
         beta: Exponent of the importance weights.
         memory_map: Whether arrays are in unnamed files of the run directory, which leave nothing
             behind.
+        keep_sizes: Whether the sizes of TD errors are stored, so that `alpha` may change.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class ReplayStorage:
         alpha: float | None = None,
         beta: float = 0.4,
         memory_map: bool = False,
+        keep_sizes: bool = False,
     ) -> None:
         ring_shape = (capacity,)
         allocate = _allocate_on_disk if memory_map else np.zeros
@@ -80,7 +81,8 @@ class ReplayStorage:
         self._run_length = run_length
         self._alpha = alpha
         self._beta = beta
-        self._highest = 1.0  # priority of new transitions
+        self._highest = 1.0  # priority of new transitions; if sizes are kept, the size of their TD error
+        self._sizes = np.zeros(capacity) if keep_sizes and alpha is not None else None
         self._priorities = None if alpha is None else SumTree(capacity)
         self._written = 0  # transitions since the beginning
 
@@ -100,7 +102,7 @@ class ReplayStorage:
         if self._follower.size:
             self._link(columns["stream"], columns["is_first"])
         if self._priorities is not None:
-            self._priorities.update(places, np.full(n, self._highest))
+            self._set_sizes(places, np.full(n, self._highest))
         self._written += n
 
     def _link(self, streams: Array, is_first: Array) -> None:
@@ -186,16 +188,42 @@ class ReplayStorage:
         assert self._priorities is not None and self._alpha is not None
         sizes = errors.detach().abs().cpu().double().numpy().ravel()
         sizes = sizes + 1e-6  # so that a perfect fit is drawn at times
-        priorities = sizes**self._alpha
-        self._priorities.update(places.ravel(), priorities)
-        self._highest = max(self._highest, float(priorities.max(initial=0.0)))
+        if self._sizes is None:
+            sizes = sizes**self._alpha
+        self._set_sizes(places.ravel(), sizes)
+        self._highest = max(self._highest, float(sizes.max(initial=0.0)))
+
+    def set_exponents(self, alpha: float, beta: float) -> None:
+        """Change the exponents of priorities and weights; all priorities are computed again if alpha changes.
+
+        Args:
+            alpha: Exponent of the priorities; only with `keep_sizes` it may differ from the current one.
+            beta: Exponent of the importance weights.
+        """
+        self._beta = beta
+        if alpha == self._alpha or self._priorities is None:
+            return
+        assert self._sizes is not None
+        self._alpha = alpha
+        self._priorities.update(np.arange(len(self)), self._sizes[: len(self)] ** alpha)
+
+    def _set_sizes(self, places: Array, sizes: Array) -> None:
+        """Set priorities, or the sizes of TD errors from which they are computed."""
+        assert self._priorities is not None
+        if self._sizes is None:
+            self._priorities.update(places, sizes)
+            return
+        assert self._alpha is not None
+        self._sizes[places] = sizes
+        self._priorities.update(places, sizes**self._alpha)
 
     # --------------------------------------------------------------------------------- checkpoints
 
     def _saved_columns(self) -> Columns:
         """All arrays of the storage; `priorities` is None without priorities."""
         priorities = None if self._priorities is None else self._priorities.leaves
-        return {**self._columns, "follower": self._follower, "priorities": priorities}
+        sizes = {} if self._sizes is None else {"sizes": self._sizes}
+        return {**self._columns, "follower": self._follower, "priorities": priorities, **sizes}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the full state: tensors, which are views, and primitives."""
@@ -224,6 +252,8 @@ class ReplayStorage:
         self._follower[rows] = saved["follower"]
         if self._priorities is not None:
             self._priorities.update(np.arange(len(self)), saved["priorities"])
+        if self._sizes is not None:
+            self._sizes[rows] = saved["sizes"]
         return self
 
     def _refuse_numbers(self, state: dict[str, Any]) -> None:

@@ -18,8 +18,8 @@ from maze_pl.core.object_state import (
 from maze_pl.envs.vector.vector_env import VectorEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.events import RunningKpiCalculator, StepEventLog
+from maze_pl.events.episode_statistics import EventGroup
 from maze_pl.events.pubsub import EventRecord, EventTopic
-from maze_pl.events.statistics import EventGroup
 from maze_pl.events.topics import EventDeclaration
 
 MOST_REPLAYED_ACTS: Final = 10_000

@@ -11,8 +11,8 @@ from maze_pl.envs.contract import check_observation, check_step, name_of
 from maze_pl.envs.gym_env import GymCoreEnv, GymMazeEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.events import BaseEnvEvents
+from maze_pl.events.episode_statistics import action_keys, detached
 from maze_pl.events.folding import DISTRIBUTION, MOST_KEPT_STEPS
-from maze_pl.events.statistics import action_keys, detached
 
 _Folded = dict[str, Any]
 """Number of folded steps, sum of their rewards, and distribution of their actions; empty if there are none."""
@@ -22,7 +22,7 @@ class PlainGymEnvs:
     """Gymnasium environments of a vector that are wrapped in nothing but statistics.
 
     Conversions and statistics take about as long as a step of a simple simulation. Without
-    wrappers, events, KPIs and Dict spaces, the statistics follow from actions and rewards alone, so
+    wrappers, events, KPIs and Dict or Tuple spaces, the statistics follow from actions and rewards alone, so
     that a vector may step the gymnasium environments directly. Resets go through all layers; after
     a reset, the layers are not updated: their time, state and events stay as the reset left them.
 
@@ -57,7 +57,8 @@ class PlainGymEnvs:
             and type(env.unwrapped) is GymMazeEnv
             and env.env.step == env.unwrapped.step  # disabled monitoring passes steps on directly
             and type(env.core_env) is GymCoreEnv
-            and spaces.Dict not in (type(env.core_env.env.observation_space), type(env.core_env.env.action_space))
+            and not isinstance(env.core_env.env.observation_space, spaces.Dict | spaces.Tuple)
+            and not isinstance(env.core_env.env.action_space, spaces.Dict | spaces.Tuple)
             and list(env.pubsub.topics) == [BaseEnvEvents]
             and not env.pubsub.subscribers
             for env in envs

@@ -19,8 +19,8 @@ from maze_pl.events.episode_log import (
     RunningEventLog,
     RunningKpiCalculator,
 )
+from maze_pl.events.episode_statistics import EpisodeStatistics, action_keys, detached
 from maze_pl.events.pubsub import EventRecord
-from maze_pl.events.statistics import EpisodeStatistics, action_keys, detached
 from maze_pl.events.topics import (
     BaseEnvEvents,
     ContinuousActionEvents,

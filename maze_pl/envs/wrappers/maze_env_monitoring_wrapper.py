@@ -13,7 +13,7 @@ from maze_pl.envs.structured_env import Action, Array, Observation, StepResult, 
 from maze_pl.envs.wrappers.sampling_wrapper import SamplingWrapper, Shown
 from maze_pl.events import EventRecord, Subscriber, topics
 from maze_pl.events.display import require_matplotlib
-from maze_pl.events.statistics import group_label
+from maze_pl.events.event_names import group_label
 
 
 class MazeEnvMonitoringWrapper(SamplingWrapper):

@@ -8,7 +8,7 @@ from maze_pl.core.class_path import import_object
 from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
 from maze_pl.envs.wrappers.sampling_wrapper import SamplingWrapper, Shown
 from maze_pl.events import topics
-from maze_pl.events.statistics import group_label
+from maze_pl.events.event_names import group_label
 
 
 class ObservationVisualizationWrapper(SamplingWrapper):

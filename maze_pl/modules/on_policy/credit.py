@@ -112,6 +112,32 @@ def _log_rho(method: Method, key: StepKey, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if log_rho is None else log_rho.to(like)
 
 
+def importance_weights(
+    critic_kind: Literal["shared", "step", "delta"], rollout: Rollout, log_rho: Values
+) -> dict[StepKey, Tensor]:
+    """Compute the importance weights rho that V-trace applies to the acts, before clipping.
+
+    With a shared critic, the weight of an act is the product over all acts of its row.
+
+    Args:
+        critic_kind: `StateCritic.kind`.
+        rollout: The collected rollout.
+        log_rho: Step key -> [T, B] current minus old log-probability of each act, 0 where there is no act.
+
+    Returns:
+        Step key -> [T, B] float64; 1 for step keys without log-probabilities.
+    """
+    logs: dict[StepKey, Tensor] = {}
+    for key, segment in rollout.segments.items():
+        zeros = torch.zeros(segment.active.shape, dtype=torch.float64, device=segment.active.device)
+        logs[key] = log_rho[key].to(zeros) if key in log_rho else zeros
+    if critic_kind != "shared":
+        return {key: log.exp() for key, log in logs.items()}
+    shape = (*rollout.rows.filled.shape, -1)
+    of_rows: Any = sum(log.view(shape).sum(-1) for log in logs.values())
+    return {key: of_rows.exp().repeat_interleave(rollout.n_slots(key), 1) for key in logs}
+
+
 def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
     """Assign credit if each actor has its own stream and critic; lambda applies once per act.
 

@@ -4,7 +4,7 @@ Networks are evaluated without gradients, batched over the acts of each step key
 observations are large.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +16,7 @@ from maze_pl.agents.torch_state_critic import name_in_row
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout, Segment, Tree
 from maze_pl.modules.on_policy.credit import Credit
+from maze_pl.modules.on_policy.critic_states import StatesOfRollout
 from maze_pl.modules.on_policy.minibatches import PolicySamples
 
 MOST_ELEMENTS = 2**23
@@ -28,6 +29,7 @@ class ExistingActs:
     Args:
         segment: Acts of one step key.
         flat: Every entry of the segment is an act.
+        states: States of a critic with a memory of its own.
 
     Attributes:
         segment: Acts of one step key.
@@ -36,9 +38,11 @@ class ExistingActs:
         action: Head -> [n, ...].
         agent_id: [n]
         earlier: Further inputs of delta critics, name -> [n, ...].
+        critic_state: State of a critic with a memory of its own before each act, name -> [n, ...].
+        final_critic_state: Its state at the final observations, name -> [F, ...].
     """
 
-    def __init__(self, segment: Segment, flat: bool) -> None:
+    def __init__(self, segment: Segment, flat: bool, states: StatesOfRollout) -> None:
         self.segment = segment
         self.index = None if flat else segment.active.flatten().nonzero().squeeze(1)
         self.observation = {
@@ -47,6 +51,8 @@ class ExistingActs:
         self.action = {name: self.take(tensor) for name, tensor in segment.action.items()}
         self.agent_id = self.take(segment.agent_id)
         self.earlier: Tree = {}
+        self.critic_state = {name: self.take(tensor) for name, tensor in states.acts.items()}
+        self.final_critic_state = states.finals
 
     def take(self, tensor: Tensor) -> Tensor:
         """[T, B, ...] -> [n, ...]"""
@@ -57,9 +63,17 @@ class ExistingActs:
 Acts = dict[StepKey, ExistingActs]
 
 
-def existing_acts(rollout: Rollout, critic: StateCritic) -> Acts:
-    """Return the acts of each step key, with the inputs that the critic needs."""
-    acts = {key: ExistingActs(segment, rollout.flat) for key, segment in rollout.segments.items()}
+def existing_acts(rollout: Rollout, critic: StateCritic, states: Mapping[StepKey, StatesOfRollout]) -> Acts:
+    """Return the acts of each step key, with the inputs that the critic needs.
+
+    Args:
+        rollout: The collected rollout.
+        critic: Evaluates the acts.
+        states: States of the critic, for step keys in which it has a memory of its own.
+    """
+    acts: Acts = {}
+    for key, segment in rollout.segments.items():
+        acts[key] = ExistingActs(segment, rollout.flat, states.get(key, StatesOfRollout()))
     if critic.kind == "delta":
         for key, part in acts.items():
             part.earlier = {} if part.index is None else _earlier_observations(rollout, key, part.index)
@@ -74,7 +88,7 @@ def values_of(critic: StateCritic, rollout: Rollout, acts: Acts) -> tuple[dict[S
     if rollout.flat:
         return _flat_values(critic, rollout, acts)
     values = {key: _values(critic, key, part) for key, part in acts.items()}
-    return values, {key: _final_values(critic, rollout, key) for key in rollout.finals}
+    return values, {key: _final_values(critic, rollout, key, acts[key]) for key in rollout.finals}
 
 
 def _values(critic: StateCritic, key: StepKey, acts: ExistingActs) -> Tensor:
@@ -82,7 +96,7 @@ def _values(critic: StateCritic, key: StepKey, acts: ExistingActs) -> Tensor:
     assert acts.index is not None
     shape = acts.segment.active.shape
     index, agent_id = acts.index, acts.agent_id
-    observation = acts.observation | acts.earlier
+    observation = acts.observation | acts.earlier | acts.critic_state
     if critic.kind == "shared":
         first = (acts.take(acts.segment.position) == 0).nonzero().squeeze(1)
         observation = {name: tensor.index_select(0, first) for name, tensor in observation.items()}
@@ -91,10 +105,10 @@ def _values(critic: StateCritic, key: StepKey, acts: ExistingActs) -> Tensor:
     return value.new_zeros(shape.numel()).index_copy_(0, index, value).view(shape)
 
 
-def _final_values(critic: StateCritic, rollout: Rollout, key: StepKey) -> Tensor:
+def _final_values(critic: StateCritic, rollout: Rollout, key: StepKey, acts: ExistingActs) -> Tensor:
     """[F] values of the final observations of a step key."""
     final = rollout.finals[key]
-    observation = final.observation | final.policy_state
+    observation = final.observation | final.policy_state | acts.final_critic_state
     if critic.kind == "delta":
         observation |= _earlier_observations(rollout, key, final.row * rollout.n_envs + final.env)
     return _in_parts(partial(critic.value, key), observation, final.agent_id)
@@ -106,11 +120,13 @@ def _flat_values(
     """[T, N] values and [F] final values, evaluated together, if every row is one act."""
     ((key, part),) = acts.items()
     final = rollout.finals[key]
-    following, shape = final.observation | final.policy_state, part.segment.active.shape
-    if _n_parts(part.observation) > 1:  # the copy would cost more than evaluating twice
-        value = _in_parts(partial(critic.value, key), part.observation, part.agent_id)
+    following = final.observation | final.policy_state | part.final_critic_state
+    shape = part.segment.active.shape
+    inputs = part.observation | part.critic_state
+    if _n_parts(inputs) > 1:  # the copy would cost more than evaluating twice
+        value = _in_parts(partial(critic.value, key), inputs, part.agent_id)
         return {key: value.view(shape)}, {key: critic.value(key, following, final.agent_id)}
-    observation = {name: torch.cat([tensor, following[name]]) for name, tensor in part.observation.items()}
+    observation = {name: torch.cat([tensor, following[name]]) for name, tensor in inputs.items()}
     value = critic.value(key, observation, torch.cat([part.agent_id, final.agent_id]))
     n_acts = len(part.agent_id)
     return {key: value[:n_acts].view(shape)}, {key: value[n_acts:]}
@@ -208,6 +224,7 @@ def samples_of(acts: ExistingActs, value: Tensor, log_prob: Tensor, credit: Cred
         value_weight=acts.take(credit.value_weight).to(old_value),
         old_log_prob=log_prob,
         earlier=acts.earlier,
+        critic_state=acts.critic_state,
     )
     if acts.index is None:
         return samples
@@ -223,7 +240,7 @@ def in_sequences(
     An invalid act has no successor: it is the last act of its actor before an episode or the
     rollout ends. So the acts between two starts are consecutive.
     """
-    carried = tuple(acts.segment.policy_state)
+    policy_state_names = tuple(acts.segment.policy_state)
     index = torch.arange(len(acts.agent_id), device=acts.agent_id.device) if acts.index is None else acts.index
     valid = valid_acts(acts, credit).nonzero().squeeze(1)
     column, order = (index[valid] % acts.segment.active.shape[1]).sort(stable=True)  # by actor, then by time
@@ -232,11 +249,12 @@ def in_sequences(
     starts[1:] |= column[1:] != column[:-1]
     place = torch.arange(len(order), device=order.device)
     since = place - torch.where(starts, place, 0).cummax(0).values
-    first = (since % (length if carried else 1) == 0).nonzero().squeeze(1)  # [S]
+    has_state = policy_state_names or samples.critic_state
+    first = (since % (length if has_state else 1) == 0).nonzero().squeeze(1)  # [S]
     sizes = first.diff(append=first.new_tensor([len(order)]))
     steps = torch.arange(int(sizes.max()) if len(sizes) else 0, device=order.device)[:, None]  # [L, 1]
     grid = order[first + torch.minimum(steps, sizes - 1)]  # [L, S]
-    arranged = replace(samples, carried=carried).select(grid.flatten(), order[first])
+    arranged = replace(samples, policy_state_names=policy_state_names).select(grid.flatten(), order[first])
     exists = (steps < sizes).flatten()
     arranged.weight = arranged.weight * exists
     arranged.value_weight = arranged.value_weight * exists

@@ -14,12 +14,14 @@ from torch import Tensor
 from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
-from maze_pl.core.checks import check_at_least, check_fraction
+from maze_pl.core.checks import check_at_least, check_fraction, check_not_negative
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
 from maze_pl.functional import value_loss
-from maze_pl.modules.algorithm import AlgorithmModule, ModelComposer
-from maze_pl.modules.on_policy.credit import Method, VTrace, assign_credit
+from maze_pl.modules.algorithm import AlgorithmModule, NetworksOption
+from maze_pl.modules.on_policy.credit import Method, VTrace, assign_credit, importance_weights
+from maze_pl.modules.on_policy.critic_states import CriticStates, StatesOfRollout
+from maze_pl.modules.on_policy.diagnostics import explained_variances
 from maze_pl.modules.on_policy.evaluation import (
     existing_acts,
     in_sequences,
@@ -30,6 +32,9 @@ from maze_pl.modules.on_policy.evaluation import (
     values_of,
 )
 from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, PolicySamples
+from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
+from maze_pl.modules.optimization.parameter_group import ParameterGroup
+from maze_pl.schedules import Coefficient
 from maze_pl.system.ranks import sum_over_ranks
 
 PolicyLosses = Callable[[StepKey, PolicySamples, Tensor], Tensor]
@@ -58,35 +63,47 @@ class OnPolicyModule(AlgorithmModule):
         sequence_length: Length of truncated back-propagation through time, in acts of one actor,
             for recurrent policies. Minibatches then consist of sequences of this many acts, or
             fewer at the ends of episodes and rollouts.
-        networks: Composer that builds policy and critic.
+        networks: Composer that builds policy and critic; `auto`, the default, for networks that
+            fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
         actor_critic: Ready-made networks, instead of `networks`.
-        lr: Learning rate of Adam.
+        lr: Learning rate: a number or a schedule.
+        optimizer: `adam`, `sgd` with a momentum of 0.9, or a class of optimisers with its options.
+        optimizer_groups: Pattern of parameter names -> options of the optimiser for these
+            parameters; the first pattern that matches counts.
+        frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
-        lr_schedule: `linear` decays the learning rate to 0 over all batches of the run.
+        lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
         critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
             that it shares with the policy are not updated either.
+        grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
+            and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
         capture: `auto` traces the operations of an update once and runs the trace, where that is
             possible and yields the same numbers; `off` runs every update eagerly.
     """
 
     batch_type: ClassVar[type] = Rollout
+    critic_type: ClassVar[type] = StateCritic
 
     def __init__(
         self,
         *,
         gamma: float = 0.98,
-        policy_loss_coef: float = 1.0,
-        value_loss_coef: float = 0.5,
-        entropy_coef: float = 2.5e-4,
+        policy_loss_coef: Coefficient = 1.0,
+        value_loss_coef: Coefficient = 0.5,
+        entropy_coef: Coefficient = 2.5e-4,
         sequence_length: int = 16,
-        networks: ModelComposer | None = None,
+        networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,
-        lr: float = 5e-4,
+        lr: Coefficient = 5e-4,
+        optimizer: OptimizerChoice = "adam",
+        optimizer_groups: dict[str, ParameterGroup] | None = None,
+        frozen: list[str] | None = None,
         max_grad_norm: float = 0.0,
         lr_schedule: Literal["constant", "linear"] = "constant",
         critic_burn_in_epochs: int = 0,
+        grad_norms_by_part: bool = False,
         capture: Literal["auto", "off"] = "auto",
     ) -> None:
         super().__init__(
@@ -94,24 +111,33 @@ class OnPolicyModule(AlgorithmModule):
             spec=spec,
             actor_critic=actor_critic,
             lr=lr,
+            optimizer=optimizer,
+            optimizer_groups=optimizer_groups,
+            frozen=frozen,
             max_grad_norm=max_grad_norm,
             lr_schedule=lr_schedule,
             critic_burn_in_epochs=critic_burn_in_epochs,
+            grad_norms_by_part=grad_norms_by_part,
             capture=capture,
         )
         check_fraction(gamma=gamma)
-        check_at_least(
-            0,
-            policy_loss_coef=policy_loss_coef,
-            value_loss_coef=value_loss_coef,
-            entropy_coef=entropy_coef,
-        )
         check_at_least(1, sequence_length=sequence_length)
         self.gamma = gamma
-        self.policy_loss_coef = policy_loss_coef
-        self.value_loss_coef = value_loss_coef
-        self.entropy_coef = entropy_coef
+        self.policy_loss_coef = self.coefficient("policy_loss_coef", policy_loss_coef, check_not_negative)
+        self.value_loss_coef = self.coefficient("value_loss_coef", value_loss_coef, check_not_negative)
+        self.entropy_coef = self.coefficient("entropy_coef", entropy_coef, check_not_negative)
         self.sequence_length = sequence_length
+        self._critic_states = CriticStates()
+
+    def rank_state(self) -> dict[str, Any]:
+        """Return the states of a critic with a memory of its own."""
+        return {**super().rank_state(), "critic_states": self._critic_states.state_dict()}
+
+    def load_rank_state(self, state: dict[str, Any]) -> None:
+        """Continue with the states of the critic."""
+        super().load_rank_state(state)
+        if "critic_states" in state:
+            self._critic_states.load_state_dict(state["critic_states"])
 
     def make_learning_batch(
         self,
@@ -121,7 +147,7 @@ class OnPolicyModule(AlgorithmModule):
         normalize_advantage: bool = False,
         with_log_prob: bool = False,
     ) -> LearningBatch:
-        """Evaluate a rollout, assign credit to its acts, and record the share of open acts.
+        """Evaluate a rollout, assign credit to its acts, and record open acts and the explained variance.
 
         This is a collective call.
 
@@ -146,16 +172,19 @@ class OnPolicyModule(AlgorithmModule):
             normalize_advantage=normalize_advantage,
             with_log_prob=with_log_prob,
             sequence_length=self.sequence_length,
+            critic_states=self._critic_states,
         )
         for step_key, (n_open, n_acts) in batch.open_share.items():
             self.record("open_acts", n_open, step_key, count=n_acts)
+        for step_key, (explained, total) in explained_variances(batch.acts).items():
+            self.record("explained_variance", explained, step_key, count=total)
         return batch
 
     def actor_critic_loss(
         self,
         minibatch: Minibatch,
         policy_losses: PolicyLosses,
-        value_clip_range: float | None = None,
+        value_clip_range: float | Tensor | None = None,
     ) -> Tensor:
         """Compute the loss of policy and critic, summed over step keys k, and record its terms.
 
@@ -174,17 +203,26 @@ class OnPolicyModule(AlgorithmModule):
         total = torch.zeros((), device=self.device)
         for step_key, acts in minibatch.items():
             if not self.in_critic_burn_in:
-                log_prob, entropies = self.policy.evaluate(step_key, acts.observation, acts.action, acts.agent_id)
+                output = self.policy.compute_policy_output(step_key, acts.observation, acts.agent_id)
+                log_prob, entropies = output.distribution.log_prob_and_entropy(acts.action)
                 # `dot`, unlike @, is computed in float32 in mixed precision too
                 policy_loss = acts.weight.dot(policy_losses(step_key, acts, log_prob))
                 entropy = acts.weight.dot(entropies)
-                total = total.add(policy_loss, alpha=self.policy_loss_coef).sub(entropy, alpha=self.entropy_coef)
+                total = add_scaled(total, policy_loss, self.policy_loss_coef)
+                total = subtract_scaled(total, entropy, self.entropy_coef)
                 self.record("policy_loss", policy_loss, step_key, count=acts.share)
                 self.record("policy_entropy", entropy, step_key, count=acts.share)
-            if acts.value_share:
-                value = critic.value(step_key, acts.critic_inputs, acts.agent_id)
+                if output.auxiliary:
+                    losses = self.policy_auxiliary_losses(step_key, acts, output.auxiliary)
+                    if losses is not None:
+                        auxiliary_loss = acts.weight.dot(losses)
+                        total = total + auxiliary_loss
+                        self.record("policy_auxiliary_loss", auxiliary_loss, step_key, count=acts.share)
+            if acts.has_values:
+                judged = critic.output(step_key, acts.critic_inputs, acts.agent_id)
+                value = judged.value
                 error = acts.value_weight.dot(value_loss(value, acts.return_, acts.old_value, value_clip_range))
-                total = total.add(error, alpha=self.value_loss_coef)
+                total = add_scaled(total, error, self.value_loss_coef)
                 self.record(
                     "critic_value",
                     acts.value_weight.dot(value.detach()),
@@ -192,7 +230,62 @@ class OnPolicyModule(AlgorithmModule):
                     count=acts.value_share,
                 )
                 self.record("critic_value_loss", error, step_key, count=acts.value_share)
+                if judged.auxiliary:
+                    losses = self.critic_auxiliary_losses(step_key, acts, judged.auxiliary)
+                    if losses is not None:
+                        auxiliary_loss = acts.value_weight.dot(losses)
+                        total = total + auxiliary_loss
+                        self.record("critic_auxiliary_loss", auxiliary_loss, step_key, count=acts.value_share)
         return total
+
+    def policy_auxiliary_losses(
+        self, step_key: StepKey, acts: PolicySamples, outputs: dict[str, Tensor]
+    ) -> Tensor | None:
+        """Compute losses from the auxiliary outputs of the policy's network; a subclass may override it.
+
+        It is called if the network of the sub-step declares auxiliary outputs, not during critic
+        burn-in. The mean over the acts is added to the loss and recorded as
+        `policy_auxiliary_loss`.
+
+        Args:
+            step_key: The sub-step.
+            acts: Its acts in the minibatch.
+            outputs: Name -> [n, *shape], with gradients.
+
+        Returns:
+            [n] losses of the acts, with their coefficient; None for none.
+        """
+        return None
+
+    def critic_auxiliary_losses(
+        self, step_key: StepKey, acts: PolicySamples, outputs: dict[str, Tensor]
+    ) -> Tensor | None:
+        """Compute losses from the auxiliary outputs of the critic's network, as `policy_auxiliary_losses`.
+
+        The mean over the acts whose values the critic learns is added to the loss and recorded as
+        `critic_auxiliary_loss`.
+        """
+        return None
+
+
+def add_scaled(total: Tensor, term: Tensor, factor: float | Tensor) -> Tensor:
+    """Return `total + factor * term` in one operation.
+
+    Args:
+        total: A scalar.
+        term: A scalar.
+        factor: A number, or the tensor without dimensions of an option that follows a schedule.
+    """
+    if isinstance(factor, Tensor):
+        return torch.addcmul(total, term, factor)
+    return total.add(term, alpha=factor)
+
+
+def subtract_scaled(total: Tensor, term: Tensor, factor: float | Tensor) -> Tensor:
+    """Return `total - factor * term` in one operation, see `add_scaled`."""
+    if isinstance(factor, Tensor):
+        return torch.addcmul(total, term, factor, value=-1)
+    return total.sub(term, alpha=factor)
 
 
 def learning_batch(
@@ -204,6 +297,7 @@ def learning_batch(
     normalize_advantage: bool,
     with_log_prob: bool,
     sequence_length: int = 16,
+    critic_states: CriticStates | None = None,
 ) -> LearningBatch:
     """Evaluate a rollout and assign credit to its acts; a collective call.
 
@@ -220,7 +314,9 @@ def learning_batch(
         normalize_advantage: Normalise advantages to mean 0 and standard deviation 1, for each step
             key over the valid acts of all ranks.
         with_log_prob: Compute log-probabilities too; otherwise they are 0.
-        sequence_length: Maximum number of acts of a sequence, for recurrent policies.
+        sequence_length: Maximum number of acts of a sequence, for recurrent policies and critics.
+        critic_states: States of a critic with a memory of its own after the previous rollout, which
+            are advanced; None starts from zeros.
 
     Raises:
         ValueError: The networks have no critic of states.
@@ -228,7 +324,10 @@ def learning_batch(
     critic = _state_critic(actor_critic)
     samples: dict[StepKey, PolicySamples] = {}
     with evaluation_mode(actor_critic), torch.no_grad():
-        acts = existing_acts(rollout, critic)
+        states: dict[StepKey, StatesOfRollout] = {}
+        if actor_critic.critic_state_shapes:
+            states = (critic_states or CriticStates()).advance(actor_critic, rollout)
+        acts = existing_acts(rollout, critic, states)
         values, final_values = values_of(critic, rollout, acts)
         if with_log_prob:
             log_probs = {key: log_prob_of(actor_critic, key, part) for key, part in acts.items()}
@@ -241,20 +340,25 @@ def learning_batch(
             samples[key] = samples_of(part, values[key], log_probs[key], credit[key])
         if normalize_advantage:
             normalize_advantages(samples)
+    importance: dict[StepKey, Tensor] = {}
+    if isinstance(method, VTrace):
+        for key, rho in importance_weights(critic.kind, rollout, method.log_rho).items():
+            weight = credit[key].weight
+            importance[key] = rho.to(weight.device)[weight > 0]
     open_share = {}
     for key, part in acts.items():
         n_acts = len(part.agent_id)
         open_share[key] = n_acts - len(samples[key].weight), n_acts
     is_shared = critic.kind == "shared"
-    if any(segment.policy_state for segment in rollout.segments.values()):
+    if states or any(segment.policy_state for segment in rollout.segments.values()):
         sequences: dict[StepKey, Tensor] = {}
         for key, part in acts.items():
             samples[key], sequences[key] = in_sequences(samples[key], part, credit[key], sequence_length)
-        return LearningBatch(samples, sequences, 0, is_shared, open_share)
+        return LearningBatch(samples, sequences, 0, is_shared, open_share, importance)
     if rollout.flat:
-        return LearningBatch(samples, None, rollout.rows.filled.numel(), is_shared, open_share)
+        return LearningBatch(samples, None, rollout.rows.filled.numel(), is_shared, open_share, importance)
     n_rows = int(rollout.rows.filled.sum())
-    return LearningBatch(samples, rows_of(rollout, acts, credit), n_rows, is_shared, open_share)
+    return LearningBatch(samples, rows_of(rollout, acts, credit), n_rows, is_shared, open_share, importance)
 
 
 def _state_critic(actor_critic: TorchActorCritic) -> StateCritic:

@@ -10,6 +10,7 @@ are divided in the same way, separately for each step key.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -45,9 +46,13 @@ class PolicySamples:
         value_weight: [n] weight of the act's value in the loss of the critic.
         old_log_prob: [n] log-probability under the policy that acted; 0 if not requested.
         earlier: Further inputs of delta critics: observations of earlier sub-steps of the row.
-        carried: Names of recurrent state in `observation`.
-        share: Sum of `weight`; 1 on average over ranks.
-        value_share: Sum of `value_weight`; 1 on average over ranks, summed over step keys if they share a critic.
+        critic_state: Name -> [S, ...], state before the first act of each sequence, of critics with a
+            memory of their own.
+        policy_state_names: Names of the entries of `observation` that are policy states.
+        share: Sum of `weight`; 1 on average over ranks. A tensor [] unless each row is one act.
+        value_share: Sum of `value_weight`; 1 on average over ranks, summed over step keys if they
+            share a critic. A tensor [] unless each row is one act.
+        has_values: False if all of `value_weight` is 0.
     """
 
     observation: Tree
@@ -60,18 +65,27 @@ class PolicySamples:
     value_weight: Tensor
     old_log_prob: Tensor
     earlier: Tree = field(default_factory=dict, kw_only=True)
-    carried: tuple[str, ...] = field(default=(), kw_only=True)
-    share: float = field(default=1.0, init=False)
-    value_share: float = field(default=1.0, init=False)
+    critic_state: Tree = field(default_factory=dict, kw_only=True)
+    policy_state_names: tuple[str, ...] = field(default=(), kw_only=True)
+    share: Tensor | float = field(default=1.0, init=False)
+    value_share: Tensor | float = field(default=1.0, init=False)
+    has_values: bool = field(default=True, init=False)
 
     @property
     def critic_inputs(self) -> Tree:
         """All inputs of the critic."""
-        return self.observation | self.earlier if self.earlier else self.observation
+        if not (self.earlier or self.critic_state):
+            return self.observation
+        return self.observation | self.earlier | self.critic_state
 
     def tensors(self) -> list[Tensor]:
-        """List all tensors: observation, action, earlier observations, then one number per act."""
-        trees = [*self.observation.values(), *self.action.values(), *self.earlier.values()]
+        """List all tensors: inputs, action, earlier observations, one number per act, shares."""
+        return [*self._of_acts(), *self._shares()]
+
+    def _of_acts(self) -> list[Tensor]:
+        """List the tensors that have one entry for each act or sequence."""
+        inputs = [*self.observation.values(), *self.critic_state.values()]
+        trees = [*inputs, *self.action.values(), *self.earlier.values()]
         vectors = [
             self.agent_id,
             self.advantage,
@@ -82,39 +96,56 @@ class PolicySamples:
         ]
         return [*trees, *vectors, self.old_log_prob]
 
+    def _shares(self) -> list[Tensor]:
+        """List the shares that are tensors."""
+        return [share for share in (self.share, self.value_share) if isinstance(share, Tensor)]
+
     def with_tensors(self, tensors: Iterable[Tensor]) -> PolicySamples:
         """Return a copy with other tensors: the next of an iterator, ordered as in `tensors()`."""
         rest = iter(tensors)
         observation = {name: next(rest) for name in self.observation}
+        critic_state = {name: next(rest) for name in self.critic_state}
         action = {name: next(rest) for name in self.action}
         earlier = {name: next(rest) for name in self.earlier}
-        acts = PolicySamples(observation, action, *itertools.islice(rest, 7), earlier=earlier, carried=self.carried)
-        acts.share, acts.value_share = self.share, self.value_share
+        acts = PolicySamples(
+            observation,
+            action,
+            *itertools.islice(rest, 7),
+            earlier=earlier,
+            critic_state=critic_state,
+            policy_state_names=self.policy_state_names,
+        )
+        acts.share = next(rest) if isinstance(self.share, Tensor) else self.share
+        acts.value_share = next(rest) if isinstance(self.value_share, Tensor) else self.value_share
+        acts.has_values = self.has_values
         return acts
 
     @property
     def structure(self) -> tuple[object, ...]:
         """All fields that are not tensors."""
-        names = tuple(self.observation), tuple(self.action), tuple(self.earlier)
-        return *names, self.share, self.value_share
+        names = tuple(self.observation), tuple(self.critic_state), tuple(self.action), tuple(self.earlier)
+        numbers = [None if isinstance(share, Tensor) else share for share in (self.share, self.value_share)]
+        return *names, *numbers, self.has_values
 
     def select(self, index: Tensor, sequences: Tensor | None = None) -> PolicySamples:
         """Select the acts at `index` [m], in that order; `sequences` selects recurrent states."""
         of_sequences = index if sequences is None else sequences
-        places = [of_sequences if name in self.carried else index for name in self.observation]
-        pairs = zip(self.tensors(), itertools.chain(places, itertools.repeat(index)), strict=False)
-        return self.with_tensors(tensor.index_select(0, place) for tensor, place in pairs)
+        places = [of_sequences if name in self.policy_state_names else index for name in self.observation]
+        places += [of_sequences] * len(self.critic_state)
+        pairs = zip(self._of_acts(), itertools.chain(places, itertools.repeat(index)), strict=False)
+        selected = [tensor.index_select(0, place) for tensor, place in pairs]
+        return self.with_tensors([*selected, *self._shares()])
 
     def split(self, sizes: list[int]) -> list[PolicySamples]:
         """Split into consecutive parts of the given sizes, without dividing sequences."""
         n_acts = max(len(self.weight), 1)
         parts = []
-        for tensor in self.tensors():
+        for tensor in self._of_acts():
             own = sizes  # acts; tensors of sequences are shorter
             if len(tensor) != n_acts:
                 own = [size * len(tensor) // n_acts for size in sizes]
             parts.append(torch.split(tensor, own))
-        return [self.with_tensors(part) for part in zip(*parts, strict=True)]
+        return [self.with_tensors([*part, *self._shares()]) for part in zip(*parts, strict=True)]
 
 
 Minibatch = dict[StepKey, PolicySamples]
@@ -133,6 +164,8 @@ class LearningBatch:
         shared: True if the critic has one value for each row.
         open_share: By step key, the number of acts left out because no observation follows them,
             and the number of all acts.
+        importance_weight: By step key, [n] importance weights rho of V-trace before clipping, of the
+            acts that count in the loss of the policy; empty for other methods.
     """
 
     acts: dict[StepKey, PolicySamples]
@@ -140,11 +173,15 @@ class LearningBatch:
     n_rows: int
     shared: bool
     open_share: dict[StepKey, tuple[int, int]]
+    importance_weight: dict[StepKey, Tensor] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def even(self) -> bool:
-        """True if minibatches with equally many rows have equally many acts of each step key."""
-        return self.row is None or all(len(acts.weight) == self.n_rows > 0 for acts in self.acts.values())
+        """True if each row has one act of each step key, so that minibatches have equally many acts."""
+        if self.row is None:
+            return True
+        each_once = [torch.arange(self.n_rows, device=row.device) for row in self.row.values()]
+        return self.n_rows > 0 and all(map(torch.equal, self.row.values(), each_once))
 
     def minibatches(self, n_minibatches: int, generator: torch.Generator | None = None) -> list[Minibatch]:
         """Divide the rows into minibatches and gather their acts; a collective call.
@@ -171,7 +208,8 @@ class LearningBatch:
             member = place
             if self.row is not None:
                 member, order = place[self.row[key]].sort(stable=True)  # sequences stay contiguous
-            sequences = place.argsort(stable=True) if acts.carried else None
+            has_state = acts.policy_state_names or acts.critic_state
+            sequences = place.argsort(stable=True) if has_state else None
             gathered[key] = acts if order is None else acts.select(order, sequences)
             members.append(member)
         return self._normalised(gathered, members, n_minibatches)
@@ -202,18 +240,37 @@ class LearningBatch:
         if self.shared:
             total[:, 1] = total[:, 1].sum(0)
         factors = world_size() / total.clamp(min=1.0)
-        shares = (sums * factors).tolist()
+        shares = sums * factors  # [K, 2, M]
+        has_values = (shares[:, 1] != 0.0).tolist()
         minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
-        for (key, acts), member, factor, share in zip(gathered.items(), members, factors, shares, strict=True):
-            own = factor.to(acts.weight.dtype)[:, member]
+        for index, (key, acts) in enumerate(gathered.items()):
+            member = members[index]
+            own = factors[index].to(acts.weight.dtype)[:, member]
             acts.weight, acts.value_weight = acts.weight * own[0], acts.value_weight * own[1]
             parts = acts.split(torch.bincount(member, minlength=n_minibatches).tolist())
-            for minibatch, part, *of_part in zip(minibatches, parts, *share, strict=True):
+            of_parts = self._shares_of_parts(shares[index], acts.weight.dtype)
+            of_all = zip(minibatches, parts, of_parts, has_values[index], strict=True)
+            for minibatch, part, of_part, has_value in of_all:
                 if len(part.weight):
-                    # Rounded, so that one traced update serves all almost equal shares.
-                    part.share, part.value_share = (round(number, 9) for number in of_part)
+                    part.share, part.value_share = of_part
+                    part.has_values = has_value
                     minibatch[key] = part
         return minibatches
+
+    def _shares_of_parts(self, shares: Tensor, dtype: torch.dtype) -> list[tuple[Tensor | float, Tensor | float]]:
+        """Return the share and the value share of the acts of a step key in each minibatch.
+
+        They are constants of a traced loss if each row is one act. Otherwise they are tensors, so
+        that one trace serves all minibatches.
+
+        Args:
+            shares: [2, M] of each minibatch.
+            dtype: Type of the tensors.
+        """
+        if self.row is None:  # rounded, so that one traced update serves all almost equal shares
+            return [(round(share, 9), round(value_share, 9)) for share, value_share in shares.T.tolist()]
+        share, value_share = shares.to(dtype).unbind(0)
+        return list(zip(share.unbind(0), value_share.unbind(0), strict=True))
 
 
 def count_minibatches(batch_size: int, size: int) -> int:

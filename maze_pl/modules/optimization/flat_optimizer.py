@@ -1,20 +1,21 @@
-"""Adam on flat buffers: one tensor each for all parameters, gradients and moments of a model.
+"""Optimisers on flat buffers: one tensor each for all parameters, gradients and moments of a model.
 
 Small networks have a dozen small parameters, and handling each of them separately costs more than
 the arithmetic. Here the parameters are views of one tensor, so that a step, the norm of the
 gradient and its reduction over ranks are one operation each.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
-from torch.optim import Adam
+from torch.optim import Optimizer
 
-Arguments = tuple[float, tuple[float, float], float, float]
-"""Learning rate, decay rates of the moments, epsilon and weight decay."""
+Arguments = tuple[Any, ...]
+"""Learning rate of a group, which comes first, and its other options."""
 
 
 def limit_norm(gradient: Tensor, largest: float) -> Tensor:
@@ -24,24 +25,16 @@ def limit_norm(gradient: Tensor, largest: float) -> Tensor:
     return norm
 
 
-class FlatAdam(Adam):
-    """Adam (Kingma and Ba 2015, arXiv:1412.6980) whose state lives in flat buffers.
+class FlatOptimizer(Optimizer):
+    """Base of optimisers of torch whose state lives in flat buffers.
 
-    `param_groups` and `state_dict` have the format of `torch.optim.Adam`, which can load them, and
-    the numbers are the same. Differences: a missing gradient counts as zero; a group with a
-    learning rate of 0 is skipped entirely, including its moments and its step count; `zero_grad`
-    always zeroes.
+    A subclass also derives from the optimiser of torch, whose `param_groups`, `state_dict` and
+    numbers it has. Differences: a missing gradient counts as zero; a group with a learning rate of
+    0 is skipped entirely, including its state; `zero_grad` always zeroes.
 
     The parameters become views of one buffer, their `grad` views of another. Calls that replace
     them (`module.double()`, `module.zero_grad()`) are detected and repaired at the next step.
     Saving a part of a model with `torch.save` writes the whole buffer; clone the tensors first.
-
-    Args:
-        params: Parameters, or parameter groups as dictionaries; a group may be empty.
-        lr: Learning rate.
-        betas: Decay rates of the two moments.
-        eps: Added to the denominator.
-        weight_decay: L2 penalty.
 
     Attributes:
         gradient: [number of parameters] the gradient of all groups, in their order.
@@ -50,19 +43,37 @@ class FlatAdam(Adam):
         ValueError: Parameters differ in type or device, or require no gradient.
     """
 
+    _moments: ClassVar[tuple[str, ...]] = ()
+    """Names of the state that has the shape of its parameter."""
     _pointers: Sequence[int] = ()  # empty in a copy too
     _called_with: Sequence[Arguments] = ()
 
-    def __init__(
-        self,
-        params: Any,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
-        self._bind()
+    @abstractmethod
+    def _arguments_of(self, group: dict[str, Any]) -> Arguments:
+        """Return the learning rate and the options of a group."""
+
+    @abstractmethod
+    def _step_of(self, arguments: Arguments, indices: list[int], buffers: list[list[Tensor]]) -> None:
+        """Update the parts of groups that have equal options.
+
+        Args:
+            arguments: Their options.
+            indices: Indices of the groups.
+            buffers: For parameters, gradients and each of the moments, the parts of the groups.
+        """
+
+    @abstractmethod
+    def _restore(self, index: int, group: dict[str, Any]) -> None:
+        """Restore what the state of a group has besides its moments, from `self.state`."""
+
+    @abstractmethod
+    def _state_of(self, index: int, moments: dict[str, Tensor]) -> dict[str, Any]:
+        """Return the state of a parameter.
+
+        Args:
+            index: Index of its group.
+            moments: Views of the moments, by name.
+        """
 
     def active_parameters(self) -> list[Tensor]:
         """Return the parameters of the groups that a step would change, in order."""
@@ -73,15 +84,8 @@ class FlatAdam(Adam):
         self._repair()
         self.gradient.zero_()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state in the format of `torch.optim.Adam`: a step count for each parameter."""
-        state = super().state_dict()
-        for index, entry in state["state"].items():
-            state["state"][index] = {**entry, "step": entry["step"].clone()}
-        return state
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state that this class or `torch.optim.Adam` returned."""
+        """Load a state that this class or the optimiser of torch returned."""
         super().load_state_dict(state_dict)
         self._bind()
 
@@ -101,19 +105,25 @@ class FlatAdam(Adam):
     @torch.no_grad()
     def apply(self) -> None:
         """Do the same as `step`, if no parameter or gradient was replaced since the last call."""
-        every: list[Arguments] = [(g["lr"], tuple(g["betas"]), g["eps"], g["weight_decay"]) for g in self.param_groups]
-        if every != self._called_with:  # one call for all active groups with equal options
-            self._called_with, self._calls = every, dict[Arguments, list[list[Tensor]]]()
-            for arguments, (low, high), steps in zip(every, self._bounds, self._steps, strict=True):
-                if arguments[0] != 0.0 and low < high:
-                    tensors = [*(buffer[low:high] for buffer in self._buffers), steps]
-                    lists = self._calls.setdefault(arguments, [[], [], [], [], []])
-                    for of_call, tensor in zip(lists, tensors, strict=True):
-                        of_call.append(tensor)
-        for (lr, (beta1, beta2), eps, decay), (*changed, counts) in self._calls.items():
-            options = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": decay, "eps": eps}
-            torch._foreach_add_(counts, 1.0)
-            torch._fused_adam_(*changed, [], counts, amsgrad=False, maximize=False, **options)  # type: ignore[call-overload]
+        every = [self._arguments_of(group) for group in self.param_groups]
+        if every != self._called_with:
+            self._called_with = every
+            self._calls = self._grouped(every)
+        for arguments, (indices, buffers) in self._calls.items():
+            self._step_of(arguments, indices, buffers)
+
+    def _grouped(self, every: Sequence[Arguments]) -> dict[Arguments, tuple[list[int], list[list[Tensor]]]]:
+        """Return one call for all active groups with equal options: their indices, and parts of the buffers."""
+        calls: dict[Arguments, tuple[list[int], list[list[Tensor]]]] = {}
+        for index, arguments in enumerate(every):
+            low, high = self._bounds[index]
+            if arguments[0] == 0.0 or low == high:
+                continue
+            indices, parts = calls.setdefault(arguments, ([], [[] for _ in self._buffers]))
+            indices.append(index)
+            for part, buffer in zip(parts, self._buffers, strict=True):
+                part.append(buffer[low:high])
+        return calls
 
     def active_gradient(self) -> Tensor | None:
         """Return the part of `gradient` of the `active_parameters`; None if not contiguous.
@@ -130,40 +140,43 @@ class FlatAdam(Adam):
     @torch.no_grad()
     def _bind(self) -> None:
         """Turn parameters, gradients and state into views of new buffers, keeping their values."""
+        name = type(self).__name__
         everything = [parameter for group in self.param_groups for parameter in group["params"]]
         if len({(parameter.dtype, parameter.device) for parameter in everything}) > 1:
-            raise ValueError("FlatAdam needs all parameters to be of one type and on one device")
+            raise ValueError(f"{name} needs all parameters to be of one type and on one device")
         if not all(parameter.requires_grad for parameter in everything):
-            raise ValueError("FlatAdam got a parameter that requires no gradient; leave it out")
+            raise ValueError(f"{name} got a parameter that requires no gradient; leave it out")
         parameters = torch.cat([parameter.detach().reshape(-1) for parameter in everything])
-        # The parameters themselves, their gradients, and both moments.
-        self._buffers = [parameters, *(torch.zeros_like(parameters) for _ in range(3))]
+        # The parameters themselves, their gradients, and the moments.
+        self._buffers = [parameters, *(torch.zeros_like(parameters) for _ in ("gradient", *self._moments))]
         self.gradient, self._called_with = self._buffers[1], ()
         self._bounds: list[tuple[int, int]] = []
-        self._steps: list[Tensor] = []
         self._views: list[tuple[Tensor, Tensor]] = []  # parameters and their gradients
         stop = 0
-        for group in self.param_groups:
-            low, steps = stop, torch.zeros((), dtype=torch.float32, device=parameters.device)
+        for index, group in enumerate(self.param_groups):
+            low = stop
+            self._restore(index, group)
             for parameter in group["params"]:
                 start, stop = stop, stop + parameter.numel()
-                self._bind_parameter(parameter, [buffer[start:stop] for buffer in self._buffers], steps)
+                self._bind_parameter(index, parameter, [buffer[start:stop] for buffer in self._buffers])
             self._bounds.append((low, stop))
-            self._steps.append(steps)
         self._pointers = [parameter.data_ptr() for parameter in everything]
 
-    def _bind_parameter(self, parameter: Tensor, parts: Sequence[Tensor], steps: Tensor) -> None:
-        value, gradient, first, second = (part.view(parameter.shape) for part in parts)
+    def _bind_parameter(self, index: int, parameter: Tensor, parts: Sequence[Tensor]) -> None:
+        value, gradient, *moments = (part.view(parameter.shape) for part in parts)
+        named = dict(zip(self._moments, moments, strict=True))
         state = self.state.get(parameter, {})
-        if "exp_avg" in state:
-            for ours, theirs in ((first, "exp_avg"), (second, "exp_avg_sq"), (steps, "step")):
-                ours.copy_(state[theirs])
+        for name, moment in named.items():
+            if state.get(name) is not None:
+                moment.copy_(state[name])
         if parameter.grad is not None:
             gradient.copy_(parameter.grad)
         parameter.grad = None
         parameter.data = value
         parameter.grad = gradient
-        self.state[parameter] = {"step": steps, "exp_avg": first, "exp_avg_sq": second}
+        kept = self._state_of(index, named)
+        if kept:
+            self.state[parameter] = kept
         self._views.append((parameter, gradient))
 
     def _repair(self) -> None:

@@ -108,16 +108,17 @@ class GradientSteps:
 
     # ------------------------------------------------------------------------------------------------------- a step
 
-    def step_on_minibatch(self, plan: StepPlan, loss: LossOf, minibatch: Any, *, even: bool) -> None:
+    def step_on_minibatch(self, plan: StepPlan, loss: LossOf, minibatch: Any, *, even: bool, traced: bool) -> None:
         """Compute the loss of a minibatch and take one step.
 
         Args:
             plan: Plan of the step.
             loss: Function from the minibatch to a scalar.
             minibatch: Input of the loss.
-            even: All minibatches have the same shapes, so that tracing pays off.
+            even: All minibatches have the same shapes.
+            traced: The loss may be traced.
         """
-        computed = self.traced_losses.gradient(plan, loss, minibatch) if even else None
+        computed = self.traced_losses.gradient(plan, loss, minibatch, even=even) if traced else None
         if computed is None:
             computed = by_autograd(plan, *self.evaluate(loss, minibatch))
         self._step(plan, computed)
@@ -151,8 +152,8 @@ class GradientSteps:
     def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
         """Return, by step key, the values that the loss of the latest step recorded under a name."""
         latest = self._steps[-1]
-        first = 2 if latest.has_norm else 1
-        pairs = zip(latest.described.names, latest.numbers[first:], strict=True)
+        values = latest.numbers[latest.first : latest.first + len(latest.described.names)]
+        pairs = zip(latest.described.names, values, strict=True)
         return {step_key: value for (recorded, step_key), value in pairs if recorded == name and step_key is not None}
 
     def norms(self, plan: StepPlan, networks: Sequence[NetworkParameters]) -> list[RecordedValue]:
@@ -183,15 +184,16 @@ class GradientSteps:
             return Finished([], [], 0)
         sums: dict[tuple[str, StepKey | None], tuple[float, float]] = {}
         failed: list[str] = []
-        for index, (described, values, has_norm) in enumerate(steps):
-            numbers = values.tolist()
-            first = 2 if has_norm else 1
+        for index, step in enumerate(steps):
+            described, first = step.described, step.first
+            numbers = step.numbers.tolist()
             if not failed and not math.isfinite(sum(numbers)):
                 names = [name if key is None else f"{name} of step key {key!r}" for name, key in described.names]
-                pairs = zip([*["gradient", "loss"][2 - first :], *names], numbers, strict=True)
+                pairs = zip([*["gradient", "loss"][2 - first :], *names], numbers, strict=False)
                 failed = [name for name, number in pairs if not math.isfinite(number)]
                 failed.append(f"optimisation step {index + 1} of {len(steps)}")
-            for statistic, number, count in zip(described.names, numbers[first:], described.counts, strict=True):
+            values = numbers[first : first + len(described.names)]
+            for statistic, number, count in zip(described.names, values, step.counts(numbers), strict=True):
                 total, total_count = sums.get(statistic, (0.0, 0.0))
                 sums[statistic] = total + number, total_count + count
         latest = self._gradients.values()

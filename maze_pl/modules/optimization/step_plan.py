@@ -16,7 +16,7 @@ from torch.nn.utils import parameters_to_vector
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
-from maze_pl.modules.optimization.flat_optimizer import FlatAdam
+from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,13 @@ class StepPlan:
 
     def differentiate(self, loss: Tensor) -> None:
         """Write the gradient of a loss by autograd; zero if the loss depends on no parameter."""
+        if not self.parameters:
+            return
         if loss.requires_grad:  # not `backward`: strategies hook into the accumulation of gradients
             gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True)
         else:
             gradients = tuple(map(torch.zeros_like, self.parameters))
         torch._foreach_copy_(self.views, gradients)
-        if not self.direct:
-            for parameter, view in zip(self.parameters, self.views, strict=True):
-                parameter.grad = view
 
     def apply(self) -> None:
         """Step the optimiser by the gradient."""
@@ -80,10 +79,19 @@ class StepPlan:
             self.wrapper.optimizer.apply()  # type: ignore[attr-defined]
             self.wrapper._on_after_step()
         else:
+            for parameter, view in zip(self.parameters, self.views, strict=True):
+                parameter.grad = view
             self.wrapper.step()
 
 
-def make_plan(module: pl.LightningModule, index: int, max_grad_norm: float, owner: LossOwner | None) -> StepPlan:
+def make_plan(
+    module: pl.LightningModule,
+    index: int,
+    max_grad_norm: float,
+    owner: LossOwner | None,
+    *,
+    skip_idle: bool = False,
+) -> StepPlan:
     """Plan the steps of an optimiser whose learning rates are set.
 
     Args:
@@ -91,19 +99,25 @@ def make_plan(module: pl.LightningModule, index: int, max_grad_norm: float, owne
         index: Index of the optimiser in the algorithm.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
         owner: Description of the module if its losses may be traced.
+        skip_idle: Leave out groups with a learning rate of 0 also if the optimiser is not flat.
     """
     wrapper = optimizer_of(module, index)
     optimizer = wrapper.optimizer
     parameters: list[Tensor]
     gradient: Tensor | None
-    if isinstance(optimizer, FlatAdam):
+    if isinstance(optimizer, FlatOptimizer):
         parameters, gradient = optimizer.active_parameters(), optimizer.active_gradient()
     else:
-        parameters = [item for group in optimizer.param_groups for item in group["params"]]
+        parameters, idle = _active_and_idle(optimizer, skip_idle)
         gradient = None
-    direct = gradient is not None and _is_unobserved(module, optimizer)
-    if gradient is None:  # traces write into one tensor
-        gradient, owner = torch.zeros_like(parameters_to_vector(parameters)), None
+        for parameter in idle:
+            parameter.grad = None  # so that the optimiser skips it
+    is_unobserved = _is_unobserved(module, optimizer)
+    direct = gradient is not None and is_unobserved
+    if not parameters:  # all learning rates are 0
+        gradient, owner = torch.zeros(0, device=module.device), None
+    elif gradient is None:  # traces write into one tensor
+        gradient = torch.zeros_like(parameters_to_vector(parameters))
     parts = torch.split_with_sizes(gradient, [parameter.numel() for parameter in parameters])
     return StepPlan(
         index=index,
@@ -114,9 +128,25 @@ def make_plan(module: pl.LightningModule, index: int, max_grad_norm: float, owne
         gradient=gradient,
         views=[part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)],
         direct=direct,
-        by_user=not direct or type(module).__module__.partition(".")[0] != "maze_pl",
+        by_user=not is_unobserved or not _is_shipped(module, optimizer),
         owner=owner,
     )
+
+
+def _active_and_idle(optimizer: Optimizer, skip_idle: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the parameters that a step changes, and those of groups with a learning rate of 0."""
+    active: list[Tensor] = []
+    idle: list[Tensor] = []
+    for group in optimizer.param_groups:
+        chosen = idle if skip_idle and group["lr"] == 0.0 else active
+        chosen += group["params"]
+    return active, idle
+
+
+def _is_shipped(module: pl.LightningModule, optimizer: Optimizer) -> bool:
+    """True if neither the algorithm nor the optimiser runs code of users."""
+    packages = {type(one).__module__.partition(".")[0] for one in (module, optimizer)}
+    return packages <= {"maze_pl", "torch"}
 
 
 def optimizer_of(module: pl.LightningModule, index: int) -> LightningOptimizer:

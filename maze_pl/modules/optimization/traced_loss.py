@@ -6,6 +6,7 @@ loss depends on, `watch` notices its changes, and `capture` traces and runs the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, MethodType
@@ -17,6 +18,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.modules.optimization.any_size import SMALLEST, VaryingSizes
 from maze_pl.modules.optimization.capture import GradientTracer, run_trace
 from maze_pl.modules.optimization.reads import Observation
 from maze_pl.modules.optimization.step_plan import StepPlan
@@ -26,26 +28,41 @@ from maze_pl.system.ranks import mean_over_ranks, sum_over_ranks, world_size
 LossOf = Callable[[Any], Tensor]
 """Function from a minibatch to its loss."""
 
+N_UPDATES_BEFORE = 200
+"""Number of updates with uneven minibatches before a loss is traced for any sizes.
+
+Tracing takes about as long as it saves in several hundred updates."""
+
 
 class RecordedValue(NamedTuple):
-    """A value that a loss has recorded: the sum of some numbers."""
+    """A value that a loss has recorded: the sum of some numbers, and how many."""
 
     name: str
     value: Tensor | float
     step_key: StepKey | None
-    n_summands: float
+    n_summands: Tensor | float
 
 
 class Described(NamedTuple):
-    """Names and step keys of the values that a loss has recorded, and the counts of each."""
+    """Names and step keys of the values that a loss has recorded, and the counts of each.
+
+    A count is None if it is a tensor, which differs between minibatches.
+    """
 
     names: list[tuple[str, StepKey | None]]
-    counts: list[float]
+    counts: list[float | None]
 
     @classmethod
     def of(cls, values: Sequence[RecordedValue]) -> Described:
         """Describe recorded values."""
-        return cls([(item.name, item.step_key) for item in values], [item.n_summands for item in values])
+        counts = [None if isinstance(item.n_summands, Tensor) else item.n_summands for item in values]
+        return cls([(item.name, item.step_key) for item in values], counts)
+
+
+def scalars_of(loss: Tensor, values: Sequence[RecordedValue]) -> list[Tensor]:
+    """List the loss, the recorded values, and those counts that are tensors."""
+    scalars = [loss, *(torch.as_tensor(item.value, device=loss.device) for item in values)]
+    return scalars + [item.n_summands.to(loss.dtype) for item in values if isinstance(item.n_summands, Tensor)]
 
 
 class Computed(NamedTuple):
@@ -53,13 +70,28 @@ class Computed(NamedTuple):
 
     Attributes:
         described: Statistics that the loss has recorded.
-        numbers: [n] the norm of the gradient if `has_norm`, the loss, and the recorded values.
+        numbers: [n] the norm of the gradient if `has_norm`, the loss, the recorded values, and
+            the counts that `described` does not have.
         has_norm: True if the gradient was limited already; its norm before that comes first.
     """
 
     described: Described
     numbers: Tensor
     has_norm: bool
+
+    @property
+    def first(self) -> int:
+        """Index of the first recorded value in `numbers`."""
+        return 2 if self.has_norm else 1
+
+    def counts(self, numbers: Sequence[float]) -> list[float]:
+        """Return the count of each recorded value.
+
+        Args:
+            numbers: The content of `numbers`.
+        """
+        varying = iter(numbers[self.first + len(self.described.names) :])
+        return [next(varying) if count is None else count for count in self.described.counts]
 
 
 Evaluate = Callable[[LossOf, Any], tuple[Tensor, list[RecordedValue]]]
@@ -103,6 +135,8 @@ class _Traced:
 class TracedLosses:
     """Traces of losses, and the decision for each step if one can be run.
 
+    Each decision is logged once.
+
     Args:
         evaluate: Function that computes a loss.
 
@@ -117,6 +151,8 @@ class TracedLosses:
         self._traced: dict[Any, _Traced] = {}
         self._batch = 0  # number of the current batch
         self._checked: set[str] = set()  # losses whose trace was compared with autograd in this epoch
+        self._n_uneven: Counter[str] = Counter()  # by loss, updates with minibatches of different sizes
+        self._said: set[str] = set()
 
     @property
     def refused(self) -> str | None:
@@ -136,11 +172,17 @@ class TracedLosses:
         """Note that a batch begins, before which watched state may have changed."""
         self._batch += 1
 
-    def gradient(self, plan: StepPlan, loss: LossOf, minibatch: Any) -> Computed | None:
+    def gradient(self, plan: StepPlan, loss: LossOf, minibatch: Any, *, even: bool) -> Computed | None:
         """Write the gradient of a loss from its trace, which is made if there is none.
 
         A loss that turns out to be unsuitable while it is observed has been computed once. Its
         gradient is written by autograd then, as computing it again could change what it reads.
+
+        Args:
+            plan: Plan of the step.
+            loss: Function from the minibatch to a scalar.
+            minibatch: Input of the loss.
+            even: All minibatches have the same shapes. Otherwise a trace serves any sizes.
 
         Returns:
             The numbers of the step; None if nothing was computed.
@@ -155,39 +197,75 @@ class TracedLosses:
             self._refuse(f"the minibatch, a {type(minibatch).__name__}, is not a dict of samples by step key")
             return None
         tensors, rebuild, structure = _flatten(minibatch)
-        key = (
-            loss.__func__,
-            structure,
-            tuple((tensor.shape, tensor.dtype) for tensor in tensors),
-            owner.settings,
-        )
+        sizes = None
+        if not even or self._n_uneven[loss.__name__]:  # an even minibatch among others needs no trace of its own
+            self._n_uneven[loss.__name__] += 1
+            if self._n_uneven[loss.__name__] <= N_UPDATES_BEFORE:
+                return None
+            sizes = _sizes_of(minibatch)
+        if sizes is not None and min(sizes.values, default=SMALLEST) < SMALLEST:
+            self._say(f"minibatches with a single act of a step key are computed by autograd by {_name(loss)}")
+            return None
+        if sizes is None:
+            shapes: tuple[object, ...] = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
+        else:
+            shapes = sizes.shapes_of(tensors)
+        key = self._key(loss.__func__, structure, shapes, owner.settings, sizes=sizes)
         traced = self._traced.get(key)
         if traced is not None and not self._is_valid(key, traced, plan):
             traced = None
+        is_new = False
         if traced is None:
             if self.refused is not None:
+                return None
+            tracer = self._tracer_of(owner.module)
+            if sizes is not None and self._traced and not tracer.may_make(key):
+                self._say(f"{_name(loss)} has {tracer.n_made} traces, other minibatches are computed by autograd")
                 return None
             found = self._observed(plan, loss, minibatch)
             if isinstance(found, Computed):
                 return found
             traced = self._traced[key] = found
+            is_new = True
 
         def of_tensors(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
             total, values = self._evaluate(loss, rebuild(inputs))
             traced.described = Described.of(values)
-            return total, [total, *(torch.as_tensor(item.value) for item in values)]
+            return total, scalars_of(total, values)
 
         # With several ranks the gradient is averaged before its norm is limited.
         limit = plan.max_grad_norm if world_size() == 1 else 0.0
         check = loss.__name__ not in self._checked
         tracer = self._tracer_of(owner.module)
-        trace = tracer.trace(key, of_tensors, plan.parameters, tensors, plan.gradient, limit, check=check)
+        arguments = plan.parameters, tensors, plan.gradient, limit
+        trace = tracer.trace(key, of_tensors, *arguments, sizes=sizes, check=check)
         if trace is None:
             self._refuse(str(tracer.refused))
             return None
         self._checked.add(loss.__name__)
+        if is_new:
+            serving = "of one shape" if sizes is None else "with any numbers of acts"
+            self._say(f"updates by {_name(loss)} are traced; each trace serves minibatches {serving}")
         _, numbers = run_trace(trace, [*plan.parameters, *tensors, plan.gradient])
         return Computed(traced.described, numbers, has_norm=limit > 0.0)
+
+    def _key(self, *fields: Any, sizes: VaryingSizes | None) -> tuple[Any, ...]:
+        """Return the key of the trace that admits these sizes, or of the next one to be made."""
+        if sizes is None:
+            return fields
+        number = 0
+        while (*fields, number) in self._traced and not self._tracer_admits((*fields, number), sizes):
+            number += 1
+        return *fields, number
+
+    def _tracer_admits(self, key: Any, sizes: VaryingSizes) -> bool:
+        return self._tracer is not None and self._tracer.admits(key, sizes)
+
+    def _say(self, text: str) -> None:
+        """Log a message, once."""
+        if text not in self._said:
+            self._said.add(text)
+            rank_zero_info(text)
 
     def _tracer_of(self, module: pl.LightningModule) -> GradientTracer:
         if self._tracer is None:
@@ -251,8 +329,7 @@ def by_autograd(plan: StepPlan, loss: Tensor, values: Sequence[RecordedValue]) -
         values: Values that the loss has recorded.
     """
     plan.differentiate(loss)
-    scalars = [loss, *(torch.as_tensor(item.value, device=loss.device) for item in values)]
-    numbers = torch.stack([scalar.detach() for scalar in scalars])
+    numbers = torch.stack([scalar.detach() for scalar in scalars_of(loss, values)])
     return Computed(Described.of(values), numbers, has_norm=False)
 
 
@@ -280,6 +357,27 @@ def _flatten(
         return {step_key: samples.with_tensors(rest) for step_key, samples in minibatch.items()}
 
     return tensors, rebuild, structure
+
+
+def _sizes_of(minibatch: Mapping[StepKey, Samples]) -> VaryingSizes:
+    """Return the leading sizes of a minibatch: one for each step key, and one for its sequences if there are any."""
+    values: list[int] = []
+    places: list[int | None] = []
+    for samples in minibatch.values():
+        own: dict[int, int] = {}
+        for tensor in samples.tensors():
+            if not tensor.dim():
+                places.append(None)
+                continue
+            if len(tensor) not in own:
+                own[len(tensor)] = len(values)
+                values.append(len(tensor))
+            places.append(own[len(tensor)])
+    return VaryingSizes(tuple(values), tuple(places))
+
+
+def _name(loss: LossOf) -> str:
+    return getattr(loss, "__qualname__", repr(loss))
 
 
 def _forbidden() -> list[CodeType]:

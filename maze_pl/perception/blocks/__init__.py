@@ -19,7 +19,9 @@ from .concatenation_block import ConcatenationBlock as ConcatenationBlock
 from .strided_convolution_block import StridedConvolutionBlock as StridedConvolutionBlock
 from .vgg_convolution_block import VGGConvolutionBlock as VGGConvolutionBlock
 from .correlation_block import CorrelationBlock as CorrelationBlock
+from .deep_set_block import DeepSetBlock as DeepSetBlock
 from .dense_block import DenseBlock as DenseBlock
+from .levels_block import LevelsBlock as LevelsBlock
 from .linear_output_block import LinearOutputBlock as LinearOutputBlock
 from .flatten_block import FlattenBlock as FlattenBlock
 from .functional_block import FunctionalBlock as FunctionalBlock
@@ -32,9 +34,14 @@ from .one_hot_block import OneHotBlock as OneHotBlock
 from .perception_block import PerceptionBlock as PerceptionBlock
 from .shape_normalization_block import ShapeNormalizationBlock as ShapeNormalizationBlock
 from .torch_model_block import TorchModelBlock as TorchModelBlock
+from .pointer_block import PointerBlock as PointerBlock
 from .point_net import PointNetFeatureBlock as PointNetFeatureBlock
 from .lstm_block import LSTMBlock as LSTMBlock
 from .recurrent import RecurrentBlock as RecurrentBlock
 from .repeat_to_match_block import RepeatToMatchBlock as RepeatToMatchBlock
 from .slicing_block import SlicingBlock as SlicingBlock
+from .transformer_memory_block import TransformerMemoryBlock as TransformerMemoryBlock
 from .unsqueeze_block import UnsqueezeBlock as UnsqueezeBlock
+from .image_block import ImageBlock as ImageBlock
+from .scaling_block import ScalingBlock as ScalingBlock
+from .set_block import SetBlock as SetBlock

@@ -6,7 +6,37 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes
+from maze_pl.perception.blocks.layer_options import Activations, Layers
+from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes, is_list
+
+
+def divide_activations(block: str, non_lin: Activations, *parts: Layers) -> list[Activations]:
+    """Divide an option `non_lin` of a block among its parts.
+
+    Args:
+        block: Name of the block.
+        non_lin: One activation for all layers, or a list with one for each layer of all parts.
+        parts: The layers of each part.
+
+    Returns:
+        The option of each part.
+
+    Raises:
+        ValueError: The list does not have one activation for each layer.
+    """
+    if not is_list(non_lin):
+        return [non_lin] * len(parts)
+    activations: Any = non_lin
+    sizes = [len(part) if is_list(part) else 1 for part in parts]
+    if len(activations) != sum(sizes):
+        expected = f"one class, or a list of {' + '.join(map(str, sizes))}, one for each layer"
+        raise ValueError(f"{block}: expected non_lin to be {expected}; not {non_lin!r}")
+    divided: list[Activations] = []
+    start = 0
+    for size in sizes:
+        divided.append(activations[start : start + size])
+        start += size
+    return divided
 
 
 class JointBlock(PerceptionBlock):

@@ -7,7 +7,7 @@ from torch import nn
 from maze_pl.perception.blocks.composed import JointBlock
 from maze_pl.perception.blocks.dense_block import DenseBlock
 from maze_pl.perception.blocks.flatten_block import FlattenBlock
-from maze_pl.perception.blocks.layer_options import Layers, ModuleClass
+from maze_pl.perception.blocks.layer_options import Activations, Layers, Normalization
 from maze_pl.perception.blocks.perception_block import Keys, Shapes
 
 
@@ -20,7 +20,9 @@ class FlattenDenseBlock(JointBlock):
         in_shapes: Shape of the input.
         num_flatten_dims: Number of last dimensions to flatten.
         hidden_units: Width of each dense layer.
-        non_lin: Activation, a class or its path.
+        non_lin: Activation, a class or its path; or a list with one for each dense layer.
+        normalization: "batch" or "layer" normalises before each activation; None does not.
+        dropout: Probability of setting an output of a layer to 0 in training mode.
 
     Example:
         >>> FlattenDenseBlock("board", "latent", [8, 8], num_flatten_dims=2, hidden_units=[32]).out_shapes()
@@ -34,8 +36,16 @@ class FlattenDenseBlock(JointBlock):
         in_shapes: Shapes,
         num_flatten_dims: int,
         hidden_units: Layers,
-        non_lin: ModuleClass = nn.ReLU,
+        non_lin: Activations = nn.ReLU,
+        normalization: Normalization | None = None,
+        dropout: float = 0.0,
     ) -> None:
         flatten = partial(FlattenBlock, num_flatten_dims=num_flatten_dims)
-        dense = partial(DenseBlock, hidden_units=hidden_units, non_lin=non_lin)
+        dense = partial(
+            DenseBlock,
+            hidden_units=hidden_units,
+            non_lin=non_lin,
+            normalization=normalization,
+            dropout=dropout,
+        )
         super().__init__(in_keys, out_keys, in_shapes, [flatten, dense])

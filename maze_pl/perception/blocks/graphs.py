@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from maze_pl.perception.blocks.layer_options import Layers, ModuleClass
+from maze_pl.perception.blocks.layer_options import Activations, Layers, Normalization
+from maze_pl.perception.blocks.normalization import apply_layers, normalization_layers
 from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes
 
 
@@ -39,9 +40,22 @@ def edges_to_adjacency(edges: Tensor, n_nodes: int) -> Tensor:
 
 
 class GraphBlock(PerceptionBlock):
-    """Graph layers, each with a linear map and an activation."""
+    """Graph layers, each with a linear map, normalisation, activation and dropout.
 
-    _has_bias = True
+    Args:
+        in_keys: Names of nodes, graph and, optionally, a mask.
+        out_keys: Name of the output.
+        in_shapes: Shapes of the inputs.
+        hidden_features: Width of each layer.
+        non_lin: Activation, or one for each layer.
+        edge_list: Whether the graph is a list of edges.
+        bias: Whether the linear maps have biases; with batch normalisation, which would subtract
+            them again, they have none.
+        normalization: "batch", "layer" or None.
+        dropout: Probability of setting an output of a layer to 0 in training mode.
+        n_heads: Number of heads of each layer.
+        is_last_averaged: Whether the heads of the last layer are averaged, not concatenated.
+    """
 
     def __init__(
         self,
@@ -49,14 +63,20 @@ class GraphBlock(PerceptionBlock):
         out_keys: Keys,
         in_shapes: Shapes,
         hidden_features: Layers,
-        non_lin: ModuleClass = nn.ReLU,
-        edge_list: bool = False,
+        non_lin: Activations,
+        edge_list: bool,
+        bias: bool,
+        normalization: Normalization | None,
+        dropout: float,
         n_heads: int = 1,
+        is_last_averaged: bool = True,
     ) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.require_lists(hidden_features=hidden_features)
-        self.require_flags(edge_list=edge_list)
+        self.require_flags(edge_list=edge_list, bias=bias)
         self.require_numbers(n_heads=n_heads)
+        self.require_normalization(normalization)
+        self.require_probability(dropout=dropout)
         shape, graph = (*self.in_shapes, ())[:2]
         wanted = (*shape[:-2], *graph[-2:-1], 2) if edge_list else (*shape[:-1], *shape[-2:-1])
         good = self.in_shapes[1:] in ([wanted], [wanted, shape[:-1]]) and len(shape) == len(graph) >= 2
@@ -68,21 +88,43 @@ class GraphBlock(PerceptionBlock):
         self.n_nodes = shape[-2]
         self.edge_list = edge_list
         sizes = itertools.pairwise([shape[-1], *(n_heads * width for width in hidden_features)])
-        activation = self.module_class(non_lin=non_lin)
-        self.layers = nn.ModuleList(nn.Linear(*pair, self._has_bias) for pair in sizes)
-        self.non_lins = nn.ModuleList(activation() for _ in hidden_features)
+        activations = self.module_classes(len(hidden_features), non_lin=non_lin)
+        has_bias = bias and normalization != "batch"
+        self.layers = nn.ModuleList(nn.Linear(*pair, has_bias) for pair in sizes)
+        self.non_lins = nn.ModuleList(activation() for activation in activations)
+        widths = [n_heads * width for width in hidden_features]
+        if is_last_averaged:
+            widths[-1] = hidden_features[-1]
+        norms: list[nn.Module] = []
+        for width in widths:
+            norms += normalization_layers(normalization, width)
+        self.norms = nn.ModuleList(norms)
+        self.dropout = dropout
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return node features [..., N, n], 0 for nodes that do not exist."""
         x, graph, *masks = (block_input[key] for key in self.in_keys)
         adjacency = (edges_to_adjacency(graph, self.n_nodes) if self.edge_list else graph).to(x.dtype)
         if not masks:
-            return {self.out_keys[0]: self._run(x, adjacency)}
+            return {self.out_keys[0]: self._run(x, adjacency, None)}
         exists = (masks[0] != 0).unsqueeze(-1)
         adjacency = torch.where(exists & exists.mT, adjacency, 0.0)
-        output = self._run(torch.where(exists, x, 0.0), adjacency)
+        output = self._run(torch.where(exists, x, 0.0), adjacency, exists.squeeze(-1))
         return {self.out_keys[0]: torch.where(exists, output, 0.0)}
 
     @abstractmethod
-    def _run(self, x: Tensor, adjacency: Tensor) -> Tensor:
-        """Apply all layers to nodes [..., N, F] with adjacency [..., N, N]."""
+    def _run(self, x: Tensor, adjacency: Tensor, exists: Tensor | None) -> Tensor:
+        """Apply all layers to nodes.
+
+        Args:
+            x: [..., N, F].
+            adjacency: [..., N, N].
+            exists: [..., N] bool, nodes that exist; None for all.
+        """
+
+    def _activate(self, index: int, x: Tensor, exists: Tensor | None) -> Tensor:
+        """Apply normalisation, activation and dropout of a layer to its outputs [..., N, n]."""
+        if self.norms:
+            x = apply_layers([self.norms[index]], x, exists)
+        x = self.non_lins[index](x)
+        return nn.functional.dropout(x, self.dropout) if self.dropout > 0.0 and self.training else x

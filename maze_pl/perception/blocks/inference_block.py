@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from maze_pl.agents.network_io import state_shapes
+from maze_pl.agents.network_io import LATENT, state_shapes
 from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes
 
 
@@ -14,6 +14,9 @@ class InferenceBlock(PerceptionBlock):
 
     The state of recurrent blocks (`state_shapes`) is read from the input, if it is there, and
     returned with the output.
+
+    Attributes:
+        auxiliary_shapes: Shapes of the outputs that are not logits or values, but for losses.
 
     Args:
         in_keys: Names of the inputs, such as observations.
@@ -54,12 +57,30 @@ class InferenceBlock(PerceptionBlock):
         self.block_names = list(ordered)
         self.blocks = nn.ModuleList(ordered.values())  # a ModuleDict would refuse some names
         self.state_shapes = state_shapes(self.blocks)
+        self.auxiliary_shapes: dict[str, tuple[int, ...]] = {}
         self._given = [*self.out_keys, *self.state_shapes]
 
     @property
     def perception_blocks(self) -> dict[str, PerceptionBlock]:
         """Name -> block, in execution order."""
         return dict(zip(self.block_names, self.blocks, strict=True))  # type: ignore[arg-type]
+
+    def return_latent(self) -> int:
+        """Have `forward` also return the tensor "latent", [..., L]; return L.
+
+        Raises:
+            ValueError: No block writes a vector of this name.
+        """
+        shapes: dict[str, tuple[int, ...]] = {}
+        for block in self.perception_blocks.values():
+            shapes.update(zip(block.out_keys, block.out_shapes(), strict=True))
+        shape = shapes.get(LATENT, ())
+        if len(shape) != 1 or LATENT in self.out_keys:
+            found = f"no block writes it; there are {list(shapes)}" if LATENT not in shapes else f"its shape is {shape}"
+            raise ValueError(f"exploration with gsde needs a vector {LATENT!r}, which the heads read, but {found}")
+        if LATENT not in self._given:
+            self._given.append(LATENT)
+        return shape[0]
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Map a dict with the tensors of `in_keys` to those of `out_keys`, [..., *shape] each."""

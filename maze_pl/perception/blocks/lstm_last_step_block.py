@@ -5,7 +5,7 @@ from functools import partial
 from torch import nn
 
 from maze_pl.perception.blocks.composed import JointBlock
-from maze_pl.perception.blocks.layer_options import ModuleClass
+from maze_pl.perception.blocks.layer_options import ModuleClass, Normalization
 from maze_pl.perception.blocks.lstm_block import LSTMBlock
 from maze_pl.perception.blocks.perception_block import Keys, Shapes
 from maze_pl.perception.blocks.slicing_block import SlicingBlock
@@ -22,6 +22,10 @@ class LSTMLastStepBlock(JointBlock):
         num_layers: Number of LSTM layers.
         bidirectional: Whether further layers process the sequence in reverse.
         non_lin: Activation, a class or its path.
+        normalization: "batch" or "layer" normalises before the activation of the dense layer; None
+            does not.
+        dropout: Probability of setting an output of an LSTM layer or of the dense layer to 0 in
+            training mode.
 
     Example:
         >>> LSTMLastStepBlock("stack", "latent", [4, 16], hidden_size=32).out_shapes()
@@ -37,6 +41,8 @@ class LSTMLastStepBlock(JointBlock):
         num_layers: int = 1,
         bidirectional: bool = False,
         non_lin: ModuleClass = nn.ReLU,
+        normalization: Normalization | None = None,
+        dropout: float = 0.0,
     ) -> None:
         lstm = partial(
             LSTMBlock,
@@ -44,6 +50,8 @@ class LSTMLastStepBlock(JointBlock):
             num_layers=num_layers,
             bidirectional=bidirectional,
             non_lin=non_lin,
+            normalization=normalization,
+            dropout=dropout,
         )
         last = partial(SlicingBlock, slice_dim=-2, slice_idx=-1)
         super().__init__(in_keys, out_keys, in_shapes, [lstm, last])

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from maze_pl.core.class_path import import_class
 from maze_pl.core.policy import evaluation_mode
+from maze_pl.perception.blocks.layer_options import Activations, ModuleClass, Normalization
 
 Keys = str | Sequence[str]
 """Name or names of tensors."""
@@ -39,7 +40,7 @@ def as_keys(keys: Keys, where: str) -> list[str]:
     return list(several)
 
 
-def _as_shapes(shapes: Shapes, where: str) -> list[tuple[int, ...]]:
+def as_shapes(shapes: Shapes, where: str) -> list[tuple[int, ...]]:
     """Return shapes as tuples; a single shape need not be in a list."""
     several: Any = shapes if is_list(shapes) and any(map(is_list, shapes)) else [shapes]
     if not all(map(_is_shape, several)):
@@ -62,6 +63,12 @@ def is_whole(value: Any, least: int | None = None) -> bool:
     """True if a value is a whole number and, if `least` is given, at least that."""
     is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return is_number and (least is None or value >= least)
+
+
+def is_number(value: Any) -> bool:
+    """True if a value is a finite real number."""
+    is_real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return is_real and bool(np.isfinite(value))
 
 
 class PerceptionBlock(nn.Module, ABC):
@@ -90,7 +97,7 @@ class PerceptionBlock(nn.Module, ABC):
         name = type(self).__name__
         self.in_keys = as_keys(in_keys, f"{name}: in_keys")
         self.out_keys = as_keys(out_keys, f"{name}: out_keys")
-        self.in_shapes = _as_shapes(in_shapes, f"{name}: in_shapes")
+        self.in_shapes = as_shapes(in_shapes, f"{name}: in_shapes")
         if len(self.in_shapes) != len(self.in_keys):
             found = f"in_shapes={in_shapes} for in_keys={self.in_keys}"
             raise ValueError(f"{name}: {found}, expected one for each")
@@ -99,6 +106,21 @@ class PerceptionBlock(nn.Module, ABC):
 
         def __call__(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
             """See `forward`; `nn.Module` does not declare the result of a call."""
+
+    @classmethod
+    def further_keys(cls, options: Mapping[str, Any]) -> list[str]:
+        """Return the names of inputs that constructor options name, such as a mask, for templates."""
+        return []
+
+    @classmethod
+    def optional_keys(cls, options: Mapping[str, Any]) -> list[str]:
+        """Return those of `further_keys` that some sub-steps may lack."""
+        return []
+
+    @classmethod
+    def options_without(cls, options: Mapping[str, Any], missing: Sequence[str]) -> Mapping[str, Any]:
+        """Return constructor options that do not name some of the optional inputs."""
+        return options
 
     @abstractmethod
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -165,7 +187,7 @@ class PerceptionBlock(nn.Module, ABC):
             is_flag = isinstance(value, bool | np.bool_)
             self.require(is_flag, f"{name} to be true or false, not {value!r}")
 
-    def module_class(self, **option: type[nn.Module] | str) -> type[nn.Module]:
+    def module_class(self, **option: ModuleClass) -> type[nn.Module]:
         """Return the module class that an option gives, as a class or as its path.
 
         Raises:
@@ -173,6 +195,29 @@ class PerceptionBlock(nn.Module, ABC):
         """
         ((name, value),) = option.items()
         return import_class(value, nn.Module, f"{type(self).__name__}: {name}: ")
+
+    def module_classes(self, n_layers: int, **option: Activations) -> list[type[nn.Module]]:
+        """Return the module class of each layer that an option gives: one for all, or one for each.
+
+        Raises:
+            ValueError: The option does not give module classes, or not one for each layer.
+        """
+        ((name, value),) = option.items()
+        given: Any = value
+        activations = [*given] if is_list(given) else [given] * n_layers
+        good = len(activations) == n_layers
+        self.require(good, f"{name} to be one class, or a list of {n_layers}, one for each layer; not {value!r}")
+        return [self.module_class(**{name: activation}) for activation in activations]
+
+    def require_normalization(self, normalization: Normalization | None) -> None:
+        """Refuse an option `normalization` that is not "batch", "layer" or None."""
+        known = normalization is None or (isinstance(normalization, str) and normalization in ("batch", "layer"))
+        self.require(known, f"normalization 'batch', 'layer' or None, not {normalization!r}")
+
+    def require_probability(self, **options: float) -> None:
+        """Refuse options that are not numbers from 0 to below 1."""
+        for name, value in options.items():
+            self.require(is_number(value) and 0.0 <= value < 1.0, f"{name} from 0 to below 1, not {value!r}")
 
     def require_single(self, num_dims: int) -> None:
         """Refuse all but one input of at least `num_dims` dimensions and one output."""

@@ -9,14 +9,17 @@ PoolingFunction = Literal["mean", "sum", "max"]
 """Reduction over a dimension."""
 
 
-def masked_pooling(x: Tensor, mask: Tensor | None = None, *, pooling_func: PoolingFunction, dim: int) -> Tensor:
+def masked_pooling(
+    x: Tensor, mask: Tensor | None = None, *, pooling_func: PoolingFunction, dim: int | tuple[int, ...]
+) -> Tensor:
     """Mean, sum or maximum over the elements that exist, 0 if there are none; others are ignored.
 
     Args:
         x: Tensor to pool, [..., N, ...].
         mask: Not 0 where an element exists; its shape is the first dimensions of `x`, up to N or
             further. None if all exist.
-        dim: The dimension N, counted from the right, which is removed.
+        pooling_func: "mean", "sum" or "max".
+        dim: The dimension N, counted from the right, which is removed; or several.
 
     Example:
         >>> import torch

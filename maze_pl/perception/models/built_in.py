@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from maze_pl.agents.network_io import LATENT
 from maze_pl.perception.blocks.dense import dense_layers
 from maze_pl.perception.blocks.layer_options import Layers, ModuleClass
 from maze_pl.perception.blocks.perception_block import is_list, is_whole
@@ -53,13 +54,25 @@ class FlattenConcatNet(nn.Module):
         self.body = dense_layers(widths, non_lin)
         self.heads = nn.ModuleList(nn.Linear(widths[-1], math.prod(shape)) for shape in out_shapes.values())
         self._names = tuple(out_shapes)
+        self._n_features = widths[-1]
+        self._returns_latent = False
         self.body.apply(make_module_init_normc(1.0))
         self.heads.apply(make_module_init_normc(std))
 
     def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Map observations [..., *shape] to outputs [..., size] by name."""
         latent = self.body(self._flatten(in_dict))
-        return {name: head(latent) for name, head in zip(self._names, self.heads, strict=True)}
+        outputs = {name: head(latent) for name, head in zip(self._names, self.heads, strict=True)}
+        if self._returns_latent:
+            outputs[LATENT] = latent
+        return outputs
+
+    def return_latent(self) -> int:
+        """Have `forward` also return the output of the last hidden layer, "latent" [..., L]; return L."""
+        if LATENT in self._names:
+            raise ValueError(f"a head has the name {LATENT!r} of the features of the network: rename the head")
+        self._returns_latent = True
+        return self._n_features
 
     def _flatten(self, in_dict: Mapping[str, Tensor]) -> Tensor:
         if self._only is not None and in_dict[self._only].is_floating_point():

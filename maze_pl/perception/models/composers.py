@@ -45,9 +45,24 @@ class CriticComposerInterface(ABC):
             TypeError: A network or its outputs have the wrong type.
         """
 
+    def check_template(self, model_builder: BaseModelBuilder) -> None:  # noqa: B027  # optional hook
+        """Refuse a template whose options the critic cannot fulfil.
+
+        Raises:
+            ValueError: It shares blocks that cannot be shared.
+        """
+
     @abstractmethod
-    def template_network(self, model_builder: BaseModelBuilder) -> Any:
-        """Return the template's network factory, used where no networks are named."""
+    def template_networks(self, model_builder: BaseModelBuilder, spec: Spec) -> Any:
+        """Return the template's network factories, used where no networks are named.
+
+        Args:
+            model_builder: The template.
+            spec: Sub-steps with their observation and action spaces.
+
+        Returns:
+            Factories by sub-step, or a list with a single one.
+        """
 
 
 class StateCriticComposerInterface(CriticComposerInterface):
@@ -90,10 +105,18 @@ class StateCriticComposerInterface(CriticComposerInterface):
             networks[key] = _network(factory, critic_inputs[key], where, policy, keys)
         return self.critic(networks, spec)
 
-    def template_network(self, model_builder: BaseModelBuilder) -> Any:
-        """Return the factory of the value network, which shares blocks if the template says so."""
-        alone = partial(model_builder.critic_network, policy_network=None)
-        return model_builder.critic_network if model_builder.shared_embedding_keys else alone
+    def template_networks(self, model_builder: BaseModelBuilder, spec: Spec) -> Any:
+        """Return factories of value networks, which share blocks where the template says so."""
+        factories: dict[StepKey, Any] = {}
+        for key in self.critic.critic_inputs(spec):
+            step_keys: Sequence[StepKey] = (key,)
+            if self.critic.kind == "shared":
+                step_keys = spec.step_keys
+            factories[key] = partial(model_builder.critic_network, policy_network=None)
+            for step_key in step_keys:
+                if model_builder.shared_keys(step_key):
+                    factories[key] = partial(model_builder.critic_network, step_key=step_key)
+        return factories
 
 
 def _network(
@@ -105,7 +128,7 @@ def _network(
 ) -> nn.Module:
     """Make a network, passing the policy's network for the same sub-steps if its class takes it."""
     if not takes(factory, "policy_network"):
-        return build_network(factory, space, {"value": (1,)}, where)
+        return build_network(factory, space, {"value": (1,)}, where, may_have_auxiliary=True)
     policy_networks = []
     if policy is not None:
         for key, networks in zip(policy.spec.step_keys, policy.networks, strict=True):
@@ -115,7 +138,8 @@ def _network(
         shares = f"{where} shares parts with the policy's network for the same observations"
         remedy = "use a critic for each sub-step, agents without separate networks, or share nothing"
         raise ValueError(f"{shares}, which must be one network, not {len(policy_networks)}: {remedy}")
-    return build_network(factory, space, {"value": (1,)}, where, policy_network=policy_networks[0])
+    options = {"policy_network": policy_networks[0]}
+    return build_network(factory, space, {"value": (1,)}, where, may_have_auxiliary=True, **options)
 
 
 def _shapes(space: spaces.Dict) -> dict[str, tuple[int, ...]]:
@@ -163,11 +187,14 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
             pairs.append([build(), build()])
         return self.critic(pairs, spec)
 
-    def template_network(self, model_builder: BaseModelBuilder) -> Any:
-        """Return the factory of both twin networks."""
+    def check_template(self, model_builder: BaseModelBuilder) -> None:
+        """Refuse a template that shares blocks."""
         if model_builder.shared_embedding_keys:
             raise ValueError(
                 "a state-action critic has two networks and two target networks, none of which can "
                 "share blocks with the policy's: set shared_embedding_keys: null"
             )
-        return model_builder.state_action_network
+
+    def template_networks(self, model_builder: BaseModelBuilder, spec: Spec) -> Any:
+        """Return the factory of both twin networks."""
+        return [model_builder.state_action_network]

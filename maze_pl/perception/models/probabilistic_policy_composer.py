@@ -23,7 +23,7 @@ class ProbabilisticPolicyComposer:
             one in a list makes a network for each sub-step; null uses the networks of a template.
             The constructor gets `obs_shapes` and `action_logits_shapes` (name -> tuple) and its
             `init_args`; `forward` maps a dict of observations to a dict of logits, one entry per
-            head.
+            head, and of auxiliary outputs, if the network declares any as `auxiliary_shapes`.
         substeps_with_separate_agent_nets: Sub-steps in which each agent has its own network.
     """
 
@@ -52,7 +52,8 @@ class ProbabilisticPolicyComposer:
         networks: dict[StepKey, PolicyNetworks] = {}
         for key, factory in factories_by_step(self.networks, spec.step_keys).items():
             step = spec.steps[key]
-            shapes = mappers[key].logits_shapes
+            shapes = mappers[key].network_shapes
+            has_gsde = any(options.type == "gsde" for options in mappers[key].explorations.values())
             count = separate.get(key, 1)
             if count > 1 and isinstance(factory, nn.Module):
                 refused = f"one network cannot serve {count} agents of sub-step {key!r}"
@@ -67,7 +68,9 @@ class ProbabilisticPolicyComposer:
                     step.observation_space,
                     shapes,
                     where,
+                    may_have_auxiliary=True,
                     action_logits_shapes=dict(shapes),
+                    with_latent=has_gsde,
                 )
                 networks_of_key.append(network)
             networks[key] = networks_of_key

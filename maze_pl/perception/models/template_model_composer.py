@@ -25,7 +25,7 @@ class TemplateModelComposer(CustomModelComposer):
             heads; see `CustomModelComposer`.
 
     Raises:
-        ValueError: The policy names networks.
+        ValueError: The policy names networks, or the critic cannot share blocks as the template says.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -49,11 +49,11 @@ class TemplateModelComposer(CustomModelComposer):
             raise ValueError(
                 "a template makes networks, but its policy names some: set networks: null, or use a CustomModelComposer"
             )
-        super().__init__(copy(policy), copy(critic), distribution_mapper_config)
+        if critic is not None and critic.networks is None:
+            critic.check_template(model_builder)
+        super().__init__(copy(policy), critic, distribution_mapper_config)
         self.model_builder = model_builder
         self.policy.networks = [model_builder.policy_network]
-        if self.critic is not None and self.critic.networks is None:
-            self.critic.networks = [self.critic.template_network(model_builder)]
 
     def compose(self, spec: Spec) -> TorchActorCritic:
         """Make the networks for a spec; weights depend only on torch's global random generator.
@@ -63,4 +63,10 @@ class TemplateModelComposer(CustomModelComposer):
             TypeError: No distribution fits an action head.
         """
         self.model_builder.check(spec)
-        return super().compose(spec)
+        composer = self.critic
+        if composer is None or composer.networks is not None:
+            return super().compose(spec)
+        critic = copy(composer)
+        critic.networks = critic.template_networks(self.model_builder, spec)
+        policy = self.policy.compose(spec, self.distribution_mapper_config)
+        return TorchActorCritic(policy, critic.compose(spec, policy))

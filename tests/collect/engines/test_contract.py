@@ -1,4 +1,4 @@
-"""What every engine must do, whatever holds its actors; results are the same with all of them."""
+"""What every engine must do, whatever holds its players; results are the same with all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import torch
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine, RayEngine
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.system.lost_process import LostProcessError
-from tests.collect.engines.actors import Actor, RandomActs, change, make_policy
+from tests.collect.engines.players import Player, RandomActs, change, make_policy
 from tests.distributed.ray_cluster import small_ray
 from tests.documentation import blocks
 
@@ -68,21 +68,21 @@ def shared_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 @pytest.fixture
 def engine(shared_engine: Engine) -> Engine:
     """An engine that works with `make_policy()`."""
-    shared_engine.start(Actor, make_policy().eval())
+    shared_engine.start(Player, make_policy().eval())
     return shared_engine
 
 
 def numbers(engine: Engine) -> list[Any]:
-    """What four actors draw with three versions of the weights."""
+    """What four players draw with three versions of the weights."""
     policy = make_policy().eval()
-    engine.start(Actor, policy)
+    engine.start(Player, policy)
     drawn = []
     for version in range(3):
         if version:
             torch.manual_seed(version)
             change(policy)
             engine.publish(policy.state_dict(), version)
-        drawn += engine.map([(actor, "draw", (5 + actor,)) for actor in (2, 0, 3, 1)])
+        drawn += engine.map([(player, "draw", (5 + player,)) for player in (2, 0, 3, 1)])
     return drawn
 
 
@@ -95,30 +95,30 @@ def test_numbers_depend_neither_on_the_engine_nor_on_its_workers(shared_engine: 
 
 def test_an_actor_keeps_its_state_and_does_its_jobs_in_order(engine: Engine) -> None:
     for call in range(6):
-        for actor in range(5):
-            engine.submit(actor, "count", call)
+        for player in range(5):
+            engine.submit(player, "count", call)
     done = [engine.get() for _ in range(30)]
-    for actor in range(5):
-        results = [one.result for one in done if one.actor == actor]
-        assert results == [(actor, call + 1, (call,)) for call in range(6)]
+    for player in range(5):
+        results = [one.result for one in done if one.player == player]
+        assert results == [(player, call + 1, (call,)) for call in range(6)]
     assert all(one.restarts == 0 for one in done)
 
 
 def test_map_returns_results_in_the_order_of_the_jobs(engine: Engine) -> None:
-    jobs = [(actor, "count", (place,)) for place, actor in enumerate([3, 1, 3, 0, 1])]
+    jobs = [(player, "count", (place,)) for place, player in enumerate([3, 1, 3, 0, 1])]
     assert engine.map(jobs) == [(3, 1, (0,)), (1, 1, (1,)), (3, 2, (2,)), (0, 1, (3,)), (1, 2, (4,))]
 
 
 def test_weights_and_buffers_arrive_bit_for_bit_with_their_version(engine: Engine) -> None:
     policy = make_policy().eval()
-    engine.start(Actor, policy)
+    engine.start(Player, policy)
     for version in (0, 1, 2, 7):
         if version:
             torch.manual_seed(version)
             change(policy)
             engine.publish(policy.state_dict(), version)
-        for actor in range(3):
-            engine.submit(actor, "weights")
+        for player in range(3):
+            engine.submit(player, "weights")
         for done in [engine.get() for _ in range(3)]:
             assert done.version == version
             assert list(done.result) == list(policy.state_dict())
@@ -130,7 +130,7 @@ def test_weights_and_buffers_arrive_bit_for_bit_with_their_version(engine: Engin
 
 def test_weights_of_before_the_first_job_are_those_that_it_is_done_with(engine: Engine) -> None:
     policy = make_policy().eval()
-    engine.start(Actor, policy)
+    engine.start(Player, policy)
     change(policy)
     engine.publish(policy.state_dict(), 5)
     engine.submit(0, "weights")
@@ -140,7 +140,7 @@ def test_weights_of_before_the_first_job_are_those_that_it_is_done_with(engine: 
 
 
 def test_a_policy_without_weights_works_too(shared_engine: Engine) -> None:
-    shared_engine.start(Actor, RandomActs())
+    shared_engine.start(Player, RandomActs())
     shared_engine.publish({}, 3)
     shared_engine.submit(0, "is_training")
     done = shared_engine.get()
@@ -149,12 +149,12 @@ def test_a_policy_without_weights_works_too(shared_engine: Engine) -> None:
 
 def test_actors_may_be_made_by_a_lambda(shared_engine: Engine) -> None:
     offset = 100
-    shared_engine.start(lambda policy, number, restarts: Actor(policy, number + offset, restarts), RandomActs())
+    shared_engine.start(lambda policy, number, restarts: Player(policy, number + offset, restarts), RandomActs())
     assert shared_engine.map([(1, "count", ())]) == [(101, 1, ())]
 
 
 def test_large_results_arrive_whole_and_can_be_written_to(shared_engine: Engine) -> None:
-    shared_engine.start(Actor, make_policy().eval())
+    shared_engine.start(Player, make_policy().eval())
     big = np.arange(3_000_000, dtype=np.float32).reshape(1000, 3000)
     number, _, (array, tensor, half) = shared_engine.map(
         [(1, "count", (big[:, ::2], torch.from_numpy(big).t(), torch.ones(9, 9000, dtype=torch.bfloat16)))]
@@ -169,7 +169,7 @@ def test_large_results_arrive_whole_and_can_be_written_to(shared_engine: Engine)
 
 @pytest.mark.parametrize("shared_engine", PARAMETERS[1:], indirect=True)  # in process, it is the very object
 def test_a_result_does_not_change_when_the_actor_goes_on(shared_engine: Engine) -> None:
-    shared_engine.start(Actor, RandomActs())
+    shared_engine.start(Player, RandomActs())
     for _ in range(5):
         shared_engine.submit(0, "again")
     assert [int(shared_engine.get().result.sum()) for _ in range(5)] == [7000 * n for n in (1, 2, 3, 4, 5)]
@@ -196,7 +196,7 @@ def test_a_broken_contract_arrives_as_such_and_ends_all(engine: Engine) -> None:
     engine.submit(0, "count")
     engine.get()
     engine.submit(1, "broken_contract")
-    with pytest.raises(EnvContractError, match=r"^step of Actor returned 'nonsense' of type str; expected"):
+    with pytest.raises(EnvContractError, match=r"^step of Player returned 'nonsense' of type str; expected"):
         engine.get()
     assert_ended(engine)
 
@@ -206,7 +206,7 @@ def test_any_other_error_arrives_with_its_trace_and_ends_all(engine: Engine) -> 
     engine.submit(2, "wrong")
     expected = ZeroDivisionError if isinstance(engine, InProcessEngine) else RuntimeError
     with pytest.raises(
-        expected, match=r"(?s)^actor 2 failed:.*in wrong.*ZeroDivisionError: a mistake of the user|^a mis"
+        expected, match=r"(?s)^player 2 failed:.*in wrong.*ZeroDivisionError: a mistake of the user|^a mis"
     ):
         engine.get()
     assert_ended(engine)
@@ -239,7 +239,7 @@ def test_starting_anew_forgets_what_was(engine: Engine) -> None:
     engine.publish(make_policy().state_dict(), 4)
     engine.map([(0, "count", ())])
     engine.submit(0, "count")
-    engine.start(Actor, make_policy().eval())
+    engine.start(Player, make_policy().eval())
     engine.submit(0, "count")
     done = engine.get()
     assert (done.result, done.version, done.restarts) == ((0, 1, ()), 0, 0)
@@ -255,7 +255,7 @@ def test_after_closing_nothing_is_done_until_the_next_start(engine: Engine) -> N
         engine.submit(0, "count")
     with pytest.raises(RuntimeError, match="not started"):
         engine.publish({}, 1)
-    engine.start(Actor, RandomActs())
+    engine.start(Player, RandomActs())
     assert engine.map([(0, "count", ())]) == [(0, 1, ())]
 
 

@@ -20,13 +20,13 @@ from torch import nn
 
 from maze_pl.collect.engines import ProcessEngine
 from tests import shared_memory
-from tests.collect.engines.actors import Actor, RandomActs, change, make_policy
+from tests.collect.engines.players import Player, RandomActs, change, make_policy
 
 
 @pytest.fixture
 def engine() -> Iterator[ProcessEngine]:
     engine = ProcessEngine(n_workers=2)
-    engine.start(Actor, make_policy())
+    engine.start(Player, make_policy())
     yield engine
     engine.close()
     assert not multiprocessing.active_children()
@@ -85,21 +85,21 @@ def test_a_worker_that_is_killed_while_it_starts_is_replaced(
     assert (done.result, done.restarts) == ((0, 1, ()), 1)
     (message,) = caplog.messages
     assert message == (
-        "a worker of ProcessEngine is lost: its process died with exit code -9; its actors [0] restart, and 2 more "
+        "a worker of ProcessEngine is lost: its process died with exit code -9; its players [0] restart, and 2 more "
         "workers can be replaced"
     )
 
 
 def test_all_actors_of_a_worker_that_is_killed_while_it_waits_begin_anew(engine: ProcessEngine) -> None:
-    engine.map([(actor, "count", ()) for actor in range(6)])
+    engine.map([(player, "count", ()) for player in range(6)])
     lost, kept = engine.map([(0, "pid", ()), (1, "pid", ())])
     kill(lost)
-    for actor in range(6):
-        engine.submit(actor, "count")
-    done = {one.actor: one for one in (engine.get(timeout=60) for _ in range(6))}
+    for player in range(6):
+        engine.submit(player, "count")
+    done = {one.player: one for one in (engine.get(timeout=60) for _ in range(6))}
     assert [(done[n].result[1], done[n].restarts) for n in range(6)] == [(1, 1), (2, 0)] * 3
     assert engine.map([(1, "pid", ())]) == [kept]
-    assert len(set(engine.map([(actor, "pid", ()) for actor in (0, 2, 4)]))) == 1  # the new one was free
+    assert len(set(engine.map([(player, "pid", ()) for player in (0, 2, 4)]))) == 1  # the new one was free
 
 
 def test_jobs_that_were_not_finished_are_done_in_order_by_the_new_worker(engine: ProcessEngine) -> None:
@@ -108,10 +108,10 @@ def test_jobs_that_were_not_finished_are_done_in_order_by_the_new_worker(engine:
     engine.submit(2, "count", "b")
     engine.submit(0, "count", "c")
     done = [engine.get(timeout=60) for _ in range(4)]
-    zero = [(one.result, one.restarts) for one in done if one.actor == 0]
+    zero = [(one.result, one.restarts) for one in done if one.player == 0]
     assert zero[1:] == [(1, 1), ((0, 1, ("c",)), 1)]
     assert zero[0] == ((0, 1, ("a",)), 0)
-    assert [one.result for one in done if one.actor == 2] == [(2, 1, ("b",))]
+    assert [one.result for one in done if one.player == 2] == [(2, 1, ("b",))]
 
 
 def test_a_worker_that_is_killed_while_it_sends_a_large_result_is_replaced(engine: ProcessEngine) -> None:
@@ -129,7 +129,7 @@ def test_workers_that_are_killed_more_often_than_they_are_replaced_end_the_run(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     engine = ProcessEngine(n_workers=2, max_replacements=1)
-    engine.start(Actor, RandomActs())
+    engine.start(Player, RandomActs())
     engine.submit(1, "count")
     engine.get()
     engine.submit(0, "kill_first", 2)
@@ -154,7 +154,7 @@ def test_a_worker_that_leaves_by_itself_is_replaced_too(
 
 def test_an_exit_that_an_environment_asks_for_is_an_error(engine: ProcessEngine) -> None:
     engine.submit(0, "ask_for_exit")
-    with pytest.raises(RuntimeError, match=r"(?s)actor 0 failed: .*SystemExit: 4"):
+    with pytest.raises(RuntimeError, match=r"(?s)player 0 failed: .*SystemExit: 4"):
         engine.get(timeout=60)
 
 
@@ -219,20 +219,20 @@ def test_what_cannot_be_sent_or_read_is_an_error(engine: ProcessEngine) -> None:
     with pytest.raises(TypeError, match="pickle"):
         engine.submit(0, "count", threading.Lock())
     engine.submit(0, "count", Unreadable(int, "no number"))
-    with pytest.raises(RuntimeError, match=r"(?s)actor 0 failed: .*ValueError: invalid literal"):
+    with pytest.raises(RuntimeError, match=r"(?s)player 0 failed: .*ValueError: invalid literal"):
         engine.get(timeout=60)
 
 
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (Unreadable(int, "no number"), r"(?s)actor 0 failed: .*ValueError: invalid literal"),
-        (Unreadable(os._exit, 1), r"actor 0 failed: its process died with exit code 1 before it was ready.*__main__"),
+        (Unreadable(int, "no number"), r"(?s)player 0 failed: .*ValueError: invalid literal"),
+        (Unreadable(os._exit, 1), r"player 0 failed: its process died with exit code 1 before it was ready.*__main__"),
     ],
 )
 def test_a_policy_that_cannot_be_made_in_a_worker_is_an_error(policy: Unreadable, message: str) -> None:
     engine = ProcessEngine(n_workers=1)
-    engine.start(Actor, policy)
+    engine.start(Player, policy)
     engine.submit(0, "count")
     with pytest.raises(RuntimeError, match=message):
         engine.get(timeout=60)
@@ -240,7 +240,7 @@ def test_a_policy_that_cannot_be_made_in_a_worker_is_an_error(policy: Unreadable
 
 def test_workers_see_only_whole_weights_while_others_are_published(engine: ProcessEngine) -> None:
     policy = nn.ParameterDict({name: nn.Parameter(torch.zeros(300_000)) for name in "ab"})
-    engine.start(Actor, policy)
+    engine.start(Player, policy)
     for version in range(1, 40):
         with torch.no_grad():
             for parameter in policy.values():
@@ -283,10 +283,10 @@ def test_nothing_is_left_behind(engine: ProcessEngine) -> None:
     engine.close()
     before, memory = what_there_is(), shared_memory.names()
     for round in range(4):
-        engine.start(Actor, policy)
+        engine.start(Player, policy)
         change(policy)
         engine.publish(policy.state_dict(), 1)
-        engine.map([(actor, "count", (torch.ones(100_000),)) for actor in range(3)])
+        engine.map([(player, "count", (torch.ones(100_000),)) for player in range(3)])
         if round == 1:
             kill(pids()[0])
         if round == 2:
@@ -310,10 +310,10 @@ def test_workers_end_with_the_main_process_however_it_ends(tmp_path: Path, how: 
     script.write_text(
         "import os\n"
         "from maze_pl.collect.engines import ProcessEngine\n"
-        "from tests.collect.engines.actors import Actor\n"
+        "from tests.collect.engines.players import Player\n"
         "def main():\n"
         "    engine = ProcessEngine(n_workers=2)\n"
-        "    engine.start(Actor, None)\n"
+        "    engine.start(Player, None)\n"
         "    print(*engine.map([(0, 'pid', ()), (1, 'pid', ())]), flush=True)\n"
         "    engine.submit(0, 'sleep', 1000.0)\n"
         f"    {end}\n"

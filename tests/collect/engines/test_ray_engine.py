@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from maze_pl.collect.engines import RayEngine, ray_engine
-from tests.collect.engines.actors import Actor, RandomActs
+from tests.collect.engines.players import Player, RandomActs
 from tests.distributed.ray_cluster import nothing_left
 
 
@@ -33,12 +33,12 @@ def test_how_to_install_ray_is_said_where_it_is_missing(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "ray", None)
     engine = RayEngine()
     with pytest.raises(ImportError, match=r'pip install "maze-pl\[ray\]"'):
-        engine.start(Actor, RandomActs())
+        engine.start(Player, RandomActs())
     engine.close()
 
 
-class Movable(Actor):
-    """An actor whose state can be taken elsewhere."""
+class Movable(Player):
+    """A player whose state can be taken elsewhere."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"n_calls": self.n_calls}
@@ -61,14 +61,14 @@ def test_ray_is_started_on_this_machine_and_ended_and_workers_are_replaced() -> 
             assert first == other != os.getpid()
             assert engine.map([(0, "count", ()), (1, "count", ())]) == [(0, 1, ()), (1, 1, ())]
 
-            engine._n_workers = 2  # there is room now, for one of the actors with its state
+            engine._n_workers = 2  # there is room now, for one of the players with its state
             assert engine.map([(0, "count", ()), (1, "count", ())]) == [(0, 2, ()), (1, 2, ())]
             first, other = engine.map([(0, "pid", ()), (1, "pid", ())])
             assert first != other and {first, other} <= started()
 
             engine.submit(0, "kill_first", 1)
             engine.submit(1, "count")
-            done = {one.actor: one for one in (engine.get(), engine.get())}
+            done = {one.player: one for one in (engine.get(), engine.get())}
             assert (done[0].result, done[0].restarts) == (1, 1)
             assert (done[1].result, done[1].restarts) == ((1, 3, ()), 0)
             engine.submit(0, "kill_first", 9)
@@ -87,5 +87,5 @@ def test_what_does_not_answer_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> 
         silent.listen()
         engine = RayEngine(f"127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(ConnectionError, match=r"cannot use the Ray cluster at 127\.0\.0\.1:"):
-            engine.start(Actor, RandomActs())
+            engine.start(Player, RandomActs())
         engine.close()

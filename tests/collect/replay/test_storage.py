@@ -119,6 +119,7 @@ def memory_for(size: int, chunk: int) -> int:
     return resident() - before
 
 
+@pytest.mark.slow
 def test_a_million_transitions_take_a_fifth_more_than_their_bytes_at_most() -> None:
     own = 4 * 4 + 8 + 4 * 4 + 4 + 4  # what is seen, done and seen next, reward, discount
     code = f"from {__name__} import memory_for; print(memory_for(1_000_000, 20_000))"  # nothing else takes or frees any
@@ -307,10 +308,31 @@ def test_draws_and_weights_are_those_of_the_definition() -> None:
     np.testing.assert_allclose(acts.weight, weight / weight.max(1, keepdims=True), rtol=1e-5)
 
 
+@pytest.mark.parametrize("first", [1.0, 0.0])
+def test_changed_exponents_are_those_of_a_storage_that_always_had_them(first: float) -> None:
+    """Priorities come from the sizes of errors, so that nothing is lost even if alpha was 0."""
+    errors = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 8)) * 3)
+    changed = ReplayStorage(STEP, 12, alpha=first, beta=0.9, keep_sizes=True)
+    expected = ReplayStorage(STEP, 12, alpha=0.5, beta=0.4)
+    for storage in (changed, expected):
+        storage.add(transitions(np.arange(8)))
+        storage.reprioritise(np.arange(8)[None], errors)
+    changed.set_exponents(0.5, 0.4)
+    for storage in (changed, expected):
+        storage.add(transitions(np.arange(8, 14)))
+    (found, places), (wanted, wanted_places) = drawn_from(changed, 20, 10), drawn_from(expected, 20, 10)
+    assert (places == wanted_places).all()
+    torch.testing.assert_close(found.weight, wanted.weight)
+
+
 # --------------------------------------------------------------------------------------------------------------- state
 
 
-@pytest.mark.parametrize("options", [{}, {"n_step": 3}, {"alpha": 0.6}, {"run_length": 3, "n_step": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"n_step": 3}, {"alpha": 0.6}, {"alpha": 0.6, "keep_sizes": True}, {"run_length": 3, "n_step": 2}],
+    ids=str,
+)
 @pytest.mark.parametrize("n", [5, 20])
 def test_a_storage_goes_on_from_its_state(tmp_path: Path, options: dict[str, Any], n: int) -> None:
     storage, other = (ReplayStorage(STEP, 12, **options) for _ in range(2))

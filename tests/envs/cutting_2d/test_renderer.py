@@ -11,6 +11,8 @@ from maze_pl.envs.cutting_2d import Cutting2DMazeAction, Cutting2DMazeState, Cut
 from maze_pl.envs.rendering import figure_to_array
 
 figure_module = pytest.importorskip("matplotlib.figure")
+lines_module = pytest.importorskip("matplotlib.lines")
+to_rgba = pytest.importorskip("matplotlib.colors").to_rgba
 STATE = Cutting2DMazeState([(4, 3), (1, 2), (3, 1)], 50, (1, 2), (4, 3))
 
 
@@ -24,6 +26,16 @@ def draw(action: Cutting2DMazeAction | None, state: Cutting2DMazeState = STATE) 
 def rectangles(axes: Any) -> list[tuple[float, float, float, float]]:
     """Left, bottom, width and height."""
     return [(*patch.get_xy(), patch.get_width(), patch.get_height()) for patch in axes.patches]
+
+
+def pieces_in_stock(axes: Any) -> list[tuple[float, float, float, float]]:
+    """Left, bottom, width and height of each piece."""
+    (stock,) = axes.collections
+    found = []
+    for path in stock.get_paths():
+        box = path.get_extents()
+        found.append(tuple(round(float(number), 9) for number in (box.x0, box.y0, box.width, box.height)))
+    return found
 
 
 def lines(axes: Any) -> list[list[list[float]]]:
@@ -54,18 +66,21 @@ def test_the_stock_is_drawn_to_scale_and_says_what_fits() -> None:
     _, axes = draw(
         Cutting2DMazeAction(0, False, False), Cutting2DMazeState([*STATE.inventory, (1, 1)], 50, (1, 2), (4, 3))
     )
-    assert [rectangle[2:] for rectangle in rectangles(axes)] == [(4, 3), (1, 2), (3, 1), (1, 1)]
-    chosen, upright, turned, too_small = [patch.get_facecolor() for patch in axes.patches]
+    assert [piece[2:] for piece in pieces_in_stock(axes)] == [(4, 3), (1, 2), (3, 1), (1, 1)]
+    chosen, upright, turned, too_small = map(tuple, axes.collections[0].get_facecolor().tolist())
     assert upright == turned
     assert len({chosen, upright, too_small}) == 3
     assert axes.get_title(loc="left") == "4 of at most 50 pieces in stock"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["chosen", "order fits", "order does not fit"]
+    labels = [text.get_text() for text in axes.figure.texts]
+    assert labels == ["chosen", "order fits", "order does not fit"]
+    shown = [to_rgba(line.get_color()) for line in axes.figure.findobj(lines_module.Line2D)]
+    assert {chosen, upright, too_small} <= set(shown)
 
 
 def test_no_two_pieces_lie_on_each_other() -> None:
     pieces = [(1 + i * 7 % 9, 1 + i * 5 % 7) for i in range(80)]
     _, axes = draw(None, Cutting2DMazeState(pieces, 100, (1, 2), (10, 8)))
-    placed = rectangles(axes)
+    placed = pieces_in_stock(axes)
     assert [rectangle[2:] for rectangle in placed] == pieces
     for i, (left, bottom, x, y) in enumerate(placed):
         for other_left, other_bottom, other_x, other_y in placed[:i]:

@@ -37,7 +37,14 @@ from maze_pl.envs.wrappers import (
     StepSkipWrapper,
     TimeLimitWrapper,
 )
-from maze_pl.events import DiscreteActionEvents, KpiCalculator, RunningKpiCalculator, StepEventLog, folding, statistics
+from maze_pl.events import (
+    DiscreteActionEvents,
+    KpiCalculator,
+    RunningKpiCalculator,
+    StepEventLog,
+    episode_statistics,
+    folding,
+)
 from tests.datamodules.drift import Endless, Iterating
 from tests.envs import structured_example
 from tests.envs.structured_example import (
@@ -147,7 +154,7 @@ def fold_after(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
     """Fold statistics after every `n_steps` + 1 steps, histograms to 32 bins."""
     monkeypatch.setattr(histogram, "MOST_DISTINCT_VALUES", 64)
     monkeypatch.setattr(histogram, "_N_BINS", 32)
-    for module in (folding, statistics, plain_gym_envs):
+    for module in (folding, episode_statistics, plain_gym_envs):
         monkeypatch.setattr(module, "MOST_KEPT_STEPS", n_steps)
 
 
@@ -205,6 +212,7 @@ def test_a_resumed_episode_can_be_saved_and_resumed_again_whether_its_state_is_t
         assert_equal(collect(again, 2), since)
 
 
+@pytest.mark.slow
 def test_environments_in_processes_do_the_same() -> None:
     whole, there = collector_of(plain), collector_of(plain, SubprocVectorEnv, n_workers=1)
     collect(whole, 3)
@@ -214,6 +222,7 @@ def test_environments_in_processes_do_the_same() -> None:
     there.vector.close()
 
 
+@pytest.mark.slow
 def test_what_is_saved_of_an_endless_episode_stays_small() -> None:
     collector = collector_of(partial(structured, 10**6))
     sizes = []
@@ -230,7 +239,13 @@ def test_what_is_saved_of_an_endless_episode_stays_small() -> None:
 
 @pytest.mark.parametrize("is_folded_before", [False, True])
 @pytest.mark.parametrize(
-    ("make_env", "n_acts"), [(plain, 1), (discrete, 1), (wrapped, 1), (structured, 3), (with_kpis, 3), (monitored, 1)]
+    ("make_env", "n_acts"),
+    [
+        (plain, 1),
+        (with_kpis, 3),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in [(discrete, 1), (wrapped, 1), (structured, 3)]),
+        pytest.param(monitored, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_statistics_of_a_resumed_episode_are_those_of_one_that_was_never_stopped(
     make_env: Any, n_acts: int, is_folded_before: bool, monkeypatch: pytest.MonkeyPatch
@@ -270,7 +285,14 @@ def n_bytes(collector: Collector) -> int:
     return file.tell()
 
 
-@pytest.mark.parametrize("make_env", [plain, discrete, wrapped, structured, with_kpis, monitored])
+@pytest.mark.parametrize(
+    "make_env",
+    [
+        plain,
+        with_kpis,
+        *(pytest.param(make, marks=pytest.mark.slow) for make in (discrete, wrapped, structured, monitored)),
+    ],
+)
 def test_a_checkpoint_stops_growing_in_an_episode_that_never_ends(
     make_env: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def test_episodes_that_end_in_their_first_environment_step_are_no_standstill(epi
 
 
 @pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+@pytest.mark.slow
 def test_fit_ends_within_the_first_rollout_and_names_the_remedy() -> None:
     data = RolloutDataModule(make_timeless, n_envs=1, n_rollout_steps=5, evaluators={}, seed=1)
     policy = ProbabilisticPolicyComposer([partial(FlattenConcatPolicyNet, hidden_units=[2])])

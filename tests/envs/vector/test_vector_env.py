@@ -134,12 +134,18 @@ class Hanging(GymMazeEnv):
             False,
             r"a step within step_timeout=0.3 s in episode 0 with seed {}, after action {{'action': 1}} of s",
         ),
-        (
+        pytest.param(
             "step",
             True,
             r"a step within step_timeout=0.3 s in episode 0 with seed {}, after action {{'action': 1}} of s",
+            marks=pytest.mark.slow,
         ),
-        ("reset", False, r"a reset within step_timeout=0.3 s in episode 4 with seed {}; its process was ended"),
+        pytest.param(
+            "reset",
+            False,
+            r"a reset within step_timeout=0.3 s in episode 4 with seed {}; its process was ended",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_an_environment_that_hangs_is_ended_and_named(hangs_in: str, locked: bool, message: str) -> None:
@@ -169,7 +175,7 @@ def test_an_environment_that_hangs_while_it_is_made_is_ended_named_and_replaced(
     done = engine.get()
     engine.close()
     assert (done.result, done.restarts) == ([0, 0], 1)
-    assert "environment 11 was not made within 5 s; its process was ended; actor 0" in caplog.text
+    assert "environment 11 was not made within 5 s; its process was ended; player 0" in caplog.text
 
 
 def make_and_hang() -> GymMazeEnv:
@@ -193,6 +199,7 @@ class Sleeping(GymMazeEnv):
         return super().step(action)
 
 
+@pytest.mark.slow
 def test_the_limit_is_one_for_each_step_and_not_for_all_environments_of_a_process() -> None:
     vector = SubprocVectorEnv([partial(Sleeping, "CartPole-v1")] * 8, n_workers=1, step_timeout=0.6)
     vector.reset()

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maze_pl.modules.optimization.flat_optimizer import FlatAdam, gradient_norm
+from maze_pl.modules.optimization.flat_adam import FlatAdam
+from maze_pl.modules.optimization.flat_optimizer import gradient_norm
 
 
 def make_network(seed: int = 0) -> nn.Sequential:

@@ -136,6 +136,131 @@ def test_attention_of_pixels_starts_as_nothing() -> None:
     assert block.gamma.grad is not None and block.gamma.grad.abs() > 0
 
 
+def as_torch(block: MultiHeadAttentionBlock, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Any:
+    """What torch's own layer with the same weights returns."""
+    reference = block.attention
+    refused = None if mask is None else (mask == 0).repeat_interleave(reference.num_heads, 0)
+    return reference(query, key, value, attn_mask=refused, average_attn_weights=True)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"bias": False}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"add_bias_kv": True, "add_zero_attn": True}],
+    ids=str,
+)
+def test_heads_and_weights_are_those_of_torch(options: dict[str, Any], masked: bool) -> None:
+    query, key, value = draw(4, 3, 6), draw(4, 5, 3, seed=1), draw(4, 5, 2, seed=2)
+    mask = draw(4, 3, 5, seed=4) > 0
+    mask[..., 0] = True  # torch's result for a query without any key is NaN
+    names, shapes = ["query", "key", "value", "mask"], [[3, 6], [5, 3], [5, 2], [3, 5]]
+    n = 4 if masked else 3
+    block = randomised(MultiHeadAttentionBlock(names[:n], ["out", "weights"], shapes[:n], num_heads=2, **options))
+    given = block(dict(zip(names[:n], (query, key, value, mask)[:n], strict=True)))
+    output, weights = as_torch(block, query, key, value, mask if masked else None)
+    torch.testing.assert_close(given["out"], output)
+    torch.testing.assert_close(given["weights"], weights)
+    assert block.out_shapes() == [(3, 6), (3, 5 + len({*options} & {"add_bias_kv", "add_zero_attn"}))]
+
+
+@pytest.mark.parametrize("kind", [MultiHeadAttentionBlock, SelfAttentionSeqBlock])
+def test_weights_do_not_change_the_output(kind: Any) -> None:
+    options = {"num_heads": 2} if kind is MultiHeadAttentionBlock else {"num_heads": 2, "embed_dim": 4}
+    if kind is MultiHeadAttentionBlock:
+        options["use_key_padding_mask"] = True
+    x, mask = draw(3, 5, 4), torch.tensor([[1, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
+    with_weights = randomised(kind(["x", "mask"], ["out", "weights"], [[5, 4], [5]], **options))
+    alone = randomised(kind(["x", "mask"], "out", [[5, 4], [5]], **options))
+    given = with_weights({"x": x, "mask": mask})
+    torch.testing.assert_close(given["out"], alone({"x": x, "mask": mask})["out"])
+    sums = given["weights"].sum(-1)
+    torch.testing.assert_close(sums, mask.double())  # elements that do not exist attend to nothing
+    assert not given["weights"].mT[mask == 0].any()  # and nothing attends to them
+
+
+@pytest.mark.parametrize("of_images", [False, True])
+def test_self_attention_of_several_heads_is_theirs_side_by_side(of_images: bool) -> None:
+    kind, shape = (SelfAttentionConvBlock, (4, 2, 3)) if of_images else (SelfAttentionSeqBlock, (6, 4))
+    block: Any = randomised(kind("x", ["out", "weights"], shape, 6, num_heads=3))
+    x = draw(5, *shape)
+    elements = x.flatten(2).mT if of_images else x
+    query, key, value = (layer(elements).unflatten(-1, (3, 2)) for layer in (block.query, block.key, block.value))
+    scores = torch.einsum("blhe,bshe->bhls", query, key) * (1.0 if of_images else 2**-0.5)
+    weights = scores.softmax(-1)
+    output = block.output(torch.einsum("bhls,bshe->blhe", weights, value).flatten(2))
+    expected = x + block.gamma * (output.mT.unflatten(2, (2, 3)) if of_images else output)
+    given = block({"x": x})
+    torch.testing.assert_close(given["out"], expected)
+    torch.testing.assert_close(given["weights"], weights.mean(1))
+
+
+@pytest.mark.parametrize("of_images", [False, True])
+def test_self_attention_without_its_input_and_without_biases(of_images: bool) -> None:
+    kind, shape = (SelfAttentionConvBlock, (4, 2, 3)) if of_images else (SelfAttentionSeqBlock, (6, 4))
+    block: Any = randomised(kind("x", "out", shape, 2, add_input_to_output=False, bias=False))
+    assert all(parameter.dim() == 2 for parameter in block.parameters()) and len([*block.parameters()]) == 4
+    x = draw(5, *shape)
+    elements = x.flatten(2).mT if of_images else x
+    scores = torch.einsum("ble,bse->bls", block.query(elements), block.key(elements))
+    mixed = (scores * (1.0 if of_images else 2**-0.5)).softmax(-1) @ block.value(elements)
+    expected = block.output(mixed)
+    expected = expected.mT.unflatten(2, (2, 3)) if of_images else expected
+    torch.testing.assert_close(block({"x": x})["out"], expected)
+
+
+def test_the_query_is_added_to_the_output() -> None:
+    query, key = draw(4, 3, 6), draw(4, 5, 2, seed=1)
+    names, shapes = ["query", "key", "value"], [[3, 6], [5, 2], [5, 2]]
+    plain = randomised(MultiHeadAttentionBlock(names, "out", shapes, num_heads=2))
+    residual = randomised(MultiHeadAttentionBlock(names, "out", shapes, num_heads=2, add_input_to_output=True))
+    tensors = {"query": query, "key": key, "value": key}
+    torch.testing.assert_close(residual(tensors)["out"], query + plain(tensors)["out"])
+
+
+def test_a_learned_key_is_attended_to_where_nothing_else_exists() -> None:
+    names, shapes = ["query", "key", "value", "mask"], [[2, 4], [3, 4], [3, 4], [3]]
+    options: Any = {"num_heads": 2, "use_key_padding_mask": True, "add_bias_kv": True}
+    block: Any = randomised(MultiHeadAttentionBlock(names, ["out", "weights"], shapes, **options))
+    query, key = draw(1, 2, 4), draw(1, 3, 4, seed=1).fill_(torch.nan)
+    given = block({"query": query, "key": key, "value": key, "mask": torch.zeros(1, 3)})
+    assert given["weights"].tolist() == [[[0.0, 0.0, 0.0, 1.0]] * 2]
+    expected = block.attention.out_proj(block.attention.bias_v[0]).expand(1, 2, 4)
+    torch.testing.assert_close(given["out"], expected)
+    # elements of a set that do not exist attend to nothing, not even to it
+    options["add_zero_attn"] = True
+    itself = randomised(MultiHeadAttentionBlock(["x", "mask"], "out", [[3, 4], [3]], **options))
+    output = itself({"x": draw(3, 4), "mask": torch.tensor([1, 0, 1])})["out"]
+    assert not output[1].any() and bool(output[::2].any(-1).all())
+
+
+@pytest.mark.parametrize("name", ["heads", "sequence", "image"])
+def test_dropout_sets_weights_to_zero_in_training_only(name: str) -> None:
+    torch.manual_seed(0)
+    block: Any
+    if name == "heads":
+        block, shape = MultiHeadAttentionBlock("x", ["out", "w"], [6, 4], 1, dropout=0.5), (6, 4)
+        value = nn.functional.linear
+        weight, bias = block.attention.in_proj_weight[8:], block.attention.in_proj_bias[8:]
+        out = block.attention.out_proj
+    else:
+        kind, shape = (SelfAttentionConvBlock, (4, 2, 3)) if name == "image" else (SelfAttentionSeqBlock, (6, 4))
+        block = kind("x", ["out", "w"], shape, 2, add_input_to_output=False, dropout=0.5)
+        value, weight, bias, out = nn.functional.linear, block.value.weight, block.value.bias, block.output
+    x = draw(2, *shape).float()
+    elements = x.flatten(2).mT if name == "image" else x
+    evaluated = block.eval()({"x": x})
+    block.train()
+    torch.manual_seed(1)
+    given = block({"x": x})
+    torch.testing.assert_close(given["w"], evaluated["w"])  # those before dropout
+    torch.manual_seed(1)
+    dropped = nn.functional.dropout(evaluated["w"].unsqueeze(1), 0.5).squeeze(1)
+    expected = out(dropped @ value(elements, weight, bias))
+    expected = expected.mT.unflatten(2, (2, 3)) if name == "image" else expected
+    torch.testing.assert_close(given["out"], expected)
+    assert not torch.allclose(given["out"], evaluated["out"])
+
+
 def masked_blocks() -> dict[str, tuple[PerceptionBlock, tuple[int, ...]]]:
     """Blocks with a mask of six elements that attend to each other, and the shape of x."""
     torch.manual_seed(0)
@@ -235,6 +360,8 @@ WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = 
     ),
     (SelfAttentionConvBlock, ["x", "m"], "o", [[4, 2, 3], [4, 2]], {"embed_dim": 2}, "maybe a mask (H, W)"),
     (SelfAttentionConvBlock, "x", "o", [4, 2], {"embed_dim": 2}, "shapes of [3] dimensions"),
+    (SelfAttentionSeqBlock, "x", "o", [5, 4], {"embed_dim": 4, "num_heads": 3}, "num_heads that divides embed_dim=4"),
+    (MultiHeadAttentionBlock, "x", "o", [5, 4], {**HEADS, "dropout": 1.0}, "dropout from 0 to below 1, not 1.0"),
 ]
 
 

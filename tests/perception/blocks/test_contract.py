@@ -8,8 +8,9 @@ import inspect
 import io
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,6 +46,16 @@ def edges(shape: Shape, generator: Generator) -> Tensor:
     """Edges between four nodes, and some padding."""
     drawn = torch.randint(4, shape, generator=generator)
     return torch.where(torch.rand(shape[:-1], generator=generator).unsqueeze(-1) < 0.2, -1, drawn)
+
+
+def slots(shape: Shape, generator: Generator) -> Tensor:
+    """Numbers of five slots, and -1 for none."""
+    return torch.randint(-1, 5, shape, generator=generator)
+
+
+def levels(shape: Shape, generator: Generator) -> Tensor:
+    """Whole numbers, of which the largest is beyond the levels."""
+    return torch.randint(4, shape, generator=generator)
 
 
 def with_random_weights(kind: Callable[..., PerceptionBlock]) -> Callable[..., PerceptionBlock]:
@@ -127,6 +138,14 @@ IMAGE = {"in": (2, 8, 6)}
 CASES = {
     # ---- dense, convolution, lstm, joint, torch_model
     "dense": Case(perception.DenseBlock, {"in": (5,)}, {"hidden_units": [4, 3], "non_lin": "torch.nn.Tanh"}),
+    "dense_batch_norm": Case(
+        perception.DenseBlock,
+        {"in": (5,)},
+        {"hidden_units": [4, 3], "non_lin": nn.Tanh, "normalization": "batch", "dropout": 0.1},
+    ),
+    "dense_layer_norm": Case(
+        perception.DenseBlock, {"in": (5,)}, {"hidden_units": [4, 3], "non_lin": nn.Tanh, "normalization": "layer"}
+    ),
     "linear_output": Case(perception.LinearOutputBlock, {"in": (5,)}, {"output_units": 2}),
     "vgg": Case(perception.VGGConvolutionBlock, IMAGE, {"hidden_channels": [3, 2], "non_lin": nn.Tanh}),
     "strided": Case(
@@ -138,6 +157,40 @@ CASES = {
             "hidden_strides": [2, 1],
             "hidden_padding": [[1, 0], 1],
             "non_lin": nn.Tanh,
+        },
+    ),
+    "vgg_layer_norm": Case(
+        perception.VGGConvolutionBlock,
+        IMAGE,
+        {"hidden_channels": [3, 2], "non_lin": nn.Tanh, "normalization": "layer", "dropout": 0.1},
+    ),
+    "strided_sequence": Case(
+        perception.StridedConvolutionBlock,
+        {"in": (2, 9)},
+        {
+            "hidden_channels": [3, 2],
+            "hidden_kernels": [3, 2],
+            "hidden_padding": [1, [1]],
+            "hidden_dilations": [2, 1],
+            "padding_mode": "circular",
+            "convolution_dimension": 1,
+            "non_lin": nn.Tanh,
+            "normalization": "batch",
+            "dropout": 0.1,
+        },
+    ),
+    "strided_volume": Case(
+        perception.StridedConvolutionBlock,
+        {"in": (2, 3, 4, 5)},
+        {
+            "hidden_channels": [3],
+            "hidden_kernels": [2],
+            "hidden_padding": [[1, 0, 1]],
+            "hidden_dilations": [[1, 2, 2]],
+            "padding_mode": "replicate",
+            "convolution_dimension": 3,
+            "non_lin": nn.Tanh,
+            "normalization": "layer",
         },
     ),
     "lstm": Case(perception.LSTMBlock, {"in": (4, 3)}, {"hidden_size": 3, "non_lin": nn.Tanh}),
@@ -161,8 +214,71 @@ CASES = {
         {"hidden_channels": [3], "hidden_kernels": [3], "hidden_strides": [2], "hidden_units": [4], "non_lin": nn.Tanh},
     ),
     "lstm_last_step": Case(perception.LSTMLastStepBlock, {"in": (4, 3)}, {"hidden_size": 3, "non_lin": nn.Tanh}),
+    "strided_sequence_dense": Case(
+        perception.StridedConvolutionDenseBlock,
+        {"in": (2, 9)},
+        {
+            "hidden_channels": [3],
+            "hidden_kernels": [3],
+            "hidden_padding": [2],
+            "hidden_units": [4],
+            "non_lin": nn.Tanh,
+            "convolution_dimension": 1,
+            "padding_mode": "reflect",
+            "normalization": "layer",
+            "dropout": 0.1,
+        },
+    ),
+    "lstm_last_step_batch_norm": Case(
+        perception.LSTMLastStepBlock,
+        {"in": (4, 3)},
+        {"hidden_size": 3, "num_layers": 2, "non_lin": nn.Tanh, "normalization": "batch", "dropout": 0.1},
+    ),
     "torch_model": Case(torch_model, {"a": (3,), "b": (2,)}),
     "inference": Case(two_modalities, {"image": (2, 4, 4), "vector": (3,)}, outputs=("move", "use")),
+    # ---- sets of items
+    "pointer": Case(
+        with_random_weights(perception.PointerBlock),
+        {"items": (5, 3), "mask": (5,), "latent": (4,), "chosen": ()},
+        {
+            "mask_key": "mask",
+            "chosen_keys": ["chosen"],
+            "hidden_units": [4, 6],
+            "non_lin": nn.Tanh,
+            "score": "dot",
+            "n_glimpses": 2,
+            "n_heads": 3,
+            "clip": 2.0,
+        },
+        draw={"mask": mask, "chosen": slots},
+    ),
+    "pointer_whole_numbers": Case(
+        with_random_weights(perception.PointerBlock),
+        {"items": (5, 2), "mask": (5,), "order": (3,), "chosen": (2,)},
+        {
+            "mask_key": "mask",
+            "chosen_keys": ["chosen"],
+            "compare_keys": ["order"],
+            "hidden_units": [4],
+            "levels": 3,
+            "any_order": True,
+            "skip_zeros": True,
+            "skip_masked": False,
+        },
+        draw={"mask": mask, "chosen": slots, "items": levels, "order": levels},
+    ),
+    "deep_set": Case(
+        with_random_weights(perception.DeepSetBlock),
+        {"items": (5, 3), "chosen": (), "mask": (5,)},
+        {"mask_key": "mask", "chosen_keys": ["chosen"], "hidden_units": [4, 6], "pooling_func": "max"},
+        draw={"mask": mask, "chosen": slots},
+    ),
+    "levels": Case(
+        perception.LevelsBlock,
+        {"in": (2,), "other": (3,)},
+        {"levels": 3, "compare_keys": ["other"]},
+        draw={"in": levels, "other": levels},
+    ),
     # ---- general
     "action_masking": Case(perception.ActionMaskingBlock, {"logits": (5,), "mask": (5,)}, draw={"mask": mask}),
     "concatenation": Case(perception.ConcatenationBlock, {"a": (2, 3), "b": (2, 4)}, {"concat_dim": -1}),
@@ -178,13 +294,19 @@ CASES = {
         {"pooling_func": "max", "pooling_dim": -2},
         draw={"mask": mask},
     ),
+    "masked_global_pooling_of_two": Case(
+        perception.MaskedGlobalPoolingBlock,
+        {"set": (4, 3, 2), "mask": (4, 3)},
+        {"pooling_func": "mean", "pooling_dim": (-3, -2)},
+        draw={"mask": mask},
+    ),
     "multi_index_slicing": Case(
         perception.MultiIndexSlicingBlock, {"in": (4, 2)}, {"select_dim": -2, "select_idxs": [3, 0]}
     ),
     "one_hot": Case(
         perception.OneHotBlock,
         {"in": (2,)},
-        {"n_categories": [3, 2]},
+        {"n_categories": [3, 2], "unit_variance": True},
         draw={"in": lambda shape, generator: torch.randint(3, shape, generator=generator)},
         shape_is_fixed="each number has categories of its own",
     ),
@@ -202,6 +324,34 @@ CASES = {
         perception.MultiHeadAttentionBlock,
         {"set": (5, 4), "mask": (5,)},
         {"num_heads": 2, "use_key_padding_mask": True},
+        draw={"mask": mask},
+    ),
+    "multi_head_attention_weights": Case(
+        perception.MultiHeadAttentionBlock,
+        {"query": (3, 4), "key": (5, 2), "value": (5, 6), "mask": (3, 5)},
+        {
+            "num_heads": 2,
+            "add_bias_kv": True,
+            "add_zero_attn": True,
+            "add_input_to_output": True,
+            "bias": False,
+            "dropout": 0.1,
+        },
+        outputs=("out", "weights"),
+        draw={"mask": mask},
+    ),
+    "self_attention_seq_weights": Case(
+        perception.SelfAttentionSeqBlock,
+        {"set": (5, 4), "mask": (5,)},
+        {"embed_dim": 4, "num_heads": 2, "bias": False, "add_input_to_output": False, "dropout": 0.1},
+        outputs=("out", "weights"),
+        draw={"mask": mask},
+    ),
+    "self_attention_conv_weights": Case(
+        with_random_weights(perception.SelfAttentionConvBlock),
+        {"in": (2, 3, 4), "mask": (3, 4)},
+        {"embed_dim": 4, "num_heads": 2, "bias": False},
+        outputs=("out", "weights"),
         draw={"mask": mask},
     ),
     "self_attention_seq": Case(
@@ -226,6 +376,39 @@ CASES = {
         {"hidden_features": [3, 2], "non_lin": nn.Tanh, "edge_list": True},
         draw={"edges": edges},
     ),
+    "graph_conv_options": Case(
+        perception.GraphConvBlock,
+        {"nodes": (4, 3), "adjacency": (4, 4), "mask": (4,)},
+        {
+            "hidden_features": [3, 2],
+            "non_lin": nn.Tanh,
+            "node_self_importance": 0.5,
+            "trainable_node_self_importance": True,
+            "normalization": "batch",
+            "dropout": 0.1,
+        },
+        draw={"adjacency": neighbours, "mask": mask},
+    ),
+    "graph_conv_as_given": Case(
+        perception.GraphConvBlock,
+        {"nodes": (4, 3), "adjacency": (4, 4)},
+        {"hidden_features": [3, 2], "non_lin": nn.Tanh, "preprocess_adj": False, "bias": False},
+        draw={"adjacency": neighbours},
+    ),
+    "graph_attention_options": Case(
+        perception.GraphAttentionBlock,
+        {"nodes": (4, 3), "adjacency": (4, 4), "mask": (4,)},
+        {
+            "hidden_features": [3, 2],
+            "n_heads": 2,
+            "attention_alpha": 0.1,
+            "avg_last_head_attentions": False,
+            "attention_dropout": 0.1,
+            "bias": True,
+            "normalization": "layer",
+        },
+        draw={"adjacency": neighbours, "mask": mask},
+    ),
     "graph_attention": Case(
         perception.GraphAttentionBlock,
         {"nodes": (4, 3), "adjacency": (4, 4), "mask": (4,)},
@@ -244,9 +427,67 @@ CASES = {
         {"embedding_dim": 8, "non_lin": nn.Tanh},
         draw={"mask": mask},
     ),
+    "point_net_options": Case(
+        with_random_weights(perception.PointNetFeatureBlock),
+        {"points": (5, 3), "mask": (5,)},
+        {
+            "embedding_dim": 8,
+            "non_lin": nn.Tanh,
+            "pooling_func_name": "mean",
+            "use_feature_transform": True,
+            "normalization": "batch",
+        },
+        draw={"mask": mask},
+    ),
+    # ---- image, scaling, set
+    "image": Case(
+        perception.ImageBlock,
+        {"in": (8, 6, 2)},
+        {
+            "channels": "last",
+            "hidden_channels": [3, 2],
+            "hidden_kernels": [[3, 2], 2],
+            "hidden_strides": [2, 1],
+            "hidden_padding": [[1, 0], 1],
+            "hidden_units": [4],
+            "non_lin": nn.Tanh,
+        },
+    ),
+    "image_stack": Case(
+        perception.ImageBlock,
+        {"in": (3, 8, 6, 2)},
+        {
+            "channels": "last",
+            "hidden_channels": [3],
+            "hidden_kernels": [3],
+            "hidden_units": [4],
+            "non_lin": nn.Tanh,
+            "stacked": True,
+        },
+    ),
+    "image_of_numbers": Case(
+        partial(perception.ImageBlock, low=-1, high=3),
+        {"in": (8, 6)},
+        {"channels": "none", "hidden_channels": [3], "hidden_kernels": [3], "hidden_units": [4], "non_lin": nn.Tanh},
+    ),
+    "scaling": Case(
+        partial(perception.ScalingBlock, low=[-1, 0], high=[2, 0]),
+        {"in": (2,)},
+        shape_is_fixed="each number has bounds of its own",
+    ),
+    "set": Case(perception.SetBlock, {"in": (5, 3)}, {"hidden_units": [4], "non_lin": nn.Tanh}),
+    "set_of_numbers": Case(
+        partial(perception.SetBlock, low=-2, high=[1, 2, 3]), {"in": (5, 3)}, {"hidden_units": [4], "non_lin": nn.Tanh}
+    ),
     # ---- recurrent
     "recurrent_lstm": Case(
         perception.RecurrentBlock, {"in": (3,)}, {"hidden_size": 2, "num_layers": 2}, shape_is_fixed="acts are vectors"
+    ),
+    "transformer_memory": Case(
+        with_random_weights(perception.TransformerMemoryBlock),
+        {"in": (3,)},
+        {"hidden_size": 4, "memory_length": 2, "num_layers": 2, "num_heads": 2},
+        shape_is_fixed="acts are vectors",
     ),
     "recurrent_gru": Case(
         perception.RecurrentBlock, {"in": (3,)}, {"hidden_size": 2, "cell": "gru"}, shape_is_fixed="acts are vectors"
@@ -254,7 +495,27 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES)
+FURTHER = {  # variants of options that others show, too
+    "dense_layer_norm",
+    "vgg_layer_norm",
+    "strided_volume",
+    "strided_sequence_dense",
+    "lstm_last_step_batch_norm",
+    "masked_global_pooling_of_two",
+    "self_attention_conv_weights",
+    "graph_conv_as_given",
+    "graph_attention_options",
+    "pointer_whole_numbers",
+}
+
+
+def marked(names: Iterable[str]) -> list[Any]:
+    """Names of cases, those of further variants marked as long."""
+    further = [pytest.mark.slow, pytest.mark.long]
+    return [pytest.param(name, marks=further) if name in FURTHER else name for name in names]
+
+
+@pytest.fixture(params=marked(CASES))
 def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
@@ -306,11 +567,16 @@ def test_the_example_in_its_description_runs(kind: type[PerceptionBlock]) -> Non
 WRONG: list[Any] = [None, True, 0, -1, 2.5, "x", [], [0], [-1], [2.5], ["x"], [None], [[[2]]], {}]
 
 
-OPTIONAL = {"hidden_strides", "hidden_padding"}
+OPTIONAL = {"hidden_strides", "hidden_padding", "hidden_dilations", "normalization", "mask_key", "levels", "clip"}
+
+
+NUMBER_OR_LIST = {"pooling_dim"}
 
 
 def has_type_of(value: Any, option: Any) -> bool:
     """A value that an option of this type may have."""
+    if type(option) is float and type(value) is int:
+        return True
     return type(value) is type(option) or (isinstance(value, str) and (callable(option) or isinstance(option, str)))
 
 
@@ -319,9 +585,10 @@ def refusals(case: Case) -> Iterator[tuple[str, BaseException]]:
     for name, option in case.options.items():
         wrong = [value for value in WRONG if not has_type_of(value, option)]
         wrong = [value for value in wrong if value is not None or name not in OPTIONAL]
+        wrong = [value for value in wrong if name not in NUMBER_OR_LIST or value not in (0, [0])]
         if isinstance(option, list):
             wrong += [first for first in option[:1] if not isinstance(first, list)]
-        elif isinstance(option, int):
+        elif isinstance(option, int) and name not in NUMBER_OR_LIST:
             wrong.append([option])
         for value in wrong:
             try:
@@ -428,11 +695,12 @@ def test_it_is_copied_and_pickled(case: Case) -> None:
         assert (same.in_keys, same.out_keys, same.in_shapes) == (block.in_keys, block.out_keys, block.in_shapes)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if [*case.build().parameters()]])
+@pytest.mark.parametrize("name", marked(name for name, case in CASES.items() if [*case.build().parameters()]))
 def test_gradients_reach_all_weights(name: str, device: str) -> None:
     block, inputs = CASES[name].build().to(device).train(), CASES[name].sample(6)
     states = {key: torch.randn(6, *shape) for key, shape in getattr(block, "state_shapes", {}).items()}
-    for tensor in block(to(inputs | states, device)).values():
+    outputs = [tensor for tensor in block(to(inputs | states, device)).values() if tensor.requires_grad]
+    for tensor in outputs:
         (tensor * torch.linspace(1, 2, tensor.numel(), device=device).view_as(tensor)).sum().backward(retain_graph=True)
     for weight, parameter in block.named_parameters():
         assert parameter.grad is not None, weight
@@ -535,7 +803,9 @@ def test_a_block_is_exported_for_batches_of_any_size(name: str) -> None:
 
 @pytest.mark.slow
 @LSTM_LIST
-@pytest.mark.parametrize(("form", "leading"), [(as_torch, (2,)), (as_onnx, ())], ids=["torch", "onnx"])
+@pytest.mark.parametrize(
+    ("form", "leading"), [pytest.param(as_torch, (2,), marks=pytest.mark.long), (as_onnx, ())], ids=["torch", "onnx"]
+)
 def test_an_exported_block_gives_the_same_numbers_for_batches_of_any_size(
     case: Case, form: Callable[..., Exported], leading: Shape
 ) -> None:

@@ -11,20 +11,36 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maze_pl.perception import StridedConvolutionBlock, VGGConvolutionBlock
+from maze_pl.perception import (
+    StridedConvolutionBlock,
+    StridedConvolutionDenseBlock,
+    VGGConvolutionBlock,
+    VGGConvolutionDenseBlock,
+    VGGConvolutionGAPBlock,
+)
 
 
-def convolve(image: np.ndarray, layer: nn.Module, stride: Sequence[int], padding: Sequence[int]) -> np.ndarray:
-    """One number after the other: [C, H, W] to [C', H', W']."""
+def convolve(
+    image: np.ndarray,
+    layer: nn.Module,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int] | None = None,
+    mode: str = "constant",
+) -> np.ndarray:
+    """One number after the other: [C, H, W] to [C', H', W'], and likewise for other numbers of dimensions."""
     weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
-    padded = np.pad(image, [(0, 0), *((size, size) for size in padding)])
+    padded = np.pad(image, [(0, 0), *((size, size) for size in padding)], mode=mode)
     kernel = weight.shape[2:]
-    sizes = [(n - k) // s + 1 for n, k, s in zip(padded.shape[1:], kernel, stride, strict=True)]
+    dilation = [1] * len(kernel) if dilation is None else dilation
+    sizes = [
+        (n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(padded.shape[1:], kernel, stride, dilation, strict=True)
+    ]
     output = np.zeros((len(weight), *sizes))
     for place in itertools.product(range(len(weight)), *map(range, sizes)):
         total = float(bias[place[0]])
         for point in itertools.product(range(weight.shape[1]), *map(range, kernel)):
-            where = [p * s + k for p, s, k in zip(place[1:], stride, point[1:], strict=True)]
+            where = [p * s + k * d for p, s, k, d in zip(place[1:], stride, point[1:], dilation, strict=True)]
             total += weight[place[0], *point] * padded[point[0], *where]
         output[place] = total
     return output
@@ -90,6 +106,124 @@ def test_strided_convolutions_have_all_options_for_height_and_width(
     np.testing.assert_allclose(block({"in": image})["out"].detach().numpy(), expected, rtol=0, atol=1e-12)
 
 
+MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # in NumPy
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [
+        ((2, 9), [3], [2], [2], [2]),
+        ((2, 6, 5), [2, 3], [1, 2], [1, 2], [3, 1]),
+        ((1, 4, 3, 5), [2, 1, 2], [1, 1, 2], [1, 0, 2], [2, 1, 3]),
+    ],
+    ids=["sequence", "image", "volume"],
+)
+def test_dilation_and_padding_in_one_two_and_three_dimensions(
+    shape: tuple[int, ...], kernel: list[int], stride: list[int], padding: list[int], dilation: list[int], mode: Any
+) -> None:
+    torch.manual_seed(0)
+    block = StridedConvolutionBlock(
+        "in",
+        "out",
+        shape,
+        [2],
+        [kernel],
+        [stride],
+        [padding],
+        nn.Tanh,
+        convolution_dimension=len(kernel),  # type: ignore[arg-type]
+        hidden_dilations=[dilation],
+        padding_mode=mode,
+    ).double()
+    image = torch.randn(3, *shape, dtype=torch.float64)
+    given = block({"in": image})["out"].detach().numpy()
+    for index in range(3):
+        expected = np.tanh(convolve(image[index].numpy(), block.net[0], stride, padding, dilation, MODES[mode]))
+        np.testing.assert_allclose(given[index], expected, rtol=0, atol=1e-12)
+
+
+def test_dense_layers_follow_convolutions_of_any_dimension() -> None:
+    block = StridedConvolutionDenseBlock(
+        "in", "out", [2, 9], [3], [3], hidden_units=[4], convolution_dimension=1, non_lin=[nn.ReLU, nn.Tanh]
+    )
+    convolution, _, dense = block.net
+    image = torch.randn(5, 2, 9)
+    features = nn.functional.conv1d(image, convolution.net[0].weight, convolution.net[0].bias).relu()
+    torch.testing.assert_close(block({"in": image})["out"], dense.net[0](features.flatten(1)).tanh())
+
+
+def test_each_layer_has_an_activation_of_its_own() -> None:
+    kinds = [nn.Tanh, "torch.nn.SELU"]
+    vgg = VGGConvolutionBlock("in", "out", [1, 8, 8], [2, 2], kinds)
+    assert [type(vgg.net[index]) for index in (1, 3, 6, 8)] == [nn.Tanh, nn.Tanh, nn.SELU, nn.SELU]
+    strided = StridedConvolutionBlock("in", "out", [1, 8, 8], [2, 2], [3, 3], non_lin=kinds)
+    assert [type(layer) for layer in strided.net[1::2]] == [nn.Tanh, nn.SELU]
+    gap = VGGConvolutionGAPBlock("in", "out", [1, 8, 8], [2, 2], kinds)
+    assert [type(gap.net[0].net[index]) for index in (1, 6)] == [nn.Tanh, nn.SELU]
+    joint = VGGConvolutionDenseBlock("in", "out", [1, 8, 8], [2], [3, 3], [nn.ReLU, *kinds])
+    assert type(joint.net[0].net[1]) is nn.ReLU
+    assert [type(layer) for layer in joint.net[2].net[1::2]] == [nn.Tanh, nn.SELU]
+    with pytest.raises(ValueError, match=r"VGGConvolutionDenseBlock: expected non_lin to be .*1 \+ 2, one for each"):
+        VGGConvolutionDenseBlock("in", "out", [1, 8, 8], [2], [3, 3], kinds)
+    with pytest.raises(ValueError, match=r"VGG.* expected non_lin to be one class, or a list of 1, one for each layer"):
+        VGGConvolutionBlock("in", "out", [1, 8, 8], [2], kinds)
+
+
+@pytest.mark.parametrize(
+    ("shape", "norm"), [((2, 9), nn.BatchNorm1d), ((2, 6, 5), nn.BatchNorm2d), ((2, 4, 3, 3), nn.BatchNorm3d)]
+)
+def test_batch_normalisation_of_images_is_over_batch_and_pixels(shape: tuple[int, ...], norm: Any) -> None:
+    torch.manual_seed(0)
+    n_dims: Any = len(shape) - 1
+    options: dict[str, Any] = {"convolution_dimension": n_dims, "normalization": "batch", "non_lin": nn.Identity}
+    block = StridedConvolutionBlock("in", "out", shape, [3], [2], **options)
+    convolution, ours, _ = block.net
+    reference = norm(3)
+    assert convolution.bias is None
+    for _ in range(3):
+        images = torch.randn(4, 2, *shape)
+        expected = reference(convolution(images.flatten(0, 1))).unflatten(0, (4, 2))
+        torch.testing.assert_close(block({"in": images})["out"], expected)
+    torch.testing.assert_close(ours.norm.running_mean, reference.running_mean)
+    torch.testing.assert_close(ours.norm.running_var, reference.running_var)
+    acting, learner = block.eval(), reference.eval()
+    expected = learner(convolution(images[0, :1]))[0]
+    torch.testing.assert_close(acting({"in": images[0, 0]})["out"], expected)
+
+
+def test_layer_normalisation_of_images_is_over_channels_and_pixels_of_each() -> None:
+    torch.manual_seed(0)
+    block = VGGConvolutionBlock("in", "out", [2, 4, 6], [3], nn.Tanh, normalization="layer")
+    for layer in block.net:
+        if isinstance(layer, nn.GroupNorm):
+            nn.init.normal_(layer.weight)
+            nn.init.normal_(layer.bias)
+    x = images = torch.randn(5, 2, 4, 6)
+    for first in (0, 3):
+        convolution, norm, activation = block.net[first : first + 3]
+        x = convolution(x)
+        mean, variance = x.mean((1, 2, 3), keepdim=True), x.var((1, 2, 3), unbiased=False, keepdim=True)
+        x = (x - mean) / (variance + 1e-5).sqrt() * norm.weight[:, None, None] + norm.bias[:, None, None]
+        x = activation(x)
+    torch.testing.assert_close(block({"in": images})["out"], nn.functional.max_pool2d(x, 2))
+
+
+def test_a_padding_that_does_not_fit_the_images_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Strided.* 'in' \(1, 2, 4\) .*images and options that go together"):
+        StridedConvolutionBlock("in", "out", [1, 2, 4], [2], [2], hidden_padding=[3], padding_mode="reflect")
+
+
+@pytest.mark.parametrize("dimension", [0, 4, 2.0, "2", None, True, [2]])
+def test_other_dimensions_are_refused(dimension: Any) -> None:
+    with pytest.raises(ValueError, match="StridedConvolutionBlock: expected convolution_dimension to be 1, 2 or 3"):
+        StridedConvolutionBlock("in", "out", [1, 8, 8], [2], [3], convolution_dimension=dimension)
+    with pytest.raises(ValueError, match="ConvolutionDenseBlock: expected convolution_dimension to be 1, 2 or 3"):
+        StridedConvolutionDenseBlock(
+            "in", "out", [1, 8, 8], [2], [3], hidden_units=[2], convolution_dimension=dimension
+        )
+
+
 BLOCKS = {
     "vgg": lambda: VGGConvolutionBlock("in", "out", [3, 4, 4], hidden_channels=[2]),
     "strided": lambda: StridedConvolutionBlock("in", "out", [3, 4, 4], [2], [3]),
@@ -153,10 +287,12 @@ def test_images_of_which_nothing_would_be_left_are_refused() -> None:
         {"hidden_kernels": [3]},
         {"hidden_strides": [1, 1, 1]},
         {"hidden_padding": [1]},
+        {"hidden_dilations": [1]},
     ],
 )
 def test_options_are_given_for_each_layer(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"'in' \(1, 8, 8\).*one kernel, stride and padding for each"):
+    (name,) = options
+    with pytest.raises(ValueError, match=rf"'in' \(1, 8, 8\).*expected {name} with one entry for each of 2 layers"):
         StridedConvolutionBlock(
             "in", "out", [1, 8, 8], **{"hidden_channels": [2, 2], "hidden_kernels": [3, 3], **options}
         )

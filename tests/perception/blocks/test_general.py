@@ -197,6 +197,33 @@ def test_masked_pooling_is_that_of_the_elements_that_exist(function: Any) -> Non
     assert torch.equal(run(whole, x, mask.unsqueeze(-1).expand(20, 5, 3)), run(block, x, mask))
 
 
+@pytest.mark.parametrize("dims", [[-3, -2], [0, 1], [-3, -1], [2, 0, 1]])
+@pytest.mark.parametrize("function", ["mean", "sum", "max"])
+def test_masked_pooling_of_several_dimensions_is_over_all_their_elements(function: Any, dims: list[int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(7, 3, 4, 2, generator=generator, dtype=torch.float64)
+    mask = torch.rand(7, 3, 4, 2, generator=generator) < 0.3
+    mask = mask[..., 0] if -1 not in dims and 2 not in dims else mask
+    mask[2] = False
+    block = MaskedGlobalPoolingBlock(["set", "mask"], "out", [[3, 4, 2], mask.shape[1:]], function, dims)
+    kept = [dim for dim in range(3) if dim not in dims and dim - 3 not in dims]
+    every = mask.numpy() if mask.dim() == 4 else mask.unsqueeze(-1).expand(7, 3, 4, 2).numpy()
+    expected = np.zeros((7, *(x.shape[1 + dim] for dim in kept)))
+    for place in np.ndindex(expected.shape):
+        there = []
+        for entry in np.ndindex(3, 4, 2):
+            belongs = tuple(entry[dim] for dim in kept) == place[1:]
+            if belongs and every[(place[0], *entry)]:
+                there.append(float(x[(place[0], *entry)]))
+        if there:
+            expected[place] = {"mean": np.mean, "sum": np.sum, "max": np.max}[function](there)
+    np.testing.assert_allclose(run(block, x, mask).numpy(), expected, atol=1e-12)
+    alone = MaskedGlobalPoolingBlock("set", "out", [3, 4, 2], function, dims)
+    over = tuple(dim + 1 if dim >= 0 else dim for dim in dims)
+    reduced = {"mean": x.mean, "sum": x.sum, "max": x.amax}[function](over)
+    torch.testing.assert_close(run(alone, x), reduced)
+
+
 @pytest.mark.parametrize("other", [7.0, -1e30, torch.inf, -torch.inf, torch.nan])
 @pytest.mark.parametrize("function", ["mean", "sum", "max"])
 def test_masked_pooling_never_looks_at_what_does_not_exist(function: Any, other: float) -> None:
@@ -276,6 +303,13 @@ def test_categories_are_ones_among_zeros(
     assert block.out_shapes() == [(len(expected),)] and not block.state_dict()
 
 
+def test_one_hot_vectors_of_unit_variance_have_a_mean_square_of_1() -> None:
+    block = OneHotBlock("in", "out", [2], n_categories=[4, 9], start=[1, 0], unit_variance=True)
+    assert block({"in": torch.tensor([3, 8])})["out"].tolist() == [0, 0, 2, 0, *[0] * 8, 3]
+    everything = torch.tensor([[1 + n // 9, n % 9] for n in range(36)])
+    torch.testing.assert_close(block({"in": everything})["out"].square().mean(0), torch.ones(13))
+
+
 def test_a_dimension_is_inserted_where_it_is_wanted() -> None:
     for dim, shape in ((0, (1, 3, 2)), (1, (3, 1, 2)), (-1, (3, 2, 1))):
         block = UnsqueezeBlock("in", "out", [3, 2], dim)
@@ -345,6 +379,24 @@ WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = 
     (MaskedGlobalPoolingBlock, "a", "o", [3], {"pooling_func": "max", "pooling_dim": -2}, "from -1 to 0, not -2"),
     (MaskedGlobalPoolingBlock, list("ab"), "o", [[3, 2], [2]], {"pooling_func": "max", "pooling_dim": -2}, "a mask"),
     (MaskedGlobalPoolingBlock, list("ab"), "o", [[3, 2], [3]], {"pooling_func": "max", "pooling_dim": -1}, "a mask"),
+    (
+        MaskedGlobalPoolingBlock,
+        "a",
+        "o",
+        [3, 2],
+        {"pooling_func": "max", "pooling_dim": [-1, 1]},
+        "without repetitions",
+    ),
+    (MaskedGlobalPoolingBlock, "a", "o", [3, 2], {"pooling_func": "max", "pooling_dim": []}, "at least one dimension"),
+    (MaskedGlobalPoolingBlock, "a", "o", [3, 2], {"pooling_func": "max", "pooling_dim": [0, 2]}, "from -2 to 1, not 2"),
+    (
+        MaskedGlobalPoolingBlock,
+        list("ab"),
+        "o",
+        [[3, 2, 4], [3, 2]],
+        {"pooling_func": "max", "pooling_dim": [0, 2]},
+        "a mask of the first dimensions of (3, 2, 4), dimension [0, 2] included",
+    ),
     (MaskedGlobalPoolingBlock, list("abc"), "o", [[3]] * 3, {"pooling_func": "max", "pooling_dim": -1}, "one input"),
     (MultiIndexSlicingBlock, "a", "o", [3], {"select_dim": 1, "select_idxs": [0]}, "select_dim from -1 to 0, not 1"),
     (MultiIndexSlicingBlock, "a", "o", [3], {"select_dim": 0, "select_idxs": [0, 3]}, "from -3 to 2, not 3"),

@@ -122,6 +122,118 @@ def test_graph_attention_by_hand() -> None:
     np.testing.assert_allclose(output.detach().numpy(), [[0.25 * np.log(3.0)], [np.log(3.0)]], rtol=1e-6)
 
 
+def test_self_importance_by_hand() -> None:
+    options: Any = {"non_lin": nn.Identity, "node_self_importance": 3.0}
+    x, edge = torch.tensor([[1.0], [5.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    for trainable in (False, True):
+        block = GraphConvBlock(
+            ["x", "a"], "out", [[2, 1], [2, 2]], [1], trainable_node_self_importance=trainable, **options
+        )
+        nn.init.ones_(block.layers[0].weight)
+        nn.init.zeros_(block.layers[0].bias)
+        output = block({"x": x, "a": edge})["out"]
+        # both degrees are 4: three quarters of itself and one of the other
+        np.testing.assert_allclose(output.detach().numpy(), [[2.0], [4.0]], rtol=1e-6)
+    output[0].sum().backward()
+    # d/ds of (s + 5) / (s + 1) is -4 / (s + 1)^2, times s for its logarithm
+    assert block.log_self_importance is not None and block.log_self_importance.grad is not None
+    np.testing.assert_allclose(float(block.log_self_importance.grad), 3 * -4 / 16, rtol=1e-6)
+
+
+def test_nodes_without_importance_for_themselves_and_neighbours_get_nothing() -> None:
+    block = GraphConvBlock(
+        ["x", "a"], "out", [[3, 1], [3, 3]], [1], non_lin=nn.Identity, bias=False, node_self_importance=0
+    )
+    nn.init.ones_(block.layers[0].weight)
+    x = torch.tensor([[1.0], [2.0], [4.0]], requires_grad=True)
+    adjacency = torch.tensor([[0.0, 4.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], requires_grad=True)
+    output = block({"x": x, "a": adjacency})["out"]
+    # degrees 4, 1 and 0: 4 / sqrt(4 * 1) * 2, 1 / sqrt(1 * 4) * 1, and nothing
+    np.testing.assert_allclose(output.detach().numpy(), [[4.0], [0.5], [0.0]], rtol=1e-6)
+    output.sum().backward()
+    for tensor in (x, adjacency):
+        assert tensor.grad is not None and bool(tensor.grad.isfinite().all())
+
+
+def test_an_adjacency_may_be_taken_as_it_is() -> None:
+    block = GraphConvBlock(["x", "a"], "out", [[5, 3], [5, 5]], [4, 2], nn.Tanh, preprocess_adj=False).double()
+    x, adjacency = draw(3, 5, 3), draw(3, 5, 5, seed=1)
+    expected = x
+    for layer in block.layers:
+        mixed = torch.einsum("bij,bjf->bif", adjacency, expected)
+        expected = (mixed @ layer.weight.T + layer.bias).tanh()
+    torch.testing.assert_close(block({"x": x, "a": adjacency})["out"], expected)
+
+
+def test_graph_layers_have_activations_and_biases_of_their_own() -> None:
+    for kind in (GraphConvBlock, GraphAttentionBlock):
+        block = kind(["x", "a"], "o", [[5, 3], [5, 5]], [4, 2], [nn.Tanh, "torch.nn.SELU"], bias=False)
+        assert [type(item) for item in block.non_lins] == [nn.Tanh, nn.SELU]
+        assert all(layer.bias is None for layer in block.layers)
+        with pytest.raises(ValueError, match="non_lin to be one class, or a list of 2, one for each layer"):
+            kind(["x", "a"], "o", [[5, 3], [5, 5]], [4, 2], [nn.Tanh])
+
+
+def test_heads_slope_and_biases_of_graph_attention() -> None:
+    options: Any = {"n_heads": 3, "attention_alpha": 0.5, "bias": True, "avg_last_head_attentions": False}
+    block = GraphAttentionBlock(["x", "a"], "out", [[5, 3], [5, 5]], [2], nn.Tanh, **options).double()
+    x, adjacency = draw(4, 5, 3), graph(4, 5, 5, seed=1)
+    mapped = block.layers[0](x).unflatten(-1, (3, 2))  # [B, N, heads, n]
+    vectors = block.scores[0]
+    to = torch.einsum("bihf,hf->bhi", mapped, vectors[..., 0])
+    come = torch.einsum("bjhf,hf->bhj", mapped, vectors[..., 1])
+    logits = to.unsqueeze(-1) + come.unsqueeze(-2)
+    logits = torch.where(logits > 0, logits, 0.5 * logits)
+    near = (adjacency != 0) | torch.eye(5, dtype=torch.bool)
+    weights = torch.where(near.unsqueeze(1), logits, -torch.inf).softmax(-1)
+    expected = torch.einsum("bhij,bjhf->bihf", weights, mapped).flatten(-2).tanh()
+    assert block.out_shapes() == [(5, 6)]
+    torch.testing.assert_close(block({"x": x, "a": adjacency})["out"], expected)
+
+
+def test_attention_dropout_drops_whole_neighbours_in_training_only() -> None:
+    block = GraphAttentionBlock(["x", "a"], "out", [[4, 1], [4, 4]], [1], nn.Identity, attention_dropout=0.5)
+    nn.init.ones_(block.layers[0].weight)
+    block.scores[0].data.zero_()
+    tensors = {"x": torch.tensor([[1.0], [10.0], [100.0], [1000.0]]), "a": torch.ones(200, 4, 4)}
+    assert torch.allclose(block.eval()(tensors | {"x": tensors["x"].expand(200, 4, 1)})["out"], torch.tensor(1111 / 4))
+    torch.manual_seed(0)
+    output = block.train()(tensors | {"x": tensors["x"].expand(200, 4, 1)})["out"] * 2
+    # each of the four neighbours is there with twice its weight of a quarter, or is not
+    digits = {round(value) for value in output.flatten().tolist()}
+    assert digits == {sum(10**place for place in range(4) if number >> place & 1) for number in range(16)}
+
+
+@pytest.mark.parametrize("index", range(2))
+def test_dropout_drops_outputs_of_nodes_in_training_only(index: int) -> None:
+    kind: Any = [GraphConvBlock, GraphAttentionBlock][index]
+    block = kind(["x", "a"], "out", [[5, 3], [5, 5]], [200], nn.Softplus, dropout=0.5)
+    tensors = {"x": draw(5, 3).float(), "a": graph(5, 5, seed=1).float()}
+    evaluated = block.eval()(tensors)["out"]
+    torch.manual_seed(0)
+    output = block.train()(tensors)["out"]
+    assert abs(float((output == 0).float().mean()) - 0.5) < 0.05 and evaluated.min() > 0
+    torch.testing.assert_close(output[output != 0], 2 * evaluated[output != 0])
+
+
+@pytest.mark.parametrize("index", range(2))
+def test_nodes_that_do_not_exist_are_not_part_of_batch_statistics(index: int) -> None:
+    kind: Any = [GraphConvBlock, GraphAttentionBlock][index]
+    torch.manual_seed(0)
+    masked = kind(["x", "a", "m"], "out", [[5, 3], [5, 5], [5]], [2], nn.Tanh, normalization="batch")
+    plain = kind(["x", "a"], "out", [[3, 3], [3, 3]], [2], nn.Tanh, normalization="batch")
+    plain.load_state_dict(masked.state_dict())
+    x, adjacency, mask = draw(4, 5, 3).float(), graph(4, 5, 5, seed=1).float(), torch.tensor([1, 1, 1, 0, 0])
+    x[:, 3:] = torch.nan
+    for _ in range(2):
+        given = masked({"x": x, "a": adjacency, "m": mask.expand(4, 5)})["out"]
+        expected = plain({"x": x[:, :3], "a": adjacency[:, :3, :3]})["out"]
+        torch.testing.assert_close(given[:, :3], expected)
+        assert not given[:, 3:].any()
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(masked.state_dict()[name], value)
+
+
 def blocks(n_nodes: int, n_edges: int | None, has_mask: bool) -> list[PerceptionBlock]:
     """Both kinds, with two layers."""
     torch.manual_seed(0)
@@ -223,6 +335,24 @@ WRONG += [
         "n_heads to be a whole number of at least 1",
     ),
 ]
+for changed, problem in (
+    ({"node_self_importance": -1.0}, "node_self_importance of at least 0, not -1.0"),
+    ({"node_self_importance": torch.nan}, "node_self_importance of at least 0, not nan"),
+    ({"node_self_importance": 2.0, "preprocess_adj": False}, "no node_self_importance with preprocess_adj=False"),
+    ({"trainable_node_self_importance": True, "preprocess_adj": False}, "no node_self_importance with preprocess_adj"),
+    ({"node_self_importance": 0.0, "trainable_node_self_importance": True}, "above 0 if it is trainable"),
+):
+    WRONG.append((GraphConvBlock, ["x", "a"], "o", [[5, 3], [5, 5]], CONVOLUTION | changed, problem))
+WRONG.append(
+    (
+        GraphAttentionBlock,
+        ["x", "a"],
+        "o",
+        [[5, 3], [5, 5]],
+        {**CONVOLUTION, "attention_alpha": -0.1},
+        "attention_alpha of at least 0, not -0.1",
+    )
+)
 
 
 @pytest.mark.parametrize(("kind", "in_keys", "out_keys", "in_shapes", "options", "message"), WRONG)

@@ -93,6 +93,23 @@ def test_joint_blocks_are_their_parts_one_after_the_other(name: str) -> None:
     assert joint.out_shapes() == shapes
 
 
+@pytest.mark.parametrize("further", [{"normalization": "batch"}, {"normalization": "layer", "dropout": 0.5}], ids=str)
+@pytest.mark.parametrize("name", JOINT)
+def test_parts_get_normalisation_and_dropout(name: str, further: dict[str, Any]) -> None:
+    kind, shape, options, parts = JOINT[name]
+    joint = kind("in", "out", shape, **options, **further)
+    shapes: list[tuple[int, ...]] = [tuple(shape)]
+    expected = []
+    for part, part_options in parts:
+        block = part("x", "y", shapes, **part_options, **(further if "non_lin" in part_options else {}))
+        shapes = block.out_shapes()
+        expected.append(str(block))
+    assert [str(block) for block in joint.net] == expected
+    norms = [item for item in joint.modules() if isinstance(item, nn.LayerNorm | nn.GroupNorm | nn.BatchNorm1d)]
+    assert norms or any(isinstance(item, nn.BatchNorm2d) for item in joint.modules())
+    assert any(isinstance(item, nn.Dropout) for item in joint.modules()) == ("dropout" in further)
+
+
 def test_global_average_pooling_of_a_vgg_block_by_hand() -> None:
     block = VGGConvolutionGAPBlock("in", "out", [1, 2, 4], hidden_channels=[1])
     for parameter in block.parameters():

@@ -73,6 +73,29 @@ def test_nothing_is_kept_between_observations() -> None:
     assert torch.equal(block({"in": sequence})["out"], first)
 
 
+def test_outputs_of_layers_are_normalised_and_dropped() -> None:
+    torch.manual_seed(0)
+    block = LSTMBlock("in", "out", [4, 3], 50, 2, normalization="layer", dropout=0.4, non_lin=nn.Softplus)
+    drop, linear, norm, activation, last = block.dense
+    assert (block.lstm.dropout, drop.p, last.p) == (0.4, 0.4, 0.4)
+    sequences = torch.randn(6, 4, 3)
+    evaluated = block.eval()({"in": sequences})["out"]
+    torch.testing.assert_close(evaluated, activation(norm(linear(block.lstm(sequences)[0]))))
+    trained = block.train()({"in": sequences})["out"]
+    assert evaluated.min() > 0 and abs(float((trained == 0).float().mean()) - 0.4) < 0.05
+    single = LSTMBlock("in", "out", [4, 3], 5, dropout=0.4)  # torch warns of dropout between layers if there is one
+    assert (single.lstm.dropout, single.dense[0].p) == (0.0, 0.4)
+
+
+def test_batch_normalisation_is_over_all_time_steps_of_a_batch() -> None:
+    torch.manual_seed(0)
+    block, reference = LSTMBlock("in", "out", [4, 3], 5, normalization="batch"), nn.BatchNorm1d(5)
+    sequences = torch.randn(6, 4, 3)
+    linear = block.dense[0]
+    expected = reference(linear(block.lstm(sequences)[0]).flatten(0, 1)).relu().unflatten(0, (6, 4))
+    torch.testing.assert_close(block({"in": sequences})["out"], expected)
+
+
 def test_inputs_that_are_no_sequences_are_refused() -> None:
     with pytest.raises(ValueError, match=r"LSTMBlock from 'in' \(3,\) to .*: expected shapes of \[2\] dimensions"):
         LSTMBlock("in", "out", [3], hidden_size=2)

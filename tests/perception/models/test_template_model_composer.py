@@ -111,6 +111,47 @@ def test_critics_of_each_sub_step_share_the_network_of_its_policy(critic: Any) -
         assert all(judge.perception_blocks[name] is own.perception_blocks[name] for name in names)
 
 
+def shared_blocks(networks: TorchActorCritic) -> list[list[str]]:
+    """For each sub-step, the names of the blocks that critic and policy share."""
+    pairs = zip(graphs(networks.policy), graphs(networks.critic), strict=True)
+    found = []
+    for own, judge in pairs:
+        blocks = own.perception_blocks
+        found.append([name for name, block in judge.perception_blocks.items() if block is blocks.get(name)])
+    return found
+
+
+def test_sub_steps_may_share_different_blocks() -> None:
+    of_cut = ["piece_DenseBlock", "stock_DenseBlock", "concat"]
+    keys: Any
+    for keys, expected in (
+        ({0: ["stock_DenseBlock"], "cut": ["latent"]}, [["stock_DenseBlock"], of_cut]),
+        ({"0": ["latent"], "cut": []}, [["stock_DenseBlock", "concat"], []]),
+        ({"cut": ["piece_DenseBlock"]}, [[], ["piece_DenseBlock"]]),
+        ({}, [[], []]),
+    ):
+        assert shared_blocks(compose(StepStateCriticComposer(), shared=keys)) == expected
+    keys = {0: ["latent"]}
+    separate = {"substeps_with_separate_agent_nets": ["cut"]}
+    several = compose(StepStateCriticComposer(), structured(3), keys, **separate)
+    assert len(graphs(several.policy)) == 4, "agents of a sub-step that shares nothing may have separate networks"
+    flat = ConcatModelBuilder({"feature": FEATURE}, {"observation": "feature"}, keys)
+    alone = TemplateModelComposer(flat, ProbabilisticPolicyComposer(), SharedStateCriticComposer()).compose(FLAT)
+    assert shared_blocks(alone) == [["observation_DenseBlock", "concat"]]
+
+
+def test_keys_of_unknown_sub_steps_and_tensors_are_refused() -> None:
+    keys: Any = {0: ["latent"], "cutt": ["latent"], 1: []}
+    with pytest.raises(ValueError, match=r"names the sub-steps \['cutt', 1\]; the sub-steps are \[0, 'cut'\]"):
+        compose(StepStateCriticComposer(), shared=keys)
+    keys = {0: ["piece_DenseBlock"]}
+    with pytest.raises(ValueError, match=r"sub-step 0 .*there is no \['piece_DenseBlock'\]"):
+        compose(StepStateCriticComposer(), shared=keys)
+    keys = {"cut": ["latent"]}
+    with pytest.raises(ValueError, match=r"^shared critic network shares parts .* one network, not 2: use"):
+        compose(SharedStateCriticComposer(), shared=keys)
+
+
 @pytest.mark.parametrize(
     ("critic", "options", "n_networks"),
     [
@@ -210,7 +251,7 @@ def test_a_head_that_is_called_like_an_observation_is_refused() -> None:
         compose(None, spec)
 
 
-def test_a_memory_is_that_of_the_policy_so_that_the_critic_must_share_it() -> None:
+def test_a_memory_is_that_of_the_policy_or_of_the_critic_alone() -> None:
     memory = {"block_type": "maze_pl.perception.RecurrentBlock", "block_params": {"hidden_size": 5}}
 
     def networks(keys: list[str] | None) -> TorchActorCritic:
@@ -219,8 +260,9 @@ def test_a_memory_is_that_of_the_policy_so_that_the_critic_must_share_it() -> No
         return TemplateModelComposer(template, ProbabilisticPolicyComposer(), StateCriticComposer()).compose(FLAT)
 
     assert state_shapes(networks(["latent"]).policy) == {"latent.hidden": (1, 5), "latent.cell": (1, 5)}
-    with pytest.raises(ValueError, match="has a state of its own"):
-        networks(None)
+    assert networks(["latent"]).critic_state_shapes == {}
+    for keys in (None, ["observation_DenseBlock"]):
+        assert networks(keys).critic_state_shapes == {0: {"latent.hidden": (1, 5), "latent.cell": (1, 5)}}
 
 
 # ---------------------------------------------------------------------------------------------------------- acting
@@ -317,3 +359,80 @@ def test_the_documented_examples_are_composed_from_yaml(
     assert {head: array.shape for head, array in acted.action.items()} == {"action_move": (2,), "action_use": (2, 16)}
     values = networks.critic.value(0, {name: torch.from_numpy(array) for name, array in observation.items()})
     assert values.shape == (2,)
+
+
+OPTIONS = """
+class_path: maze_pl.perception.TemplateModelComposer
+init_args:
+  distribution_mapper_config: []
+  model_builder:
+    class_path: maze_pl.perception.ConcatModelBuilder
+    init_args:
+      observation_modality_mapping: {signal: sequence, screen: image, points: set, speed: feature, units: items}
+      modality_config:
+        sequence:
+          block_type: maze_pl.perception.StridedConvolutionDenseBlock
+          block_params:
+            hidden_channels: [4, 3]
+            hidden_kernels: [3, [2]]
+            hidden_padding: [2, 1]
+            hidden_dilations: [2, [1]]
+            padding_mode: reflect
+            convolution_dimension: 1
+            hidden_units: [5]
+            non_lin: [torch.nn.SELU, torch.nn.ELU, torch.nn.Tanh]
+        image:
+          block_type: maze_pl.perception.VGGConvolutionGAPBlock
+          block_params: {hidden_channels: [4], normalization: batch}
+        set:
+          block_type: maze_pl.perception.PointNetFeatureBlock
+          block_params: {embedding_dim: 8, pooling_func_name: mean, use_feature_transform: true, normalization: layer}
+        feature:
+          block_type: maze_pl.perception.DenseBlock
+          block_params: {hidden_units: [8], normalization: layer}
+        items:
+          block_type: maze_pl.perception.MaskedGlobalPoolingBlock
+          block_params: {pooling_func: max, pooling_dim: [0, 1]}
+        hidden:
+          block_type: maze_pl.perception.DenseBlock
+          block_params: {hidden_units: [32, 16], non_lin: [torch.nn.ReLU, torch.nn.Tanh], dropout: 0.5}
+  policy:
+    class_path: maze_pl.perception.ProbabilisticPolicyComposer
+  critic:
+    class_path: maze_pl.perception.StateCriticComposer
+"""
+
+
+def test_options_of_blocks_are_set_in_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text(OPTIONS, encoding="utf-8")
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(TemplateModelComposer, "networks")
+    shapes = {"signal": (2, 9), "points": (6, 3), "speed": (3,), "units": (3, 4, 2)}
+    observed = {name: spaces.Box(-1, 1, shape) for name, shape in shapes.items()}
+    observed["screen"] = spaces.Box(0, 255, (3, 8, 8), np.uint8)
+    spec = Spec({0: StepSpec(spaces.Dict(observed), spaces.Dict({"action": spaces.Discrete(4)}))})
+    networks = parser.instantiate(parser.parse_args([f"--networks={path}"])).networks.compose(spec)
+    network = networks.policy.networks[0][0]
+    blocks = network.perception_blocks
+    widths = {name: block.out_shapes() for name, block in blocks.items()}
+    assert widths["signal_StridedConvolutionDenseBlock"] == [(5,)] and widths["hidden"] == [(16,)]
+    assert widths["units_MaskedGlobalPoolingBlock"] == [(2,)] and widths["screen_VGGConvolutionGAPBlock"] == [(4,)]
+    kinds = [type(module) for module in network.modules()]
+    assert {kind: kinds.count(kind) for kind in (nn.SELU, nn.ELU, nn.Tanh, nn.Dropout, nn.BatchNorm2d, nn.Conv1d)} == {
+        nn.SELU: 1,
+        nn.ELU: 1,
+        nn.Tanh: 2,
+        nn.Dropout: 2,
+        nn.BatchNorm2d: 2,
+        nn.Conv1d: 2,
+    }
+    assert kinds.count(nn.LayerNorm) == 1 + 3 + 2 + 3 + 3 + 2
+    network.train()
+    batch = {name: torch.rand(7, *space.shape) for name, space in observed.items()}
+    first, second = network(batch)["action"], network(batch)["action"]
+    assert first.shape == (7, 4) and not torch.equal(first, second)
+    seen = {name: array[:1].numpy() for name, array in batch.items()}
+    generators = [torch.Generator().manual_seed(0) for _ in range(2)]
+    acts = [networks.policy.eval().act(PolicyBatch(0, seen, np.zeros(1)), generator=one) for one in generators]
+    assert acts[0].log_prob == acts[1].log_prob

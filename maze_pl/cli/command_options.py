@@ -1,0 +1,35 @@
+"""Options of commands that read what other commands have written; they name no components."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from maze_pl.config.search_path import ConfigurationError, suggestion
+
+
+class OptionParser(argparse.ArgumentParser):
+    """Parser whose errors are messages of `maze-pl`.
+
+    Args:
+        command: Name of the command.
+        description: Description of the command in a line.
+    """
+
+    def __init__(self, command: str, description: str) -> None:
+        super().__init__(prog=f"maze-pl {command}", description=description, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message as an error of the user's request."""
+        known = [option for action in self._actions for option in action.option_strings]
+        unknown = message.removeprefix("unrecognized arguments: ").split()
+        near = suggestion(unknown[0], known) if unknown and message.startswith("unrecognized") else ""
+        raise ConfigurationError(f"{message}{near}; `{self.prog} --help` lists the options")
+
+    def add_paths(self, name: str, description: str, **options: Any) -> None:
+        """Add positional arguments that are paths."""
+        self.add_argument(name, type=Path, metavar=name.upper(), help=description, **options)
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse the words after the name of the command."""
+        return self.parse_args(list(words))

@@ -1,0 +1,230 @@
+"""From the results of episodes to the table of a comparison."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from maze_pl.comparison.effects import (
+    Effects,
+    Values,
+    difference_effects,
+    improvement_effects,
+    iqm_effects,
+    mean_effects,
+)
+from maze_pl.comparison.entries import Entry
+from maze_pl.comparison.results import Comparison, Difference, EntrySummary, MetricSummary
+from maze_pl.comparison.sequential import confidence_sequence, episodes_needed
+from maze_pl.comparison.two_level import two_level_intervals
+from maze_pl.runs.intervals import CONFIDENCE, Interval
+
+
+@dataclass(frozen=True)
+class Question:
+    """The question that a comparison answers.
+
+    Attributes:
+        metric: The metric by which the winner is chosen.
+        lower_is_better: Whether lower values of this metric are better.
+        n_planned: Number of episodes to begin with.
+        precision: Width that intervals are to reach by adding episodes; None adds none.
+    """
+
+    metric: str = "return"
+    lower_is_better: bool = False
+    n_planned: int = 100
+    precision: float | None = None
+
+    def intervals(self, estimates: Sequence[Effects], confidence: float = CONFIDENCE) -> list[Interval | None]:
+        """Return the interval of each estimate.
+
+        If episodes are added until intervals are narrow, each interval also covers that of the
+        confidence sequence, which stays valid however their number was chosen.
+
+        Args:
+            estimates: Estimates from the same number of episodes.
+            confidence: Confidence level.
+        """
+        intervals = two_level_intervals(estimates, confidence)
+        if self.precision is None:
+            return intervals
+        joined: list[Interval | None] = []
+        for effects, interval in zip(estimates, intervals, strict=True):
+            sequence = confidence_sequence(effects, self.n_planned, confidence)
+            if interval is None or sequence is None:
+                joined.append(None)
+            else:
+                joined.append((min(interval[0], sequence[0]), max(interval[1], sequence[1])))
+        return joined
+
+
+def is_precise(entries: Sequence[Entry], values: Sequence[Values], question: Question) -> bool:
+    """Tell if intervals are narrower than the wanted precision.
+
+    These are the intervals of the mean of each entry, and of its differences from the baselines.
+
+    Args:
+        entries: The entries.
+        values: [R, E] values of the metric for each entry.
+        question: The metric and the precision.
+    """
+    assert question.precision is not None
+    estimates = [mean_effects(table) for table in values]
+    for place, other in _pairs(entries):
+        estimates.append(difference_effects(values[place], values[other]))
+    for interval in question.intervals(estimates):
+        if interval is None or not interval[1] - interval[0] < question.precision:
+            return False
+    return True
+
+
+def analyze(
+    entries: Sequence[Entry], values: Mapping[str, Sequence[Values]], question: Question
+) -> tuple[list[EntrySummary], list[Difference], str | None]:
+    """Return the summaries of all entries, their differences from the baselines, and the winner.
+
+    Args:
+        entries: The entries.
+        values: Metric -> [R, E] values for each entry.
+        question: The metric by which the winner is chosen, and how.
+    """
+    summaries = _summaries(entries, values, question)
+    differences = _differences(entries, values, question)
+    return summaries, differences, _winner(entries, values[question.metric], question)
+
+
+def _pairs(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+    """Return the places of each entry and of each baseline that it is compared with."""
+    pairs = []
+    for place in range(len(entries)):
+        for other, baseline in enumerate(entries):
+            if baseline.is_baseline and other != place:
+                pairs.append((place, other))
+    return pairs
+
+
+def _summaries(
+    entries: Sequence[Entry], values: Mapping[str, Sequence[Values]], question: Question
+) -> list[EntrySummary]:
+    """Return the means and interquartile means of all entries."""
+    estimates = []
+    for tables in values.values():
+        for table in tables:
+            estimates += [mean_effects(table), iqm_effects(table)]
+    found = iter(zip(estimates, question.intervals(estimates), strict=True))
+    metrics: list[dict[str, MetricSummary]] = [{} for _ in entries]
+    for metric in values:
+        for place in range(len(entries)):
+            mean, mean_interval = next(found)
+            iqm, iqm_interval = next(found)
+            metrics[place][metric] = MetricSummary(
+                mean.n_values, mean.estimate, mean_interval, iqm.estimate, iqm_interval
+            )
+    summaries = []
+    for entry, summary in zip(entries, metrics, strict=True):
+        summaries.append(EntrySummary(entry.name, entry.sources, len(entry.players), entry.is_baseline, summary))
+    return summaries
+
+
+def _differences(
+    entries: Sequence[Entry], values: Mapping[str, Sequence[Values]], question: Question
+) -> list[Difference]:
+    """Return the comparisons of all entries with all baselines, by all metrics."""
+    pairs = _pairs(entries)
+    estimates = []
+    for metric, tables in values.items():
+        is_lower_better = question.lower_is_better and metric == question.metric
+        for place, other in pairs:
+            ours, theirs = tables[place], tables[other]
+            sign = -1.0 if is_lower_better else 1.0
+            estimates += [difference_effects(ours, theirs), improvement_effects(sign * ours, sign * theirs)]
+    found = iter(zip(estimates, question.intervals(estimates), strict=True))
+    differences = []
+    for metric in values:
+        for place, other in pairs:
+            effects, interval = next(found)
+            improvement, its_interval = next(found)
+            holds_0 = interval is not None and interval[0] <= 0.0 <= interval[1]
+            needed = episodes_needed(effects) if holds_0 else None
+            differences.append(
+                Difference(
+                    entries[place].name,
+                    entries[other].name,
+                    metric,
+                    effects.estimate,
+                    interval,
+                    improvement.estimate,
+                    _within(its_interval, 0.0, 1.0),
+                    needed,
+                    holds_0 and needed is None and effects.estimate != 0.0,
+                )
+            )
+    return differences
+
+
+def _within(interval: Interval | None, low: float, high: float) -> Interval | None:
+    """Cut an interval off at the bounds of its quantity."""
+    if interval is None:
+        return None
+    return max(low, min(high, interval[0])), max(low, min(high, interval[1]))
+
+
+def _winner(entries: Sequence[Entry], values: Sequence[Values], question: Question) -> str | None:
+    """Return the name of the entry that is better than all others; None while there is none.
+
+    The intervals of its differences from the K - 1 others must not hold 0 at a confidence level of
+    1 - alpha / (K - 1). A wrong winner would have to be better than the best entry by such an
+    interval, and there are K - 1 entries that could: by Bonferroni's inequality the probability of
+    that is at most alpha / 2, as the interval has to miss on one side.
+    """
+    n_others = len(entries) - 1
+    if n_others == 0:
+        return None
+    sign = -1.0 if question.lower_is_better else 1.0
+    means = [sign * mean_effects(table).estimate for table in values]
+    if any(math.isnan(mean) for mean in means):
+        return None
+    best = max(range(len(entries)), key=means.__getitem__)
+    others = [place for place in range(len(entries)) if place != best]
+    estimates = [difference_effects(sign * values[best], sign * values[place]) for place in others]
+    intervals = question.intervals(estimates, 1.0 - (1.0 - CONFIDENCE) / n_others)
+    if all(interval is not None and interval[0] > 0.0 for interval in intervals):
+        return entries[best].name
+    return None
+
+
+def make_comparison(
+    entries: Sequence[Entry],
+    values: Mapping[str, Sequence[Values]],
+    question: Question,
+    *,
+    seed: int,
+    max_steps: int,
+    deterministic: bool,
+) -> Comparison:
+    """Return the table of a comparison.
+
+    Args:
+        entries: The entries.
+        values: Metric -> [R, E] values for each entry.
+        question: The metric by which the winner is chosen, and how.
+        seed: Seed of the episodes.
+        max_steps: Env steps after which an episode was truncated; 0 means no limit.
+        deterministic: Whether policies took their most likely actions.
+    """
+    summaries, differences, winner = analyze(entries, values, question)
+    reached = None if question.precision is None else is_precise(entries, values[question.metric], question)
+    return Comparison(
+        metric=question.metric,
+        lower_is_better=question.lower_is_better,
+        n_episodes=values[question.metric][0].shape[1],
+        seed=seed,
+        max_steps=max_steps,
+        deterministic=deterministic,
+        entries=summaries,
+        differences=differences,
+        winner=winner,
+        n_comparisons=len(entries) - 1,
+        precision=question.precision,
+        is_precise=reached,
+    )

@@ -1,0 +1,125 @@
+"""Comparison of trained agents and policies by playing the same episodes with each."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from maze_pl.collect.engines import Engine
+from maze_pl.comparison.analysis import Question, is_precise, make_comparison
+from maze_pl.comparison.entries import make_entries
+from maze_pl.comparison.playing import Acting, Tournament
+from maze_pl.comparison.results import Comparison
+from maze_pl.comparison.writing import require_new_folder, write_comparison
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
+
+_GROWTH = 1.5
+"""Factor by which the number of episodes grows until intervals are narrow enough."""
+
+
+def compare(
+    *sources: Any,
+    baselines: Sequence[Any] = (),
+    env: Callable[[], Any] | None = None,
+    wrappers: Sequence[Callable[..., Any]] | None = None,
+    action_masks: dict[str, str] | None = None,
+    max_agents: dict[Any, int] | None = None,
+    n_episodes: int = 100,
+    seed: int = 0,
+    max_steps: int = 0,
+    deterministic: bool = False,
+    n_envs: int = 4,
+    checkpoint: str = "best",
+    metric: str = "return",
+    lower_is_better: bool = False,
+    precision: float | None = None,
+    max_episodes: int = 10_000,
+    to: str | Path | None = None,
+    views: bool = True,
+    trust: bool = False,
+    make_engine: Callable[[], Engine] | None = None,
+    progress: bool = False,
+    command: str | None = None,
+) -> Comparison:
+    """Play the same episodes with trained agents and policies, and compare their results.
+
+    Args:
+        sources: Each a run directory; a folder of `maze-pl fit --seeds`, whose runs are one entry; a
+            checkpoint; `random`, `heuristic`, a group file or a class path; a policy or a trained
+            module; or a dict with one name and one policy. Runs that differ only in their seed
+            are one entry.
+        baselines: What the others are compared with; without baselines, the first source.
+        env: Builds the environment that all play in; None means that of each run, and that of the
+            first run for policies.
+        wrappers: Wrappers for all, the first one innermost; None means those of each run.
+        action_masks: As for `rollout`; None means those of each run.
+        max_agents: As for `rollout`; None means those of each run.
+        n_episodes: Number of episodes of each run and policy.
+        seed: Determines the episodes and the policies' random numbers.
+        max_steps: Env steps after which an episode is truncated; 0 means no limit.
+        deterministic: Whether policies take their most likely actions.
+        n_envs: Number of consecutive episodes that are played at the same time.
+        checkpoint: Checkpoint of runs: `best` or `last`.
+        metric: The metric by which the winner is chosen: `return`, or `kpi/<name>`.
+        lower_is_better: Whether lower values of this metric are better.
+        precision: Episodes are added until the intervals of the means of this metric, and of the
+            differences from the baselines, are narrower than this.
+        max_episodes: Largest number of episodes for `precision`.
+        to: Folder for the files of the comparison, which is missing or empty; None writes none.
+        views: Whether the files include the episodes that are most worth seeing, in the viewer.
+        trust: Whether runs may name any class, because you know who made them.
+        make_engine: Makes the engine that plays; None plays in this process or, if it takes long, in
+            worker processes.
+        progress: Whether to show progress bars.
+        command: The command line, to be saved with the results.
+
+    Returns:
+        The table, see `Comparison`.
+
+    Raises:
+        ConfigurationError: Something cannot be compared, or a number is invalid.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> table = compare("heuristic", "random", env=lambda: GymMazeEnv("CartPole-v1"), n_episodes=20, max_steps=100)
+        >>> table.winner
+        'heuristic'
+    """
+    _check_numbers(n_episodes, max_episodes, precision)
+    if to is not None:
+        require_new_folder(Path(to))
+    options = {"env": env, "wrappers": wrappers, "action_masks": action_masks, "max_agents": max_agents}
+    entries = make_entries(sources, baselines, checkpoint, options, trust)
+    acting = Acting(seed, max_steps, deterministic, n_envs, make_engine)
+    question = Question(metric, lower_is_better, n_episodes, precision)
+    played = Tournament(entries, acting, progress)
+    played.play(min(n_envs, n_episodes))
+    played.require_metric(metric)
+    if n_episodes > n_envs:
+        played.play(n_episodes)
+    while precision is not None and not is_precise(entries, played.values(metric), question):
+        if played.n_episodes == max_episodes:
+            break
+        wanted = n_envs * math.ceil(_GROWTH * played.n_episodes / n_envs)
+        played.play(min(max_episodes, wanted))
+    values = {name: played.values(name) for name in played.metrics}
+    comparison = make_comparison(entries, values, question, seed=seed, max_steps=max_steps, deterministic=deterministic)
+    if to is not None:
+        write_comparison(Path(to), comparison, played, command, views)
+    return comparison
+
+
+def _check_numbers(n_episodes: int, max_episodes: int, precision: float | None) -> None:
+    """Raise ConfigurationError if numbers are invalid."""
+    if not 1 <= n_episodes <= MOST_EPISODES:
+        raise ConfigurationError(f"n_episodes={n_episodes} must be from 1 to {MOST_EPISODES}")
+    if precision is None:
+        return
+    if not (precision > 0.0 and math.isfinite(precision)):
+        raise ConfigurationError(f"precision={precision} must be above 0: it is the width of an interval")
+    if n_episodes < 2:
+        raise ConfigurationError(f"precision={precision} needs intervals: give n_episodes of at least 2, such as 20")
+    if not n_episodes <= max_episodes <= MOST_EPISODES:
+        both = f"max_episodes={max_episodes} must be from n_episodes={n_episodes} to {MOST_EPISODES}"
+        raise ConfigurationError(both)

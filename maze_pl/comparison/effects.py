@@ -1,0 +1,190 @@
+"""Estimates from episodes of several runs on the same seeds, in a form from which intervals follow.
+
+Results of an entry are an array [R, E]: R runs of one configuration, each with the same E episodes.
+An estimate (a mean, an interquartile mean, a difference, a probability of improvement) is close to a
+constant plus a mean over its *influence values* [R, E], see Hampel 1974, "The influence curve and its
+role in robust estimation". Its variance thus is that of a mean with two crossed factors, runs and
+episodes:
+
+    V = C / E + max(0, B - W) / R
+
+with the variance C of the means of episodes over runs, the variance B of the means of runs over
+episodes, and the part W of it that comes from the interaction of both, as in the analysis of variance
+(Searle, Casella and McCulloch 1992, "Variance components", section 4.3). NaN marks episodes without a
+value; their influence is 0, as that of a ratio of sums.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+_ROUNDING = 1e-12
+"""Relative size below which a variation is due to rounding."""
+
+
+@dataclass(frozen=True)
+class RunVariance:
+    """Variance of an estimate that comes from the choice of an entry's runs.
+
+    Attributes:
+        n_runs: Number of runs, at least 2.
+        between: Variance of the mean over the runs, B / R.
+        within: Part of it that comes from episodes, W / R.
+    """
+
+    n_runs: int
+    between: float
+    within: float
+
+    @property
+    def excess(self) -> float:
+        """Part of the variance that is due to differences between runs."""
+        return max(0.0, self.between - self.within)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """An estimate, with what its variance consists of.
+
+    Attributes:
+        estimate: The estimate; NaN if there are no values.
+        episodes: [E] influence of each episode, with mean 0.
+        runs: Variance from the runs of each entry with several runs.
+        n_values: Smallest number of episodes with a value in an entry.
+        is_repeated: Whether all entries have several runs.
+    """
+
+    estimate: float
+    episodes: Values
+    runs: tuple[RunVariance, ...]
+    n_values: int
+    is_repeated: bool
+
+    @property
+    def variance_of_episodes(self) -> float:
+        """Variance of the estimate from the choice of episodes, C / E; 0 for a single episode."""
+        n = len(self.episodes)
+        return float(self.episodes.var(ddof=1)) / n if n > 1 else 0.0
+
+    @property
+    def variance(self) -> float:
+        """Variance of the estimate."""
+        return self.variance_of_episodes + sum(part.excess for part in self.runs)
+
+
+def mean_effects(values: Values) -> Effects:
+    """Return the mean of all episodes of all runs.
+
+    Args:
+        values: [R, E] results; NaN where an episode has none.
+    """
+    influence, mean = _influence_of_mean(values)
+    return _effects(mean, [influence], [1.0], [values])
+
+
+def iqm_effects(values: Values) -> Effects:
+    """Return the interquartile mean over all episodes of all runs.
+
+    The mean without the lowest and the highest g = floor(n / 4) of n values, Agarwal et al. 2021,
+    arXiv:2108.13264. The influence of a value x is (w - mean(w)) / (1 - 2 g / n), with w = x clipped to
+    the values that are kept, as in Tukey and McLaughlin 1963, "Less vulnerable confidence and
+    significance procedures for location based on a single sample".
+
+    Args:
+        values: [R, E] results; NaN where an episode has none.
+    """
+    is_present = ~np.isnan(values)
+    ordered = np.sort(values[is_present])
+    n = len(ordered)
+    if n == 0:
+        return _effects(np.nan, [np.zeros_like(values)], [1.0], [values])
+    left_out = n // 4
+    kept = ordered[left_out : n - left_out]
+    clipped = np.where(is_present, np.clip(values, kept[0], kept[-1]), np.nan)
+    influence, _ = _influence_of_mean(clipped)
+    return _effects(float(kept.mean()), [influence / (1.0 - 2.0 * left_out / n)], [1.0], [values])
+
+
+def difference_effects(values: Values, baseline: Values) -> Effects:
+    """Return the difference of two means, paired by episodes, which have the same seeds.
+
+    Args:
+        values: [R, E] results of an entry.
+        baseline: [S, E] results of the entry that it is compared with.
+    """
+    influence, mean = _influence_of_mean(values)
+    other_influence, other_mean = _influence_of_mean(baseline)
+    difference = mean - other_mean
+    if abs(difference) <= _ROUNDING * max(abs(mean), abs(other_mean)):
+        difference = 0.0
+    return _effects(difference, [influence, other_influence], [1.0, -1.0], [values, baseline])
+
+
+def improvement_effects(values: Values, baseline: Values) -> Effects:
+    """Return the probability that a run has a higher result than one of the baseline.
+
+        P = 1 / E sum_e 1 / (R S) sum_{r, s} (1 if x_re > y_se, 1 / 2 if equal, else 0)
+
+    Agarwal et al. 2021, arXiv:2108.13264, section 4.3 (the statistic of Mann and Whitney), with the
+    seeds of episodes as tasks.
+
+    Args:
+        values: [R, E] results x of an entry.
+        baseline: [S, E] results y of the entry that it is compared with.
+    """
+    ours = values[:, None]
+    others = baseline[None]
+    wins = np.where(ours > others, 1.0, np.where(ours == others, 0.5, 0.0))  # [R, S, E]
+    wins[np.isnan(ours) | np.isnan(others)] = np.nan
+    flat, probability = _influence_of_mean(wins)
+    return _effects(probability, [flat.mean(axis=1), flat.mean(axis=0)], [1.0, 0.0], [values, baseline])
+
+
+def _influence_of_mean(values: Values) -> tuple[Values, float]:
+    """Return the influence values of a mean over values that are not NaN, and the mean."""
+    is_present = ~np.isnan(values)
+    n = int(is_present.sum())
+    if n == 0:
+        return np.zeros_like(values), float("nan")
+    mean = float(values[is_present].mean())
+    deviation = np.where(is_present, values - mean, 0.0)
+    if np.abs(deviation).max() <= _ROUNDING * abs(mean):
+        return np.zeros_like(values), mean
+    return deviation * (values.size / n), mean
+
+
+def _effects(
+    estimate: float, influences: Sequence[Values], weights: Sequence[float], values: Sequence[Values]
+) -> Effects:
+    """Return an estimate with its variances.
+
+    Args:
+        estimate: The estimate.
+        influences: [R, E] influence values of each entry.
+        weights: Weight of each entry in the influence of an episode.
+        values: [R, E] results of each entry.
+    """
+    episodes = np.zeros(influences[0].shape[-1])
+    runs = []
+    for influence, weight in zip(influences, weights, strict=True):
+        episodes = episodes + weight * influence.mean(axis=0)
+        if len(influence) > 1:
+            runs.append(_variance_of_runs(influence))
+    n_values = min(int((~np.isnan(table)).any(axis=0).sum()) for table in values)
+    return Effects(estimate, episodes, tuple(runs), n_values, len(runs) == len(influences))
+
+
+def _variance_of_runs(influence: Values) -> RunVariance:
+    """Return the variance from the choice of runs, for influence values [R, E]."""
+    n_runs, n_episodes = influence.shape
+    of_runs = influence.mean(axis=1)
+    between = float(of_runs.var(ddof=1)) / n_runs
+    if n_episodes == 1:
+        return RunVariance(n_runs, between, 0.0)
+    interaction = influence - of_runs[:, None] - influence.mean(axis=0) + influence.mean()
+    degrees = (n_runs - 1) * (n_episodes - 1)
+    within = float((interaction**2).sum()) / degrees / (n_runs * n_episodes)
+    return RunVariance(n_runs, between, within)

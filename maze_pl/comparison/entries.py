@@ -1,0 +1,276 @@
+"""Entries of a comparison: runs of one configuration, or policies, with the environment that they play in."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maze_pl.config.assembling import SEEDS_FILE
+from maze_pl.config.factories import Factory
+from maze_pl.config.pieces import GROUP_NAME, RUN_CONFIG
+from maze_pl.config.search_path import ConfigurationError, find, read
+from maze_pl.config.trust import foreign_names, import_folders, refusal
+from maze_pl.runs.checkpoint import (
+    best_or_last,
+    checkpoint_path,
+    read_checkpoint,
+    run_configuration,
+    wrapper_statistics_in,
+)
+from maze_pl.runs.loading import load, load_data
+
+Source = Any
+"""Run directory, checkpoint, folder of several seeds, name of a policy, policy, or name -> policy."""
+_OF_THE_CALL = ("run_dir", "resume", "warm_start", "run", "ckpt_path", "experiment", "print_model", "trust", "seeds")
+_NAMES = ("random", "heuristic")
+
+
+@dataclass
+class Player:
+    """A policy in its environment.
+
+    Attributes:
+        source: Run directory or name, as the user gave it.
+        policy: Policy as for `rollout`.
+        options: Environment, wrappers and so on, as arguments of `rollout`; empty if it plays in the
+            environment of the first run.
+        environment: Configuration of the environment; None if it is not that of a run.
+    """
+
+    source: str
+    policy: Any
+    options: dict[str, Any] = field(default_factory=dict)
+    environment: Any = None
+
+
+@dataclass
+class Entry:
+    """An entry of a comparison: a policy, or the runs of one configuration.
+
+    Attributes:
+        name: Its name in tables.
+        players: A player for each run; a single one for a policy.
+        is_baseline: Whether other entries are compared with it.
+        configuration: Configuration of its runs without seeds; None if others cannot join them.
+        seeds: Seeds of its runs.
+    """
+
+    name: str
+    players: list[Player]
+    is_baseline: bool = False
+    configuration: Any = None
+    seeds: list[Any] = field(default_factory=list)
+
+    @property
+    def sources(self) -> list[str]:
+        """Run directories or the name of the policy, as the user gave them."""
+        return [player.source for player in self.players]
+
+
+def make_entries(
+    sources: Sequence[Source],
+    baselines: Sequence[Source],
+    checkpoint: str,
+    options: Mapping[str, Any],
+    trust: bool,
+) -> list[Entry]:
+    """Return the entries of a comparison; without baselines, the first one is the baseline.
+
+    Args:
+        sources: What is compared.
+        baselines: What others are compared with; may also be among the sources.
+        checkpoint: Checkpoint of runs: `best` or `last`.
+        options: Environment, wrappers and so on that all play with, as arguments of `rollout`;
+            without an environment, each run plays in the environment of its training, and policies
+            play in that of the first run.
+        trust: Whether runs may name any class, because you know who made them.
+
+    Raises:
+        ConfigurationError: Something is neither a run nor a policy, is given twice, or plays in
+            another environment.
+    """
+    entries: list[Entry] = []
+    known: dict[Any, Entry] = {}
+    for source in sources:
+        key = _key(source)
+        if key in known:
+            raise ConfigurationError(f"{source} is given twice: name each run and each policy once")
+        known[key] = _add(entries, source, checkpoint, trust)
+    for source in baselines:
+        key = _key(source)
+        if key not in known:
+            known[key] = _add(entries, source, checkpoint, trust)
+        known[key].is_baseline = True
+    if not entries:
+        raise ConfigurationError("there is nothing to compare: name run directories or policies, such as random")
+    if not baselines:
+        entries[0].is_baseline = True
+    _set_names(entries)
+    _set_environments([player for entry in entries for player in entry.players], options)
+    return entries
+
+
+def _key(source: Source) -> Any:
+    """Return what tells sources apart."""
+    if isinstance(source, str | Path):
+        return os.path.realpath(source) if os.path.exists(source) else str(source)
+    return next(iter(source)) if isinstance(source, Mapping) and source else id(source)
+
+
+def _add(entries: list[Entry], source: Source, checkpoint: str, trust: bool) -> Entry:
+    """Add a source to the entry of the same configuration, or as a new entry; return the entry."""
+    if isinstance(source, Mapping) and len(source) == 1:
+        ((name, policy),) = source.items()
+        made = Entry(str(name), [Player(str(name), policy)])
+    elif not isinstance(source, str | Path):
+        made = Entry(_name_of(source), [Player(_name_of(source), source)])
+    elif Path(source, SEEDS_FILE).is_file():
+        folders = [path.parent for path in sorted(Path(source).glob(f"seed_*/{RUN_CONFIG}"))]
+        if not folders:
+            raise ConfigurationError(f"{source} is to hold runs of several seeds, but there is none yet")
+        runs = [_of_run(folder, checkpoint, trust) for folder in folders]
+        made = Entry(str(source), [run.players[0] for run in runs], seeds=[run.seeds[0] for run in runs])
+    elif Path(source).exists():
+        made = _of_run(Path(source), checkpoint, trust)
+        for entry in entries:
+            is_same = entry.configuration is not None and entry.configuration == made.configuration
+            if is_same and made.seeds[0] not in entry.seeds:
+                entry.players += made.players
+                entry.seeds += made.seeds
+                return entry
+    else:
+        made = Entry(str(source), [Player(str(source), _named_policy(str(source)))])
+    entries.append(made)
+    return made
+
+
+def _name_of(policy: Any) -> str:
+    """Return the name of a policy object, class or function."""
+    return str(getattr(policy, "__name__", type(policy).__name__))
+
+
+def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
+    """Return the entry of one run directory or checkpoint.
+
+    Raises:
+        ConfigurationError: It is neither, has no checkpoint, or needs trust.
+    """
+    if path.is_dir() and not (path / RUN_CONFIG).is_file():
+        raise ConfigurationError(f"{path} is not a run directory: it has no {RUN_CONFIG}")
+    if checkpoint not in ("best", "last"):
+        raise ConfigurationError(f"checkpoint={checkpoint!r} must be best or last; a file can be named as an entry")
+    file = best_or_last(path) if checkpoint == "best" else checkpoint_path(path, ("last",))
+    content = read_checkpoint(file)
+    configuration = run_configuration(content, file)
+    folder = path if path.is_dir() else path.resolve().parents[1]
+    if not trust and (foreign := foreign_names(dict(configuration), import_folders(folder))):
+        remedy = "if you trust its origin, use --trust, or trust=True in Python"
+        raise ConfigurationError(f"{refusal(file, foreign, folder)}; {remedy}")
+    options = load_data(file, trust=trust).rollout_options
+    options["wrapper_statistics"] = wrapper_statistics_in(content, file)
+    environment = (configuration["data"].get("init_args") or {}).get("env")
+    player = Player(str(path), load(file, trust=trust), options, environment)
+    common, seed = _common_configuration(path)
+    return Entry(str(path), [player], configuration=common, seeds=[seed])
+
+
+def _common_configuration(path: Path) -> tuple[Any, Any]:
+    """Return the configuration of a run without what differs between its seeds, and its seed."""
+    if not path.is_dir():
+        return None, None
+    content = dict(read(path / RUN_CONFIG))
+    seed = content.pop("seed_everything", None)
+    data = dict(content.get("data") or {})
+    data["init_args"] = dict(data.get("init_args") or {})
+    seeds = (seed, data["init_args"].pop("seed", None))
+    content["data"] = data
+    return {key: value for key, value in content.items() if key not in _OF_THE_CALL}, seeds
+
+
+def _named_policy(name: str) -> Any:
+    """Return the policy that a name describes, as for `rollout`.
+
+    Raises:
+        ConfigurationError: It is not the name of a policy.
+    """
+    if name in _NAMES:
+        return name
+    path = find(name) if GROUP_NAME.fullmatch(name) else None
+    if path is not None:
+        node = read(path)
+        if isinstance(node, dict) and isinstance(node.get("class_path"), str):
+            return Factory.of(node)
+    elif "." in name and all(map(str.isidentifier, name.split("."))):
+        return Factory(name)
+    expected = "a run directory, random, heuristic, a file such as policy/random_policy, or a class path"
+    raise ConfigurationError(f"{name} is neither a run directory nor a policy; expected {expected}")
+
+
+def _set_names(entries: Sequence[Entry]) -> None:
+    """Shorten the names of runs to their last folders, as long as they differ."""
+    for entry in entries:
+        if len(entry.players) > 1 and not Path(entry.name, SEEDS_FILE).is_file():
+            common = os.path.commonpath([os.path.abspath(source) for source in entry.sources])
+            entry.name = common if common != os.getcwd() else f"{entry.name} and {len(entry.players) - 1} more"
+    paths = [entry.name for entry in entries]
+    for entry in entries:
+        parts = Path(entry.name).parts
+        for n in range(2, len(parts)):
+            short = os.path.join(*parts[-n:])
+            if sum(path.endswith(f"{os.sep}{short}") for path in paths) == 1:
+                entry.name = short
+                break
+    names: list[str] = []
+    for entry in entries:
+        number = 1
+        name = entry.name
+        while name in names:
+            number += 1
+            name = f"{entry.name} ({number})"
+        entry.name = name
+        names.append(name)
+
+
+def _set_environments(players: Sequence[Player], options: Mapping[str, Any]) -> None:
+    """Give all players their environments.
+
+    Raises:
+        ConfigurationError: There is none, or runs were trained in different ones.
+    """
+    runs = [player for player in players if player.options]
+    given = {name: value for name, value in options.items() if value is not None}
+    if runs and "env" not in given:
+        _require_same_environment(runs)
+    if not runs and "env" not in given:
+        raise ConfigurationError("policies need an environment: name a run directory, or give --env (env in Python)")
+    common = runs[0].options if runs else {}
+    for player in players:
+        player.options = {**(player.options or common), **given}
+        if "wrappers" in given:
+            player.options.pop("wrapper_statistics", None)
+        if player.options["env"] is None:
+            raise ConfigurationError(f"the run {player.source} has no environment: give one with --env (env in Python)")
+
+
+def _require_same_environment(runs: Sequence[Player]) -> None:
+    """Raise ConfigurationError naming the first difference between the environments of runs."""
+    first = runs[0]
+    expected = _flat(first.environment)
+    for run in runs[1:]:
+        found = _flat(run.environment)
+        for name in {**expected, **found}:
+            if expected.get(name) != found.get(name):
+                both = f"{name} is {found.get(name)!r} there and {expected.get(name)!r} in {first.source}"
+                remedy = "compare runs of one environment, or let all play in the one that --env names"
+                raise ConfigurationError(f"{run.source} was trained in another environment: {both}; {remedy}")
+
+
+def _flat(node: Any, path: str = "env") -> dict[str, Any]:
+    """Return the leaves of a configuration with their dotted paths."""
+    if not isinstance(node, Mapping):
+        return {path: node}
+    leaves: dict[str, Any] = {}
+    for key, value in node.items():
+        leaves.update(_flat(value, path if key in ("init_args", "dict_kwargs") else f"{path}.{key}"))
+    return {name: value for name, value in leaves.items() if value not in (None, {})}

@@ -1,0 +1,71 @@
+"""Rules for the number of episodes: confidence sequences for adding episodes, and power calculations."""
+
+import math
+from statistics import NormalDist
+
+from maze_pl.comparison.effects import Effects
+from maze_pl.runs.intervals import CONFIDENCE, Interval
+
+POWER = 0.8
+"""Probability with which the recommended number of episodes tells two entries apart."""
+
+
+def confidence_sequence(effects: Effects, n_planned: int, confidence: float = CONFIDENCE) -> Interval | None:
+    """Return the interval of an estimate at this number of episodes in an asymptotic confidence sequence.
+
+        estimate +- s sqrt(2 (n rho^2 + 1) / (n^2 rho^2) log(sqrt(n rho^2 + 1) / alpha))
+
+    for n episodes with standard deviation s. All intervals of the sequence together contain the true
+    value with probability 1 - alpha, so that one may look at them after any number of episodes and
+    stop: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2021, "Time-uniform central limit theory and
+    asymptotic confidence sequences", arXiv:2103.06476, theorem 2.2. rho is chosen as in their appendix
+    B.2, so that the interval is narrow at `n_planned` episodes.
+
+    Runs are taken as given: more episodes do not tell more about other runs of the same configuration.
+
+    Args:
+        effects: The estimate.
+        n_planned: Number of episodes at which the interval is narrow compared to others.
+        confidence: Probability 1 - alpha.
+
+    Returns:
+        The interval; None for fewer than two values.
+    """
+    if effects.n_values < 2 or math.isnan(effects.estimate):
+        return None
+    n = len(effects.episodes)
+    level = -2.0 * math.log(1.0 - confidence)
+    squared_rho = (level + math.log(level + 1.0)) / n_planned
+    growth = n * squared_rho + 1.0
+    logarithm = math.log(math.sqrt(growth) / (1.0 - confidence))
+    deviation = float(effects.episodes.std(ddof=1))
+    half = deviation * math.sqrt(2.0 * growth / (n**2 * squared_rho) * logarithm)
+    return effects.estimate - half, effects.estimate + half
+
+
+def episodes_needed(difference: Effects, confidence: float = CONFIDENCE, power: float = POWER) -> int | None:
+    """Return the number of episodes that tells two entries apart, if their difference is as estimated.
+
+        n = C / ((d / (z_{1 - alpha / 2} + z_power))^2 - A)
+
+    for a difference d, variance C per episode, and variance A of the difference between runs, which more
+    episodes do not reduce. Lachin 1981, "Introduction to sample size determination and power analysis
+    for clinical trials"; Colas, Sigaud and Oudeyer 2018, arXiv:1806.08295.
+
+    Args:
+        difference: Difference of two entries.
+        confidence: Confidence level 1 - alpha of the interval that shall not hold 0.
+        power: Probability that it does not hold 0 then.
+
+    Returns:
+        The number; None if no number suffices, or if there are too few values to tell.
+    """
+    n = len(difference.episodes)
+    if n < 2 or difference.n_values < 2 or difference.estimate == 0.0 or math.isnan(difference.estimate):
+        return None
+    quantile = NormalDist().inv_cdf((1.0 + confidence) / 2.0) + NormalDist().inv_cdf(power)
+    wanted = (difference.estimate / quantile) ** 2
+    remaining = wanted - sum(part.excess for part in difference.runs)
+    if remaining <= 0.0:
+        return None
+    return max(2, math.ceil(n * difference.variance_of_episodes / remaining))

@@ -1,0 +1,95 @@
+"""The table of a comparison for the console, and its rows for files and pages."""
+
+import csv
+import io
+
+from maze_pl.comparison.results import Comparison, Difference
+from maze_pl.runs.intervals import CONFIDENCE
+from maze_pl.runs.tables import aligned, interval_text, number_text
+
+_PERCENT = f"{CONFIDENCE:.0%}"
+MEAN_HEAD = ("metric", "entry", "runs", "mean", f"{_PERCENT} interval", "IQM", f"{_PERCENT} interval")
+DIFFERENCE_HEAD = (
+    *("metric", "entry", "baseline", "difference", f"{_PERCENT} interval"),
+    *("P(improvement)", f"{_PERCENT} interval", "episodes needed"),
+)
+
+
+def mean_rows(comparison: Comparison) -> list[list[str]]:
+    """Return the cells of the means and interquartile means, without the head."""
+    rows = []
+    for metric in comparison.metrics:
+        for entry in comparison.entries:
+            found = entry.metrics[metric]
+            mean = [number_text(found.mean), interval_text(found.mean_interval)]
+            iqm = [number_text(found.iqm), interval_text(found.iqm_interval)]
+            rows.append([metric, entry.name, str(entry.n_runs), *mean, *iqm])
+    return rows
+
+
+def difference_rows(comparison: Comparison) -> list[list[str]]:
+    """Return the cells of the differences from the baselines, without the head."""
+    rows = []
+    for one in comparison.differences:
+        difference = [number_text(one.difference), interval_text(one.interval)]
+        improvement = [number_text(one.probability_of_improvement), interval_text(one.probability_interval)]
+        rows.append([one.metric, one.entry, one.baseline, *difference, *improvement, needed_text(one)])
+    return rows
+
+
+def needed_text(one: Difference) -> str:
+    """Return how two entries can be told apart; empty if they are."""
+    if one.needs_more_runs:
+        return "more runs"
+    return "" if one.episodes_needed is None else f"{one.episodes_needed:,}"
+
+
+def winner_text(comparison: Comparison) -> str:
+    """Return the sentence about the winner."""
+    if len(comparison.entries) == 1:
+        return "no winner: there is only one entry"
+    direction = " (lower is better)" if comparison.lower_is_better else ""
+    if comparison.winner is not None:
+        return f"winner by {comparison.metric}{direction}: {comparison.winner}"
+    reason = f"no entry is better than each other one with intervals that do not hold 0 at {_PERCENT}"
+    return f"no winner by {comparison.metric}{direction}: {reason}"
+
+
+def title_text(comparison: Comparison) -> str:
+    """Return the line above the tables."""
+    parts = [f"{len(comparison.entries)} entries", f"{comparison.n_episodes:,} episodes of each run"]
+    parts.append(f"seed {comparison.seed}")
+    if comparison.max_steps:
+        parts.append(f"at most {comparison.max_steps:,} env steps")
+    if comparison.deterministic:
+        parts.append("most likely actions")
+    return " | ".join(("comparison", *parts))
+
+
+def precision_text(comparison: Comparison) -> str:
+    """Return the sentence about the wanted precision; empty without one."""
+    if comparison.precision is None:
+        return ""
+    wanted = f"{comparison.metric} to a precision of {number_text(comparison.precision)}"
+    n = f"{comparison.n_episodes:,} episodes"
+    if comparison.is_precise:
+        return f"{wanted}: reached after {n}"
+    return f"{wanted}: not reached after {n}, the largest number; more runs or a larger --max_episodes may help"
+
+
+def console_text(comparison: Comparison) -> str:
+    """Return the tables and sentences for the console."""
+    parts = [title_text(comparison), aligned([MEAN_HEAD, *mean_rows(comparison)], n_left=2)]
+    if comparison.differences:
+        parts.append(aligned([DIFFERENCE_HEAD, *difference_rows(comparison)], n_left=3))
+    sentences = [text for text in (precision_text(comparison), winner_text(comparison)) if text]
+    return "\n\n".join([*parts, "\n".join(sentences)])
+
+
+def csv_text(rows: list[dict[str, object]]) -> str:
+    """Return rows as CSV; the first one has all columns."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()

@@ -1,0 +1,180 @@
+"""Confidence intervals of estimates from several runs with the same episodes.
+
+With at least 8 episodes, and one run or at least 8 of them for each entry, the interval is that of a
+studentized bootstrap of two levels (Efron 1981, "Nonparametric standard errors and confidence
+intervals"; Davison and Hinkley 1997, "Bootstrap methods and their application", sections 3.8 and 5.2):
+
+    estimate - q_{1 - alpha / 2} sqrt(V)   to   estimate - q_{alpha / 2} sqrt(V)
+
+with the quantiles q of t* = (estimate* - estimate) / sqrt(V*). Episodes are drawn with replacement,
+all entries together, which keeps them paired. Effects of runs are drawn from a normal distribution with
+the estimated variance, since resampling about 10 of them is too coarse. The percentile bootstrap that
+Agarwal et al. 2021, arXiv:2108.13264, use covers too rarely with so few runs: it takes the observed
+effects of runs for all that there are.
+
+With 2 to 7 runs or fewer than 8 episodes no bootstrap covers often enough. The interval then is
+Student's t with the degrees of freedom of Satterthwaite 1946, "An approximate distribution of estimates
+of variance components". `tests/comparison/test_coverage.py` simulates both.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from maze_pl.comparison.effects import Effects, RunVariance, Values
+from maze_pl.runs.intervals import CONFIDENCE, N_RESAMPLES, Interval, t_quantile
+
+FEWEST_UNITS = 8
+"""Number of runs, and of episodes, from which on the bootstrap is used."""
+_LEAST_VARIANCE = 0.1
+"""Smallest variance of a resample, relative to the variance from episodes.
+
+Resamples of a rare event may be constant; without a bound, t* and the interval would be infinite."""
+_N_TOGETHER = 64
+
+
+def two_level_intervals(
+    estimates: Sequence[Effects], confidence: float = CONFIDENCE, n_resamples: int = N_RESAMPLES, seed: int = 0
+) -> list[Interval | None]:
+    """Return a confidence interval for each estimate; None where the data does not determine one.
+
+    That is the case for fewer than two values, and for a single episode unless all entries have
+    several runs. Estimates that do not vary have intervals of width 0.
+
+    Args:
+        estimates: Estimates, all from the same number E of episodes.
+        confidence: Probability that such an interval contains the true value.
+        n_resamples: Number of bootstrap samples.
+        seed: Seed of the resampling, which is the same for all estimates.
+    """
+    intervals: list[Interval | None] = [None] * len(estimates)
+    resampled = []
+    for index, effects in enumerate(estimates):
+        if not _is_determined(effects):
+            continue
+        if effects.variance == 0.0:
+            intervals[index] = (effects.estimate, effects.estimate)
+        elif _has_enough_units(effects):
+            resampled.append(index)
+        else:
+            half = t_quantile(confidence, degrees_of_freedom(effects)) * math.sqrt(effects.variance)
+            intervals[index] = (effects.estimate - half, effects.estimate + half)
+    if resampled:
+        bootstrap = Bootstrap(len(estimates[resampled[0]].episodes), n_resamples, seed)
+        for first in range(0, len(resampled), _N_TOGETHER):
+            indices = resampled[first : first + _N_TOGETHER]
+            found = bootstrap.intervals([estimates[index] for index in indices], confidence)
+            for index, interval in zip(indices, found, strict=True):
+                intervals[index] = interval
+    return intervals
+
+
+def _is_determined(effects: Effects) -> bool:
+    """Tell if the data determines an interval."""
+    if math.isnan(effects.estimate):
+        return False
+    if len(effects.episodes) == 1:
+        return effects.is_repeated
+    return effects.n_values >= 2
+
+
+def _has_enough_units(effects: Effects) -> bool:
+    """Tell if there are enough episodes and runs for the bootstrap."""
+    has_episodes = len(effects.episodes) >= FEWEST_UNITS
+    return has_episodes and all(part.n_runs >= FEWEST_UNITS for part in effects.runs)
+
+
+def degrees_of_freedom(effects: Effects) -> int:
+    """Return the degrees of freedom of an estimated variance, rounded down, at least 1.
+
+        V^2 / sum_i (a_i^2 V_i^2 / d_i)   for   V = sum_i a_i V_i
+
+    Satterthwaite 1946, Biometrics Bulletin 2.
+
+    Args:
+        effects: An estimate whose variance is not 0.
+    """
+    n_episodes = len(effects.episodes)
+    total = 0.0
+    if n_episodes > 1:
+        total += effects.variance_of_episodes**2 / (n_episodes - 1)
+    for part in effects.runs:
+        if part.excess > 0.0:
+            total += part.between**2 / (part.n_runs - 1)
+        if part.excess > 0.0 and n_episodes > 1:
+            total += part.within**2 / ((part.n_runs - 1) * (n_episodes - 1))
+    return max(1, math.floor(effects.variance**2 / total))
+
+
+class Bootstrap:
+    """Resamples of episodes and runs.
+
+    Args:
+        n_episodes: Number of episodes.
+        n_resamples: Number of resamples.
+        seed: Seed of the resampling.
+    """
+
+    def __init__(self, n_episodes: int, n_resamples: int, seed: int) -> None:
+        self._seed = seed
+        self._n_resamples = n_resamples
+        generator = np.random.default_rng([seed, n_episodes])
+        drawn = generator.integers(n_episodes, size=(n_resamples, n_episodes))
+        drawn += np.arange(n_resamples)[:, None] * n_episodes
+        counts = np.bincount(drawn.ravel(), minlength=n_resamples * n_episodes)
+        self._weights = counts.reshape(n_resamples, n_episodes) / n_episodes  # [B, E]
+        self._runs: dict[tuple[int, int], tuple[Values, Values, Values]] = {}
+
+    def intervals(self, estimates: Sequence[Effects], confidence: float) -> list[Interval]:
+        """Return the interval of each estimate.
+
+        Args:
+            estimates: Estimates whose variance is not 0.
+            confidence: Probability that such an interval contains the true value.
+        """
+        n = self._weights.shape[1]
+        influences = np.stack([effects.episodes for effects in estimates], axis=1)  # [E, K]
+        deviation = self._weights @ influences  # [B, K]
+        variance = (self._weights @ influences**2 - deviation**2) / (n - 1)
+        bounds = [_LEAST_VARIANCE * effects.variance_of_episodes for effects in estimates]
+        np.maximum(variance, bounds, out=variance)
+        for column, effects in enumerate(estimates):
+            for place, part in enumerate(effects.runs):
+                effect, excess = self._resampled_runs(part, place)
+                deviation[:, column] += effect
+                variance[:, column] += excess
+        scale = np.sqrt(variance)
+        t = np.divide(deviation, scale, out=np.zeros_like(deviation), where=scale > 0.0)
+        tail = (1.0 - confidence) / 2.0
+        low, high = np.quantile(t, [tail, 1.0 - tail], axis=0)
+        intervals = []
+        for effects, lower, upper in zip(estimates, low, high, strict=True):
+            error = math.sqrt(effects.variance)
+            intervals.append((effects.estimate - float(upper) * error, effects.estimate - float(lower) * error))
+        return intervals
+
+    def _resampled_runs(self, part: RunVariance, place: int) -> tuple[Values, Values]:
+        """Return the mean effect of runs and its estimated variance in each resample.
+
+        Args:
+            part: Variance of an estimate from an entry's runs.
+            place: Number of the entry in the estimate.
+        """
+        effect, of_between, of_within = self._draws(part.n_runs, place)
+        within = min(part.within, part.between)
+        between = (part.excess + within) * of_between
+        excess = np.maximum(between - within * of_within, 0.0)
+        return math.sqrt(part.excess) * effect, excess
+
+    def _draws(self, n_runs: int, place: int) -> tuple[Values, Values, Values]:
+        """Return standard normal numbers, and estimates of a variance of 1 by runs and by episodes."""
+        if (n_runs, place) not in self._runs:
+            generator = np.random.default_rng([self._seed, n_runs, place])
+            degrees = (n_runs - 1) * (self._weights.shape[1] - 1)
+            self._runs[n_runs, place] = (
+                generator.standard_normal(self._n_resamples),
+                generator.chisquare(n_runs - 1, self._n_resamples) / (n_runs - 1),
+                generator.chisquare(degrees, self._n_resamples) / degrees,
+            )
+        return self._runs[n_runs, place]

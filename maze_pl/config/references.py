@@ -1,0 +1,92 @@
+"""References between values of a configuration: `${data.n_envs}`, and the section `variables`."""
+
+import copy
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece, each_text
+from maze_pl.config.search_path import ConfigurationError, suggestion
+
+_VARIABLES = "variables"
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+
+
+def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
+    """Replace references by values, and remove the variables.
+
+    Args:
+        pieces: In the order in which they take effect; later ones win.
+
+    Raises:
+        ConfigurationError: A reference is unresolved or circular, or an option sets a variable that
+            no file has.
+    """
+    whole: dict[str, Any] = {}
+    kept = []
+    for piece in pieces:
+        keys = (piece.option or "").lstrip("-").split(".")
+        content = piece.content
+        if piece.option not in CONFIG_OPTIONS:
+            if keys[0] == _VARIABLES:
+                _look_up(keys, whole, f"the option {piece.option}")
+            for key in reversed(keys):
+                content = {key: content}
+        if isinstance(content, dict) and piece.text is not None and not keys[-1].endswith("+"):
+            merge(whole, content)
+        if keys[0] != _VARIABLES:
+            kept.append(piece)
+    for piece in kept:
+        content = piece.content
+        if piece.option in CONFIG_OPTIONS and isinstance(content, dict):
+            content = {key: value for key, value in content.items() if key != _VARIABLES}
+        where = f"the option {piece.option}" if piece.path is None else str(piece.path)
+        piece.put(each_text(_filled, content, whole, where, ()))
+    return kept
+
+
+def merge(into: dict[Any, Any], content: dict[Any, Any]) -> None:
+    """Merge a mapping into another one; its keys may omit `init_args`."""
+    for key, value in content.items():
+        holder = _holder(into, key)
+        if isinstance(value, dict) and isinstance(holder.get(key), dict):
+            merge(holder[key], value)
+        else:
+            holder[key] = copy.deepcopy(value)
+
+
+def _holder(node: dict[Any, Any], key: str) -> dict[Any, Any]:
+    """Return the mapping that a key belongs to: `init_args` if it is a component's argument."""
+    arguments = node.get("init_args")
+    return arguments if isinstance(arguments, dict) and key not in COMPONENT_KEYS else node
+
+
+def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
+    """Return the value of a dotted key; a ConfigurationError begins with `where`."""
+    node: Any = whole
+    for index, key in enumerate(keys):
+        if isinstance(node, list):
+            node = {str(n): item for n, item in enumerate(node)}
+        node = _holder(node, key) if isinstance(node, dict) else {}
+        if key not in node:
+            known = [".".join([*keys[:index], str(other)]) for other in node]
+            near = suggestion(".".join(keys[: index + 1]), known)
+            problem = f"which is not set by any configuration file or option{near}"
+            raise ConfigurationError(f"{where} refers to {'.'.join(keys)}, {problem}")
+        node = node[key]
+    return node
+
+
+def _filled(text: str, whole: dict[str, Any], where: str, referring: tuple[str, ...]) -> Any:
+    """Replace the references in a text; a text that is a single reference becomes its value."""
+
+    def value_of(key: str) -> Any:
+        if key in referring:
+            raise ConfigurationError(f"{where}: {' refers to '.join([*referring, key])}")
+        value = _look_up(key.split("."), whole, where)
+        return each_text(_filled, value, whole, where, (*referring, key))
+
+    single = _REFERENCE.fullmatch(text)
+    if single is not None:
+        return value_of(single[1])
+    return _REFERENCE.sub(lambda match: str(value_of(match[1])), text)

@@ -1,0 +1,117 @@
+"""Summary of a command: the configuration that it starts from, and the options that differ from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maze_pl.config import search_path
+from maze_pl.config.assembling import run_and_pieces
+from maze_pl.config.pieces import CONFIG_OPTIONS, RUN_CONFIG, Piece
+from maze_pl.config.references import interpolate, merge
+from maze_pl.config.search_path import dump
+
+_OF_THE_CALL = (
+    *("run_dir", "resume", "warm_start", "run", "ckpt_path", "experiment"),
+    *("print_model", "wandb", "trust", "seeds"),
+)
+_MOST_LETTERS = 60  # length limit of a value in a summary
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A configuration in a few lines: the file that it starts from, and the options that differ.
+
+    Attributes:
+        name: Name or path of that configuration.
+        changes: Option -> (its value, its value in that configuration or None) for all differences.
+    """
+
+    name: str
+    changes: dict[str, tuple[Any, Any]]
+
+    def __str__(self) -> str:
+        if not self.changes:
+            return f"configuration: {self.name}"
+        lines = [f"configuration: {self.name}, with"]
+        for option, (value, previous) in self.changes.items():
+            instead = "" if previous is None else f" (instead of {_in_a_line(previous)})"
+            lines.append(f"  {option}: {_in_a_line(value)}{instead}")
+        return "\n".join(lines)
+
+
+def summarize(arguments: Sequence[str]) -> Summary:
+    """Summarize the configuration that a command starts from and the changes to it.
+
+    The start is the last configuration in the command that is shipped with maze_pl or from a run
+    directory; without one, it is all of the user's files.
+
+    Args:
+        arguments: The command line after `maze-pl`, as for `prepare`.
+    """
+    pieces = interpolate(run_and_pieces(arguments)[1])
+    files = [piece for piece in pieces if piece.option in CONFIG_OPTIONS and piece.path is not None]
+    shipped = search_path.shipped_folder().resolve()
+    known = [piece for piece in files if _is_known(piece.path, shipped)] or files
+    if not known:
+        return Summary("none", _changes({}, _flat(_merged(pieces))))
+    first = pieces[: pieces.index(known[-1]) + 1]
+    path = known[-1].path
+    is_shipped = path is not None and shipped in path.resolve().parents
+    name = path.stem if path is not None and is_shipped else str(path)
+    return Summary(name, _changes(_flat(_merged(first)), _flat(_merged(pieces))))
+
+
+def configured_value(arguments: Sequence[str], option: str) -> Any:
+    """Return the value of an option in the assembled configuration; None if nothing sets it.
+
+    Args:
+        arguments: The command line after `maze-pl`, as for `prepare`.
+        option: Name of a top-level option, without dashes.
+    """
+    return _merged(interpolate(run_and_pieces(arguments)[1])).get(option)
+
+
+def _is_known(path: Path | None, shipped: Path) -> bool:
+    return path is not None and (path.name == RUN_CONFIG or shipped in path.resolve().parents)
+
+
+def _merged(pieces: Sequence[Piece]) -> dict[str, Any]:
+    """Merge the content of all pieces; later ones win."""
+    whole: dict[str, Any] = {}
+    for piece in pieces:
+        keys = (piece.option or "").lstrip("-").split(".")
+        if piece.text is None or keys[0] in _OF_THE_CALL:
+            continue
+        content = piece.content
+        if piece.option not in CONFIG_OPTIONS:
+            for key in reversed(keys):
+                content = {key: content}
+        if isinstance(content, dict):
+            merge(whole, content)
+    return whole
+
+
+def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return values by dotted option; a class path is listed under its component's name."""
+    values: dict[str, Any] = {}
+    for key, value in node.items():
+        name = prefix if key in ("class_path", "init_args") else f"{prefix}.{key}".lstrip(".")
+        if isinstance(value, dict) and value:
+            values |= _flat(value, name)
+        else:
+            values[name] = value
+    return values
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    changes: dict[str, tuple[Any, Any]] = {}
+    for name, value in after.items():
+        if before.get(name) != value:
+            changes[name] = (value, before.get(name))
+    return changes
+
+
+def _in_a_line(value: Any) -> str:
+    text = dump(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} ..."

@@ -1,0 +1,58 @@
+"""Provenance: the command, versions and code that wrote a file.
+
+Provenance consists of plain values, and nothing depends on it: files without it are read as well.
+"""
+
+import json
+import os
+from typing import Any, Final, NotRequired, TypedDict
+
+from maze_pl.system.git_state import GitState
+
+PROVENANCE_VARIABLE: Final = "MAZE_PL_PROVENANCE"
+"""Environment variable with the short provenance, in all processes of a command."""
+PROVENANCE_KEY: Final = "provenance"
+"""Name of the provenance in files that hold other things besides."""
+_LEFT_OUT: Final = ("configuration", "summary", "machine", "started")
+
+
+class Provenance(TypedDict):
+    """Origin of a file.
+
+    Attributes:
+        command: The command line.
+        started: Time at which the command started, in UTC, in the format of ISO 8601.
+        seed: Seed of the command.
+        versions: Name of a package -> version.
+        git: State of the repository that the command ran in; None outside of a repository.
+        configuration: The assembled configuration, as YAML.
+        summary: The configuration that the command starts from, and the options that differ from it.
+        machine: Property of the machine -> value.
+    """
+
+    command: str
+    started: str
+    seed: int | None
+    versions: dict[str, str]
+    git: GitState | None
+    configuration: NotRequired[str]
+    summary: NotRequired[str]
+    machine: NotRequired[dict[str, str]]
+
+
+def share_provenance(provenance: Provenance) -> None:
+    """Let all processes of this command know its provenance, without configuration, machine and time.
+
+    Without the time, a command that is repeated writes the same files.
+    """
+    short = {name: value for name, value in provenance.items() if name not in _LEFT_OUT}
+    os.environ[PROVENANCE_VARIABLE] = json.dumps(short)
+
+
+def shared_provenance() -> dict[str, Any] | None:
+    """Return the short provenance of the command that runs; None outside of commands."""
+    try:
+        content = json.loads(os.environ.get(PROVENANCE_VARIABLE, ""))
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None

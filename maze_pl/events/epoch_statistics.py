@@ -1,0 +1,138 @@
+"""Aggregation of episodes to statistics of epochs, from any process or rank."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from maze_pl.core.episode import EpisodeSummary, StatKey
+from maze_pl.core.histogram import Histogram
+from maze_pl.events import topics
+from maze_pl.events.episode_statistics import as_number, values_without_events
+from maze_pl.events.event_names import event_path, find_topic
+from maze_pl.events.topics import (
+    EventDeclaration,
+    Statistic,
+    declarations,
+)
+
+_REWARD = (topics.BaseEnvEvents.__name__, topics.BaseEnvEvents.reward.__name__)
+_KPI = (topics.BaseEnvEvents.__name__, topics.BaseEnvEvents.kpi.__name__)
+_Joined = list[float] | np.ndarray | Histogram
+
+
+class EpochStatistics:
+    """Aggregates episodes to the statistics of an epoch, and counts steps and episodes over the whole run.
+
+    Results do not depend on the order in which episodes are added: they are sorted by environment and episode first.
+
+    Args:
+        topics: Topics that cannot be imported by name, such as classes defined inside a function.
+
+    Attributes:
+        total_step_count: Environment steps of all episodes that were ever added.
+        total_episode_count: Number of all episodes that were ever added.
+    """
+
+    def __init__(self, topics: Iterable[type] = ()) -> None:
+        self.total_step_count = self.total_episode_count = 0
+        self._topics = tuple(topics)
+        self._episodes: list[EpisodeSummary] = []
+
+    def add(self, summary: EpisodeSummary) -> None:
+        """Add an episode to the current epoch."""
+        self._episodes.append(summary)
+        self.total_step_count += int(summary.env_steps)
+        self.total_episode_count += 1
+
+    def compute(self) -> dict[str, float | Histogram]:
+        """Complete the epoch and begin another one.
+
+        Returns:
+            A value for each `<Topic>/<event>/<statistic>/<groups>`, sorted by name. An epoch without episodes has only
+            an episode count of 0 and the totals.
+
+        Raises:
+            ValueError: The topic of an event cannot be found.
+        """
+        result: dict[str, float | Histogram] = {}
+        for (topic, event, _, groups), declaration, statistic, values in self._inputs("epoch"):
+            with declaration.reducing("epoch", statistic):
+                value = _value((statistic.reduce or Histogram.of)(values))
+            result[event_path(topic, event, statistic.output_name, groups)] = value
+        for name, count in {"episode_count": len(self._episodes), **self.state_dict()}.items():
+            result[event_path(*_REWARD, name)] = float(count)
+        self._episodes = []
+        return dict(sorted(result.items()))
+
+    def compute_plots(self) -> dict[str, Any]:
+        """Figures of the current epoch, by `<Topic>/<event>/<input_name>/<groups>`; call it before `compute`."""
+        figures: dict[str, Any] = {}
+        for key, _, plot, values in self._inputs("plots"):
+            figure = plot.reduce(list(cast(Any, values)), key[-1]) if plot.reduce else None
+            if figure is not None:
+                figures[event_path(*key)] = figure
+        return dict(sorted(figures.items()))
+
+    def state_dict(self) -> dict[str, int]:
+        """Total counts of steps and episodes."""
+        return {"total_step_count": self.total_step_count, "total_episode_count": self.total_episode_count}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Continue from the result of `state_dict`."""
+        self.total_step_count, self.total_episode_count = state["total_step_count"], state["total_episode_count"]
+
+    def _inputs(self, level: str) -> Iterator[tuple[StatKey, EventDeclaration, Statistic, _Joined]]:
+        """Yield the declared statistics, or plots, of a level with the values to reduce.
+
+        An episode without the event also has a value if the statistic is a count or a sum.
+        """
+        self._episodes.sort(key=lambda e: (e.env_index, e.episode_index, e.env_steps, e.reward))
+        columns = defaultdict[StatKey, dict[int, Any]](dict)
+        for index, summary in enumerate(self._episodes):
+            values: dict[StatKey, Any] = {**summary.statistics, **summary.samples}
+            values[(*_REWARD, None, ())] = summary.reward
+            values[(*_REWARD, "step_count", ())] = summary.env_steps
+            values |= {(*_KPI, None, (name,)): value for name, value in summary.kpis.items()}
+            for key, value in values.items():
+                columns[key][index] = value
+        for key, column in columns.items():
+            topic, event, name, _ = key
+            declaration = declarations(find_topic(topic, self._topics))[event]
+            wanted = [statistic for statistic in getattr(declaration, level) if statistic.input_name == name]
+            if not wanted:
+                continue
+            given = (
+                column[index] if index in column else values_without_events(declaration, episode.env_steps).get(name)
+                for index, episode in enumerate(self._episodes)
+            )
+            joined = _join([value for value in given if value is not None])
+            if joined is not None:
+                for statistic in wanted:
+                    yield key, declaration, statistic, joined
+
+
+def _join(values: Sequence[float | np.ndarray | Histogram]) -> _Joined | None:
+    """Join the values of several episodes; None if there are none.
+
+    Numbers are returned as a list. Arrays are joined along their first axis, and flattened if their
+    shapes differ. With the histogram of a long episode, everything becomes a histogram.
+    """
+    if any(isinstance(value, Histogram) for value in values):
+        return Histogram.merged([Histogram.of(value) for value in values])
+    if not any(isinstance(value, np.ndarray) for value in values):
+        return [float(value) for value in values] or None  # type: ignore[arg-type]
+    arrays = [np.atleast_1d(cast(Any, value)) for value in values]
+    if len({array.shape[1:] for array in arrays}) > 1:
+        arrays = [array.ravel() for array in arrays]
+    joined = np.concatenate(arrays)
+    return joined if len(joined) else None
+
+
+def _value(reduced: Any) -> float | Histogram:
+    if isinstance(reduced, Histogram):
+        return reduced
+    if isinstance(number := as_number(reduced), float):
+        return number
+    raise TypeError(f"an epoch statistic is one number or a histogram, got an array of shape {number.shape}")

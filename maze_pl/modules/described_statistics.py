@@ -1,0 +1,76 @@
+"""One-line descriptions of the statistics that algorithms record.
+
+They are shown below the first table of a run and in dashboards. docs/diagnostics.md says for each
+statistic which values are healthy, and what to do about others.
+"""
+
+from collections.abc import Mapping
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "approx_kl": "KL divergence of the policy after the updates on a rollout from the one that acted",
+    "box_mean_abs_deviation": "mean distance of the policy's action from the demonstrated one, per component",
+    "buffer_size": "transitions in the replay buffer",
+    "c_clip_fraction": "share of acts whose importance weight exceeds c_bar = 1, which shortens the traces",
+    "clip_fraction": "share of acts whose probability ratio is out of the clip range after the updates",
+    "clip_range": "clip range of the probability ratio, which follows a schedule",
+    "critic_grad_norm": "L2 norm of the critic's gradient before clipping",
+    "critic_value": "mean value that the critic predicts",
+    "critic_value_loss": "mean squared error of the critic",
+    "discrete_accuracy": "share of demonstrated choices that the policy takes when it acts deterministically",
+    "entropy_coef": "entropy coefficient alpha",
+    "entropy_coef_loss": "loss of the entropy coefficient, 0 where the entropy is on target",
+    "entropy_coef_lr": "learning rate of the entropy coefficients, which follows a schedule",
+    "entropy_surplus": "entropy of the policy minus its target",
+    "epsilon": "probability of a random option while collecting, which follows a schedule",
+    "explained_variance": "share of the variance of returns that the critic predicts: 1 is perfect, 0 useless",
+    "exploration_noise": "scale of the noise while collecting, which follows a schedule",
+    "importance_weight": "mean probability of the acts under the policy, relative to the policy that acted",
+    "l2_penalty": "weight of the squared norm of the parameters, which follows a schedule",
+    "lag": "updates between collecting and learning, averaged over rollouts",
+    "lag_max": "largest number of updates between collecting and learning in a batch",
+    "learning_rate": "learning rate of the optimiser",
+    "multi_binary_accuracy": "share of demonstrated bits that the policy takes when it acts deterministically",
+    "noise_stddev": "standard deviation of the perturbations, which follows a schedule",
+    "n_rollouts": "episodes that were played for an update",
+    "n_timesteps": "env steps that were played for an update",
+    "open_acts": "share of acts that are left out because nothing follows them in the rollout",
+    "policy_entropy": "entropy of the policy in nats: high is random, falling means that it commits itself",
+    "policy_grad_norm": "L2 norm of the policy's gradient before clipping",
+    "policy_kl": "KL divergence from the policy that acted, averaged over updates, which target_kl limits",
+    "policy_l2_norm": "L2 norm of the policy's parameters",
+    "policy_loss": "loss of the policy, without coefficients; of BC -log pi of the demonstrated actions",
+    "policy_loss_coef": "weight of the policy's loss, which follows a schedule",
+    "policy_norm": "L2 norm of the policy's parameters",
+    "policy_std": "mean of the standard deviations that are parameters of a Gaussian policy",
+    "prob_true_act": "mean probability of the demonstrated action under the policy",
+    "q_value": "mean value of the acts in a minibatch",
+    "queue_fill": "share of the queue that is filled when a batch is requested",
+    "return_mean": "mean return of the perturbed policies",
+    "return_std": "standard deviation of the returns of the perturbed policies",
+    "rho": "mean importance weight after clipping at rho_bar",
+    "rho_clip_fraction": "share of acts whose importance weight exceeds rho_bar",
+    "target_noise": "scale of the noise on target actions, which follows a schedule",
+    "td_error": "mean size of the TD error",
+    "target_entropy": "entropy that the entropy coefficient steers to",
+    "tau": "fraction by which target networks move, which follows a schedule",
+    "time_epoch": "seconds of the whole epoch",
+    "time_rollout": "seconds to get a batch, averaged over batches",
+    "time_update": "seconds to learn from a batch, averaged over batches",
+    "update_ratio": "L2 norm of an update relative to that of the parameters",
+    "value_loss": "Huber loss of the TD errors, or their mean square",
+    "value_loss_coef": "weight of the critic's loss, which follows a schedule",
+}
+"""Name of the statistic -> description."""
+
+
+def descriptions_of(topic: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the descriptions of an algorithm's statistics by the names under which they are logged.
+
+    Args:
+        topic: Section of the logs of the algorithm.
+        own: Descriptions that the algorithm adds or replaces.
+
+    Returns:
+        "<topic>/<name>" -> description.
+    """
+    return {f"{topic}/{name}": text for name, text in {**DESCRIPTIONS, **own}.items()}

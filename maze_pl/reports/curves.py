@@ -1,0 +1,200 @@
+"""Learning curves: a statistic of runs over env steps or wall clock, with the runs of a group as one band."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from maze_pl.config.search_path import ConfigurationError, suggestion
+from maze_pl.reports.run_groups import RunGroup
+from maze_pl.runs.intervals import bootstrap_interval, interquartile_mean
+from maze_pl.runs.metrics import STEP_COLUMN, WALL_CLOCK_COLUMN, Column, read_columns, wall_clock
+
+XAxis = Literal["env_steps", "wall_clock"]
+Line = np.ndarray[Any, np.dtype[np.float64]]
+"""[n] numbers."""
+
+_RETURN: Final = "_BaseEnvEvents/reward/mean"
+_SHORT: Final = {"return": "BaseEnvEvents/reward/mean", "kpi/": "BaseEnvEvents/kpi/mean/"}
+_MOST_POINTS: Final = 200
+_N_RESAMPLES: Final = 2_000
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A statistic of one run.
+
+    Attributes:
+        run: The run directory.
+        x: [n] env steps or seconds, ascending.
+        y: [n] values.
+    """
+
+    run: Path
+    x: Line
+    y: Line
+
+
+@dataclass(frozen=True)
+class Band:
+    """A statistic of the runs of a group.
+
+    Attributes:
+        name: Name of the group.
+        curves: The curve of each run that has logged the statistic.
+        x: [m] common grid, where all of these curves are defined; empty for fewer than two.
+        middle: [m] interquartile mean over the runs.
+        low: [m] lower end of its 95% interval.
+        high: [m] upper end.
+    """
+
+    name: str
+    curves: list[Curve]
+    x: Line
+    middle: Line
+    low: Line
+    high: Line
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A statistic of all groups.
+
+    Attributes:
+        statistic: Its name.
+        x_axis: Meaning of the horizontal axis.
+        bands: One for each group that has logged it.
+    """
+
+    statistic: str
+    x_axis: XAxis
+    bands: list[Band]
+
+
+Metrics = dict[Path, dict[str, Column]]
+"""Columns of each run, by run directory."""
+
+
+def read_all(groups: Sequence[RunGroup]) -> Metrics:
+    """Read the metrics of all runs.
+
+    Raises:
+        ConfigurationError: A run has no metrics, or they are damaged.
+    """
+    return {run: read_columns(run) for group in groups for run in group.runs}
+
+
+def default_statistics(metrics: Metrics) -> list[str]:
+    """Return the mean returns of all evaluators; without evaluators, the mean return of training.
+
+    Without episodes, as in imitation, these are the losses of evaluations or of training.
+    """
+    names = known_statistics(metrics)
+    for candidates in (
+        [name for name in names if name.endswith(_RETURN) and not name.startswith("train_")],
+        [name for name in names if name.endswith(_RETURN)],
+        [name for name in names if "loss" in name and not name.startswith("train_")],
+        [name for name in names if "loss" in name],
+    ):
+        if candidates:
+            return candidates
+    return names[:1]
+
+
+def known_statistics(metrics: Metrics) -> list[str]:
+    """Return the names of all statistics that a run has logged, in order."""
+    names = [name for columns in metrics.values() for name in columns]
+    return [name for name in dict.fromkeys(names) if name not in (STEP_COLUMN, WALL_CLOCK_COLUMN)]
+
+
+def full_name(statistic: str, metrics: Metrics) -> str:
+    """Return the name of a statistic in `metrics.csv`, also for `eval/return` and `eval/kpi/NAME`.
+
+    Raises:
+        ConfigurationError: No run has logged it; the message names similar ones.
+    """
+    known = known_statistics(metrics)
+    if statistic in known:
+        return statistic
+    source, _, rest = statistic.partition("/")
+    for short, long in _SHORT.items():
+        if rest.startswith(short) and f"{source}_{rest.replace(short, long, 1)}" in known:
+            return f"{source}_{rest.replace(short, long, 1)}"
+    hint = suggestion(statistic, known) or f"; they have {', '.join(known[:5])} and {max(0, len(known) - 5)} more"
+    raise ConfigurationError(f"no run has logged the statistic {statistic!r}{hint}")
+
+
+def chart(groups: Sequence[RunGroup], metrics: Metrics, statistic: str, x_axis: XAxis, smooth: int = 1) -> Chart:
+    """Make the chart of a statistic.
+
+    Args:
+        groups: Groups of runs.
+        metrics: Metrics of their runs.
+        statistic: Name of the statistic, as in `metrics.csv`.
+        x_axis: Meaning of the horizontal axis.
+        smooth: Number of values that a value is averaged over, itself in the middle.
+
+    Raises:
+        ConfigurationError: A run has logged no times for a chart over wall clock.
+    """
+    bands = []
+    for group in groups:
+        curves = []
+        for run in group.runs:
+            curve = _curve(run, metrics[run], statistic, x_axis, smooth)
+            if len(curve.x):
+                curves.append(curve)
+        if curves:
+            bands.append(band(group.name, curves))
+    return Chart(statistic, x_axis, bands)
+
+
+def _curve(run: Path, columns: dict[str, Column], statistic: str, x_axis: XAxis, smooth: int) -> Curve:
+    """Return the points of a run at which the statistic was logged."""
+    x = columns[STEP_COLUMN] if x_axis == "env_steps" else wall_clock(columns)
+    if x is None:
+        raise ConfigurationError(f"{run} has logged no times: plot it over env_steps")
+    y = columns.get(statistic, np.full_like(x, np.nan))
+    is_known = np.isfinite(x) & np.isfinite(y)
+    order = np.argsort(x[is_known], kind="stable")
+    return Curve(run, x[is_known][order], smoothed(y[is_known][order], smooth))
+
+
+def smoothed(values: Line, n: int) -> Line:
+    """Average each value with its neighbours: (n - 1) // 2 before it and n // 2 after it, as far as there are any."""
+    if n <= 1 or not len(values):
+        return values
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    places = np.arange(len(values))
+    first = np.maximum(places - (n - 1) // 2, 0)
+    last = np.minimum(places + n // 2 + 1, len(values))
+    return np.asarray((sums[last] - sums[first]) / (last - first))
+
+
+def band(name: str, curves: Sequence[Curve]) -> Band:
+    """Return the interquartile mean of curves on a common grid, with its bootstrap interval.
+
+    The grid holds all points at which any of the curves has a value, from the latest start to the
+    earliest end, at most 200 of them. Curves are interpolated linearly.
+
+    Args:
+        name: Name of the band.
+        curves: Curves with at least one point each.
+    """
+    empty = np.empty(0)
+    if len(curves) < 2:
+        return Band(name, list(curves), empty, empty, empty, empty)
+    start = max(curve.x[0] for curve in curves)
+    end = min(curve.x[-1] for curve in curves)
+    points = np.unique(np.concatenate([curve.x for curve in curves]))
+    grid = points[(points >= start) & (points <= end)]
+    if len(grid) > _MOST_POINTS:
+        grid = grid[np.linspace(0, len(grid) - 1, _MOST_POINTS).round().astype(int)]
+    values = np.array([np.interp(grid, curve.x, curve.y) for curve in curves])  # [runs, m]
+    middle = [interquartile_mean(column.tolist()) for column in values.T]
+    intervals = [bootstrap_interval(column.tolist(), n_resamples=_N_RESAMPLES) for column in values.T]
+    low = [interval[0] for interval in intervals]
+    high = [interval[1] for interval in intervals]
+    return Band(name, list(curves), grid, np.array(middle), np.array(low), np.array(high))

@@ -1,0 +1,217 @@
+"""Sections of the page of a run with results: final evaluation, comparison with others, KPIs."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.reports.html_parts import Content, Markup, element, folded, missing, section, table
+from maze_pl.reports.run_facts import COMPARISON, read_json, trust_option
+from maze_pl.runs.intervals import Interval, estimate
+from maze_pl.runs.metrics import read_columns
+from maze_pl.runs.seed_results import FINAL_FILE
+
+_HEAD: Final = ("episodes", "mean", "95% interval", "IQM", "95% interval of the IQM")
+_RETURN: Final = "_BaseEnvEvents/reward/mean"
+_KPI: Final = "_BaseEnvEvents/kpi/mean/"
+
+
+def number(value: Any) -> str:
+    """Format a number of a file; empty for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        return ""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 1000 else f"{value:,.4g}"
+
+
+def interval_text(interval: Interval | Any) -> str:
+    """Format an interval of a file; empty for anything else."""
+    if not isinstance(interval, tuple | list) or len(interval) != 2:
+        return ""
+    return f"{number(interval[0])} to {number(interval[1])}"
+
+
+# ------------------------------------------------------------------------------------------ final evaluation
+
+
+def final_section(runs: Sequence[Path]) -> Markup:
+    """Return the results of the final evaluation, with intervals over episodes."""
+    rows: list[list[Content]] = []
+    for run in runs:
+        for cells in _final_rows(read_json(run / FINAL_FILE)):
+            rows.append([run.name, *cells] if len(runs) > 1 else cells)
+    if rows:
+        named = ["evaluator", "policy", "quantity", *_HEAD]
+        if len(runs) > 1:
+            named.insert(0, "run")
+        note = "Intervals are over the episodes of one run: of the mean by Student's t, of the IQM by the bootstrap."
+        shown = table(named, rows, len(named) - len(_HEAD))
+        return section("Final evaluation", shown, element("p", note, class_="muted"))
+    note = "There is no final evaluation: training has not come to its end, or an earlier version wrote this run."
+    command = f"maze-pl validate {shlex.quote(str(runs[0]))}{trust_option(runs[0])}"
+    parts: list[Content] = [missing(f"{note} To evaluate the best policy:", command)]
+    last = _last_evaluations(runs)
+    if last:
+        parts.insert(
+            0, table(["run", "evaluator", "env steps", "mean return", "standard deviation", "episodes"], last, 2)
+        )
+        parts.insert(0, element("p", "The last evaluation during training:"))
+    return section("Final evaluation", *parts)
+
+
+def _final_rows(content: Any) -> list[list[Content]]:
+    """Return a row for each evaluator, policy and quantity of a final evaluation."""
+    evaluators = content.get("evaluators") if isinstance(content, dict) else None
+    rows: list[list[Content]] = []
+    for name, policies in _items(evaluators):
+        for which, episodes in _items(policies):
+            for quantity, values in _quantities(episodes).items():
+                found = estimate(values)
+                intervals = [interval_text(found.mean_interval), interval_text(found.iqm_interval)]
+                cells = [str(found.n), number(found.mean), intervals[0], number(found.iqm), intervals[1]]
+                rows.append([str(name), f"{which}.ckpt" if which == "best" else str(which), quantity, *cells])
+    return rows
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []
+
+
+def _quantities(episodes: Any) -> dict[str, list[float]]:
+    """Return the values of each quantity in episodes as read from a file."""
+    found: dict[str, list[float]] = {}
+    if not isinstance(episodes, list):
+        return found
+    for episode in episodes:
+        for name, value in _items(episode):
+            if isinstance(value, int | float) and math.isfinite(value):
+                found.setdefault(str(name), []).append(float(value))
+    return found
+
+
+def _last_evaluations(runs: Sequence[Path]) -> list[list[Content]]:
+    """Return a row for the last evaluation of each run by each evaluator, from the logged statistics."""
+    rows: list[list[Content]] = []
+    for run in runs:
+        columns = _columns(run)
+        for name in columns:
+            source = name.removesuffix(_RETURN)
+            if source in (name, "train"):
+                continue
+            last = _last(columns, name)
+            if last is not None:
+                rest = [
+                    _at(columns, f"{source}_BaseEnvEvents/reward/{part}", last) for part in ("std", "episode_count")
+                ]
+                values = [columns["step"][last], columns[name][last], *rest]
+                rows.append([run.name, source, *map(number, values)])
+    return rows
+
+
+def _columns(run: Path) -> dict[str, Any]:
+    try:
+        return dict(read_columns(run))
+    except ConfigurationError:  # the section with the curves tells
+        return {}
+
+
+def _last(columns: Mapping[str, Any], name: str) -> int | None:
+    """Return the index of the last row with a value."""
+    places = [index for index, value in enumerate(columns[name]) if math.isfinite(value)]
+    return places[-1] if places else None
+
+
+def _at(columns: Mapping[str, Any], name: str, index: int) -> float:
+    return float(columns[name][index]) if name in columns else math.nan
+
+
+def kpi_section(runs: Sequence[Path]) -> Markup:
+    """Return the KPIs of the last evaluation of each run."""
+    rows: list[list[Content]] = []
+    for run in runs:
+        columns = _columns(run)
+        for name in columns:
+            source, found, kpi = name.partition(_KPI)
+            last = _last(columns, name) if found else None
+            if last is not None:
+                rows.append([run.name, source, kpi, number(columns["step"][last]), number(columns[name][last])])
+    if rows:
+        return section("KPIs", table(["run", "source", "KPI", "env steps", "last mean"], rows, 3))
+    reason = "No KPIs were logged: the environment has no KpiCalculator, or no episode has ended yet."
+    return section("KPIs", missing(reason))
+
+
+# ------------------------------------------------------------------------------------------------ comparison
+
+
+def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) -> Markup:
+    """Return the results of `maze-pl compare`.
+
+    Args:
+        path: Path as the user gave it.
+        runs: Run directories.
+        folder: Folder of the comparison; None looks in these folders.
+    """
+    file = None if folder is None else folder / COMPARISON
+    for place in (path, *runs):
+        found = sorted([*place.glob(COMPARISON), *place.glob(f"*/{COMPARISON}")])
+        if file is None and found:
+            file = found[-1]
+    target = shlex.quote(str(path / "comparison"))
+    command = f"maze-pl compare {shlex.quote(str(path))} --baseline random --baseline heuristic --to {target}"
+    command += trust_option(runs[0])
+    title = "Against other policies"
+    if file is None:
+        return section(
+            title, missing("There is no comparison with baselines. To play the same episodes with them:", command)
+        )
+    content = read_json(file)
+    rows = _entry_rows(content)
+    if not rows:
+        return section(title, missing(f"{file} is damaged, or of another version. To compare again:", command))
+    winner = content.get("winner")
+    sentence = f"Best by {content.get('metric')}: {winner}" if winner else "No policy is better than all others."
+    parts: list[Content] = [element("p", element("b", sentence)), table(["entry", "metric", *_HEAD], rows, 2)]
+    differences = _difference_rows(content)
+    if differences:
+        head = ["entry", "baseline", "metric", "difference", "95% interval", "probability of improvement"]
+        parts.append(element("h3", "Differences on the same episodes"))
+        parts.append(table(head, differences, 3))
+    played = f"{number(content.get('n_episodes'))} episodes of each, from seed {content.get('seed')}; {file}"
+    parts.append(element("p", played, class_="muted"))
+    if isinstance(content.get("command"), str):
+        parts.append(folded("command", element("pre", element("code", content["command"]))))
+    return section(title, *parts)
+
+
+def _entry_rows(content: Any) -> list[list[Content]]:
+    """Return a row for each entry and metric of a comparison as read from a file."""
+    entries = content.get("entries") if isinstance(content, dict) else None
+    rows: list[list[Content]] = []
+    if not isinstance(entries, list):
+        return rows
+    for entry in entries:
+        if not isinstance(entry, dict):
+            continue
+        for metric, summary in _items(entry.get("metrics")):
+            if isinstance(summary, dict):
+                cells = [number(summary.get("n_values")), number(summary.get("mean"))]
+                cells += [interval_text(summary.get("mean_interval")), number(summary.get("iqm"))]
+                cells.append(interval_text(summary.get("iqm_interval")))
+                rows.append([str(entry.get("name")), str(metric), *cells])
+    return rows
+
+
+def _difference_rows(content: Mapping[str, Any]) -> list[list[Content]]:
+    """Return a row for each difference of a comparison as read from a file."""
+    differences = content.get("differences")
+    rows: list[list[Content]] = []
+    if not isinstance(differences, list):
+        return rows
+    for one in differences:
+        if isinstance(one, dict):
+            probability = number(one.get("probability_of_improvement"))
+            cells = [number(one.get("difference")), interval_text(one.get("interval")), probability]
+            rows.append([str(one.get("entry")), str(one.get("baseline")), str(one.get("metric")), *cells])
+    return rows

@@ -1,0 +1,107 @@
+"""Groups of runs: those that differ only in their seed belong together."""
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.config.search_path import ConfigurationError, read
+
+_NOT_COMPARED: Final = ("seed_everything", "experiment", "run_dir", "wandb")
+_LENGTHS: Final = ("max_epochs", "min_epochs", "max_steps", "min_steps", "max_time", "default_root_dir")
+_MOST_DIFFERENCES: Final = 3
+_MOST_LETTERS: Final = 60
+_ABSENT: Final = "(absent)"
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs of the same configuration.
+
+    Attributes:
+        name: Name for legends.
+        runs: Their run directories.
+    """
+
+    name: str
+    runs: list[Path]
+
+
+def grouped_runs(runs: Sequence[Path]) -> list[RunGroup]:
+    """Group runs by their configuration, without seed, length of training and places of files.
+
+    Args:
+        runs: Run directories.
+
+    Raises:
+        ConfigurationError: A configuration cannot be read.
+    """
+    members: dict[str, list[Path]] = {}
+    options: dict[str, dict[str, str]] = {}
+    for run in dict.fromkeys(runs):
+        flat = _compared(run)
+        key = json.dumps(flat, sort_keys=True)
+        members.setdefault(key, []).append(run)
+        options[key] = flat
+    names = [_name(key, members[key], options) for key in members]
+    groups = []
+    for name, kept in zip(_told_apart(names), members.values(), strict=True):
+        groups.append(RunGroup(name, kept))
+    return groups
+
+
+def _compared(run: Path) -> dict[str, str]:
+    """Return the options by which runs are compared, as texts."""
+    content = read(run / RUN_CONFIG)
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{run / RUN_CONFIG} is damaged: it holds no options")
+    content = copy.deepcopy(content)
+    for name in _NOT_COMPARED:
+        content.pop(name, None)
+    if isinstance(content.get("trainer"), dict):
+        for name in _LENGTHS:
+            content["trainer"].pop(name, None)
+    return _flat(content)
+
+
+def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return values as JSON by dotted option."""
+    values: dict[str, str] = {}
+    for key, value in node.items():
+        name = prefix if key == "init_args" else f"{prefix}.{key}".lstrip(".")
+        if isinstance(value, dict) and value:
+            values |= _flat(value, name)
+        else:
+            values[name] = json.dumps(value, default=str)
+    return values
+
+
+def _name(key: str, runs: Sequence[Path], options: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a name: the options that differ from other groups, if they are few, else the folder."""
+    folder = runs[0].parent.name if len(runs) > 1 else runs[0].name
+    others = [flat for other, flat in options.items() if other != key]
+    differing = []
+    for name in sorted({name for flat in options.values() for name in flat}):
+        own = options[key].get(name, _ABSENT)
+        if any(flat.get(name, _ABSENT) != own for flat in others):
+            differing.append(f"{name}={own}")
+    text = ", ".join(differing)
+    if not differing or len(differing) > _MOST_DIFFERENCES or len(text) > _MOST_LETTERS:
+        return folder or str(runs[0])
+    return text
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Number names that occur several times."""
+    found: list[str] = []
+    for name in names:
+        number = 1
+        candidate = name
+        while candidate in found:
+            number += 1
+            candidate = f"{name} ({number})"
+        found.append(candidate)
+    return found

@@ -1,0 +1,204 @@
+"""The page of a run, or of the runs of several seeds: what was run, how it went, and what is missing."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.reports.file_facts import git_text
+from maze_pl.reports.html_parts import (
+    NOTHING,
+    Content,
+    Markup,
+    code,
+    document,
+    element,
+    escaped,
+    facts,
+    folded,
+    frame,
+    joined,
+    missing,
+    picture,
+    section,
+    table,
+)
+from maze_pl.reports.page_results import comparison_section, final_section, kpi_section, number
+from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, trust_option
+from maze_pl.reports.run_groups import grouped_runs
+from maze_pl.runs.metrics import METRICS_FILE
+from maze_pl.runs.seed_results import read_values
+
+_VIEW: Final = "view.html"
+_LARGEST_PICTURE: Final = 5_000_000
+_LARGEST_VIEW: Final = 30_000_000
+_MOST_CHARTS: Final = 8
+_CHART: Final = (4.8, 3.0)
+_KPI: Final = "_BaseEnvEvents/kpi/mean/"
+
+
+@dataclass(frozen=True)
+class ReportedRuns:
+    """The runs that a page is about.
+
+    Attributes:
+        path: Path as the user gave it.
+        runs: Run directories, the first of which stands for all where they are the same.
+        comparison: Folder with the results of `maze-pl compare`; None looks in the run directories.
+    """
+
+    path: Path
+    runs: list[Path]
+    comparison: Path | None = None
+
+
+def run_page(reported: ReportedRuns) -> str:
+    """Return the page; parts that are missing are named, with the command that would add them."""
+    title = reported.path.resolve().name
+    parts = [
+        _header(title, reported),
+        _origin(reported),
+        _runs(reported),
+        _curves(reported),
+        final_section(reported.runs),
+        comparison_section(reported.path, reported.runs, reported.comparison),
+        kpi_section(reported.runs),
+        _networks(reported.runs[0]),
+        _episode(reported.runs[0]),
+    ]
+    return document(f"{title}: report", element("main", joined(parts)))
+
+
+def _header(title: str, reported: ReportedRuns) -> Markup:
+    """Return title, place, and the most important numbers."""
+    values = read_values(reported.runs[0] / METRICS_FILE)
+    tiles: dict[str, str] = {"status": run_status(reported.runs[0])}
+    if len(reported.runs) > 1:
+        ended = sum(run_status(run) == "ended" for run in reported.runs)
+        tiles = {"runs that have ended": f"{ended} of {len(reported.runs)}"}
+    else:
+        for name, value in values.items():
+            if name == "env steps" or "return" in name:
+                tiles[name] = number(value)
+    provenance = run_provenance(reported.runs[0])
+    git = provenance[-1]["git"] if provenance else None
+    if git is not None and git.get("commit"):
+        marks = {True: ", changed", False: ", clean"}
+        tiles["git commit"] = f"{str(git['commit'])[:10]}{marks.get(git.get('is_dirty'), '')}"  # type: ignore[arg-type]
+    boxes = [element("div", joined([element("b", value), element("span", name)])) for name, value in tiles.items()]
+    head = element("header", joined([element("h1", title), element("p", str(reported.path))]))
+    return joined([head, element("div", joined(boxes), class_="tiles")])
+
+
+def _origin(reported: ReportedRuns) -> Markup:
+    """Return command, differences of the configuration, versions, machine and commit."""
+    run = reported.runs[0]
+    provenance = run_provenance(run)
+    commands = commands_of(run) or [one["command"] for one in provenance]
+    values: dict[str, Content | None] = {}
+    values["command" if len(commands) < 2 else "commands"] = joined([code(command) for command in commands])
+    notes: list[Content] = []
+    if provenance:
+        first, last = provenance[0], provenance[-1]
+        differences = first.get("summary", "")
+        values["differences"] = code(differences) if differences else None
+        values["git"] = git_text(last["git"])
+        values["seed"] = str(last.get("seed"))
+        values["started"] = str(first.get("started", ""))
+        values["versions"] = ", ".join(f"{name} {version}" for name, version in last["versions"].items())
+        values["machine"] = ", ".join(f"{name} {value}" for name, value in last.get("machine", {}).items())
+        if any(one["versions"] != last["versions"] or one["git"] != last["git"] for one in provenance):
+            notes.append(element("p", "Commands of this run had different versions or commits: see provenance.json."))
+    else:
+        reason = "Versions, machine and git commit are unknown: the version that wrote this run did not record them."
+        notes.append(missing(reason))
+    if len(reported.runs) > 1:
+        notes.insert(0, element("p", f"of {run.name}, which stands for all runs", class_="muted"))
+    try:
+        text = (run / "config.yaml").read_text(encoding="utf-8", errors="replace")
+        notes.append(folded("the whole configuration", code(text)))
+    except OSError:
+        notes.append(missing("config.yaml cannot be read."))
+    return section("What was run", facts(values), *notes)
+
+
+def _runs(reported: ReportedRuns) -> Markup:
+    """Return a table of the runs, if there are several."""
+    if len(reported.runs) < 2:
+        return NOTHING
+    results = [read_values(run / METRICS_FILE) for run in reported.runs]
+    names = list(dict.fromkeys(name for values in results for name in values))
+    rows: list[list[Content]] = []
+    for run, values in zip(reported.runs, results, strict=True):
+        provenance = run_provenance(run)
+        git = provenance[-1]["git"] if provenance else None
+        commit = "" if git is None else str(git.get("commit") or "")[:10]
+        cells = [number(values.get(name)) for name in names]
+        rows.append([run.name, run_status(run), commit, *cells])
+    return section("Runs", table(["run", "status", "commit", *names], rows, 3))
+
+
+def _curves(reported: ReportedRuns) -> Markup:
+    """Return the learning curves."""
+    from maze_pl.events.display import require_matplotlib
+    from maze_pl.reports.chart_drawing import draw_charts, inline_svg
+    from maze_pl.reports.curves import chart, default_statistics, known_statistics, read_all
+
+    runs = []
+    notes: list[Content] = []
+    for run in reported.runs:
+        if (run / METRICS_FILE).is_file():
+            runs.append(run)
+        else:
+            notes.append(missing(f"{run.name} has no metrics.csv yet: it appears after the first epoch."))
+    try:
+        require_matplotlib("Curves")
+    except ImportError as error:
+        return section("Curves", missing(str(error)))
+    if not runs:
+        return section("Curves", *notes)
+    try:
+        groups = grouped_runs(runs)
+        metrics = read_all(groups)
+    except ConfigurationError as error:
+        return section("Curves", missing(str(error)))
+    names = default_statistics(metrics)
+    names += [name for name in known_statistics(metrics) if name.endswith("train_BaseEnvEvents/reward/mean")]
+    names += [name for name in known_statistics(metrics) if _KPI in name and not name.startswith("train_")]
+    charts = []
+    for name in list(dict.fromkeys(names))[:_MOST_CHARTS]:
+        drawn = chart(groups, metrics, name, "env_steps")
+        if drawn.bands:
+            charts.append(element("div", Markup(inline_svg(draw_charts([drawn], _CHART), escaped(f"curve of {name}")))))
+    if not charts:
+        notes.append(missing("metrics.csv has no values yet."))
+    more = f"maze-pl plot {shlex.quote(str(reported.path))} --statistic NAME"
+    return section(
+        "Curves", *notes, element("div", joined(charts), class_="charts"), folded("other statistics", code(more))
+    )
+
+
+def _networks(run: Path) -> Markup:
+    """Return the pictures of the networks."""
+    figures = []
+    for path in sorted((run / "networks").glob("*.svg")):
+        if path.stat().st_size <= _LARGEST_PICTURE:
+            shown = picture(path.read_bytes(), "svg", f"network {path.stem}")
+            figures.append(element("figure", joined([shown, element("figcaption", path.stem)])))
+    if figures:
+        return section("Networks", element("div", joined(figures), class_="pictures"))
+    reason = "There are no pictures of networks. Training draws them after its first epoch, if matplotlib is installed:"
+    return section("Networks", missing(reason, "pip install 'maze-pl[rendering]'"))
+
+
+def _episode(run: Path) -> Markup:
+    """Return the view of an episode."""
+    path = run / _VIEW
+    command = f"maze-pl view {shlex.quote(str(run))} --to {shlex.quote(str(path))}{trust_option(run)}"
+    if not path.is_file():
+        return section("Episode", missing("There is no view of an episode. To play one and add it:", command))
+    if path.stat().st_size > _LARGEST_VIEW:
+        return section("Episode", missing(f"{_VIEW} is too large to be part of this page: open it in the browser."))
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return section("Episode", frame(text, "view of an episode"))

@@ -1,0 +1,178 @@
+"""Logged statistics of runs: `metrics.csv` and TensorBoard logs as tables."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from maze_pl.config.search_path import ConfigurationError
+
+if TYPE_CHECKING:
+    import pandas
+
+METRICS_FILE: Final = "metrics.csv"
+STEP_COLUMN: Final = "step"
+"""Column of `metrics.csv` with the env steps of a row."""
+WALL_CLOCK_COLUMN: Final = "time_wall_clock"
+"""Column of `metrics.csv` with the seconds that the run has taken up to a row, over all its commands."""
+
+Column = np.ndarray[Any, np.dtype[np.float64]]
+"""Values of a statistic, NaN where a row has none."""
+
+
+def read_columns(run: str | Path) -> dict[str, Column]:
+    """Read the `metrics.csv` of a run, which may be in progress.
+
+    Args:
+        run: A run directory, or the file.
+
+    Returns:
+        Name of a statistic -> [n] values; the column `step` counts env steps. A last row that is
+        being written is left out.
+
+    Raises:
+        ConfigurationError: There is no such file, or it is damaged.
+    """
+    path = Path(run, METRICS_FILE) if Path(run).is_dir() else Path(run)
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        remedy = "it appears after the first epoch of `maze-pl fit`"
+        raise ConfigurationError(f"{path} does not exist: {remedy}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is damaged: {error}") from error
+    lines = text.split("\n")[:-1]  # the last line is complete only with a line break
+    try:
+        rows = list(csv.reader(lines, strict=True))
+    except csv.Error as error:
+        raise ConfigurationError(f"{path} is damaged: {error}") from error
+    if not rows:
+        raise ConfigurationError(f"{path} is empty: it has no statistics yet")
+    return _columns(path, rows[0], rows[1:])
+
+
+def _columns(path: Path, names: list[str], rows: list[list[str]]) -> dict[str, Column]:
+    """Convert rows of texts to columns of numbers."""
+    if STEP_COLUMN not in names or len(set(names)) < len(names):
+        fault = f"its first line must name different columns, one of them {STEP_COLUMN!r}"
+        raise ConfigurationError(f"{path} has no metrics of maze_pl: {fault}")
+    table = np.full((len(rows), len(names)), np.nan)
+    for index, row in enumerate(rows):
+        if len(row) != len(names):
+            fault = f"line {index + 2} has {len(row)} values for {len(names)} columns"
+            raise ConfigurationError(f"{path} is damaged: {fault}")
+        for column, value in enumerate(row):
+            if not value:
+                continue
+            try:
+                table[index, column] = float(value)
+            except ValueError:
+                fault = f"line {index + 2} has {value[:40]!r} for {names[column]}, which is not a number"
+                raise ConfigurationError(f"{path} is damaged: {fault}") from None
+    return {name: table[:, column] for column, name in enumerate(names)}
+
+
+def wall_clock(columns: dict[str, Column]) -> Column | None:
+    """Return the seconds that a run has taken up to each row, over all its commands.
+
+    Runs of earlier versions have no such column; for them the times of epochs are summed, which
+    leaves out the start of commands.
+
+    Args:
+        columns: Result of `read_columns`.
+
+    Returns:
+        [n] seconds; None if the run has logged no times.
+    """
+    if WALL_CLOCK_COLUMN in columns:
+        return columns[WALL_CLOCK_COLUMN]
+    for name, values in columns.items():
+        if name.startswith("train_") and name.endswith("/time_epoch"):
+            return np.nancumsum(values)
+    return None
+
+
+def read_metrics(run: str | Path) -> pandas.DataFrame:
+    """Read the statistics that a run has logged: a column for each name, a row for each env step count.
+
+    Example:
+        >>> frame = maze_pl.read_metrics("outputs/ppo_cartpole/2026-11-20_12-00-00")  # doctest: +SKIP
+        >>> frame["eval_BaseEnvEvents/reward/mean"].dropna().plot()  # doctest: +SKIP
+
+    Args:
+        run: A run directory, or its `metrics.csv`.
+
+    Returns:
+        The statistics in double precision, with `env_steps` as index; NaN where a row has no value.
+
+    Raises:
+        ConfigurationError: There is no such file, it is damaged, or pandas is not installed.
+    """
+    pandas = _pandas("read_metrics")
+    columns = read_columns(run)
+    steps = columns.pop(STEP_COLUMN)
+    has_steps = np.isfinite(steps)
+    index = pandas.Index(steps[has_steps].astype(np.int64), name="env_steps")
+    kept = {name: values[has_steps] for name, values in columns.items()}
+    return pandas.DataFrame(kept, index=index)
+
+
+def tensorboard_to_dataframe(path: str | Path) -> pandas.DataFrame:
+    """Read the numbers of a TensorBoard log: a column for each name, a row for each env step count.
+
+    Points that a resumed run has replaced are left out, as in TensorBoard. TensorBoard keeps
+    numbers in single precision; `metrics.csv` has all digits, see `read_metrics`.
+    `maze_pl.tensorboard_to_pandas` is another name of this function.
+
+    Example:
+        >>> frame = maze_pl.tensorboard_to_dataframe("outputs/ppo_cartpole/2026-11-20_12-00-00")  # doctest: +SKIP
+        >>> frame["eval_BaseEnvEvents/reward/mean"].dropna().plot()  # doctest: +SKIP
+
+    Args:
+        path: A run directory, a folder of event files, or an event file.
+
+    Raises:
+        ConfigurationError: There are no event files, or pandas is not installed.
+    """
+    pandas = _pandas("tensorboard_to_dataframe")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    path = Path(path)
+    folder = path / "tensorboard" if (path / "tensorboard").is_dir() else path
+    if not folder.is_file() and not any(folder.glob("events.out.tfevents.*")):
+        raise ConfigurationError(f"there is no TensorBoard log in {path}")
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    columns = {}
+    for tag in sorted(events.Tags()["scalars"]):
+        points = events.Scalars(tag)
+        values = [point.value for point in points]
+        column = pandas.Series(values, [point.step for point in points], dtype=float)
+        columns[tag] = column[~column.index.duplicated(keep="last")]
+    return pandas.DataFrame(columns).sort_index().rename_axis("env_steps")
+
+
+def tensorboard_to_pandas(path: str | Path) -> pandas.DataFrame:
+    """Read the numbers of a TensorBoard log; the name of `tensorboard_to_dataframe` in Maze.
+
+    Args:
+        path: A run directory, a folder of event files, or an event file.
+
+    Raises:
+        ConfigurationError: There are no event files, or pandas is not installed.
+    """
+    return tensorboard_to_dataframe(path)
+
+
+def _pandas(whose: str) -> Any:
+    """Import pandas for a function of this name."""
+    try:
+        import pandas
+    except ImportError as error:
+        remedy = "pip install 'maze-pl[pandas]'"
+        raise ConfigurationError(f"{whose} needs pandas: {remedy}") from error
+    return pandas

@@ -1,0 +1,166 @@
+"""Results of several runs that differ only in their seed: read from their directories, summarized, written."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from maze_pl.runs.intervals import CONFIDENCE, Estimate, estimate
+from maze_pl.runs.tables import aligned, interval_text, number_text
+from maze_pl.system.atomic_files import write_file
+
+RESULTS_FILE: Final = "seed_results.json"
+"""File in the directory of several seeds with their results."""
+FINAL_FILE: Final = "final_evaluation.json"
+"""File in a run directory with the results of each episode of the final evaluation."""
+_RETURN: Final = "_BaseEnvEvents/reward/mean"  # after the source
+_KPI: Final = "_BaseEnvEvents/kpi/mean/"
+_ENDED: Final = "ended: "  # a line of `RunSummary`
+_STARTED: Final = "command: "  # a line of `RunRecord`
+
+Status = Literal["not started", "running", "finished", "required return missed", "stopped", "failed"]
+
+
+@dataclass
+class SeedResult:
+    """The run of one seed.
+
+    Attributes:
+        seed: The seed.
+        run_dir: Its run directory.
+        status: How the run ended, if it has.
+        exit_status: Exit status of its process; negative for a signal that killed it, None if it has not ended.
+        values: Name of a statistic -> value.
+    """
+
+    seed: int
+    run_dir: str
+    status: Status = "not started"
+    exit_status: int | None = None
+    values: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> bool:
+        """True if training has come to its end, so that the result is comparable with others."""
+        return self.status in ("finished", "required return missed")
+
+    def end(self, exit_status: int) -> None:
+        """Note that the process has ended, and read the results from the run directory.
+
+        Args:
+            exit_status: Exit status of the process.
+        """
+        self.exit_status = exit_status
+        if exit_status == 0:
+            self.status = "finished"
+        elif exit_status == 1 and has_ended(Path(self.run_dir)):
+            self.status = "required return missed"
+        elif exit_status in (130, 143):
+            self.status = "stopped"
+        else:
+            self.status = "failed"
+        self.values = read_values(Path(self.run_dir, "metrics.csv"))
+
+
+def has_ended(run_dir: Path) -> bool:
+    """Tell by its `run.log` if the last command in a run directory has trained to the end."""
+    try:
+        text = (run_dir / "run.log").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return text.rfind(f"\n{_ENDED}") > text.rfind(_STARTED)
+
+
+def read_values(metrics: Path) -> dict[str, float]:
+    """Read the statistics that are compared between seeds.
+
+    These are, for each evaluator, the mean return of the last and of the best evaluation, and the
+    KPIs of the last one; without evaluators, the same of training.
+
+    Args:
+        metrics: The `metrics.csv` of a run.
+
+    Returns:
+        Name of the statistic -> value; empty without file.
+    """
+    try:
+        with metrics.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except OSError:
+        return {}
+    if not rows:
+        return {}
+    values = {"env steps": float(rows[-1]["step"])}
+    columns = list(rows[0])
+    sources = [name.removesuffix(_RETURN) for name in columns if name.endswith(_RETURN)]
+    sources = [source for source in sources if source != "train"] or sources
+    for source in sources:
+        returns = _numbers(rows, f"{source}{_RETURN}")
+        if returns:
+            values[f"{source} return, last"] = returns[-1]
+            values[f"{source} return, best"] = max(returns)
+        for column in columns:
+            prefix = f"{source}{_KPI}"
+            numbers = _numbers(rows, column) if column.startswith(prefix) else []
+            if numbers:
+                values[f"{source} {column.removeprefix(prefix)}, last"] = numbers[-1]
+    return values
+
+
+def _numbers(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
+    """Return the values of a column, without empty cells."""
+    return [float(row[column]) for row in rows if row[column]]
+
+
+def summarize_seeds(results: Sequence[SeedResult]) -> dict[str, Estimate]:
+    """Return, for each statistic, the estimate over the seeds that have trained to the end."""
+    by_name: dict[str, list[float]] = {}
+    for result in results:
+        if result.counts:
+            for name, value in result.values.items():
+                by_name.setdefault(name, []).append(value)
+    return {name: estimate(values) for name, values in by_name.items()}
+
+
+def write_results(folder: Path, results: Sequence[SeedResult]) -> None:
+    """Write the results of all seeds and their summary to `RESULTS_FILE`, atomically."""
+    content: dict[str, Any] = {
+        "confidence": CONFIDENCE,
+        "seeds": [asdict(result) for result in results],
+        "summary": {name: asdict(found) for name, found in summarize_seeds(results).items()},
+    }
+    write_file(folder / RESULTS_FILE, f"{json.dumps(content, indent=1)}\n".encode())
+
+
+def read_results(folder: Path) -> list[SeedResult]:
+    """Read the results of all seeds; an empty list if there are none yet."""
+    try:
+        content = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return [SeedResult(**fields) for fields in content["seeds"]]
+
+
+def table_of_seeds(results: Sequence[SeedResult]) -> str:
+    """Format the results of all seeds and their summary as two tables for the console."""
+    names = list(dict.fromkeys(name for result in results for name in result.values))
+    head = ["seed", "status", *names]
+    rows = []
+    for result in results:
+        status: str = result.status
+        if status == "failed":
+            status = f"failed (exit status {result.exit_status})"
+        cells = [number_text(result.values[name]) if name in result.values else "" for name in names]
+        rows.append([str(result.seed), status, *cells])
+    tables = [aligned([head, *rows])]
+    summary = summarize_seeds(results)
+    if summary:
+        percent = f"{CONFIDENCE:.0%}"
+        lines = [["statistic", "seeds", "mean", f"{percent} t interval", "IQM", f"{percent} bootstrap interval"]]
+        for name, found in summary.items():
+            mean = [number_text(found.mean), interval_text(found.mean_interval)]
+            lines.append([name, str(found.n), *mean, number_text(found.iqm), interval_text(found.iqm_interval)])
+        tables.append(aligned(lines))
+    return "\n\n".join(tables)

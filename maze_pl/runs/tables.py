@@ -1,0 +1,35 @@
+"""Tables for the console: numbers, intervals and aligned columns."""
+
+import math
+from collections.abc import Sequence
+
+from maze_pl.runs.intervals import Interval
+
+
+def number_text(value: float) -> str:
+    """Format a number with four significant digits, and whole thousands in full; NaN is empty."""
+    if math.isnan(value):
+        return ""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 1000 else f"{value:,.4g}"
+
+
+def interval_text(interval: Interval | None) -> str:
+    """Format an interval; empty without one."""
+    return "" if interval is None else f"{number_text(interval[0])} to {number_text(interval[1])}"
+
+
+def aligned(rows: Sequence[Sequence[str]], n_left: int = 1) -> str:
+    """Align rows of cells, the first columns to the left and the others to the right.
+
+    Args:
+        rows: Cells of each row.
+        n_left: Number of columns that are aligned to the left.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = []
+        for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            cells.append(cell.ljust(width) if place < n_left else cell.rjust(width))
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

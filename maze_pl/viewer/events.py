@@ -1,0 +1,218 @@
+"""Events of episodes: for an episode document, and as a table for notebooks."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import csv
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.envs.trajectory_record import StateTrajectoryRecord
+from maze_pl.events import BaseEnvEvents, RewardShareEvents
+from maze_pl.events.topics import declarations
+from maze_pl.viewer.arrays import Array, decoded, encoded, plain
+from maze_pl.viewer.episode import EventRows
+
+if TYPE_CHECKING:
+    import pandas
+
+REWARD: Final = f"{BaseEnvEvents.__name__}.reward"
+SHARE: Final = f"{RewardShareEvents.__name__}.share"
+_ANY_LENGTH: Final = 2**53
+_N_IDENTITY: Final = 3  # columns before the attributes: episode, its start, environment time
+
+
+class EpisodeEvents:
+    """Events of one episode, in the order of their environment steps.
+
+    Args:
+        rows: Events by kind, as an `EventLogFiles` receives them.
+        n_env_steps: Number of environment steps.
+    """
+
+    def __init__(self, rows: Iterable[EventRows], n_env_steps: int) -> None:
+        self.names: list[str] = []
+        self._n_env_steps = n_env_steps
+        found: list[tuple[int, int, dict[str, Any]]] = []  # environment time, number of the name, attributes
+        for name, columns, cells in rows:
+            self.names.append(name)
+            attributes = [column.removesuffix("_") if column[:-1] in columns else column for column in columns]
+            for row in cells:
+                named = dict(zip(attributes[_N_IDENTITY:], row[_N_IDENTITY:], strict=True))
+                found.append((int(row[2]), len(self.names) - 1, named))
+        rewards = [time for time, name, _ in found if self.names[name] == REWARD]
+        first = min(rewards, default=0)  # the simulation's clock need not begin at 0
+        found.sort(key=lambda event: event[0])
+        self.env_step = [min(max(time - first, 0), max(n_env_steps - 1, 0)) for time, _, _ in found]
+        self.name = [name for _, name, _ in found]
+        self.attributes = [attributes for _, _, attributes in found]
+
+    def reward(self) -> Array | None:
+        """[environment steps] rewards of the environment; None if they were not recorded."""
+        return self._sums(REWARD).get("")
+
+    def shares(self) -> dict[str, Array]:
+        """Name of a part of the reward -> [environment steps] its contribution."""
+        return self._sums(SHARE)
+
+    def _sums(self, event: str) -> dict[str, Array]:
+        """Sums of the attribute `value` by environment step, for each value of the attribute `name`."""
+        sums: dict[str, Array] = {}
+        for step, name, attributes in zip(self.env_step, self.name, self.attributes, strict=True):
+            if self.names[name] == event:
+                part = str(attributes.get("name", ""))
+                total = sums.setdefault(part, np.zeros(self._n_env_steps))
+                total[step] += float(attributes["value"])
+        return sums
+
+    def content(self) -> dict[str, Any]:
+        """Return the entry of an episode document; rewards are not repeated in it."""
+        kept = [place for place, name in enumerate(self.name) if self.names[name] != REWARD]
+        return {
+            "names": self.names,
+            "env_step": encoded(np.array([self.env_step[place] for place in kept], np.int64)),
+            "name": encoded(np.array([self.name[place] for place in kept], np.int64)),
+            "attributes": [plain(self.attributes[place]) for place in kept],
+        }
+
+
+def rows_of_states(record: StateTrajectoryRecord) -> list[EventRows]:
+    """Return the events of a state record as rows by kind."""
+    kinds: dict[str, EventRows] = {}
+    for step in record.steps:
+        for event in step.events:
+            name = f"{event.topic.__name__}.{event.event.__name__}"
+            attributes = list(declarations(event.topic)[event.event.__name__].signature.parameters)
+            columns = dict.fromkeys(("episode_id", "episode_started", "env_time", *attributes), "")
+            rows = kinds.setdefault(name, (name, columns, []))[2]
+            values = [plain(event.attributes[attribute]) for attribute in attributes]
+            rows.append((record.episode_id, None, event.env_time, *values))
+    return list(kinds.values())
+
+
+def rows_of_folder(folder: Path) -> dict[str, list[EventRows]]:
+    """Read a folder of raw event logs.
+
+    Args:
+        folder: Folder of files `<Topic>.<event>.csv`.
+
+    Returns:
+        Episode id -> its events.
+
+    Raises:
+        ConfigurationError: A file is not an event log.
+    """
+    episodes: dict[str, list[EventRows]] = {}
+    for path in sorted(folder.glob("*.csv")):
+        with path.open(newline="", encoding="utf-8") as file:
+            try:
+                lines = [line for line in csv.reader(file) if line]
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"the event log {path} cannot be read: {error}") from error
+        if not lines:
+            continue
+        columns = dict.fromkeys(lines[0], "")
+        if list(columns)[:_N_IDENTITY] != ["episode_id", "episode_started", "env_time"]:
+            raise ConfigurationError(f"{path} is no event log: its columns are {list(columns)}")
+        by_episode: dict[str, list[tuple[Any, ...]]] = {}
+        for line in lines[1:]:
+            if len(line) != len(columns) or not line[2].lstrip("-").isdigit():
+                raise ConfigurationError(f"the event log {path} is damaged: it has the row {line}")
+            values = [_read(cell) for cell in line[_N_IDENTITY:]]
+            by_episode.setdefault(line[0], []).append((line[0], _read(line[1]), int(line[2]), *values))
+        for episode, rows in by_episode.items():
+            episodes.setdefault(episode, []).append((path.stem, columns, rows))
+    return episodes
+
+
+def _read(cell: str) -> Any:
+    """Return the number, tuple or other literal that a cell holds, otherwise its text."""
+    if not cell:
+        return None
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(cell)
+    if cell[0] not in "([{TF":
+        return cell
+    try:
+        return ast.literal_eval(cell)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return cell
+
+
+def events_table(source: Any) -> pandas.DataFrame:
+    """Return the raw events of episodes as a table: one row for each event.
+
+    Its columns are `episode_id`, `env_step`, `topic`, `event`, and the attributes of all events;
+    attributes that an event does not have are missing values.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> from maze_pl.runs.rollout import rollout
+        >>> played = rollout(lambda: GymMazeEnv("CartPole-v1"), "heuristic", record=["events"], max_steps=3)
+        >>> events_table(played)[["env_step", "event", "value"]].to_dict("records")[:2]
+        [{'env_step': 0, 'event': 'reward', 'value': 1.0}, {'env_step': 1, 'event': 'reward', 'value': 1.0}]
+
+    Args:
+        source: Trajectories of `maze_pl.rollout`, played with `record=["events"]`; state records;
+            an episode document; or the folder of a rollout or of its event logs.
+
+    Raises:
+        ImportError: pandas is not installed.
+        ConfigurationError: There are no events.
+    """
+    if importlib.util.find_spec("pandas") is None:
+        raise ImportError("events_table needs pandas: pip install 'maze-pl[pandas]'")
+    import pandas
+
+    if isinstance(source, Mapping):
+        rows = _rows_of_document(source)
+    else:
+        rows = []
+        for episode_id, kinds in _kinds_of(source):
+            events = EpisodeEvents(kinds, _ANY_LENGTH)
+            for step, name, attributes in zip(events.env_step, events.name, events.attributes, strict=True):
+                rows.append(_row(episode_id, step, events.names[name], attributes))
+    if not rows:
+        remedy = "play with record=['events'], or name the folder of a rollout with event logs"
+        raise ConfigurationError(f"there are no events in {type(source).__name__} {str(source)[:80]!r}: {remedy}")
+    return pandas.DataFrame(rows)
+
+
+def _row(episode_id: str, step: int, name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    topic, _, event = name.rpartition(".")
+    return {"episode_id": episode_id, "env_step": step, "topic": topic, "event": event, **attributes}
+
+
+def _rows_of_document(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of the table for an episode document."""
+    rows = []
+    for episode in document.get("episodes", []):
+        events = episode["events"]
+        steps = decoded(events["env_step"]).tolist()
+        names = decoded(events["name"]).tolist()
+        for step, name, attributes in zip(steps, names, events["attributes"], strict=True):
+            rows.append(_row(episode["episode_id"], step, events["names"][name], attributes))
+    return rows
+
+
+def _kinds_of(source: Any) -> list[tuple[str, list[EventRows]]]:
+    """Return episodes as pairs of their ids and their events by kind."""
+    if isinstance(source, str | Path):
+        folder = Path(source)
+        if not folder.is_dir():
+            raise ConfigurationError(f"{folder} is no folder of a rollout or of event logs")
+        logs = folder / "event_logs"
+        return list(rows_of_folder(logs if logs.is_dir() else folder).items())
+    episodes = source if isinstance(source, Sequence) else [source]
+    found = []
+    for episode in episodes:
+        is_record = isinstance(episode, StateTrajectoryRecord)
+        found.append((episode.episode_id, rows_of_states(episode) if is_record else list(episode.events)))
+    return found

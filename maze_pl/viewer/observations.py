@@ -1,0 +1,91 @@
+"""Observations of an episode document."""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.viewer.arrays import Array, encoded, finite
+from maze_pl.viewer.pictures import Pictures, chosen_places, picture_table
+
+_SMALLEST_IMAGE: Final = 16
+"""Pixels in height and width from which on an array of bytes is taken for an image."""
+_LARGEST_BOUND: Final = 1e6
+"""Larger bounds of a space do not say in which range values are."""
+_COLOUR_CHANNELS: Final = (1, 3)
+
+
+def observations_of(record: SpacesTrajectoryRecord, key: StepKey) -> dict[str, dict[str, Any]]:
+    """Return the observations of a sub-step by name.
+
+    Args:
+        record: The episode.
+        key: The step key.
+    """
+    step = record.spec.steps[key]
+    masks = set(step.masks.values())
+    found = {}
+    for name, space in step.observation_space.spaces.items():
+        values = record.observation[key][name]
+        found[name] = _observation(space, values, is_mask=name in masks)
+    return found
+
+
+def _observation(space: spaces.Space[Any], values: Array, is_mask: bool) -> dict[str, Any]:
+    """Return an observation [rows, *shape]."""
+    shape = tuple(space.shape or ())
+    low, high = _range(space)
+    content: dict[str, Any] = {"kind": "", "shape": list(shape), "low": low, "high": high, "labels": None}
+    if _is_image(space, shape):
+        chosen, place = chosen_places(len(values))
+        pictures = Pictures()
+        pictures.add_all(_picture(values[row]) for row in chosen)
+        table = picture_table(pictures, place)
+        return content | {"kind": "image", "index": table["index"], "pictures": table["images"]}
+    if len(shape) > 2:
+        shape = (math.prod(shape[:-1]), shape[-1])
+        content["shape"] = list(shape)
+        values = values.reshape(len(values), *shape)
+    kind = ("scalar", "vector", "matrix")[len(shape)]
+    if isinstance(space, spaces.Discrete):
+        kind = "discrete"
+    if is_mask:
+        kind = "mask"
+    return content | {"kind": kind, "values": encoded(values)}
+
+
+def _is_image(space: spaces.Space[Any], shape: tuple[int, ...]) -> bool:
+    """Tell if an observation is an image: bytes in two dimensions, and maybe channels."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(shape) not in (2, 3):
+        return False
+    sizes = sorted(shape)[-2:]
+    return sizes[0] >= _SMALLEST_IMAGE
+
+
+def _picture(image: Array) -> Array:
+    """Return an image as [height, width] or [height, width, 3]; other channels follow side by side."""
+    if image.ndim == 2 or image.shape[-1] in _COLOUR_CHANNELS:
+        return image
+    if image.shape[0] < image.shape[-1]:  # channels first
+        if image.shape[0] in _COLOUR_CHANNELS:
+            return np.moveaxis(image, 0, -1)
+        return np.concatenate(list(image), axis=1)
+    return np.concatenate(list(np.moveaxis(image, -1, 0)), axis=1)
+
+
+def _range(space: spaces.Space[Any]) -> tuple[float | None, float | None]:
+    """Return the smallest and the largest value of a space, None where they are unbounded or huge."""
+    if isinstance(space, spaces.Discrete):
+        return float(space.start), float(space.start + space.n - 1)
+    if isinstance(space, spaces.MultiBinary):
+        return 0.0, 1.0
+    if isinstance(space, spaces.MultiDiscrete):
+        return 0.0, float((space.start + space.nvec).max() - 1)
+    if not isinstance(space, spaces.Box) or not space.low.size:
+        return None, None
+    low = float(space.low.min())
+    high = float(space.high.max())
+    return tuple(finite(bound) if abs(bound) < _LARGEST_BOUND else None for bound in (low, high))  # type: ignore[return-value]

@@ -1,0 +1,269 @@
+"""Episodes from paths: run directories, folders of rollouts, and files of records."""
+
+import csv
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from maze_pl.config.assembling import SEEDS_FILE
+from maze_pl.config.factories import Factory
+from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.config.search_path import ConfigurationError, read
+from maze_pl.config.trust import Trust, extend_import_path, import_folders
+from maze_pl.envs.building import make_wrapped
+from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.runs.checkpoint import checkpoint_path
+from maze_pl.runs.loading import load
+from maze_pl.viewer.decisions import decisions_of
+from maze_pl.viewer.episode import Episode, EventRows
+from maze_pl.viewer.events import rows_of_folder
+from maze_pl.viewer.playing import PlayOptions, played_by_run
+
+_RECORDS: Final = (".spaces", ".states")
+_EPISODES: Final = "episodes.csv"
+_MOST_READ: Final = 10
+"""Episodes of a path that are read unless another number is given."""
+_LEVELS: Final = 3
+"""Folders above a file of records in which the folder of its rollout is looked for."""
+Record = SpacesTrajectoryRecord | StateTrajectoryRecord
+
+
+def episodes_of_paths(
+    paths: Sequence[Path], options: PlayOptions, progress: bool = False
+) -> tuple[list[Episode], list[tuple[int, int]]]:
+    """Return the episodes of paths, and pairs of them with the same seed.
+
+    Args:
+        paths: Run directories and checkpoints, whose agents play; folders of rollouts; and files of
+            records.
+        options: Options of playing; of what is read, `n_episodes`, `pictures` and `trust`.
+        progress: Whether to show the progress of playing.
+
+    Raises:
+        ConfigurationError: There is nothing to view, or a file cannot be read.
+    """
+    episodes: list[Episode] = []
+    pairs: list[tuple[int, int]] = []
+    for path in paths:
+        first = len(episodes)
+        if path.suffix == ".ckpt" or _is_run(path):
+            played, pairs_of_run = played_by_run(path, options, progress)
+            pairs += [(first + one, first + other) for one, other in pairs_of_run]
+            episodes += played
+        else:
+            episodes += _read(path, options)
+    return episodes, pairs or _same_episodes(episodes)
+
+
+def _same_episodes(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
+    """Return pairs of episodes that began in the same way, by the ids that follow from their seeds."""
+    first: dict[str, int] = {}
+    pairs = []
+    for place, episode in enumerate(episodes):
+        if first.setdefault(episode.episode_id, place) != place:
+            pairs.append((first[episode.episode_id], place))
+    return pairs
+
+
+def _is_run(path: Path) -> bool:
+    """Tell if a path is a run directory."""
+    return (path / RUN_CONFIG).is_file() and (path / "checkpoints").is_dir()
+
+
+# ------------------------------------------------------------------------------------------------------ what was read
+
+
+def _read(path: Path, options: PlayOptions) -> list[Episode]:
+    """Return the episodes of a rollout's folder, or of a folder or file of records."""
+    if not path.exists():
+        raise ConfigurationError(
+            f"{path} does not exist: name a run directory, a rollout's folder or a file of episodes"
+        )
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.suffix in _RECORDS)
+    if path.is_file() and path.suffix not in _RECORDS:
+        raise ConfigurationError(f"{path} is no file of episodes: those of maze_pl end in {' or '.join(_RECORDS)}")
+    skipped = 0
+    if not options.trust:
+        skipped = sum(file.suffix == ".states" for file in files)
+        files = [file for file in files if file.suffix != ".states"]
+    if skipped:
+        reason = "reading them runs whatever code they hold"
+        remedy = "repeat the command with --trust (trust=True in Python) if you know who wrote them"
+        if not files:
+            raise ConfigurationError(f"{path} has only state records, which are left out: {reason}; {remedy}")
+        sys.stderr.write(f"maze-pl: state records, and with them pictures, are left out: {reason}; {remedy}\n")
+    if (path / SEEDS_FILE).is_file():
+        known = ", ".join(str(run) for run in sorted(path.glob("seed_*[0-9]")))
+        raise ConfigurationError(f"{path} holds the runs of several seeds: name one of them ({known})")
+    if not files:
+        known = "a run directory of `maze-pl fit`, a folder of `maze-pl rollout`, or files of records"
+        raise ConfigurationError(f"there is nothing to view in {path}: it is not {known}")
+    origin = _Origin.of(path, options)
+    episodes = _episodes(_limited(files, origin, options), origin)
+    for episode in episodes:
+        episode.renderer_arguments = options.renderer_arguments or {}
+    return episodes
+
+
+def _limited(files: Sequence[Path], origin: "_Origin", options: PlayOptions) -> list[Record]:
+    """Read the records of at most as many episodes as are wanted, in the order of the rollout."""
+    n_episodes = options.n_episodes or _MOST_READ
+    order = {episode_id: place for place, episode_id in enumerate(origin.rows)}
+    records: list[Record] = []
+    wanted: set[str] = set()
+    for file in sorted(files, key=lambda file: (order.get(file.stem, len(order)), str(file))):
+        if len(wanted) == n_episodes and file.stem in order and file.stem not in wanted:
+            continue
+        try:
+            for record in read_trajectories(file, trust=options.trust):
+                if record.episode_id not in wanted and len(wanted) == n_episodes:
+                    break
+                wanted.add(record.episode_id)
+                records.append(record)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
+    return records
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Everything that a rollout's folder says about its episodes.
+
+    Attributes:
+        rows: Episode id -> its line in the table of episodes.
+        events: Episode id -> its events.
+        policy: Name of the policy.
+        agent: The agent that played, if it is known.
+        temperature: Temperature with which it sampled.
+        renderer: Renderer of the environment, if states may be read.
+        kpi_calculator: Its calculator of KPIs.
+    """
+
+    rows: dict[str, dict[str, str]]
+    events: dict[str, list[EventRows]]
+    policy: str = ""
+    agent: Any = None
+    temperature: float = 1.0
+    renderer: Any = None
+    kpi_calculator: Any = None
+
+    @classmethod
+    def of(cls, path: Path, options: PlayOptions) -> "_Origin":
+        """Read the folder of the rollout that a path belongs to."""
+        candidates = [path, *path.resolve().parents[:_LEVELS]]
+        folder = next((one for one in candidates if (one / RUN_CONFIG).is_file() and (one / _EPISODES).is_file()), None)
+        if folder is None:
+            return cls({}, {})
+        with (folder / _EPISODES).open(newline="", encoding="utf-8") as file:
+            rows = {row["episode_id"]: row for row in csv.DictReader(file) if row.get("episode_id")}
+        events = rows_of_folder(folder / "event_logs")
+        config = read(folder / RUN_CONFIG) or {}
+        agent = _agent_of(folder, config, options)
+        policy = "trained" if agent is not None else _policy_name(config)
+        env = _env_of(folder, config) if options.trust and options.pictures else None
+        parts: dict[str, Any] = {}
+        if env is not None:
+            parts = {"renderer": env.get_renderer(), "kpi_calculator": env.get_kpi_calculator()}
+            env.close()
+        return cls(rows, events, policy, agent, float(config.get("temperature") or 1.0), **parts)
+
+
+def _policy_name(config: dict[str, Any]) -> str:
+    """Return the name of the policy that the configuration of a rollout names."""
+    policy = config.get("policy")
+    if isinstance(policy, dict):
+        policy = policy.get("class_path")
+    if policy is None:
+        return "trained" if config.get("run") else "random"
+    return str(policy)
+
+
+def _agent_of(folder: Path, config: dict[str, Any], options: PlayOptions) -> Any:
+    """Return the agent that played a rollout; None if it is not known, or is not the same any more."""
+    run = folder.parent.parent
+    if config.get("policy") is not None or folder.parent.name != "rollouts" or not _is_run(run):
+        return None
+    name = str(config.get("checkpoint") or "best")
+    preference = ("best", "last") if name == "best" else (name,)
+    try:
+        path = checkpoint_path(run, preference)
+    except ConfigurationError as error:
+        sys.stderr.write(f"maze-pl: there are no probabilities: {error}\n")
+        return None
+    if path.stat().st_mtime > (folder / _EPISODES).stat().st_mtime:
+        sys.stderr.write(f"maze-pl: there are no probabilities: {path} is newer than the episodes in {folder}\n")
+        return None
+    try:
+        return load(path, trust=options.trust)
+    except ConfigurationError as error:
+        sys.stderr.write(f"maze-pl: there are no probabilities: {error}\n")
+        return None
+
+
+def _env_of(folder: Path, config: dict[str, Any]) -> Any:
+    """Make the environment of a rollout, whose folder is trusted, for its renderer."""
+    node = config.get("env")
+    if not isinstance(node, dict):
+        return None
+    run = folder.parent.parent
+    extend_import_path([str(Path.cwd()), *import_folders(run if _is_run(run) else folder)])
+    try:
+        return make_wrapped(Factory.of(node, Trust()))
+    except (ImportError, ConfigurationError) as error:
+        sys.stderr.write(f"maze-pl: there are no pictures: the environment cannot be made: {error}\n")
+        return None
+
+
+# ----------------------------------------------------------------------------------------------------------- episodes
+
+
+def episodes_of_records(records: Sequence[Record], agent: Any = None) -> list[Episode]:
+    """Return the episodes of records; a space and a state record of one episode belong together.
+
+    Args:
+        records: The records.
+        agent: The algorithm or policy that acted, if it is known.
+    """
+    return _episodes(records, _Origin({}, {}, "" if agent is None else type(agent).__name__, agent))
+
+
+def _episodes(records: Sequence[Record], origin: _Origin) -> list[Episode]:
+    """Return the episodes of records of one origin, in their order."""
+    episodes: list[Episode] = []
+    open_: dict[tuple[str, str], Episode] = {}  # id and missing kind of record -> episode
+    for record in records:
+        other = "states" if record.kind == "spaces" else "spaces"
+        episode = open_.pop((record.episode_id, record.kind), None)
+        if episode is None:
+            episode = Episode("", origin.policy, record.episode_id)
+            episodes.append(episode)
+            open_[record.episode_id, other] = episode
+        if isinstance(record, SpacesTrajectoryRecord):
+            episode.spaces = record
+            if origin.agent is not None:
+                episode.decisions = decisions_of(origin.agent, record, origin.temperature)
+        else:
+            episode.states = record
+    for number, episode in enumerate(episodes):
+        _describe(episode, number, origin)
+    return episodes
+
+
+def _describe(episode: Episode, number: int, origin: _Origin) -> None:
+    """Add to an episode what the folder of its rollout says about it."""
+    row = origin.rows.get(episode.episode_id, {})
+    episode.name = f"{origin.policy or 'episode'} {row.get('episode', number)}"
+    episode.events = origin.events.get(episode.episode_id, [])
+    episode.renderer = origin.renderer
+    episode.kpi_calculator = origin.kpi_calculator
+    known = dict(row)
+    for name in ("episode", "episode_id", "env_steps"):
+        known.pop(name, None)
+    seed = known.pop("seed", "")
+    episode.seed = int(seed) if seed.isdigit() else None
+    total = known.pop("return", "")
+    episode.total_reward = float(total) if total else None
+    episode.kpis = {name: float(value) for name, value in known.items() if value}

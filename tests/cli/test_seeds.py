@@ -1,0 +1,252 @@
+"""Training with several seeds: what is started, shown, written and continued, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maze_pl.__main__ import main
+from maze_pl.cli import seeds
+
+ROOT = Path(__file__).parents[2]
+TRAINS = """
+import os, pathlib, sys, time
+words = sys.argv[1:]
+def value(name):
+    return words[len(words) - 1 - words[::-1].index(name) + 1]
+if "--resume" in words:
+    folder = pathlib.Path(value("--resume"))
+    seed = int(folder.name.partition("_")[2])
+else:
+    folder, seed = pathlib.Path(value("--run_dir")), int(value("--seed_everything"))
+folder.mkdir(parents=True, exist_ok=True)
+with (folder / "calls.txt").open("a") as file:
+    file.write(" ".join(words) + "\\n")
+if "--model.broken" in words:
+    print("maze-pl: error: there is no such option", file=sys.stderr)
+    sys.exit(2)
+(folder / "config.yaml").write_text("{}")
+print("epoch 1 | 100 env steps | 0.1 s")
+print("a line of a table")
+if seed == 8 and "--resume" not in words:
+    print("Traceback: seed 8 fails")
+    sys.exit(1)
+head = "step,eval_BaseEnvEvents/reward/mean"
+(folder / "metrics.csv").write_text(f"{head}\\n100,{10 * seed}\\n")
+"""
+"""Stands for `maze-pl fit`: trains in no time, and fails with seed 8 at first."""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(seeds, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    return tmp_path
+
+
+@pytest.fixture
+def stand_in(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "trains.py").write_text(TRAINS, encoding="utf-8")
+    monkeypatch.setattr(seeds, "_program", lambda: [sys.executable, "-S", str(project / "trains.py")])
+
+
+def fit(*options: str) -> int:
+    return main(["fit", "--config", "ppo_cartpole", *options])
+
+
+def calls(run_dir: str) -> list[str]:
+    return Path(run_dir, "calls.txt").read_text(encoding="utf-8").splitlines()
+
+
+def results(folder: str) -> Any:
+    return json.loads(Path(folder, "seed_results.json").read_text(encoding="utf-8"))
+
+
+def test_seeds_are_counted_from_seed_everything_and_summarized(
+    stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit("--seeds", "3", "--seed_everything", "5", "--run_dir", "here", "--model.lr", "0.1") == 0
+    for seed in (5, 6, 7):
+        (call,) = calls(f"here/seed_{seed}")
+        wanted = f"--model.lr 0.1 --seed_everything {seed} --run_dir here/seed_{seed}"
+        assert call == f"fit --config ppo_cartpole --seed_everything 5 {wanted}"
+    found = results("here")["summary"]["eval return, last"]
+    assert (found["n"], found["mean"], found["iqm"]) == (3, 60.0, 60.0)
+    half = 4.3026527 * 10 / 3**0.5
+    assert found["mean_interval"] == [pytest.approx(60 - half), pytest.approx(60 + half)]
+    output = capsys.readouterr().out
+    assert "seed 6 (2 of 3): here/seed_6" in output and "95% t interval" in output
+    assert "MAZE_PL_RUN_DIR" not in os.environ or os.environ["MAZE_PL_RUN_DIR"] == "here"
+
+
+def test_listed_seeds_train_at_the_same_time_with_marked_main_lines(
+    stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit("--seeds=[3,9]", "--seeds.parallel", "2") == 0
+    (folder,) = Path("outputs", "ppo_cartpole").iterdir()
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["seed_3", "seed_9"]
+    output = capsys.readouterr().out
+    assert "[seed 3] epoch 1 | 100 env steps" in output and "[seed 9] epoch 1 | 100 env steps" in output
+    assert "a line of a table" not in output
+
+
+def test_others_go_on_if_a_seed_fails_and_resuming_trains_only_what_is_missing(
+    stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit("--seeds", "[7,8,9]", "--seeds.parallel", "2", "--run_dir", "here") == 1
+    output = capsys.readouterr().out
+    assert "failed (exit status 1)" in output and "[seed 8] Traceback: seed 8 fails" in output
+    assert "maze-pl fit --resume here" in output
+    assert [entry["status"] for entry in results("here")["seeds"]] == ["finished", "failed", "finished"]
+    assert results("here")["summary"]["eval return, last"]["mean"] == 80.0
+    assert main(["fit", "--resume", "here"]) == 0
+    assert len(calls("here/seed_7")) == 1
+    assert calls("here/seed_8")[1:] == ["fit --resume here/seed_8"]
+    assert results("here")["summary"]["eval return, last"]["n"] == 3
+    assert main(["fit", "--resume", "here", "--trainer.max_epochs", "9"]) == 0  # an option concerns all of them
+    assert calls("here/seed_7")[1:] == ["fit --resume here/seed_7 --trainer.max_epochs 9"]
+
+
+def test_a_command_that_is_impossible_is_tried_once(stand_in: None, capfd: pytest.CaptureFixture[str]) -> None:
+    assert fit("--seeds", "3", "--run_dir", "here", "--model.broken", "1") == 1
+    assert capfd.readouterr().err.count("there is no such option") == 1
+    assert [entry["status"] for entry in results("here")["seeds"]] == ["failed", "not started", "not started"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seeds", "0"], "--seeds 0 is not a number of seeds such as 5, or a list such as [3,7,9]"),
+        (["--seeds", "many"], "--seeds many is not a number of seeds"),
+        (["--seeds", "[]"], "is not a number of seeds"),
+        (["--seeds", "[1,2,1]"], "--seeds [1,2,1] has a seed twice"),
+        (["--seeds", "[1,-2]"], "-2 is not a seed, a number from 0 to 4294967295"),
+        (["--seeds", "[1,2]", "--seed_everything", "3"], "lists the seeds: omit --seed_everything"),
+        (["--seeds", "2", "--seed_everything", "true"], "seed_everything=True, from which --seeds 2 counts"),
+        (["--seeds.parallel", "2"], "--seeds.parallel is the number of seeds trained at a time: give --seeds, too"),
+        (["--seeds", "2", "--seeds.parallel", "0"], "--seeds.parallel 0 is not a number of seeds to train at a time"),
+        (["--seeds", "2", "--data.env", "env/nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_one_message_and_starts_nothing(
+    stand_in: None, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    if "env/nowhere" in options:
+        options = ["--seeds", "2", "--config", "nowhere"]
+    assert fit(*options, "--run_dir", "here") == 2
+    assert message in capsys.readouterr().err
+    assert not Path("here").exists()
+
+
+def test_a_directory_of_seeds_is_not_a_run_directory(stand_in: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fit("--seeds", "2", "--run_dir", "here") == 0
+    assert main(["validate", "here"]) == 2
+    assert (
+        "here holds the runs of several seeds: name one of them (here/seed_0, here/seed_1)" in capsys.readouterr().err
+    )
+    assert main(["fit", "--resume", "here", "--seeds", "3"]) == 2
+    assert "--resume continues the seeds of here: omit --seeds" in capsys.readouterr().err
+    assert fit("--seeds", "2", "--run_dir", "here") == 2
+    assert "the run directory here is not empty" in capsys.readouterr().err
+    Path("here", "seeds.json").write_text("[]", encoding="utf-8")
+    assert main(["fit", "--resume", "here"]) == 2
+    assert "seeds.json is damaged" in capsys.readouterr().err
+
+
+def test_a_plan_of_others_runs_no_code_of_theirs_without_trust(
+    project: Path, stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "theirs.py").write_text("", encoding="utf-8")
+    Path("here").mkdir()
+    plan = {"seeds": [4], "options": ["--config", "ppo_cartpole", "--data.env", "theirs.Env", "--trust"]}
+    Path("here", "seeds.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["fit", "--resume", "here"]) == 2
+    assert "theirs.Env" in (error := capsys.readouterr().err) and "use --trust" in error
+    assert not Path("here", "seed_4").exists()
+    assert main(["fit", "--resume", "here", "--trust"]) == 0
+    assert calls("here/seed_4")[0].endswith("--data.env theirs.Env --seed_everything 4 --run_dir here/seed_4 --trust")
+
+
+def test_options_that_only_print_do_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fit("--seeds", "[11,12]", "--print_config")
+    assert "seed_everything: 11" in capsys.readouterr().out
+    assert not Path("outputs").exists()
+
+
+def test_a_configuration_cannot_have_seeds(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text("base: ppo_cartpole\nseeds: 3\n", encoding="utf-8")
+    assert main(["fit", "--config", "mine.yaml"]) == 2
+    assert "seeds=3 cannot be set in a configuration: give it on the command line" in capsys.readouterr().err
+
+
+# ----------------------------------------------------------------------------------------------------- real processes
+
+SMALL = [
+    *("--config", "ppo_cartpole", "--data.epoch_length", "2", "--data.n_envs", "2", "--data.n_rollout_steps", "50"),
+    *("--data.evaluators", '{"eval": {"n_episodes": 2}}', "--early_stopping.patience", "0"),
+]
+
+
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(0.05)
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAZE_PL", "PL_"))}
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "maze_pl", "fit", *options]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Processes whose working directory is a folder, this one excepted."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            is_there = entry.name.isdigit() and os.readlink(entry / "cwd") == str(folder)
+        except OSError:
+            continue
+        if is_there and int(entry.name) != os.getpid():
+            found.append(entry.name)
+    return found
+
+
+def weights(run_dir: Path) -> dict[str, torch.Tensor]:
+    content = torch.load(run_dir / "checkpoints" / "last.ckpt", weights_only=True)
+    return {name: value for name, value in content["state_dict"].items() if isinstance(value, torch.Tensor)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_stops_all_seeds_which_then_go_on_as_if_it_had_not(project: Path, number: signal.Signals) -> None:
+    options = [*SMALL, "--seeds", "2", "--seeds.parallel", "2"]
+    process = start(project, *options, "--trainer.max_epochs", "1000", "--run_dir", "here")
+    until(lambda: all((project / "here" / f"seed_{seed}" / "metrics.csv").exists() for seed in (0, 1)))
+    process.send_signal(number)
+    status = process.wait(60)
+    assert status == (-number if number == signal.SIGKILL else 128 + number)
+    until(lambda: not processes_in(project), 60.0)
+    assert (project / "here" / "seed_1" / "checkpoints" / "last.ckpt").exists()
+    n_rows = max(len((project / f"here/seed_{seed}/metrics.csv").read_text().splitlines()) for seed in (0, 1)) - 1
+    epochs = ["--trainer.max_epochs", str(n_rows + 2)]
+    assert start(project, "--resume", "here", "--seeds.parallel", "2", *epochs).wait(300) == 0
+    assert [entry["status"] for entry in results("here")["seeds"]] == ["finished"] * 2
+    if number != signal.SIGINT:
+        return
+    assert start(project, *SMALL, *epochs, "--seed_everything", "1", "--run_dir", "alone").wait(300) == 0
+    ours, theirs = weights(project / "here" / "seed_1"), weights(project / "alone")
+    assert all(torch.equal(ours[name], value) for name, value in theirs.items())

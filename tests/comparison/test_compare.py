@@ -1,0 +1,154 @@
+"""`maze_pl.compare`: policies in environments of all kinds, and the object that it returns."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import maze_pl
+from maze_pl.agents import DummyCartPolePolicy, RandomPolicy
+from maze_pl.comparison import compare as module_of_compare
+from maze_pl.comparison.compare import compare
+from maze_pl.comparison.effects import mean_effects
+from maze_pl.comparison.results import Comparison
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.cutting_2d.masked_structured_environment import masked_struct_env_factory
+from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
+from maze_pl.runs.rollout import rollout
+from tests.structured import hierarchy, team
+
+
+def cart_pole() -> GymMazeEnv:
+    return GymMazeEnv("CartPole-v1")
+
+
+class Remembers(DummyCartPolePolicy):
+    """Alternates between both actions in each episode, with a state for each actor."""
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        assert batch.n_acts is not None
+        return PolicyStep({"action": np.asarray(batch.n_acts) % 2})
+
+
+@pytest.fixture(scope="module")
+def table() -> Comparison:
+    swinging = {"swinging": DummyCartPolePolicy()}
+    return compare(swinging, "random", Remembers(), baselines=["random"], env=cart_pole, n_episodes=12, max_steps=80)
+
+
+def test_the_numbers_are_those_of_the_rollouts(table: Comparison) -> None:
+    played = rollout(cart_pole, "random", 12, max_steps=80)
+    returns = np.array([[one.summary.reward for one in played]])
+    assert table.entry("random").metrics["return"].mean == mean_effects(returns).estimate
+    assert table.entry("swinging").metrics["return"].mean == 80.0
+    assert table.difference("swinging", "random").difference == pytest.approx(80.0 - returns.mean())
+    assert table.winner == "swinging"
+    assert table.is_better("swinging", "random")
+
+
+def test_it_is_a_table_for_libraries_of_data_frames(table: Comparison) -> None:
+    frame = table.to_pandas()
+    assert list(frame.index) == [("return", "swinging"), ("return", "random"), ("return", "Remembers")]
+    assert frame.loc[("return", "swinging"), "mean"] == 80.0
+    assert pandas.isna(frame.loc[("return", "random"), "difference to random"])
+    assert list(pandas.DataFrame(table)["entry"]) == ["swinging", "random", "Remembers"]
+    assert len(table) == 3 and table[0]["entry"] == "swinging"
+    assert json.loads(json.dumps(table.to_dict(), allow_nan=False))["winner"] == "swinging"
+
+
+def test_a_notebook_shows_it_without_markup_of_names(table: Comparison) -> None:
+    named = compare({"<script>": "random"}, env=cart_pole, n_episodes=2, max_steps=5)
+    assert "&lt;script&gt;" in named._repr_html_() and "<script>" not in named._repr_html_()
+    assert "winner by return: swinging" in table._repr_html_()
+
+
+def test_unknown_entries_and_comparisons_are_refused(table: Comparison) -> None:
+    with pytest.raises(ConfigurationError, match="there is no entry 'x': use one of swinging, random, Remembers"):
+        table.entry("x")
+    with pytest.raises(ConfigurationError, match="was not compared with swinging"):
+        table.difference("random", "swinging")
+
+
+@pytest.mark.parametrize("make", [team.make_env, hierarchy.make_env])
+def test_several_agents_and_sub_steps_are_compared(make: Any) -> None:
+    table = compare("random", {"again": RandomPolicy}, env=make, n_episodes=8)
+    assert table.winner is None
+    assert table.difference("again", "random").difference == 0.0  # the same random numbers
+
+
+def test_masked_structured_environments_are_compared() -> None:
+    def make() -> TimeLimitWrapper:
+        return TimeLimitWrapper(masked_struct_env_factory(20, (100, 100), (30, 15)), 10)
+
+    table = compare("heuristic", "random", env=make, n_episodes=8, metric="kpi/raw_piece_usage_per_step")
+    assert {"return", "kpi/raw_piece_usage_per_step"} <= set(table.metrics)
+    assert not np.isnan(table.difference("random", "heuristic").difference)
+
+
+def test_returns_are_those_of_the_environment_whatever_wrappers_change() -> None:
+    def scale(env: Any) -> RewardScalingWrapper:
+        return RewardScalingWrapper(env, 0.01)
+
+    plain = compare("random", env=cart_pole, n_episodes=4, max_steps=30)
+    scaled = compare("random", env=cart_pole, wrappers=[scale], n_episodes=4, max_steps=30)
+    assert scaled.entry("random").metrics == plain.entry("random").metrics
+
+
+class SometimesWithout:
+    """KPI calculator that leaves its KPI out in long episodes."""
+
+    kpi_names = None
+
+    def calculate_kpis(self, episode_event_log: Any, last_maze_state: Any) -> dict[str, float]:
+        n = len(episode_event_log.step_event_logs)
+        return {"length": float(n)} if n < 20 else {}
+
+
+def test_episodes_without_a_kpi_are_left_out_of_its_mean() -> None:
+    def make() -> GymMazeEnv:
+        env = cart_pole()
+        env.core_env.get_kpi_calculator = SometimesWithout  # type: ignore[method-assign]
+        return env
+
+    table = compare("random", "heuristic", env=make, n_episodes=12, max_steps=60)
+    found = table.entry("random").metrics["kpi/length"]
+    lengths = [one.summary.env_steps for one in rollout(cart_pole, "random", 12, max_steps=60)]
+    short = [length for length in lengths if length < 20]
+    assert 0 < len(short) < 12
+    assert (found.n_values, found.mean) == (len(short), pytest.approx(np.mean(short)))
+    assert table.entry("heuristic").metrics["kpi/length"].mean_interval is None
+    assert np.isnan(table.difference("heuristic", "random", "kpi/length").difference)
+    assert table.to_dict()["entries"][1]["metrics"]["kpi/length"]["mean"] is None
+
+
+def test_nothing_is_written_if_a_file_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("maze_pl.comparison.writing.save_picture", fail)
+    with pytest.raises(OSError, match="disk full"):
+        compare("random", env=cart_pole, n_episodes=2, max_steps=5, to=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_winner_needs_wider_intervals_the_more_entries_there_are() -> None:
+    table = compare("heuristic", "random", env=cart_pole, n_episodes=8, max_steps=30)
+    assert table.n_comparisons == 1 and table.winner == "heuristic"
+    assert maze_pl.compare is compare
+
+
+def test_the_example_in_the_docstring_works() -> None:
+    assert doctest.testmod(module_of_compare).failed == 0
+
+
+def test_a_policy_that_cannot_play_is_refused_before_many_episodes_are_played() -> None:
+    with pytest.raises(ValueError, match="no policy 'heuristic'"):
+        compare("random", "heuristic", env=lambda: GymMazeEnv("Acrobot-v1"), n_episodes=1_000_000)

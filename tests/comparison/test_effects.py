@@ -1,0 +1,119 @@
+"""Estimates and their variances: numbers computed by hand, and slow references."""
+
+from __future__ import annotations
+
+import statistics
+from itertools import product
+
+import numpy as np
+import pytest
+
+from maze_pl.comparison.effects import difference_effects, improvement_effects, iqm_effects, mean_effects
+from maze_pl.runs.intervals import interquartile_mean
+
+NAN = float("nan")
+
+
+def test_the_mean_of_one_run_has_the_variance_of_independent_episodes() -> None:
+    effects = mean_effects(np.array([[1.0, 2.0, 6.0]]))
+    assert effects.estimate == 3.0
+    assert effects.episodes == pytest.approx([-2.0, -1.0, 3.0])
+    assert effects.variance == pytest.approx(7.0 / 3.0)  # s^2 = (4 + 1 + 9) / 2
+    assert not effects.runs
+
+
+def test_the_variance_of_several_runs_by_hand() -> None:
+    effects = mean_effects(np.array([[0.0, 2.0], [6.0, 4.0]]))
+    assert effects.estimate == 3.0
+    # Means of episodes are 3 and 3; those of runs 1 and 5; the interaction is -1, 1, 1, -1.
+    assert effects.variance_of_episodes == 0.0
+    (part,) = effects.runs
+    assert (part.n_runs, part.between, part.within) == (2, pytest.approx(4.0), pytest.approx(1.0))
+    assert effects.variance == pytest.approx(3.0)
+
+
+def test_runs_that_differ_no_more_than_episodes_add_no_variance() -> None:
+    effects = mean_effects(np.array([[1.0, 5.0, 3.0], [5.0, 1.0, 3.0]]))
+    assert effects.runs[0].excess == 0.0
+
+
+def test_the_variance_agrees_with_the_spread_of_simulated_means() -> None:
+    generator = np.random.default_rng(0)
+    means, variances = [], []
+    for _ in range(3000):
+        runs = generator.normal(0.0, 2.0, (6, 1))
+        episodes = generator.normal(0.0, 1.0, (1, 9))
+        effects = mean_effects(runs + episodes + generator.normal(0.0, 1.0, (6, 9)))
+        means.append(effects.estimate)
+        variances.append(effects.variance)
+    assert statistics.fmean(variances) == pytest.approx(statistics.variance(means), rel=0.08)
+    assert statistics.fmean(variances) == pytest.approx(4.0 / 6.0 + 1.0 / 9.0 + 1.0 / 54.0, rel=0.05)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 9, 40])
+def test_the_interquartile_mean_is_that_of_the_definition(n: int) -> None:
+    values = np.random.default_rng(n).lognormal(size=n)
+    assert iqm_effects(values[None]).estimate == pytest.approx(interquartile_mean(values.tolist()))
+
+
+def test_the_influence_of_a_value_on_the_interquartile_mean_is_its_slope() -> None:
+    values = np.array([[1.0, 2.0, 4.0, 5.0, 7.0, 30.0, 100.0, -50.0]])
+    effects = iqm_effects(values)
+    assert effects.estimate == 4.5
+    # Kept are 2, 4, 5 and 7; the others count as 2 or 7, whose mean is 4.5, and half of the values is kept.
+    assert effects.episodes == pytest.approx(np.array([-2.5, -2.5, -0.5, 0.5, 2.5, 2.5, 2.5, -2.5]) / 0.5)
+
+
+def test_the_variance_of_an_interquartile_mean_agrees_with_a_slow_bootstrap() -> None:
+    generator = np.random.default_rng(2)
+    values = generator.exponential(size=200)
+    resampled = [interquartile_mean(generator.choice(values, 200).tolist()) for _ in range(3000)]
+    assert iqm_effects(values[None]).variance == pytest.approx(statistics.variance(resampled), rel=0.12)
+
+
+def test_differences_are_paired_by_episodes() -> None:
+    episodes = np.array([[10.0, 200.0, 3000.0, 40.0]])
+    effects = difference_effects(np.array([[11.0, 203.0, 3002.0, 42.0]]), episodes)
+    assert effects.estimate == 2.0
+    assert effects.variance == pytest.approx((2.0 / 3.0) / 4.0)
+
+
+def test_equal_constants_differ_by_nothing_in_spite_of_rounding() -> None:
+    effects = difference_effects(np.full((3, 7), 0.1), np.full((1, 7), 0.1) + 1e-17)
+    assert (effects.estimate, effects.variance) == (0.0, 0.0)
+
+
+def slow_improvement(ours: np.ndarray, others: np.ndarray) -> float:
+    """Probability of improvement by its definition, one comparison at a time."""
+    total = 0.0
+    for episode in range(ours.shape[1]):
+        for run, other in product(range(len(ours)), range(len(others))):
+            left, right = ours[run, episode], others[other, episode]
+            total += 1.0 if left > right else 0.5 if left == right else 0.0
+    return total / (ours.shape[1] * len(ours) * len(others))
+
+
+@pytest.mark.parametrize(("n_runs", "n_others"), [(1, 1), (4, 1), (1, 3), (3, 5)])
+def test_the_probability_of_improvement_is_that_of_the_definition(n_runs: int, n_others: int) -> None:
+    generator = np.random.default_rng(n_runs)
+    ours, others = generator.integers(0, 4, (n_runs, 12)) * 1.0, generator.integers(0, 4, (n_others, 12)) * 1.0
+    effects = improvement_effects(ours, others)
+    assert effects.estimate == pytest.approx(slow_improvement(ours, others))
+    assert effects.episodes.mean() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_ties_have_probability_one_half() -> None:
+    effects = improvement_effects(np.full((1, 5), 500.0), np.full((2, 5), 500.0))
+    assert (effects.estimate, effects.variance) == (0.5, 0.0)
+
+
+def test_missing_values_are_left_out() -> None:
+    values = np.array([[1.0, NAN, 3.0, NAN]])
+    effects = mean_effects(values)
+    assert (effects.estimate, effects.n_values) == (2.0, 2)
+    assert effects.episodes == pytest.approx([-2.0, 0.0, 2.0, 0.0])
+    assert iqm_effects(values).estimate == 2.0
+    assert improvement_effects(values, np.zeros((1, 4))).estimate == 1.0
+    assert np.isnan(mean_effects(np.full((2, 3), NAN)).estimate)
+    assert np.isnan(iqm_effects(np.full((2, 3), NAN)).estimate)
+    assert mean_effects(np.full((2, 3), NAN)).n_values == 0

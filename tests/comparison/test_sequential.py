@@ -1,0 +1,62 @@
+"""Confidence sequences and power calculations: numbers computed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from maze_pl.comparison.effects import difference_effects, mean_effects
+from maze_pl.comparison.sequential import confidence_sequence, episodes_needed
+
+
+def test_the_confidence_sequence_by_hand() -> None:
+    values = np.array([[1.0, 2.0, 3.0, 4.0]])
+    # rho^2 = (5.99146 + log 6.99146) / 100 = 0.0793616;  4 rho^2 + 1 = 1.317446
+    half = 1.2909944 * math.sqrt(2 * 1.317446 / (16 * 0.0793616) * math.log(math.sqrt(1.317446) / 0.05))
+    interval = confidence_sequence(mean_effects(values), 100)
+    assert interval == (pytest.approx(2.5 - half, rel=1e-5), pytest.approx(2.5 + half, rel=1e-5))
+
+
+def test_the_confidence_sequence_narrows_and_is_wider_than_an_interval_of_one_look() -> None:
+    values = np.random.default_rng(0).normal(size=(1, 4000))
+    widths = []
+    for n in (50, 100, 1000, 4000):
+        effects = mean_effects(values[:, :n])
+        interval = confidence_sequence(effects, 100)
+        assert interval is not None
+        widths.append(interval[1] - interval[0])
+        assert widths[-1] > 2 * 1.96 * math.sqrt(effects.variance)
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_one_value_has_no_confidence_sequence() -> None:
+    assert confidence_sequence(mean_effects(np.array([[1.0]])), 100) is None
+    assert confidence_sequence(mean_effects(np.array([[np.nan, 1.0]])), 100) is None
+
+
+def test_the_number_of_episodes_by_hand() -> None:
+    ours = np.array([[1.0, -1.0, 1.0, 3.0]])  # differences with mean 1 and variance 8 / 3
+    effects = difference_effects(ours, np.zeros((1, 4)))
+    # n = (1.959964 + 0.841621)^2 * 8 / 3 = 20.93
+    assert episodes_needed(effects) == 21
+
+
+def test_the_number_of_episodes_has_the_power_that_it_is_made_for() -> None:
+    generator = np.random.default_rng(1)
+    needed = episodes_needed(difference_effects(generator.normal(0.2, 1.0, (1, 100_000)), np.zeros((1, 100_000))))
+    assert needed is not None
+    means = generator.normal(0.2, 1.0, (4000, needed)).mean(axis=1)
+    assert (means > 1.96 / math.sqrt(needed)).mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_no_number_of_episodes_replaces_runs() -> None:
+    runs = np.random.default_rng(2).normal(0.0, 0.1, (3, 50)) + np.array([[0.0], [5.0], [-4.0]])
+    assert episodes_needed(difference_effects(runs, np.zeros((1, 50)))) is None
+
+
+def test_entries_without_difference_are_never_told_apart() -> None:
+    same = np.array([[1.0, 2.0, 5.0]])
+    assert episodes_needed(difference_effects(same, same)) is None
+    assert episodes_needed(difference_effects(same[:, :1], same[:, 1:2])) is None

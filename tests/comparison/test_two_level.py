@@ -1,0 +1,116 @@
+"""Intervals of estimates: numbers computed by hand, a slow bootstrap, and edge cases."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+
+from maze_pl.comparison.effects import difference_effects, improvement_effects, iqm_effects, mean_effects
+from maze_pl.comparison.two_level import degrees_of_freedom, two_level_intervals
+from maze_pl.runs.intervals import t_interval
+
+
+def test_few_episodes_of_one_run_have_the_interval_of_student() -> None:
+    values = [1.0, 2.0, 3.0, 4.0, 5.0]
+    (interval,) = two_level_intervals([mean_effects(np.array([values]))])
+    assert interval == pytest.approx(t_interval(values))
+
+
+def test_single_episodes_of_several_runs_have_the_interval_of_student() -> None:
+    values = [3.0, 1.0, 7.0, 4.0]
+    (interval,) = two_level_intervals([mean_effects(np.array([values]).T)])
+    assert interval == pytest.approx(t_interval(values))
+
+
+def test_degrees_of_freedom_by_hand() -> None:
+    effects = mean_effects(np.array([[0.0, 2.0], [6.0, 4.0]]))
+    assert degrees_of_freedom(effects) == 1  # 3^2 / (4^2 / 1 + 1^2 / 1) is below 1
+    assert degrees_of_freedom(mean_effects(np.array([[1.0, 4.0, 2.0, 9.0]]))) == 3
+
+
+def test_the_bootstrap_agrees_with_a_slow_one() -> None:
+    draw = random.Random(0)
+    values = [draw.expovariate(1.0) for _ in range(30)]
+    mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(30)
+    ratios = []
+    for _ in range(20_000):
+        resample = np.array(draw.choices(values, k=30))
+        ratios.append((resample.mean() - mean) / (resample.std(ddof=1) / math.sqrt(30)))
+    ratios.sort()
+    (interval,) = two_level_intervals([mean_effects(np.array([values]))])
+    assert interval is not None
+    assert interval[0] == pytest.approx(mean - ratios[19_500] * error, abs=0.06 * error)
+    assert interval[1] == pytest.approx(mean - ratios[500] * error, abs=0.12 * error)
+    assert interval[1] - mean > mean - interval[0]  # as the distribution is skewed
+
+
+def test_runs_that_differ_widen_the_interval() -> None:
+    generator = np.random.default_rng(0)
+    values = generator.normal(0.0, 1.0, (10, 50))
+    alike, different = two_level_intervals([mean_effects(values), mean_effects(values + np.arange(10.0)[:, None])])
+    assert alike is not None and different is not None
+    half = 2.262 * math.sqrt(np.arange(10.0).var(ddof=1) / 10)
+    assert (different[1] - different[0]) / 2 == pytest.approx(half, rel=0.1)
+    assert (alike[1] - alike[0]) < 0.2 * half
+
+
+def test_a_shift_of_the_results_shifts_the_interval() -> None:
+    values = np.random.default_rng(1).exponential(1.0, (10, 20))
+    first, second = two_level_intervals([mean_effects(values), mean_effects(3.0 * values - 7.0)])
+    assert first is not None
+    assert second == pytest.approx((3.0 * first[0] - 7.0, 3.0 * first[1] - 7.0))
+
+
+def test_results_without_variation_have_intervals_of_width_0() -> None:
+    constant = np.full((2, 9), 500.0)
+    estimates = [
+        mean_effects(constant),
+        iqm_effects(constant),
+        difference_effects(constant, constant[:1]),
+        improvement_effects(constant, constant),
+    ]
+    assert two_level_intervals(estimates) == [(500.0, 500.0), (500.0, 500.0), (0.0, 0.0), (0.5, 0.5)]
+
+
+@pytest.mark.parametrize(
+    "values", [np.array([[3.0]]), np.array([[3.0, np.nan]]), np.full((1, 3), np.nan), np.full((3, 1), np.nan)]
+)
+def test_too_few_values_have_no_interval(values: np.ndarray) -> None:
+    assert two_level_intervals([mean_effects(values), iqm_effects(values)]) == [None, None]
+
+
+def test_a_single_episode_does_not_tell_one_policy_from_several_runs() -> None:
+    runs, policy = np.array([[1.0], [2.0], [3.0]]), np.array([[0.0]])
+    assert two_level_intervals([difference_effects(runs, policy)]) == [None]
+    (interval,) = two_level_intervals([difference_effects(runs, runs[::-1] + 5.0)])
+    assert interval is not None and interval[1] < 0.0
+
+
+def test_a_rare_event_has_a_finite_interval() -> None:
+    values = np.zeros((1, 20))
+    values[0, 3] = 1.0
+    (interval,) = two_level_intervals([mean_effects(values)])
+    assert interval is not None
+    assert -0.2 < interval[0] <= 0.05 <= interval[1] < 1.0
+
+
+def test_the_same_data_gives_the_same_interval_whatever_else_is_estimated() -> None:
+    generator = np.random.default_rng(2)
+    effects = [mean_effects(generator.exponential(1.0, (8, 30))) for _ in range(70)]
+    together = two_level_intervals(effects)
+    assert two_level_intervals([effects[66]])[0] == pytest.approx(together[66])
+
+
+def test_many_estimates_of_many_entries_are_resampled_together() -> None:
+    results = np.random.default_rng(3).exponential(1.0, (20, 6, 10, 100))  # entries, return and KPIs, runs, episodes
+    estimates = []
+    for tables in results:
+        for values, baseline in zip(tables, results[0], strict=True):
+            estimates += [mean_effects(values), iqm_effects(values)]
+            estimates += [difference_effects(values, baseline), improvement_effects(values, baseline)]
+    intervals = two_level_intervals(estimates, n_resamples=10_000)
+    assert len(intervals) == 480 and None not in intervals

@@ -1,0 +1,25 @@
+"""One line solves small problems with automatic networks; hyper-parameters are part of the line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from maze_pl.__main__ import main
+
+LINES = {
+    "FrozenLake-v1": (1.0, "--data.env.dict_kwargs.is_slippery false"),
+    "CliffWalking-v1": (-15.0, "--model.entropy_coef 0.001"),
+    "minigrid:MiniGrid-Empty-8x8-v0": (0.9, ""),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the observation space has text at .'mission'.:UserWarning")
+@pytest.mark.parametrize("name", LINES)
+def test_one_line_reaches_the_goal(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    goal, options = LINES[name]
+    line = f"fit --config ppo_auto --data.env.name {name} {options} --stop_at_return.threshold {goal}"
+    assert main([*line.split(), "--run_dir", "here"]) == 0  # 1 if the evaluations do not reach the threshold

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.reports.curves import Curve, band, chart, default_statistics, full_name, read_all, smoothed
+from maze_pl.reports.run_groups import grouped_runs
+from maze_pl.runs.intervals import bootstrap_interval, interquartile_mean
+from tests.reports.written_runs import RETURN, write_run
+
+
+def curve(x: list[float], y: list[float]) -> Curve:
+    return Curve(Path("run"), np.array(x), np.array(y))
+
+
+def test_curves_of_other_steps_are_interpolated_in_the_range_of_all() -> None:
+    found = band("a", [curve([0, 10, 20], [0, 10, 20]), curve([5, 25], [100, 300])])
+    assert found.x.tolist() == [5, 10, 20]
+    np.testing.assert_allclose(found.middle, [(5 + 100) / 2, (10 + 150) / 2, (20 + 250) / 2])
+    assert band("a", [curve([0, 1], [0, 1])]).x.size == 0
+    assert band("a", [curve([0, 1], [0, 1]), curve([5, 6], [0, 1])]).x.size == 0
+
+
+def test_a_band_is_the_interquartile_mean_with_its_interval() -> None:
+    values = [1.0, 2.0, 4.0, 8.0, 100.0]
+    found = band("a", [curve([0, 1], [value, 0]) for value in values])
+    assert found.middle[0] == interquartile_mean(values) == pytest.approx(14 / 3)
+    assert (found.low[0], found.high[0]) == bootstrap_interval(values, n_resamples=2000)
+
+
+def test_a_grid_has_at_most_200_points_with_both_ends() -> None:
+    x = np.arange(1000.0)
+    found = band("a", [Curve(Path("run"), x, x), Curve(Path("run"), x, x + 2)])
+    assert len(found.x) == 200 and (found.x[0], found.x[-1]) == (0, 999)
+    np.testing.assert_allclose(found.middle, found.x + 1)
+
+
+def test_smoothing_averages_neighbours_as_far_as_there_are_any() -> None:
+    values = np.array([0.0, 3.0, 6.0, 0.0])
+    assert smoothed(values, 1).tolist() == values.tolist()
+    assert smoothed(values, 2).tolist() == [1.5, 4.5, 3.0, 0.0]
+    assert smoothed(values, 3).tolist() == [1.5, 3.0, 3.0, 3.0]
+    assert smoothed(values, 99).tolist() == [2.25] * 4
+
+
+def test_runs_that_differ_in_seed_and_length_are_a_group_named_by_what_differs(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "a" / "seed_0", 0)
+    second = write_run(tmp_path / "a" / "seed_1", 1, config={"trainer": {"max_epochs": 9}})
+    other = write_run(tmp_path / "b", 0, config={"model": {"lr": 0.2}})
+    groups = grouped_runs([first, second, other, first])
+    assert [(group.name, group.runs) for group in groups] == [
+        ("model.lr=0.1", [first, second]),
+        ("model.lr=0.2", [other]),
+    ]
+    assert [group.name for group in grouped_runs([first, second])] == ["a"]
+
+
+def test_statistics_have_short_names_and_unknown_ones_are_refused_with_similar_ones(tmp_path: Path) -> None:
+    kpi = "night_BaseEnvEvents/kpi/mean/x"
+    groups = grouped_runs([write_run(tmp_path / "a"), write_run(tmp_path / "b", 1, statistic=kpi)])
+    metrics = read_all(groups)
+    assert default_statistics(metrics) == [RETURN]
+    assert full_name("eval/return", metrics) == RETURN
+    assert full_name("night/kpi/x", metrics) == kpi
+    with pytest.raises(ConfigurationError, match=r"logged the statistic 'evl/return'; .*eval_BaseEnvEvents"):
+        full_name("evl/return", metrics)
+    found = chart(groups, metrics, RETURN, "wall_clock")
+    assert [one.curves[0].x.tolist() for one in found.bands] == [[30.0, 60.0, 90.0]]

@@ -1,0 +1,75 @@
+"""Results of several seeds: from the files of their runs to the table and the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maze_pl.runs.seed_results import SeedResult, read_results, read_values, table_of_seeds, write_results
+
+RETURN, KPI = "eval_BaseEnvEvents/reward/mean", "eval_BaseEnvEvents/kpi/mean/waste"
+
+
+def write_metrics(folder: Path, *rows: str, head: str = f"step,train_BaseEnvEvents/reward/mean,{RETURN},{KPI}") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "metrics.csv"
+    path.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_values_are_of_the_last_and_the_best_evaluation(tmp_path: Path) -> None:
+    path = write_metrics(tmp_path, "100,1.0,5.0,0.4", "200,2.0,9.0,0.3", "300,3.0,7.0,0.2", "400,4.0,,")
+    assert read_values(path) == {
+        "env steps": 400.0,
+        "eval return, last": 7.0,
+        "eval return, best": 9.0,
+        "eval waste, last": 0.2,
+    }
+
+
+def test_without_evaluations_they_are_those_of_training(tmp_path: Path) -> None:
+    path = write_metrics(tmp_path, "100,1.0", "200,0.5", head="step,train_BaseEnvEvents/reward/mean")
+    assert read_values(path) == {"env steps": 200.0, "train return, last": 0.5, "train return, best": 1.0}
+    assert read_values(tmp_path / "nothing.csv") == {}
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "log", "status", "counts"),
+    [
+        (0, "", "finished", True),
+        (1, "command: maze-pl fit\nepoch 1\nended: max_epochs=1 reached\n", "required return missed", True),
+        (1, "command: maze-pl fit\nended: max_epochs=1\ncommand: maze-pl fit --resume\nTraceback\n", "failed", False),
+        (1, "command: maze-pl fit\nTraceback\n", "failed", False),
+        (130, "", "stopped", False),
+        (-9, "", "failed", False),
+    ],
+)
+def test_the_status_tells_how_a_run_ended(
+    tmp_path: Path, exit_status: int, log: str, status: str, counts: bool
+) -> None:
+    (tmp_path / "run.log").write_text(f"\n{log}", encoding="utf-8")
+    result = SeedResult(3, str(tmp_path), "running")
+    result.end(exit_status)
+    assert (result.status, result.counts, result.exit_status) == (status, counts, exit_status)
+
+
+def test_runs_that_did_not_end_are_shown_but_not_counted(tmp_path: Path) -> None:
+    results = []
+    for seed, number in ((0, 4.0), (1, 8.0), (2, 1000.0)):
+        write_metrics(tmp_path / f"seed_{seed}", f"100,1.0,{number},0.5")
+        result = SeedResult(seed, str(tmp_path / f"seed_{seed}"))
+        result.end(0 if seed < 2 else 7)
+        results.append(result)
+    results.append(SeedResult(3, str(tmp_path / "seed_3")))
+    table = table_of_seeds(results)
+    assert "failed (exit status 7)" in table and "not started" in table
+    (line,) = [line for line in table.splitlines() if line.startswith("eval return, last")]
+    assert line.split()[3:5] == ["2", "6"]  # two seeds, and their mean
+    write_results(tmp_path, results)
+    content = json.loads((tmp_path / "seed_results.json").read_text(encoding="utf-8"))
+    assert content["summary"]["eval return, last"]["mean"] == 6.0
+    assert [entry["status"] for entry in content["seeds"]] == ["finished", "finished", "failed", "not started"]
+    assert read_results(tmp_path) == results
+    assert read_results(tmp_path / "nowhere") == []

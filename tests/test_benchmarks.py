@@ -1,0 +1,35 @@
+"""Scripts of benchmarks that take sizes still run, on the least work, and print their figures."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
+SCRIPTS = {
+    "maze_pl_cartpole.py": ["--algorithm", "ppo", "--env_steps", "2400"],
+    "maze_pl_cutting_2d.py": ["--env_steps", "4800"],
+    "soft_actor_critic.py": ["--n_updates", "32"],
+    "impala.py": ["--env_steps", "2400"],
+    "evolution.py": ["--updates", "2"],
+    "engines.py": ["--env_steps", "400"],
+    "rollouts.py": ["--episodes", "4"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_benchmark_prints_its_figures(script: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", str(FOLDER / script), *SCRIPTS[script]]
+    path = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    figures = json.loads(done.stdout.strip().splitlines()[-1])
+    assert figures
+    assert all(value >= 0 for value in figures.values())

@@ -1,0 +1,153 @@
+"""Episode documents: their arrays are those of the episode, on whatever way it came."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.spec import Spec
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.cutting_2d import masked_struct_env_factory
+from maze_pl.modules import PPO
+from maze_pl.runs.rollout import Trajectory, rollout
+from maze_pl.viewer.arrays import decoded
+from maze_pl.viewer.document import episode_document
+from maze_pl.viewer.playing import episode_of
+from tests.envs.line import make_line_env
+
+N_STEPS = 12
+
+
+def cutting() -> Any:
+    return masked_struct_env_factory(20, (10, 8), (3, 2))
+
+
+@pytest.fixture(scope="module")
+def agent() -> PPO:
+    return PPO(spec=Spec.of(cutting()))
+
+
+@pytest.fixture(scope="module")
+def trajectory(agent: PPO) -> Trajectory:
+    return rollout(cutting, agent, seed=3, record=["spaces", "states", "events"], max_steps=N_STEPS)[0]
+
+
+@pytest.fixture(scope="module")
+def document(agent: PPO, trajectory: Trajectory) -> dict[str, Any]:
+    env = cutting()
+    parts = {"renderer": env.get_renderer(), "kpi_calculator": env.get_kpi_calculator()}
+    return episode_document([episode_of(trajectory, "trained", "PPO", agent, parts=parts)], title="cutting")
+
+
+@pytest.fixture(scope="module")
+def episode(document: dict[str, Any]) -> dict[str, Any]:
+    return document["episodes"][0]
+
+
+def test_document_is_json_that_names_format_and_version(document: dict[str, Any]) -> None:
+    assert (document["format"], document["version"], document["title"]) == ("maze_pl episodes", 1, "cutting")
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_acts_are_those_of_the_record(episode: dict[str, Any], trajectory: Trajectory) -> None:
+    acts = episode["acts"]
+    assert acts["n"] == 2 * N_STEPS == len(decoded(acts["step_key"]))
+    np.testing.assert_array_equal(decoded(acts["env_step"]), np.repeat(np.arange(N_STEPS), 2))
+    np.testing.assert_array_equal(decoded(acts["step_key"]), [0, 1] * N_STEPS)
+    np.testing.assert_array_equal(decoded(acts["reward"]), trajectory.spaces.actor_reward)
+    assert episode["step_keys"] == ["0", "1"]
+    assert (episode["seed"], episode["end"], episode["n_env_steps"]) == (trajectory.seed, "truncated", N_STEPS)
+
+
+def test_rewards_of_steps_sum_up_to_the_return(episode: dict[str, Any], trajectory: Trajectory) -> None:
+    assert decoded(episode["env_steps"]["reward"]).sum() == episode["return"] == trajectory.summary.reward
+
+
+def test_masked_options_are_marked_and_have_no_probability(episode: dict[str, Any], trajectory: Trajectory) -> None:
+    head = episode["heads"]["0"]["piece_idx"]
+    allowed = decoded(head["allowed"])
+    probabilities = decoded(head["probabilities"])
+    np.testing.assert_array_equal(allowed, trajectory.spaces.observation[0]["inventory_mask"])
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
+    assert probabilities.shape == (N_STEPS, 20)
+    assert not probabilities[allowed == 0].any()
+    taken = decoded(head["action"])
+    np.testing.assert_array_equal(taken[:, 0], trajectory.spaces.action[0]["piece_idx"])
+    np.testing.assert_array_equal(decoded(head["most_likely"])[:, 0], probabilities.argmax(axis=1))
+    assert (head["kind"], head["sizes"], head["family"]) == ("categorical", [20], "Categorical")
+
+
+def test_observations_have_kinds(episode: dict[str, Any], trajectory: Trajectory) -> None:
+    kinds = {name: content["kind"] for name, content in episode["observations"]["0"].items()}
+    assert kinds.pop("inventory_size") == "vector"
+    assert kinds == {"inventory": "matrix", "inventory_mask": "mask", "ordered_piece": "vector"}
+    values = decoded(episode["observations"]["0"]["inventory"]["values"])
+    np.testing.assert_array_equal(values, trajectory.spaces.observation[0]["inventory"])
+
+
+def test_events_are_in_their_steps(episode: dict[str, Any], trajectory: Trajectory) -> None:
+    events = episode["events"]
+    names = [events["names"][name] for name in decoded(events["name"])]
+    assert "BaseEnvEvents.reward" not in names
+    cuts = [place for place, name in enumerate(names) if name == "CuttingEvents.valid_cut"]
+    assert [int(decoded(events["env_step"])[place]) for place in cuts] == list(range(N_STEPS))
+    assert events["attributes"][cuts[0]]["current_demand"] in ([3, 2], "(3, 2)")
+
+
+def test_kpis_so_far_end_with_those_of_the_episode(episode: dict[str, Any]) -> None:
+    assert episode["kpis"]
+    for name, values in episode["running_kpis"].items():
+        assert decoded(values).shape == (N_STEPS,)
+        assert decoded(values)[-1] == pytest.approx(episode["kpis"][name])
+    assert episode["running_kpis"].keys() == episode["kpis"].keys()
+
+
+def test_renderer_draws_each_step_and_the_end(episode: dict[str, Any]) -> None:
+    pictures = episode["pictures"]
+    assert (pictures["source"], pictures["per"]) == ("renderer", "env_step")
+    index = decoded(pictures["index"])
+    assert index.shape == (N_STEPS + 1,)
+    assert len(set(index.tolist())) == len(pictures["images"])
+    content = base64.b64decode(pictures["images"][0].removeprefix("data:image/png;base64,"))
+    image = Image.open(io.BytesIO(content))
+    assert image.format == "PNG"
+    assert image.size == (640, 288)
+
+
+def test_shared_critic_has_values_at_the_first_act_of_each_step(episode: dict[str, Any]) -> None:
+    value = decoded(episode["acts"]["value"])
+    np.testing.assert_array_equal(np.isfinite(value), [True, False] * N_STEPS)
+
+
+def test_heuristic_has_actions_without_probabilities() -> None:
+    played = rollout(lambda: GymMazeEnv("CartPole-v1"), "heuristic", max_steps=5)[0]
+    content = episode_document([episode_of(played, "heuristic", "heuristic")])["episodes"][0]
+    head = content["heads"]["0"]["action"]
+    assert head["probabilities"] is head["most_likely"] is head["allowed"] is None
+    assert decoded(head["action"]).shape == (5, 1)
+    assert content["acts"]["value"] is content["pictures"] is None
+    assert decoded(content["env_steps"]["reward"]).tolist() == [1.0] * 5
+
+
+def test_episode_of_states_alone_has_acts_and_events() -> None:
+    played = rollout(make_line_env, "random", record=["states"], max_steps=3)[0]
+    content = episode_document([episode_of(played, "walk", "random")])["episodes"][0]
+    assert content["acts"]["n"] == content["n_env_steps"] == 3
+    assert content["heads"] == content["observations"] == {}
+    assert "LineEvents.moved" in content["events"]["names"]
+
+
+def test_state_that_cannot_be_drawn_is_named(trajectory: Trajectory) -> None:
+    class Broken:
+        def render(self, *arguments: Any) -> Any:
+            raise KeyError("paint")
+
+    with pytest.raises(ConfigurationError, match=r"Broken cannot draw state 0 of episode .*: KeyError: 'paint'"):
+        episode_document([episode_of(trajectory, "", "", parts={"renderer": Broken()})])

@@ -1,0 +1,73 @@
+"""Events as a table, from whatever holds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import maze_pl
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.events import EventLogFiles
+from maze_pl.runs.rollout import Trajectory, rollout
+from maze_pl.viewer.document import episode_document
+from maze_pl.viewer.events import EpisodeEvents, rows_of_folder
+from maze_pl.viewer.playing import episode_of
+from tests.envs.line import make_line_env
+
+
+@pytest.fixture(scope="module")
+def played() -> list[Trajectory]:
+    return rollout(make_line_env, "random", 2, record=["spaces", "states", "events"], max_steps=4)
+
+
+def moves(table: Any) -> Any:
+    return table[table["event"] == "moved"].reset_index(drop=True)[["episode_id", "env_step", "distance"]]
+
+
+def test_table_has_a_row_for_each_event(played: list[Trajectory]) -> None:
+    table = maze_pl.events_table(played)
+    assert list(table.columns[:4]) == ["episode_id", "env_step", "topic", "event"]
+    assert moves(table)["env_step"].tolist() == [0, 1, 2, 3] * 2
+    assert moves(table)["episode_id"].nunique() == 2
+    assert (table[table["event"] == "reward"]["topic"] == "BaseEnvEvents").all()
+    total = table[table["event"] == "reward"].groupby("episode_id")["value"].sum()
+    assert total.tolist() == [one.summary.reward for one in sorted(played, key=lambda one: one.episode_id)]
+
+
+def test_records_documents_and_folders_give_the_same_events(played: list[Trajectory], tmp_path: Path) -> None:
+    files = EventLogFiles(str(tmp_path / "event_logs"))
+    for trajectory in played:
+        for rows in trajectory.events:
+            files.append(*rows)
+    expected = moves(maze_pl.events_table(played))
+    document = episode_document([episode_of(one, "", "") for one in played])
+    for source in (document, [one.states for one in played]):
+        assert moves(maze_pl.events_table(source)).astype(str).equals(expected.astype(str))
+    of_folder = moves(maze_pl.events_table(tmp_path)).sort_values(["episode_id", "env_step"], ignore_index=True)
+    assert of_folder.equals(expected.sort_values(["episode_id", "env_step"], ignore_index=True))
+
+
+def test_shares_of_rewards_are_summed_by_step() -> None:
+    columns = {"episode_id": "str", "episode_started": "float", "env_time": "int", "name": "str", "value": "float"}
+    rows = [("e", 0.0, 5, "cost", -1.0), ("e", 0.0, 5, "gain", 3.0), ("e", 0.0, 6, "cost", -2.0)]
+    rewards = [("e", 0.0, 5, 2.0), ("e", 0.0, 6, -2.0)]
+    plain = {name: columns[name] for name in list(columns)[:3]} | {"value": "float"}
+    events = EpisodeEvents([("RewardShareEvents.share", columns, rows), ("BaseEnvEvents.reward", plain, rewards)], 2)
+    assert {name: values.tolist() for name, values in events.shares().items()} == {"cost": [-1, -2], "gain": [3, 0]}
+    assert events.reward() is not None and events.reward().tolist() == [2.0, -2.0]
+
+
+def test_nothing_to_read_is_told(played: list[Trajectory], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there are no events"):
+        maze_pl.events_table(tmp_path)
+    with pytest.raises(ConfigurationError, match="no folder of a rollout"):
+        maze_pl.events_table(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("content", ["a,b\n1,2\n", "episode_id,episode_started,env_time\ne,0.0,x\n"])
+def test_damaged_log_is_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / "Topic.event.csv").write_text(content)
+    with pytest.raises(ConfigurationError, match=r"Topic\.event\.csv"):
+        rows_of_folder(tmp_path)
