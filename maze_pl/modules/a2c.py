@@ -27,7 +27,7 @@ class A2C(OnPolicyModule):
     Args:
         lr: Learning rate: a number or a schedule.
         gamma: Discount of one environment step.
-        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages.
+        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages: a number or a schedule.
         policy_loss_coef: Weight of the policy's loss.
         value_loss_coef: Weight of the critic's loss.
         entropy_coef: Weight of the entropy bonus of the policy.
@@ -58,7 +58,7 @@ class A2C(OnPolicyModule):
         *,
         lr: Coefficient = 5e-4,
         gamma: float = 0.98,
-        gae_lambda: float = 1.0,
+        gae_lambda: Coefficient = 1.0,
         policy_loss_coef: Coefficient = 1.0,
         value_loss_coef: Coefficient = 0.5,
         entropy_coef: Coefficient = 2.5e-4,
@@ -95,13 +95,13 @@ class A2C(OnPolicyModule):
             grad_norms_by_part=grad_norms_by_part,
             capture=capture,
         )
-        check_fraction(gae_lambda=gae_lambda)
-        self.gae_lambda = gae_lambda
+        self.gae_lambda = self.coefficient("gae_lambda", gae_lambda, check_fraction)
         self.normalize_advantage = normalize_advantage
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
-        batch = self.make_learning_batch(rollout, self.gae_lambda, normalize_advantage=self.normalize_advantage)
+        gae_lambda = self.value_of("gae_lambda")
+        batch = self.make_learning_batch(rollout, gae_lambda, normalize_advantage=self.normalize_advantage)
         (whole,) = batch.minibatches(1)
         self.gradient_step(self.loss, whole, even=batch.even, record_norms=True)
 

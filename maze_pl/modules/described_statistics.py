@@ -24,6 +24,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "epsilon": "probability of a random option while collecting, which follows a schedule",
     "explained_variance": "share of the variance of returns that the critic predicts: 1 is perfect, 0 useless",
     "exploration_noise": "scale of the noise while collecting, which follows a schedule",
+    "gae_lambda": "lambda of the advantage estimates, which follows a schedule",
     "importance_weight": "mean probability of the acts under the policy, relative to the policy that acted",
     "l2_penalty": "weight of the squared norm of the parameters, which follows a schedule",
     "lag": "updates between collecting and learning, averaged over rollouts",
@@ -49,6 +50,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "return_std": "standard deviation of the returns of the perturbed policies",
     "rho": "mean importance weight after clipping at rho_bar",
     "rho_clip_fraction": "share of acts whose importance weight exceeds rho_bar",
+    "target_kl": "KL divergence after which no further pass follows, which follows a schedule",
     "target_noise": "scale of the noise on target actions, which follows a schedule",
     "td_error": "mean size of the TD error",
     "target_entropy": "entropy that the entropy coefficient steers to",
@@ -59,6 +61,8 @@ DESCRIPTIONS: Mapping[str, str] = {
     "update_ratio": "L2 norm of an update relative to that of the parameters",
     "value_loss": "Huber loss of the TD errors, or their mean square",
     "value_loss_coef": "weight of the critic's loss, which follows a schedule",
+    "vtrace_clip_pg_rho_threshold": "rho_bar of the advantages, which follows a schedule",
+    "vtrace_clip_rho_threshold": "rho_bar of the value targets, which follows a schedule",
 }
 """Name of the statistic -> description."""
 

@@ -44,8 +44,10 @@ class IMPALA(OnPolicyModule):
         policy_loss_coef: Weight of the policy's loss.
         value_loss_coef: Weight of the critic's loss.
         entropy_coef: Weight of the entropy bonus of the policy.
-        vtrace_clip_rho_threshold: Maximum rho in the value targets; None for no limit.
-        vtrace_clip_pg_rho_threshold: Maximum rho in the policy's advantages; None for no limit.
+        vtrace_clip_rho_threshold: Maximum rho in the value targets: a number, a
+            schedule, or None for no limit.
+        vtrace_clip_pg_rho_threshold: Maximum rho in the policy's advantages: a
+            number, a schedule, or None for no limit.
         reward_clipping: Transformation of the rewards r of `env.step` for learning: `none` keeps
             them, `abs_one` clips them to [-1, 1], and `soft_asymmetric` is 5 * tanh(r / 5), times
             0.3 where negative. The logged rewards are the original ones.
@@ -79,8 +81,8 @@ class IMPALA(OnPolicyModule):
         policy_loss_coef: Coefficient = 1.0,
         value_loss_coef: Coefficient = 0.5,
         entropy_coef: Coefficient = 0.01,
-        vtrace_clip_rho_threshold: float | None = 1.0,
-        vtrace_clip_pg_rho_threshold: float | None = 1.0,
+        vtrace_clip_rho_threshold: Coefficient | None = 1.0,
+        vtrace_clip_pg_rho_threshold: Coefficient | None = 1.0,
         reward_clipping: Literal["none", "abs_one", "soft_asymmetric"] = "none",
         sequence_length: int = 16,
         networks: NetworksOption | None = None,
@@ -114,17 +116,22 @@ class IMPALA(OnPolicyModule):
             grad_norms_by_part=grad_norms_by_part,
             capture=capture,
         )
-        check_positive(vtrace_clip_rho_threshold=vtrace_clip_rho_threshold)
-        check_positive(vtrace_clip_pg_rho_threshold=vtrace_clip_pg_rho_threshold)
         if reward_clipping not in REWARD_CLIPPINGS:
             raise ValueError(f"reward_clipping={reward_clipping!r} must be one of {REWARD_CLIPPINGS}")
         self.reward_clipping = reward_clipping
-        self.vtrace_clip_rho_threshold = vtrace_clip_rho_threshold
-        self.vtrace_clip_pg_rho_threshold = vtrace_clip_pg_rho_threshold
+        self.vtrace_clip_rho_threshold = self.optional_coefficient(
+            "vtrace_clip_rho_threshold", vtrace_clip_rho_threshold, check_positive
+        )
+        self.vtrace_clip_pg_rho_threshold = self.optional_coefficient(
+            "vtrace_clip_pg_rho_threshold", vtrace_clip_pg_rho_threshold, check_positive
+        )
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a batch of rollouts."""
-        method = VTrace(self.vtrace_clip_rho_threshold, self.vtrace_clip_pg_rho_threshold)
+        method = VTrace(
+            self._threshold("vtrace_clip_rho_threshold"),
+            self._threshold("vtrace_clip_pg_rho_threshold"),
+        )
         if self.reward_clipping != "none":
             rollout = self._with_clipped_rewards(rollout)
         batch = self.make_learning_batch(rollout, method, with_log_prob=True)
@@ -144,14 +151,20 @@ class IMPALA(OnPolicyModule):
         return self.actor_critic_loss(minibatch, self._policy_losses)
 
     def _policy_losses(self, step_key: StepKey, acts: PolicySamples, log_prob: Tensor) -> Tensor:
-        rho = torch.exp(log_prob.detach() - acts.old_log_prob).clamp(0.0, self.vtrace_clip_rho_threshold)
+        rho = torch.exp(log_prob.detach() - acts.old_log_prob)
+        if self.vtrace_clip_rho_threshold is not None:
+            rho = rho.clamp(max=self.vtrace_clip_rho_threshold)
         self.record("rho", acts.weight.dot(rho), step_key, count=acts.share)
         return -log_prob * acts.advantage
+
+    def _threshold(self, name: str) -> float | None:
+        """Return a threshold in the current batch; None for no limit."""
+        return None if getattr(self, name) is None else self.value_of(name)
 
     def _record_importance_weights(self, batch: LearningBatch) -> None:
         """Record the mean importance weight, and the shares that rho_bar and c_bar = 1 clip."""
         for step_key, rho in batch.importance_weight.items():
-            limit = self.vtrace_clip_rho_threshold
+            limit = self._threshold("vtrace_clip_rho_threshold")
             n_clipped = 0 if limit is None else int((rho > limit * _ROUNDING).sum())
             self.record("importance_weight", float(rho.sum()), step_key, count=len(rho))
             self.record("rho_clip_fraction", n_clipped, step_key, count=len(rho))

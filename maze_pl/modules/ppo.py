@@ -33,7 +33,7 @@ class PPO(OnPolicyModule):
     Args:
         lr: Learning rate: a number or a schedule.
         gamma: Discount of one environment step.
-        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages.
+        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages: a number or a schedule.
         policy_loss_coef: Weight of the policy's loss.
         value_loss_coef: Weight of the critic's loss.
         entropy_coef: Weight of the entropy bonus of the policy.
@@ -71,7 +71,7 @@ class PPO(OnPolicyModule):
         *,
         lr: Coefficient = 2.5e-4,
         gamma: float = 0.98,
-        gae_lambda: float = 1.0,
+        gae_lambda: Coefficient = 1.0,
         policy_loss_coef: Coefficient = 1.0,
         value_loss_coef: Coefficient = 0.5,
         entropy_coef: Coefficient = 2.5e-4,
@@ -79,7 +79,7 @@ class PPO(OnPolicyModule):
         n_optimization_epochs: int = 4,
         clip_range: Coefficient = 0.2,
         value_clip_range: Coefficient | None = None,
-        target_kl: float | None = None,
+        target_kl: Coefficient | None = None,
         normalize_advantage: bool = True,
         sequence_length: int = 16,
         networks: NetworksOption | None = None,
@@ -113,17 +113,15 @@ class PPO(OnPolicyModule):
             grad_norms_by_part=grad_norms_by_part,
             capture=capture,
         )
-        check_fraction(gae_lambda=gae_lambda)
         check_at_least(1, batch_size=batch_size, n_optimization_epochs=n_optimization_epochs)
-        check_positive(target_kl=target_kl)
         if target_kl is not None and n_optimization_epochs == 1:
             raise ValueError("target_kl stops between passes over a rollout, but n_optimization_epochs=1 makes one")
-        self.gae_lambda = gae_lambda
+        self.gae_lambda = self.coefficient("gae_lambda", gae_lambda, check_fraction)
         self.batch_size = batch_size
         self.n_optimization_epochs = n_optimization_epochs
         self.clip_range = self.coefficient("clip_range", clip_range, check_positive)
         self.value_clip_range = self.optional_coefficient("value_clip_range", value_clip_range, check_positive)
-        self.target_kl = target_kl
+        self.target_kl = self.optional_coefficient("target_kl", target_kl, check_positive)
         self.normalize_advantage = normalize_advantage
 
     def check_data_module(self, data: object) -> None:
@@ -136,7 +134,7 @@ class PPO(OnPolicyModule):
         """Learn from a rollout."""
         batch = self.make_learning_batch(
             rollout,
-            self.gae_lambda,
+            self.value_of("gae_lambda"),
             normalize_advantage=self.normalize_advantage,
             with_log_prob=True,
         )
@@ -152,7 +150,7 @@ class PPO(OnPolicyModule):
                         divergences[step_key] += divergence
             if self.target_kl is not None:
                 mean = mean_over_ranks(torch.stack(list(divergences.values())) / n_minibatches)
-                if float(mean.max()) > self.target_kl:
+                if float(mean.max()) > self.value_of("target_kl"):
                     break
         if not self.in_critic_burn_in:
             self._record_change(minibatch)

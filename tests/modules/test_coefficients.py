@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from maze_pl.core.checks import check_fraction
 from maze_pl.core.population import NoiseTable, PopulationBatch
-from maze_pl.modules import A2C, ES, PPO
+from maze_pl.modules import A2C, ES, IMPALA, PPO
 from maze_pl.schedules import Constant, Cosine, Linear, Piecewise, run_progress
 from tests.exact.comparison import differences
 
@@ -86,6 +86,8 @@ def test_numbers_remain_numbers_and_are_not_logged(kit: SimpleNamespace) -> None
         ("value_loss_coef", 2.0),
         ("policy_loss_coef", 0.1),
         ("value_clip_range", 0.01),
+        ("gae_lambda", 0.1),
+        ("target_kl", 1e-9),
         ("lr", 0.003),
     ],
 )
@@ -119,6 +121,18 @@ def test_traced_updates_follow_schedules_without_being_traced_again(kit: SimpleN
     assert torch.allclose(results[0], results[1], rtol=1e-4, atol=1e-6)
     assert not torch.allclose(results[0], results[2], rtol=1e-2, atol=1e-4)
     assert n_made == [1, 0, 1]
+
+
+def test_v_trace_follows_schedules_of_its_thresholds_traced_or_not(kit: SimpleNamespace) -> None:
+    falling = {"vtrace_clip_rho_threshold": Linear(1.0, 0.01), "vtrace_clip_pg_rho_threshold": Linear(1.0, 0.01)}
+    results = []
+    for capture, options in (("auto", falling), ("off", falling), ("auto", {})):
+        torch.manual_seed(1)
+        module = IMPALA(actor_critic=kit.make_actor_critic(), lr=0.01, capture=capture, **options)
+        kit.fit(module, epochs=3, length=2)
+        results.append(flat(module))
+    assert torch.allclose(results[0], results[1], rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(results[0], results[2], rtol=1e-2, atol=1e-4)
 
 
 def test_lr_schedule_is_the_linear_schedule_of_the_learning_rate(kit: SimpleNamespace) -> None:
