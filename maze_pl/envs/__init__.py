@@ -23,6 +23,7 @@ from .gym_env import (
     make_gym_maze_env as make_gym_maze_env,
 )
 from .maze_env import MazeEnv as MazeEnv
+from .pettingzoo_env import PettingZooMazeEnv as PettingZooMazeEnv, make_pettingzoo_env as make_pettingzoo_env
 from .structured_env import (
     Action as Action,
     Observation as Observation,

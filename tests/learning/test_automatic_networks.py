@@ -11,6 +11,11 @@ from maze_pl.__main__ import main
 LINES = {
     "FrozenLake-v1": (1.0, "--data.env.dict_kwargs.is_slippery false"),
     "CliffWalking-v1": (-15.0, "--model.entropy_coef 0.001"),
+    "Taxi-v4": (
+        7.0,
+        "--trainer.max_epochs 12 --model.entropy_coef maze_pl.schedules.Linear "
+        "--model.entropy_coef.start 0.1 --model.entropy_coef.end 0",
+    ),
     "minigrid:MiniGrid-Empty-8x8-v0": (0.9, ""),
 }
 

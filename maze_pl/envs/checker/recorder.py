@@ -33,6 +33,8 @@ class Act(NamedTuple):
         action: Action that led here, None after a reset.
         seed: Seed that the environment was reset with.
         seconds: Duration of the step.
+        actor_rewards: Rewards of the acts of the environment step that this act completed, for
+            environments that attribute rewards to actors.
     """
 
     actor: ActorID
@@ -45,6 +47,7 @@ class Act(NamedTuple):
     action: Action | None
     seed: int | None = None
     seconds: float = 0.0
+    actor_rewards: Sequence[float] = ()
 
 
 class Recorder(Wrapper):
@@ -99,13 +102,17 @@ class Recorder(Wrapper):
         if self.before is not None:
             self.before(action)
         self.early_events.begin_act(self.env.actor_id().step_key)
+        env_time = self.env.get_env_time()
         with time_limit("step", self._step_timeout):
             began = time.perf_counter()
             result = self.env.step(action)
             seconds = time.perf_counter() - began
         check_step(result, self.env)
         self.early_events.end_act()
-        self._keep(result, action, seconds=seconds)
+        has_advanced = self.env.get_env_time() > env_time
+        actor_rewards = self.env.get_actor_rewards() if has_advanced else None
+        attributed = () if actor_rewards is None else tuple(map(float, actor_rewards))
+        self._keep(result, action, seconds=seconds, actor_rewards=attributed)
         return result
 
     def _keep(self, result: Any, action: Action | None, **further: Any) -> None:

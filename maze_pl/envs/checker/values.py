@@ -31,7 +31,9 @@ def check_observations(examination: Examination) -> Iterator[Finding]:
 def check_rewards(examination: Examination) -> Iterator[Finding]:
     """Find rewards that are not finite, too large, too small, or drift."""
     rewards = [act.reward for act in examination.acts if act.action is not None]
-    yield from _check_values("the reward", rewards, "use RewardScalingWrapper", _TINY)
+    attributed = [reward for act in examination.acts for reward in act.actor_rewards]
+    what = "the reward of an actor" if attributed else "the reward"
+    yield from _check_values(what, attributed or rewards, "use RewardScalingWrapper", _TINY)
 
 
 def _check_values(what: str, values: Sequence[Any], remedy: str, least: float = 0.0) -> Iterator[Finding]:

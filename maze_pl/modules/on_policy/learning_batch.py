@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from maze_pl.agents import StateCritic, TorchActorCritic
@@ -128,6 +129,7 @@ class OnPolicyModule(AlgorithmModule):
         self.entropy_coef = self.coefficient("entropy_coef", entropy_coef, check_not_negative)
         self.sequence_length = sequence_length
         self._critic_states = CriticStates()
+        self._may_ignore_rewards = True  # and has not said so yet
 
     def rank_state(self) -> dict[str, Any]:
         """Return the states of a critic with a memory of its own."""
@@ -164,6 +166,9 @@ class OnPolicyModule(AlgorithmModule):
         Raises:
             ValueError: The networks have no critic of states.
         """
+        if self._may_ignore_rewards:
+            self._may_ignore_rewards = False
+            self._say_if_rewards_are_ignored(rollout)
         batch = learning_batch(
             self.networks,
             rollout,
@@ -179,6 +184,13 @@ class OnPolicyModule(AlgorithmModule):
         for step_key, (explained, total) in explained_variances(batch.acts).items():
             self.record("explained_variance", explained, step_key, count=total)
         return batch
+
+    def _say_if_rewards_are_ignored(self, rollout: Rollout) -> None:
+        """Say that actors have rewards of their own, from which this kind of critic does not learn."""
+        kind = _state_critic(self.networks).kind
+        if kind != "step" and any(part.actor_reward is not None for part in rollout.segments.values()):
+            text = f"a {kind} critic values the sum of the rewards, and all actors learn from it"
+            rank_zero_info(f"{text}; where each is to learn from its own rewards, use a step critic")
 
     def actor_critic_loss(
         self,

@@ -1,0 +1,178 @@
+"""PettingZoo environments: turns, rewards and ends as PettingZoo has them, masks, policies, copies, and faults."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from pettingzoo import ParallelEnv, make
+
+from maze_pl.core.actor_id import ActorID
+from maze_pl.envs import PettingZooMazeEnv, check_env, make_pettingzoo_env
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # PettingZoo's classic environments warn of themselves
+
+
+CLASSIC = ["classic/tictactoe-v3", "classic/connect_four-v3", "classic/rps-v2"]
+
+
+class Runners(ParallelEnv[str, Any, Any]):
+    """Agents see the time; `early_1` ends after two steps, the others after four; `limit` truncates all."""
+
+    metadata = {"name": "runners"}  # noqa: RUF012
+
+    def __init__(self, limit: int = 99) -> None:
+        self.possible_agents = ["late_0", "early_1", "late_2"]
+        self.limit = limit
+        self.render_mode = None
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Box(0.0, 9.0, (1,))
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.agents, self.time = self.possible_agents[:], 0
+        return self._observations(), {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, int]) -> Any:
+        self.time += 1
+        rewards = {agent: 10.0 * self.possible_agents.index(agent) + actions[agent] for agent in self.agents}
+        ends = {agent: self.time == (2 if agent == "early_1" else 4) for agent in self.agents}
+        cuts = {agent: self.time == self.limit for agent in self.agents}
+        result = self._observations(), rewards, ends, cuts, {agent: {} for agent in self.agents}
+        self.agents = [agent for agent in self.agents if not ends[agent] and not cuts[agent]]
+        return result
+
+    def _observations(self) -> dict[str, Any]:
+        return {agent: np.full(1, self.time, np.float32) for agent in self.agents}
+
+
+def play(env: Any, seed: int) -> list[tuple[Any, ...]]:
+    """Actor, action, whether it was done, environment time, rewards of a finished round, and flags of each act."""
+    rng = np.random.default_rng(seed)
+    observation, _ = env.reset(seed=seed)
+    acts: list[tuple[Any, ...]] = []
+    over = False
+    while not over:
+        actor, time = env.actor_id(), env.get_env_time()
+        space = env.action_space["action"]
+        allowed = observation.get("action_mask", np.ones(int(space.n)))
+        action = int(rng.choice(np.flatnonzero(allowed)))
+        observation, _, terminated, truncated, _ = env.step({"action": action})
+        over = terminated or truncated
+        rewards = env.get_actor_rewards().tolist() if env.get_env_time() > time else None
+        acts.append((actor, action, env.is_actor_done(), env.get_env_time(), rewards, terminated, truncated))
+    return acts
+
+
+def test_agents_of_a_parallel_environment_act_in_turn_and_one_that_ends_early_leaves() -> None:
+    env = PettingZooMazeEnv(Runners())
+    assert env.agent_counts_dict == {"late": 2, "early": 1}
+    acts = play(env, 1)
+    late, other, early = ActorID("late", 0), ActorID("late", 1), ActorID("early", 0)
+    last_turn = [early, late, other]  # the early one hears of its end, without having a say
+    assert [act[0] for act in acts] == [late, early, other] * 2 + last_turn + [late, other]
+    assert [act[3] for act in acts] == [0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4]
+    assert [act[2] for act in acts] == [False] * 6 + [True] + [False] * 3 + [True]
+    chosen = [act[1] for act in acts]
+    assert acts[2][4] == [chosen[0], 10 + chosen[1], 20 + chosen[2]]
+    assert acts[8][4] == [0, chosen[7], 20 + chosen[8]]
+    assert acts[10][4] == [chosen[9], 20 + chosen[10]]
+    assert [act[5:] for act in acts] == [(False, False)] * 10 + [(True, False)]
+
+
+def test_an_episode_that_its_environment_truncates_is_truncated() -> None:
+    acts = play(PettingZooMazeEnv(Runners(limit=3)), 1)
+    assert acts[-1][3:] == (3, acts[-1][4], False, True)
+    assert not any(act[5] or act[6] for act in acts[:-1])
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_each_agent_receives_what_pettingzoo_pays_it(name: str) -> None:
+    env = make_pettingzoo_env(name)
+    agents = env.core_env.env.possible_agents
+    for seed in range(20):
+        acts = play(env, seed)
+        paid = dict.fromkeys(agents, 0.0)
+        of_round: list[str] = []
+        for actor, _, _, _, rewards, *_ in acts:
+            of_round.append(agents[actor.agent_id])
+            for agent, reward in zip(of_round, rewards or [], strict=False):
+                paid[agent] += reward
+            if rewards is not None:
+                assert len(rewards) == len(of_round)
+                of_round = []
+        raw = make("aec", name)
+        raw.reset(seed=seed)
+        expected = dict.fromkeys(agents, 0.0)
+        actions = iter([act[1] for act in acts])
+        for agent in raw.agent_iter():
+            _, reward, terminated, truncated, _ = raw.last()
+            expected[agent] += reward
+            raw.step(None if terminated or truncated else next(actions))
+        assert paid == expected
+
+
+def test_masks_forbid_in_every_act_but_the_last_turn_which_has_no_effect() -> None:
+    env = make_pettingzoo_env(CLASSIC[0])
+    assert env.action_masks_dict == {"player": {"action": "action_mask"}}
+    for seed in range(10):
+        acts = play(env, seed)  # ends with an illegal move, and a warning, if a mask were wrong
+        winners = [act for act in acts if act[4] is not None and 1.0 in act[4]]
+        assert len(winners) <= 1
+        assert all(act[2] for act in acts[-1:])
+
+
+def test_policies_are_assigned_by_patterns() -> None:
+    assert make_pettingzoo_env(CLASSIC[0], {"player_2": "second", "*": 0}).agent_counts_dict == {
+        0: 1,
+        "second": 1,
+    }
+    with pytest.raises(ValueError, match=r"no policy for 'player_2'; the agents are \['player_1', 'player_2'\]"):
+        make_pettingzoo_env(CLASSIC[0], {"player_1": 0})
+    with pytest.raises(ValueError, match=r"policies has \['goalkeeper'\], but there are only the agents"):
+        make_pettingzoo_env(CLASSIC[0], {"goalkeeper": 0, "*": 1})
+
+
+def test_a_team_has_one_reward() -> None:
+    env = PettingZooMazeEnv(Runners(), team_reward=True)
+    env.reset(seed=1)
+    rewards = [env.step({"action": 1})[1] for _ in range(3)]
+    assert rewards == [0.0, 0.0, 33.0] and env.get_actor_rewards() is None
+
+
+def test_a_copy_continues_like_the_original() -> None:
+    env, other = (make_pettingzoo_env(CLASSIC[1]) for _ in range(2))
+    env.reset(seed=1)
+    for column in (3, 3, 4):
+        env.step({"action": column})
+    other.clone_from(env)
+    for column in (2, 4, 4):
+        one, two = env.step({"action": column}), other.step({"action": column})
+        assert np.array_equal(one[0]["observation"], two[0]["observation"]) and one[1:4] == two[1:4]
+
+
+def test_what_is_no_environment_is_refused_in_one_line() -> None:
+    with pytest.raises(TypeError, match=r"expected a PettingZoo environment \(AECEnv or ParallelEnv\), got object"):
+        PettingZooMazeEnv(object())
+    with pytest.raises(ValueError, match=r"PettingZoo has no environment 'classic/tictactoe-v0': .* v3"):
+        make_pettingzoo_env("classic/tictactoe-v0")
+    with pytest.raises(ImportError, match=r"'classic/hanabi-v5' cannot be imported .* pip install"):
+        make_pettingzoo_env("classic/hanabi-v5")
+    with pytest.raises(ValueError, match="json has no function env"):
+        make_pettingzoo_env("json")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLASSIC)
+def test_the_doctor_and_pettingzoo_s_own_test_find_nothing(name: str) -> None:
+    from pettingzoo.test import api_test  # warns when it is imported
+
+    api_test(make("aec", name), num_cycles=50)
+    report = check_env(partial(make_pettingzoo_env, name))
+    assert "errors: 0, warnings: 0" in str(report), str(report)
