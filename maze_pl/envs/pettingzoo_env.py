@@ -418,8 +418,8 @@ def _make_registered(name: str, kwargs: dict[str, Any]) -> Any:
         ImportError: A package that the environment needs is not installed.
         ValueError: The registry has no such environment.
     """
-    from pettingzoo import make
-    from pettingzoo.env_registry.exceptions import PettingZooRegistryError
+    from pettingzoo import make  # type: ignore[import-untyped]
+    from pettingzoo.env_registry.exceptions import PettingZooRegistryError  # type: ignore[import-untyped]
 
     try:
         return make("aec", name, **kwargs)
@@ -438,7 +438,7 @@ def _as_aec(env: Any) -> Any:
     """
     try:
         from pettingzoo import AECEnv, ParallelEnv
-        from pettingzoo.utils.conversions import parallel_to_aec
+        from pettingzoo.utils.conversions import parallel_to_aec  # type: ignore[import-untyped]
     except ImportError as error:
         raise ImportError('PettingZoo is not installed: pip install "maze-pl[pettingzoo]"') from error
     if isinstance(env, ParallelEnv):
