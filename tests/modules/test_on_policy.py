@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from maze_pl.core.batches import Rollout
 from maze_pl.functional import gae
-from maze_pl.modules import LearningBatch, learning_batch
+from maze_pl.modules import PPO, LearningBatch, learning_batch
 from maze_pl.modules.on_policy.learning_batch import normalize_advantages
 from maze_pl.modules.on_policy.minibatches import PolicySamples, count_minibatches
 
@@ -202,3 +203,19 @@ def test_a_single_minibatch_is_the_whole_rollout_with_equal_weights(kit: SimpleN
     assert torch.equal(whole[0].advantage, batch.acts[0].advantage)
     torch.testing.assert_close(whole[0].weight, torch.full((40,), 1 / 40))
     torch.testing.assert_close(whole[0].value_weight, torch.full((40,), 1 / 40))
+
+
+def test_a_shared_critic_of_a_game_is_warned_of_as_its_rewards_cancel_out(kit: SimpleNamespace) -> None:
+    def game(seed: int) -> Rollout:
+        rollout = kit.make_team_rollout(seed=seed)
+        segments = rollout.segments.items()
+        paid = {key: replace(part, actor_reward=torch.ones_like(part.reward)) for key, part in segments}
+        return replace(rollout, rows=replace(rollout.rows, reward=rollout.rows.reward * 0.0), segments=paid)
+
+    def module(kind: str) -> PPO:
+        networks = kit.make_actor_critic(kit.team_spec, kind)
+        return PPO(actor_critic=networks, batch_size=12, n_optimization_epochs=1)
+
+    with pytest.warns(UserWarning, match="add up to 0, and a shared critic learns from their sum: use a step critic"):
+        kit.fit(module("shared"), make=game)
+    kit.fit(module("step"), make=game)  # would fail at a warning

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
-from pytorch_lightning.utilities import rank_zero_info
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from maze_pl.agents import StateCritic, TorchActorCritic
@@ -129,7 +129,7 @@ class OnPolicyModule(AlgorithmModule):
         self.entropy_coef = self.coefficient("entropy_coef", entropy_coef, check_not_negative)
         self.sequence_length = sequence_length
         self._critic_states = CriticStates()
-        self._may_ignore_rewards = True  # and has not said so yet
+        self._has_seen_rewards = False
 
     def rank_state(self) -> dict[str, Any]:
         """Return the states of a critic with a memory of its own."""
@@ -166,9 +166,9 @@ class OnPolicyModule(AlgorithmModule):
         Raises:
             ValueError: The networks have no critic of states.
         """
-        if self._may_ignore_rewards:
-            self._may_ignore_rewards = False
-            self._say_if_rewards_are_ignored(rollout)
+        if not self._has_seen_rewards:
+            self._has_seen_rewards = True
+            self._warn_if_rewards_cancel_out(rollout)
         batch = learning_batch(
             self.networks,
             rollout,
@@ -185,12 +185,14 @@ class OnPolicyModule(AlgorithmModule):
             self.record("explained_variance", explained, step_key, count=total)
         return batch
 
-    def _say_if_rewards_are_ignored(self, rollout: Rollout) -> None:
-        """Say that actors have rewards of their own, from which this kind of critic does not learn."""
+    def _warn_if_rewards_cancel_out(self, rollout: Rollout) -> None:
+        """Warn of actors whose rewards add up to 0 in each row, if the critic learns from the sum."""
         kind = _state_critic(self.networks).kind
-        if kind != "step" and any(part.actor_reward is not None for part in rollout.segments.values()):
-            text = f"a {kind} critic values the sum of the rewards, and all actors learn from it"
-            rank_zero_info(f"{text}; where each is to learn from its own rewards, use a step critic")
+        rewards = [part.actor_reward for part in rollout.segments.values() if part.actor_reward is not None]
+        is_paid = any(bool(reward.any()) for reward in rewards)
+        if kind != "step" and is_paid and not bool(rollout.rows.reward.any()):
+            fault = f"the rewards of the actors add up to 0, and a {kind} critic learns from their sum"
+            rank_zero_warn(f"{fault}: use a step critic, with which each actor learns from its own rewards")
 
     def actor_critic_loss(
         self,
