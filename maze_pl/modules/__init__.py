@@ -8,11 +8,12 @@ Besides the algorithms, this exports what somebody needs who writes one: `Algori
 from maze_pl.core.training_data import DataRequirements as DataRequirements
 
 from .a2c import A2C as A2C
-from .algorithm import AlgorithmModule as AlgorithmModule, ModelComposer as ModelComposer
+from .algorithm import AlgorithmModule as AlgorithmModule
 from .bc import BC as BC
 from .dqn import DQN as DQN
 from .es import ES as ES
 from .impala import IMPALA as IMPALA
+from .network_choice import ModelComposer as ModelComposer
 from .on_policy.credit import Method as Method, VTrace as VTrace, step_credit as step_credit
 from .on_policy.learning_batch import (
     OnPolicyModule as OnPolicyModule,

@@ -8,7 +8,7 @@ from maze_pl.agents import TorchActorCritic
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_fraction
 from maze_pl.core.spec import Spec
-from maze_pl.modules.algorithm import NetworksOption
+from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
 from maze_pl.modules.on_policy.minibatches import Minibatch
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice

@@ -15,7 +15,8 @@ from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
 from maze_pl.core.checks import check_not_negative
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution
-from maze_pl.modules.algorithm import AlgorithmModule, NetworksOption
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.optimization.flat_optimizer import gradient_norm
 from maze_pl.modules.optimization.network_parts import parts_of
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice

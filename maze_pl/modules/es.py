@@ -11,7 +11,8 @@ from maze_pl.core.policy import Policy
 from maze_pl.core.population import PopulationBatch, perturbed_parameters
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
-from maze_pl.modules.algorithm import AlgorithmModule, NetworksOption
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.schedules import Coefficient

@@ -11,7 +11,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_positive
 from maze_pl.core.spec import Spec
-from maze_pl.modules.algorithm import NetworksOption
+from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.on_policy.credit import VTrace
 from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
 from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, PolicySamples

@@ -18,7 +18,8 @@ from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes
-from maze_pl.modules.algorithm import AlgorithmModule, DistributionOverrides, NetworksOption
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.schedules import Coefficient, value_at

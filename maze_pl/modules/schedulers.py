@@ -7,8 +7,9 @@ of a run do not depend on that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytorch_lightning as pl
 from pytorch_lightning.core.optimizer import (
     _configure_optimizers,
     _configure_schedulers_automatic_opt,
@@ -19,9 +20,6 @@ from pytorch_lightning.utilities.types import LRSchedulerConfig
 from torch.optim import Optimizer
 
 from maze_pl.core.training_data import DeclaresKpis
-
-if TYPE_CHECKING:
-    from maze_pl.modules.algorithm import AlgorithmModule
 
 _HOOK = "configure_optimizers"
 _KPI = "/kpi/"
@@ -39,7 +37,7 @@ class Schedulers:
         module: The algorithm.
     """
 
-    def __init__(self, module: AlgorithmModule) -> None:
+    def __init__(self, module: pl.LightningModule) -> None:
         self._module = module
         self._configs: list[LRSchedulerConfig] = []
         self._replaced: Any = None  # the hook set on this instance, if any
@@ -74,7 +72,8 @@ class Schedulers:
         del attributes[_HOOK]
         if self._replaced is not None:
             attributes[_HOOK] = self._replaced
-        self._configs, returned = [], self._module.configure_optimizers()
+        self._configs = []
+        returned: Any = self._module.configure_optimizers()
         if returned is None:
             return None
         optimizers, schedulers, monitor = _configure_optimizers(returned)

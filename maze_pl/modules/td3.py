@@ -14,7 +14,8 @@ from maze_pl.core.checks import check_at_least, check_fraction, check_not_negati
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DeterministicProbabilityDistribution
-from maze_pl.modules.algorithm import AlgorithmModule, DistributionOverrides, NetworksOption
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.target_networks import soft_update, target_copy

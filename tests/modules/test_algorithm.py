@@ -539,7 +539,7 @@ def test_checkpoint_after_an_exception_does_not_wait_for_other_ranks(
         def on_exception(self, trainer: Trainer, *args: Any) -> None:
             trainer.save_checkpoint(tmp_path / "last.ckpt")
 
-    monkeypatch.setattr("maze_pl.modules.algorithm.gather_objects", nobody_answers)
+    monkeypatch.setattr("maze_pl.modules.run_module.gather_objects", nobody_answers)
     with pytest.raises(RuntimeError, match="broken"):
         kit.fit(Failing(actor_critic=kit.make_actor_critic()), callbacks=[SaveOnException()])
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]

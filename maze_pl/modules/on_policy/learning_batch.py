@@ -19,7 +19,8 @@ from maze_pl.core.checks import check_at_least, check_fraction, check_not_negati
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
 from maze_pl.functional import value_loss
-from maze_pl.modules.algorithm import AlgorithmModule, NetworksOption
+from maze_pl.modules.algorithm import AlgorithmModule
+from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.on_policy.credit import Method, VTrace, assign_credit, importance_weights
 from maze_pl.modules.on_policy.critic_states import CriticStates, StatesOfRollout
 from maze_pl.modules.on_policy.diagnostics import explained_variances

@@ -9,7 +9,7 @@ be made (`TracedLosses`); otherwise it comes from autograd, with the same number
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -93,12 +93,14 @@ class GradientSteps:
         self.traced_losses = TracedLosses(self.evaluate)
         self._steps: list[Computed] = []  # since the statistics were last finished
         self._gradients: dict[int, Tensor] = {}  # by optimiser, the latest one
+        self._networks: Sequence[NetworkParameters] | None = None  # of the current epoch
 
     def __reduce__(self) -> Any:
         return GradientSteps, ()  # traces cannot be copied or sent to another process
 
     def start_epoch(self) -> None:
         """Have the next traced gradient of each loss checked against autograd."""
+        self._networks = None
         self.traced_losses.start_epoch()
 
     def start_batch(self) -> None:
@@ -156,19 +158,21 @@ class GradientSteps:
         pairs = zip(latest.described.names, values, strict=True)
         return {step_key: value for (recorded, step_key), value in pairs if recorded == name and step_key is not None}
 
-    def norms(self, plan: StepPlan, networks: Sequence[NetworkParameters]) -> list[RecordedValue]:
+    def norms(self, plan: StepPlan, list_networks: Callable[[], list[NetworkParameters]]) -> list[RecordedValue]:
         """Return the gradient norms of the latest step before clipping, of networks that it concerns.
 
         Args:
             plan: Plan of the step.
-            networks: Networks of the algorithm.
+            list_networks: Function that lists the networks of the algorithm; called once per epoch.
         """
         factor: Tensor | float = 1.0  # undoes clipping
         if plan.max_grad_norm > 0.0:
             factor = (self._steps[-1].numbers[0] / plan.max_grad_norm).clamp(min=1.0)
         stepped = {id(parameter) for parameter in plan.parameters}
+        if self._networks is None:
+            self._networks = list_networks()
         norms = []
-        for name, step_key, parameters in networks:
+        for name, step_key, parameters in self._networks:
             if plan.is_only or any(id(parameter) in stepped for parameter in parameters):
                 is_whole = stepped == {id(parameter) for parameter in parameters}  # one operation
                 norm = torch.linalg.vector_norm(plan.gradient) if is_whole else gradient_norm(parameters)

@@ -1,8 +1,10 @@
-"""Parts of networks, for gradient norms by part."""
+"""Networks and their parts, for gradient norms."""
 
 from torch import nn
 
+from maze_pl.agents import TorchActorCritic
 from maze_pl.agents.gaussian_exploration import GaussianExploration
+from maze_pl.modules.optimization.gradient_step import NetworkParameters
 from maze_pl.perception import InferenceBlock
 
 
@@ -39,3 +41,23 @@ def parts_of(network: nn.Module) -> dict[str, list[nn.Parameter]]:
         if kept:
             trainable[name] = kept
     return trainable
+
+
+def networks_with_norms(networks: TorchActorCritic, *, by_part: bool) -> list[NetworkParameters]:
+    """List the networks of policy and critic by step key.
+
+    Args:
+        networks: Policy and critic.
+        by_part: Also list the parts of each network.
+    """
+    step_keys = networks.policy.spec.step_keys
+    of_critic = [] if networks.critic is None else networks.critic.parts
+    of_policy = [networks.policy.modules_of(step_key) for step_key in step_keys]
+    listed: list[NetworkParameters] = []
+    for name, parts in (("policy_grad_norm", of_policy), ("critic_grad_norm", of_critic)):
+        for step_key, network in zip(step_keys, parts, strict=False):
+            listed.append(NetworkParameters(name, step_key, list(network.parameters())))
+            if by_part:
+                for part, parameters in parts_of(network).items():
+                    listed.append(NetworkParameters(name, f"{step_key}/{part}", parameters))
+    return listed

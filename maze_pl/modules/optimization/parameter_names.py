@@ -49,3 +49,18 @@ def refuse_unmatched(option: str, pattern: str, names: Mapping[int, Collection[s
     more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
     there_are = f"there are {', '.join(known[:_MOST_NAMES])}{more}"
     raise ValueError(f"{option}: {pattern!r} matches no parameter; {there_are} (* stands for any text)")
+
+
+def trainable_by_group(modules: Mapping[str, nn.Module | None]) -> dict[str, list[nn.Parameter]]:
+    """Return the trainable parameters of modules by name, without empty groups.
+
+    Args:
+        modules: Name -> module; a parameter belongs to the first one that has it.
+    """
+    groups: dict[str, list[nn.Parameter]] = {}
+    assigned: set[int] = set()
+    for name, module in modules.items():
+        parameters = [] if module is None else [p for p in module.parameters() if id(p) not in assigned]
+        assigned |= {id(parameter) for parameter in parameters}
+        groups[name] = [parameter for parameter in parameters if parameter.requires_grad]
+    return {name: parameters for name, parameters in groups.items() if parameters}

@@ -1,0 +1,375 @@
+"""Base class of modules that take part in a run: acting, scheduled options, statistics, and checkpoints.
+
+Everything that learning needs, such as optimisers and gradients, belongs to `AlgorithmModule`.
+"""
+
+import os
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor
+
+from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
+from maze_pl.agents.acting import ActsOnObservations
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Evaluation, Experience
+from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoint, checkpoint_entry
+from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spec import Spec
+from maze_pl.modules.batch_types import learned_type, require_fitting_batch, require_fitting_data
+from maze_pl.modules.coefficients import Coefficients
+from maze_pl.modules.described_statistics import descriptions_of
+from maze_pl.modules.hooks import AlgorithmHooks
+from maze_pl.modules.optimization.traced_loss import RecordedValue
+from maze_pl.modules.random_state import (
+    Generator,
+    global_random_state,
+    restore_random_state,
+    seed_global_generators,
+)
+from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
+from maze_pl.modules.schedulers import Schedulers
+from maze_pl.schedules import Coefficient
+from maze_pl.schedules.coefficient import Check
+from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
+
+
+class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
+    """A module that acts, counts environment steps, logs statistics, and continues exactly from checkpoints.
+
+    Attributes:
+        actor_critic: Policy and critic; None until they are built.
+        generator: Random generator of this rank, restored with checkpoints.
+        env_steps: Environment steps learned from so far, over all ranks and the whole run.
+        epoch_statistics: Source ("train" or an evaluator's name) -> the latest table of
+            "<Topic>/<event>/<statistic>".
+        epoch_plots: Source -> figures of events that declare plots, under the same names.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor_critic: TorchActorCritic | None = None
+        self.generator = Generator()
+        self.env_steps = 0
+        self.epoch_statistics: dict[str, dict[str, Value]] = {}
+        self.epoch_plots: dict[str, dict[str, Any]] = {}
+        self._statistics = RunStatistics()
+        self._learned_type = learned_type(type(self))
+        self._coefficients = Coefficients(self)
+        self._schedulers = Schedulers(self)
+        self._unfinished_batches = 0
+        self._restored: CheckpointEntry | None = None
+        self._epoch_began = self._batch_began = time.perf_counter()
+
+    # ------------------------------------------------------------------------------------------------ networks
+
+    @property
+    def networks(self) -> TorchActorCritic:
+        """Policy and critic.
+
+        Raises:
+            RuntimeError: The networks are not built yet.
+        """
+        if self.actor_critic is None:
+            raise RuntimeError("the networks are not built yet: give a spec, or call Trainer.fit with a data module")
+        return self.actor_critic
+
+    @property
+    def policy(self) -> TorchPolicy:
+        """The policy."""
+        return self.networks.policy
+
+    @property
+    def critic(self) -> Critic | None:
+        """The critic, None if the networks have no critic."""
+        return self.networks.critic
+
+    @property
+    def spec(self) -> Spec:
+        """Observations and actions of the agent."""
+        return self.policy.spec
+
+    def acting_policy(self) -> TorchPolicy:
+        """Return the policy, for `act`."""
+        return self.policy
+
+    act = ActsOnObservations.act_on
+
+    # ---------------------------------------------------------------------------------------------------- data
+
+    def check_data_module(self, data: object) -> None:
+        """Refuse a data module that does not fit, before environments are made.
+
+        Args:
+            data: The data module; any object without `batch_type` passes.
+
+        Raises:
+            ValueError: It delivers batches of another class than `batch_type`, or does not fit the
+                options of the algorithm.
+        """
+        require_fitting_data(self, self._learned_type, data)
+
+    def setup(self, stage: str) -> None:
+        """Refuse data that does not fit; arrange that this rank leaves the others in an orderly way."""
+        leave_at_exit()
+        if stage == "fit" and self._trainer is not None:
+            self.check_data_module(getattr(self.trainer, "datamodule", None))
+
+    # ----------------------------------------------------------------------------------------------- schedules
+
+    def coefficient(self, name: str, value: Coefficient, check: Check | None = None) -> float | Tensor:
+        """Let an option of the constructor be a number or follow a schedule.
+
+            self.clip_range = self.coefficient("clip_range", clip_range, check_positive)
+
+        A number remains a number. For a schedule the result is a tensor without dimensions, to be
+        assigned to the attribute `name`. It is changed in place: it has the value of a batch while
+        the data of this batch is collected and learned from. A loss that calculates with it is
+        traced once for all values. Outside of losses, `float(self.clip_range)` is the number. The
+        mean of the values in an epoch is logged under the option's name.
+
+        Call it after `super().__init__`.
+
+        Args:
+            name: Name of the option.
+            value: A number, or a function of the progress of the run, from 0 to 1.
+            check: Check of the values, such as `maze_pl.core.checks.check_positive`.
+
+        Raises:
+            TypeError: It is neither, or the function does not return numbers.
+            ValueError: A value is out of range.
+        """
+        return self._coefficients.add(name, value, check)
+
+    def optional_coefficient(
+        self, name: str, value: Coefficient | None, check: Check | None = None
+    ) -> float | Tensor | None:
+        """Do the same as `coefficient` for an option that may be None."""
+        return None if value is None else self.coefficient(name, value, check)
+
+    def value_of(self, name: str) -> float:
+        """Return an option that may follow a schedule as a number: its value in the current batch.
+
+        A traced loss must not call it: it reads the attribute.
+
+        Args:
+            name: Name of the option, see `coefficient`.
+        """
+        values = self._coefficients.values
+        return values[name] if name in values else float(getattr(self, name))
+
+    def _follow_schedules(self) -> None:
+        """Set the options that follow schedules to their values for the next batch."""
+        self._coefficients.follow(self.trainer)
+        self.on_coefficients_set()
+
+    # ---------------------------------------------------------------------------------------------- statistics
+
+    def record(
+        self,
+        name: str,
+        value: Tensor | float,
+        step_key: StepKey | None = None,
+        *,
+        count: Tensor | float = 1.0,
+        source: str = "train",
+    ) -> None:
+        """Add a value to a statistic, logged once per epoch as the mean over all calls and ranks.
+
+        Args:
+            name: The statistic, logged as "<source>_<topic>/<name>" or
+                "<source>_<topic>/<name>/substep_<key>".
+            value: A number, or the sum of `count` numbers. Tensors are not moved to the CPU before
+                the epoch ends.
+            step_key: Step key that the value belongs to.
+            count: Number of summands; need not be an integer. In a loss it may be a tensor [].
+            source: "train", or the name of an evaluation during which it is called.
+        """
+        values = self.values_of_loss()
+        if values is None:
+            self._statistics.record(f"{self.topic}/{name}", value, step_key, float(count), source)
+        else:
+            values.append(RecordedValue(name, value, step_key, count))
+
+    def values_of_loss(self) -> list[RecordedValue] | None:
+        """Return the list for values of the loss that is being computed; None outside of a loss."""
+        return None
+
+    def record_metric(self, name: str, value: Tensor | float, *, count: float = 1.0, source: str = "train") -> None:
+        """Add a value to a metric for callbacks, `<source>/<name>`, as `record` does for statistics.
+
+        Args:
+            name: The metric.
+            value: A number, or the sum of `count` numbers.
+            count: Number of summands.
+            source: "train", or the name of an evaluation during which it is called.
+        """
+        self._statistics.record(name, value, None, count, source)
+
+    def described_statistics(self) -> dict[str, str]:
+        """Return "<topic>/<name>" -> one line that describes the statistic, for tables and dashboards."""
+        own: dict[str, str] = {}
+        for kind in reversed(type(self).__mro__):
+            own.update(vars(kind).get("statistics", {}))
+        return descriptions_of(self.topic, own)
+
+    def record_epoch(self) -> None:
+        """Record the standard deviations of Gaussian policies."""
+        if isinstance(self.policy, TorchPolicy):
+            for name, deviations in self.policy.deviations().items():
+                self.record("policy_std", deviations.mean(), name)
+
+    def on_train_epoch_start(self) -> None:
+        """Start the clock of the epoch."""
+        self._epoch_began = time.perf_counter()
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Count environment steps and episodes, and record the values of scheduled options."""
+        require_fitting_batch(self, self._learned_type, batch)
+        self._batch_began = time.perf_counter()
+        self._unfinished_batches += 1
+        for name, value in self._coefficients.values.items():
+            self.record(name, value)
+        if isinstance(batch, Experience):
+            self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))
+            self._statistics.add_episodes("train", batch.summaries)
+            for name, value in {"time_rollout": batch.seconds, **batch.measures}.items():
+                self.record(name, value)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Finish the epoch's statistics after its last batch, before evaluation and callbacks."""
+        self._schedulers.finish_batch()
+        self.record("time_update", time.perf_counter() - self._batch_began)
+        if self.trainer.is_last_batch:
+            self._finish_training(on_step=True)
+        self._follow_schedules()
+
+    def on_train_epoch_end(self) -> None:
+        """Finish the statistics of an epoch that ended early, and step monitoring schedulers."""
+        if self._unfinished_batches:
+            self._finish_training(on_step=False)
+        self._schedulers.finish_epoch()
+
+    def _finish_training(self, *, on_step: bool) -> None:
+        self._unfinished_batches = 0
+        self.record_epoch()
+        self.record("time_epoch", time.perf_counter() - self._epoch_began)
+        table = self._statistics.finish_training()
+        self._publish("train", table)
+        metrics = {f"train/{name}": value for name, value in table.metrics.items()}
+        self.log_dict(
+            metrics,
+            logger=False,
+            on_step=on_step,
+            on_epoch=not on_step,
+            batch_size=1,
+            sync_dist=True,
+        )
+        _ = self.trainer.callback_metrics  # Lightning keeps logged values once they are read
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Add the episodes of an evaluator to the statistics."""
+        if isinstance(batch, Evaluation):
+            self._statistics.add_episodes(batch.name, batch.summaries)
+
+    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Do the same as in validation."""
+        self.validation_step(batch, batch_idx, dataloader_idx)
+
+    def on_validation_epoch_end(self) -> None:
+        """Finish the statistics of the evaluation."""
+        if self.trainer.sanity_checking:
+            self._statistics.discard_evaluation()
+            return
+        for name, table in self._statistics.finish_evaluation().items():
+            self._publish(name, table)
+            metrics = {f"{name}/{metric}": value for metric, value in table.metrics.items()}
+            self.log_dict(metrics, logger=False, batch_size=1, sync_dist=True)
+
+    def on_test_epoch_end(self) -> None:
+        """Do the same as in validation."""
+        self.on_validation_epoch_end()
+
+    def _publish(self, source: str, table: SourceStatistics) -> None:
+        self.epoch_statistics[source], self.epoch_plots[source] = table.values, table.plots
+        scalars = table.scalars(source)
+        for logger in self.loggers:
+            logger.log_metrics(scalars, step=self.env_steps)
+        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in scalars.items()})
+
+    # --------------------------------------------------------------------------------------------- checkpoints
+
+    def on_train_start(self) -> None:
+        """Restore or seed the random generators of this rank.
+
+        This hook runs after Lightning has restored its state, which would overwrite them.
+        """
+        self._schedulers.start()
+        self._follow_schedules()
+        restored, self._restored = self._restored, None
+        if restored is not None and self.trainer.ckpt_path is not None:
+            ranks = restored["ranks"]
+            if len(ranks) == world_size():
+                own = ranks[self.global_rank]
+                self.generator.set_state(own["generator"].cpu())
+                restore_random_state(own["random"], self.device)
+                self._statistics.load_rank_state_dict(own["statistics"])
+                self._unfinished_batches = own["unfinished_batches"]
+                self.load_rank_state(own.get("further", {}))
+                return
+            found = f"the checkpoint is of {len(ranks)} ranks, not {world_size()}"
+            rank_zero_warn(f"random generators are seeded again: {found}")
+        seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed() % 2**31))
+        self.generator.manual_seed(derive_seed(seed, "minibatches", self.env_steps, self.global_rank))
+        if world_size() > 1:
+            seed_global_generators(derive_seed(seed, "rank", self.env_steps, self.global_rank))
+
+    def get_extra_state(self) -> Tensor:
+        """Return the count of environment steps: spawned processes return only module state."""
+        return torch.tensor(self.env_steps)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Restore the count of environment steps from `get_extra_state`."""
+        self.env_steps = int(state)
+
+    @property
+    def saves_alone(self) -> bool:
+        """True after an exception, when the other ranks may no longer be there to answer."""
+        return self._trainer is not None and self.trainer.interrupted
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the state of all ranks; Lightning calls this on each rank."""
+        alone = self.saves_alone
+        own: RankState = {
+            "generator": self.generator.get_state(),
+            "random": global_random_state(self.device),
+            "statistics": self._statistics.rank_state_dict(),
+            "unfinished_batches": self._unfinished_batches,
+            "further": self.rank_state(),
+        }
+        add_to_checkpoint(
+            checkpoint,
+            class_path=f"{type(self).__module__}.{type(self).__qualname__}",
+            spec=self.spec.to_dict(),
+            env_steps=self.env_steps,
+            statistics=self._statistics.state_dict(),
+            monitored=self._schedulers.save(checkpoint),
+            ranks=[own] if alone else gather_objects(own),
+        )
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore the state added by `on_save_checkpoint`.
+
+        Raises:
+            ValueError: The checkpoint has another format.
+        """
+        entry = checkpoint_entry(checkpoint)
+        if entry is None or "class_path" not in entry:  # of another program or kind of module
+            return
+        self.env_steps = entry["env_steps"]
+        self._statistics.load_state_dict(entry["statistics"])
+        self._schedulers.load(entry["monitored"])
+        self._restored = entry
