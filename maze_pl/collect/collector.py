@@ -13,8 +13,9 @@ from maze_pl.collect.progress import ActPlace, CollectedActs, Progress
 from maze_pl.collect.state_tensors import from_tensors, tensor_views, to_tensors
 from maze_pl.collect.storage import RolloutStorage, SegmentArrays
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import Rollout, Rows, Segment
+from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import Array, Policy, PolicyBatch
+from maze_pl.core.rows import Rows, Segment
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 
 

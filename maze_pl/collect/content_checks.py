@@ -9,8 +9,8 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import SegmentOf
 from maze_pl.core.policy import Array
+from maze_pl.core.rows import SegmentOf
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.envs.contract import EnvContractError
 

@@ -6,8 +6,8 @@ from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.content_checks import check_current_values
 from maze_pl.collect.state_tensors import tensor_views
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import Final
 from maze_pl.core.policy import Array
+from maze_pl.core.rows import Final
 from maze_pl.core.spec import Spec
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 

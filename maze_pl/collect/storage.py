@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from maze_pl.core.batches import RowsOf, SegmentOf
 from maze_pl.core.policy import Array
+from maze_pl.core.rows import RowsOf, SegmentOf
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.envs.vector.vector_env import allocate_tree

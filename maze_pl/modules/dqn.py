@@ -9,8 +9,9 @@ from torch.nn import functional
 from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.agents.network_io import refuse_recurrent
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import ReplayBatch, TransitionBatch, Tree
+from maze_pl.core.batches import ReplayBatch, TransitionBatch
 from maze_pl.core.checks import check_at_least, check_fraction
+from maze_pl.core.rows import Tree
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import EpsilonGreedyProbabilityDistribution

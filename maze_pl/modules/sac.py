@@ -10,9 +10,10 @@ from torch.optim import Optimizer
 from maze_pl.agents import TorchActorCritic, TorchStateActionCritic
 from maze_pl.agents.network_io import refuse_recurrent, torch_dtype
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import ReplayBatch, TransitionBatch, Tree
+from maze_pl.core.batches import ReplayBatch, TransitionBatch
 from maze_pl.core.checks import check_at_least, check_fraction, check_not_negative, check_positive
 from maze_pl.core.policy import evaluation_mode
+from maze_pl.core.rows import Tree
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution

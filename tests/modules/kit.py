@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchSharedStateCritic, TorchStepStateCritic
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import Evaluation, Final, Rollout, Rows, Segment
+from maze_pl.core.batches import Evaluation, Rollout
 from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.rows import Final, Rows, Segment
 from maze_pl.core.spec import Spec, StepSpec
 
 

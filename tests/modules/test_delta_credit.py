@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.agents import TorchActorCritic, TorchDeltaStateCritic, TorchPolicy, TorchSharedStateCritic
-from maze_pl.core.batches import Final, Rollout, Rows, Segment
+from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Final, Rows, Segment
 from maze_pl.core.spec import Spec
 from maze_pl.modules import A2C, PPO, AlgorithmModule
 from maze_pl.modules.on_policy.credit import delta_credit, shared_credit

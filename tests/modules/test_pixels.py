@@ -17,7 +17,8 @@ from torch import Tensor, nn
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.agents import TorchActorCritic
-from maze_pl.core.batches import Final, Rollout, Rows, Segment
+from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Final, Rows, Segment
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.modules import A2C, PPO
 from maze_pl.modules.on_policy import evaluation

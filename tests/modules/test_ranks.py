@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import distributed
 
-from maze_pl.core.batches import Final, Rollout, Rows, Segment
+from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Final, Rows, Segment
 from maze_pl.modules import A2C, PPO, ParameterGroup
 from maze_pl.modules.optimization import traced_loss
 from maze_pl.schedules import Linear

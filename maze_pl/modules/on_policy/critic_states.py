@@ -10,7 +10,8 @@ from torch import Tensor
 from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.agents.network_io import StateShapes
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import Rollout, Tree
+from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Tree
 
 
 @dataclass(frozen=True)

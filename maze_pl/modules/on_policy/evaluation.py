@@ -14,7 +14,8 @@ from torch import Tensor
 from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.agents.torch_state_critic import name_in_row
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import Rollout, Segment, Tree
+from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Segment, Tree
 from maze_pl.modules.on_policy.credit import Credit
 from maze_pl.modules.on_policy.critic_states import StatesOfRollout
 from maze_pl.modules.on_policy.minibatches import PolicySamples

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import Tree
+from maze_pl.core.rows import Tree
 from maze_pl.system.ranks import sum_over_ranks, world_size
 
 

@@ -10,91 +10,36 @@ iterator or an attribute with a computed name, is not traced.
 from __future__ import annotations
 
 import dis
-import re
 import sys
 import types
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
-from enum import Enum
 from functools import partial, partialmethod
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload, OpOverloadPacket
 
 from maze_pl.modules.optimization.code_origin import LIBRARY, MOVING, is_user_code, may_read_state, place_of
+from maze_pl.modules.optimization.object_kinds import (
+    BASES,
+    BY_NAME,
+    C_FUNCTIONS,
+    C_MODULES,
+    CONSTANT,
+    CONTAINERS,
+    IMPURE,
+    INDIRECT,
+    LARGEST_ARRAY,
+    LARGEST_CONTAINER,
+)
 from maze_pl.modules.optimization.value_detectors import NumberDetector, ValueDetector
-from maze_pl.modules.optimization.watch import PLAIN, Watch
+from maze_pl.modules.optimization.watch import Watch
 
 Result = TypeVar("Result")
 
-LARGEST_ARRAY = 2**20
-"""Maximum size in bytes of a NumPy array that is compared with a copy."""
-LARGEST_CONTAINER = 10_000
-"""Maximum number of entries of a container that is compared with a copy."""
-
-
-class _Pair(NamedTuple):
-    first: int
-
-
-_CONSTANT = (
-    *(*PLAIN, Enum, range, slice, type(Ellipsis), type(NotImplemented), np.dtype, np.ufunc),
-    *(torch.dtype, torch.Size, torch.layout, torch.memory_format, OpOverload, OpOverloadPacket),
-    *(types.GenericAlias, types.UnionType, TypeVar, types.CodeType, re.Pattern),
-    type(_Pair.first),  # a field of a class of named tuples
-)
-_CONTAINERS = (dict, list, tuple, set, frozenset, deque, types.MappingProxyType)
-_BASES = (
-    object,
-    *_CONTAINERS[:-1],
-    OrderedDict,
-    defaultdict,
-    *PLAIN,
-    Exception,
-    BaseException,
-    torch._C.TensorBase,
-)
-_C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
-_C_MODULES = {
-    "builtins",
-    "math",
-    "cmath",
-    "_operator",
-    "_functools",
-    "_collections",
-    "itertools",
-    "numpy",
-    "torch",
-}
-_IMPURE = {
-    "input",
-    "open",
-    "print",
-    "eval",
-    "exec",
-    "vars",
-    "globals",
-    "locals",
-    "breakpoint",
-    "compile",
-    "id",
-    "dir",
-}
-_BY_NAME = {"getattr", "setattr", "delattr", "hasattr"}
-_INDIRECT = {
-    "__dict__",
-    "__getattribute__",
-    "attrgetter",
-    "methodcaller",
-    "_getframe",
-    "currentframe",
-    "settrace",
-}
 _MISSING: Any = object()
 _CELLS = partial(map, attrgetter("cell_contents"))  # in C, like everything that is called often
 
@@ -205,9 +150,9 @@ class Observation:
         code = frame.f_code
         name = code.co_varnames[0] if code.co_argcount else "."
         owner = frame.f_locals.get(name)
-        if name.startswith(".") or isinstance(owner, (*_CONSTANT, Tensor, type, types.FunctionType, np.ndarray)):
+        if name.startswith(".") or isinstance(owner, (*CONSTANT, Tensor, type, types.FunctionType, np.ndarray)):
             return
-        if code.co_name in ("__init__", "__new__", "__post_init__") or type(owner) in _CONTAINERS:
+        if code.co_name in ("__init__", "__new__", "__post_init__") or type(owner) in CONTAINERS:
             self._fresh.add(id(owner))
             self._kept.append(owner)
         elif name == "self" and id(owner) not in self._visited | self._fresh and is_user_code(code):
@@ -222,12 +167,12 @@ class Observation:
             name = instruction.argval
             if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 of_globals.add(name)
-                if is_user and name in _BY_NAME and name not in scope:
+                if is_user and name in BY_NAME and name not in scope:
                     names.add(_constant_name(instructions[index:], f"{where} calls {name} with a computed name"))
             elif instruction.opname == "IMPORT_NAME":
                 self._imported(name, scope, names, where, is_user)
         if is_user:
-            impure = sorted((of_globals & _IMPURE - scope.keys()) | (names & _INDIRECT))
+            impure = sorted((of_globals & IMPURE - scope.keys()) | (names & INDIRECT))
             if impure:
                 raise _Refused(f"{where} uses {impure[0]}, whose outcome cannot be followed")
         for name in of_globals & scope.keys():
@@ -283,7 +228,7 @@ class Observation:
         Raises:
             _Refused: The value cannot be watched.
         """
-        if isinstance(value, _CONSTANT) or id(value) in self._visited or id(value) in self._fresh:
+        if isinstance(value, CONSTANT) or id(value) in self._visited or id(value) in self._fresh:
             return
         self._visited.add(id(value))
         self._kept.append(value)
@@ -298,7 +243,7 @@ class Observation:
             self._push(value.__func__, label)
         elif isinstance(value, property):
             self._push(value.fget, label)
-        elif isinstance(value, _C_FUNCTIONS):
+        elif isinstance(value, C_FUNCTIONS):
             self._c_function(value, label)
         elif isinstance(value, np.ndarray):
             if value.dtype.hasobject or value.nbytes > LARGEST_ARRAY:
@@ -327,21 +272,21 @@ class Observation:
         home = value.__module__ if is_function else value.__objclass__.__module__
         if isinstance(owner, type):
             home = owner.__module__
-        if str(home or "builtins").partition(".")[0] not in _C_MODULES:
+        if str(home or "builtins").partition(".")[0] not in C_MODULES:
             raise _Refused(f"{label} is {value.__qualname__} of {home}, whose outcome would be a constant of the trace")
 
     def _object(self, value: Any, label: str) -> None:
         if isinstance(value, types.ModuleType):
-            if value.__name__.partition(".")[0] not in _C_MODULES:
+            if value.__name__.partition(".")[0] not in C_MODULES:
                 self._objects.append((label, value))
             return
         kind = type(value)
-        if not isinstance(value, type) and kind not in _CONTAINERS:
-            foreign = [base for base in kind.__mro__ if base not in _BASES and not self._is_in_python(base)]
+        if not isinstance(value, type) and kind not in CONTAINERS:
+            foreign = [base for base in kind.__mro__ if base not in BASES and not self._is_in_python(base)]
             if foreign:
                 name = f"{kind.__module__}.{kind.__qualname__}"
                 raise _Refused(f"{label} is a {name}, changes of which cannot be noticed")
-        if isinstance(value, _CONTAINERS):
+        if isinstance(value, CONTAINERS):
             if len(value) > LARGEST_CONTAINER:
                 raise _Refused(f"{label} has {len(value)} entries, too many to compare them each time")
             if not isinstance(value, tuple | frozenset):
@@ -350,14 +295,14 @@ class Observation:
                     self.watch.add(label, value, type(value).values)
             for index, item in enumerate(_contents(value)):
                 self._push(item, f"entry {index} of {label}")
-        if kind not in _CONTAINERS:
+        if kind not in CONTAINERS:
             self.watch.moves = self.watch.moves or kind.__module__.startswith(MOVING)
             self._objects.append((label, value))
 
     def _is_in_python(self, kind: type) -> bool:
         """True if a class is written in Python: attributes and entries are all of its state."""
         if kind not in self._in_python:
-            in_c = (*_C_FUNCTIONS[1:], types.BuiltinFunctionType)
+            in_c = (*C_FUNCTIONS[1:], types.BuiltinFunctionType)
             is_heap = bool(kind.__flags__ & 2**9)
             self._in_python[kind] = is_heap and not any(isinstance(item, in_c) for item in vars(kind).values())
         return self._in_python[kind]
