@@ -4,7 +4,7 @@ Here belongs everything about a single environment; `wrappers` and `vector` have
 as does each problem, such as `cutting_2d`. Nothing here knows of networks or training.
 """
 
-from maze_pl.core.object_state import SavesEpisode as SavesEpisode
+from maze_pl.core.state_rules import SavesEpisode as SavesEpisode
 
 from .checker import CheckReport as CheckReport, check_env as check_env
 from .core_env import ActionConversionInterface as ActionConversionInterface

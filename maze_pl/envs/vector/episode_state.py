@@ -7,14 +7,8 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.object_state import (
-    Rules,
-    StateError,
-    arrays_of,
-    give_state,
-    is_same_state,
-    take_state,
-)
+from maze_pl.core.object_state import arrays_of, give_state, is_same_state, take_state
+from maze_pl.core.state_rules import Rules, StateError
 from maze_pl.envs.vector.vector_env import VectorEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.events import RunningKpiCalculator, StepEventLog

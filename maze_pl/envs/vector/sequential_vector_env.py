@@ -10,10 +10,10 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.object_state import StateError
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
+from maze_pl.core.state_rules import StateError
 from maze_pl.envs.building import make_wrapped, shared_states_of, wrapper_stack
 from maze_pl.envs.contract import (
     FLAGS,
