@@ -22,7 +22,8 @@ import numpy as np
 from maze_pl.core.spec import Spec
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.envs import GymMazeEnv
-from maze_pl.records.record_files import SpacesTrajectoryRecord, append_record
+from maze_pl.records.framing import append_record
+from maze_pl.records.record_files import SpacesTrajectoryRecord
 
 N_EPISODES = 1000
 LENGTH = 500

@@ -12,7 +12,7 @@ import torch
 from lightning_fabric.plugins import CheckpointIO
 
 from maze_pl.core.checkpoint import data_module_state
-from maze_pl.records.record_files import written_size
+from maze_pl.records.framing import written_size
 from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place, replaced
 
 _BUFFER_NAME: Final = re.compile(r"replay-[0-9a-f]{64}\.pt")

@@ -21,7 +21,8 @@ from maze_pl.envs.structured_env import Array
 from maze_pl.events import EpisodeEventLog, EventRecord
 from maze_pl.events.pubsub import select_events
 from maze_pl.events.topics import BaseEnvEvents
-from maze_pl.records.record_files import SpacesTrajectoryRecord, append_record, file_content, read_records, write_record
+from maze_pl.records.framing import append_record, file_content, read_records, write_record
+from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.system.atomic_files import output_folder
 from maze_pl.system.deferred_files import deferred_files
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from maze_pl.core.provenance import PROVENANCE_KEY
-from maze_pl.records.record_files import END, FIXED, FORMAT, HEAD, LINE_LENGTH, kind_of, written_size
+from maze_pl.records.framing import END, FORMAT, HEAD, LINE_LENGTH, kind_of, written_size
+from maze_pl.records.record_files import FIXED
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def test_what_is_damaged_or_foreign_is_refused_in_one_message(
 
 
 def test_many_episodes_in_one_file_are_counted(project: Path, tmp_path: Path) -> None:
-    from maze_pl.records.record_files import append_record
+    from maze_pl.records.framing import append_record
 
     record = next(read_trajectories(min((project / "played" / "trajectories" / "spaces").iterdir())))
     for _ in range(3):

@@ -20,7 +20,8 @@ from maze_pl.envs import (
     trajectory_record,
 )
 from maze_pl.envs.wrappers import SpacesRecordingWrapper, TrajectoryRecordingWrapper
-from maze_pl.records.record_files import SpacesTrajectoryRecord, write_record
+from maze_pl.records.framing import write_record
+from maze_pl.records.record_files import SpacesTrajectoryRecord
 from tests.envs.scripted import NOTHING, Scripted
 
 

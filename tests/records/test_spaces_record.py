@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.records.record_files import SpacesTrajectoryRecord, write_record
+from maze_pl.records.framing import write_record
+from maze_pl.records.record_files import SpacesTrajectoryRecord
 
 FIXED = struct.Struct("<QqqIIII")
 SPACES: list[spaces.Space[Any]] = [

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maze_pl.records.record_files import append_record, read_records, write_record
+from maze_pl.records.framing import append_record, read_records, write_record
 
 DECODERS: dict[str, Any] = {"spaces": lambda body: bytes(body).rstrip(b"\0")}
 
@@ -237,7 +237,7 @@ def test_a_full_disk_damages_nothing_that_was_written_before(tmp_path: Path) -> 
 
 
 def test_several_processes_append_to_one_file(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; from maze_pl.records.record_files import append_record\n"
+    code = "import sys; from pathlib import Path; from maze_pl.records.framing import append_record\n"
     code += "for i in range(50): append_record(Path(sys.argv[1]), 'spaces', f'{sys.argv[2]} {i} '.encode() * 500)"
     path = tmp_path / "all.spaces"
     processes = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in "ab"]
