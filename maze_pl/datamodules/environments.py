@@ -1,11 +1,11 @@
 """Base of data modules with environments: building them, evaluation and wrapper statistics."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
@@ -23,7 +23,9 @@ from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements, requirements_of
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
-from maze_pl.envs.building import class_of, load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.datamodules.source import Source
+from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
+from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.wrapper import Wrapper
@@ -34,9 +36,7 @@ from maze_pl.system.time_limit import time_limit_to_make
 
 Env = gymnasium.Env[Any, Any]
 AnyVector = SequentialVectorEnv | SubprocVectorEnv
-T = TypeVar("T")
 _BY_VALUE = ("_factory", "_wrappers")
-_REMEDY = "use the wrappers of the run; only a warm start (--warm-start) may leave out or add some"
 
 
 def make_frozen(factory: Callable[[], LogStatsWrapper], wrapper_statistics: dict[str, Any]) -> LogStatsWrapper:
@@ -44,32 +44,6 @@ def make_frozen(factory: Callable[[], LogStatsWrapper], wrapper_statistics: dict
     env = factory()
     load_shared_states(wrapper_stack(env), wrapper_statistics, freeze=True)
     return env
-
-
-class Source(Generic[T]):
-    """A sized iterable of batches that are made on demand.
-
-    Args:
-        make: Makes one batch: collects a rollout, or plays the episodes of an evaluator.
-        length: Batches per epoch.
-    """
-
-    def __init__(self, make: Callable[[], T], length: int = 1) -> None:
-        self._make, self._length = make, length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[T]:
-        for _ in range(self._length):
-            yield self._make()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return an empty state, for Lightning; the data module saves the environments."""
-        return {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Do nothing; see `state_dict`."""
 
 
 class EnvironmentDataModule(pl.LightningDataModule):
@@ -324,64 +298,25 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """
         if self._wrapper_statistics is None or not self._is_complete:
             is_first, given = self._rank == 0 and self._factory is not None, self._wrapper_statistics
-            states, told, refused = gather_objects(self._completed() if is_first else ({}, "", ""))[0]
-            if refused:
-                raise ValueError(refused)
-            if told:
-                rank_zero_info(told)
-            self._wrapper_statistics, self._is_complete = states, True
-            if states and given is None:
+            completed = gather_objects(self._completed() if is_first else CompletedStatistics({}))[0]
+            if completed.refusal:
+                raise ValueError(completed.refusal)
+            if completed.message:
+                rank_zero_info(completed.message)
+            self._wrapper_statistics, self._is_complete = completed.states, True
+            if completed.states and given is None:
                 self._refuse_foreign_checkpoint()
         return cast(dict[str, Any], self._wrapper_statistics)
 
-    def _completed(self) -> tuple[dict[str, Any], str, str]:
-        """Return all wrapper statistics, a message about them, and a reason for refusal, if any."""
+    def _completed(self) -> CompletedStatistics:
+        """Estimate the wrapper statistics that are missing."""
         vector = self._vector_of([self._factory_of()])  # also looks up the names of all wrappers
-        known = self._wrapper_statistics or {}
-        foreign = [name for name in known if name not in self._wrappers]
-        if foreign and not self._may_differ:
-            here = [*self._wrappers][1:]
-            return (
-                {},
-                "",
-                f"there are statistics of the wrappers {foreign}, but the wrappers here are {here}: {_REMEDY}",
-            )
-        if refusal := self._ambiguous(foreign):
-            return {}, "", refusal
-        fitting = {name: state for name, state in known.items() if name in self._wrappers}
-        with closing(vector()) as env:
-            states = env.estimate(self.n_normalization_samples, derive_seed(self.seed, "normalization"), fitting)
-        new = [name for name in states if name not in known] if self._wrapper_statistics is not None else []
-        if new and not self._may_differ:
-            return (
-                {},
-                "",
-                f"there are no statistics of the wrappers {new}, but only of {list(known)}: {_REMEDY}",
-            )
-        messages = []
-        if foreign:
-            messages.append(f"statistics of the wrappers {foreign} are left out, as these are not here")
-        if new:
-            messages.append(f"the wrappers {new} start from scratch, as the other run has no statistics of them")
-        return states, "; ".join(messages), ""
 
-    def _ambiguous(self, foreign: list[str]) -> str:
-        """Return why statistics cannot be assigned to wrappers in a warm start; empty if they can.
+        def estimate(known: dict[str, Any]) -> dict[str, Any]:
+            with closing(vector()) as env:
+                return env.estimate(self.n_normalization_samples, derive_seed(self.seed, "normalization"), known)
 
-        Wrappers of one class are told apart by their order alone, which says nothing if the other
-        run had more or fewer of them.
-
-        Args:
-            foreign: Names of statistics without a wrapper of that name.
-        """
-        for path in dict.fromkeys(map(class_of, foreign)):
-            n_here = sum(class_of(name) == path for name in self._wrappers)
-            if n_here:
-                n_there = sum(class_of(name) == path for name in self._wrapper_statistics or {})
-                counts = f"the other run has statistics of {n_there} wrappers {path}, and there are {n_here} here"
-                remedy = f"use {n_there} of them, or make each wrapper that is new a subclass, which learns by itself"
-                return f"{counts}; nothing tells which belong together: {remedy}"
-        return ""
+        return completed_statistics(self._wrapper_statistics, list(self._wrappers), estimate, self._may_differ)
 
     def _refuse_foreign_checkpoint(self) -> None:
         """Refuse a checkpoint without state of this class, which Lightning would ignore."""

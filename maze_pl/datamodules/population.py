@@ -15,8 +15,9 @@ from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.population import NoiseTable, PopulationBatch, perturbed_parameters
 from maze_pl.core.seeding import derive_seed
-from maze_pl.datamodules.environments import Env, EnvironmentDataModule, Source
+from maze_pl.datamodules.environments import Env, EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.source import Source
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.system.ranks import gather_objects
 

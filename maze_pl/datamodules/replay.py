@@ -7,17 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 from tqdm import tqdm
 
 from maze_pl.collect.engines.engine import Engine
-from maze_pl.collect.replay.storage import Array, ReplayStorage
-from maze_pl.collect.replay.transitions import Transitions
+from maze_pl.collect.replay.buffer import ReplayBuffer
+from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import ReplayBatch, TransitionBatch
+from maze_pl.core.batches import ReplayBatch
 from maze_pl.core.checks import check_fraction
 from maze_pl.core.policy import Policy, RandomPolicy
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
@@ -29,9 +28,10 @@ from maze_pl.datamodules.buffer_files import (
     remove_unnamed_buffers,
     write_buffer,
 )
-from maze_pl.datamodules.environments import Env, Source, make_frozen
+from maze_pl.datamodules.environments import Env, make_frozen
 from maze_pl.datamodules.rollout import RolloutDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.source import Source
 from maze_pl.datasets import (
     IdentityTrajectoryProcessor,
     IdentityWithNextObservationTrajectoryProcessor,
@@ -41,6 +41,9 @@ from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER
 from maze_pl.schedules import Coefficient, described, require_length, run_progress, value_at
 from maze_pl.system.ranks import gather_objects
+
+_PLAIN: tuple[type[TrajectoryProcessor], ...]
+_PLAIN = (IdentityTrajectoryProcessor, IdentityWithNextObservationTrajectoryProcessor)
 
 
 class ReplayDataModule(RolloutDataModule):
@@ -143,13 +146,7 @@ class ReplayDataModule(RolloutDataModule):
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
     ) -> None:
-        for name in (
-            "num_actors",
-            "rollouts_per_iteration",
-            "num_batches_per_iter",
-            "batch_size",
-            "n_step",
-        ):
+        for name in ("num_actors", "rollouts_per_iteration", "num_batches_per_iter", "batch_size", "n_step"):
             check_count(name, locals()[name], int(name != "num_actors"))
         super().__init__(
             env,
@@ -203,10 +200,8 @@ class ReplayDataModule(RolloutDataModule):
         self._new_storage: Any = partial(
             ReplayStorage, **kind, memory_map=memory_map, keep_sizes=callable(priority_alpha)
         )
-        self._generator, self._transitions = torch.Generator(), Transitions(0, 0, {})
-        self._storages: dict[StepKey, list[ReplayStorage]] = {}  # the ring, and the separate demonstrations, if any
+        self._buffer: ReplayBuffer | None = None  # None until the first batch
         self._file = ""  # name of the file with the current buffer; empty if not written
-        self._has_errors = False  # True once the algorithm has reported TD errors
 
     # ------------------------------------------------------------------------------------------------- hooks
 
@@ -220,8 +215,9 @@ class ReplayDataModule(RolloutDataModule):
         if stage == "fit" and self.prioritized:
             options = {"priority_alpha": self.priority_alpha, "priority_beta": self.priority_beta}
             require_length(self.trainer, [name for name, option in options.items() if callable(option)])
-        self._file, self._storages = "", {} if stage == "fit" else self._storages
-        self._has_errors = False
+        self._file = ""
+        if stage == "fit":
+            self._buffer = None
 
     def train_dataloader(self) -> Source[ReplayBatch]:
         """Batches of minibatches, for which steps are collected on demand."""
@@ -238,65 +234,41 @@ class ReplayDataModule(RolloutDataModule):
     def _next_batch(self) -> ReplayBatch:
         began, batch = time.perf_counter(), ReplayBatch({}, 0)
         self._tidy()
-        if not self._storages:
+        if self._buffer is None:
             self._fill(batch)
-        elif self.prioritized and not self._has_errors:
+        elif self.prioritized and not self._buffer.has_errors:
             self._refuse_no_errors()
         for _ in range(self.rollouts_per_iteration):
             self._add(batch)
         if self.prioritized:
             self._set_exponents(batch)
-        drawn = {key: self._draw(storages) for key, storages in self._storages.items()}
-        for key, ((one, _), *others) in drawn.items():
-            batch.acts[key] = mapped(lambda *x: torch.cat(x, 1), one, *(acts for acts, _ in others)) if others else one
-        batch.reprioritise = partial(self._reprioritise, drawn) if self.prioritized else None
-        batch.measures["buffer_size"], batch.seconds = self._size, time.perf_counter() - began
+        buffer = self._filled
+        drawn = buffer.draw(self.num_batches_per_iter, self.batch_size)
+        batch.acts = drawn.acts
+        batch.reprioritise = drawn.reprioritise if self.prioritized else None
+        batch.measures["buffer_size"], batch.seconds = len(buffer), time.perf_counter() - began
         return batch
+
+    @property
+    def _filled(self) -> ReplayBuffer:
+        """The buffer, which has its first content."""
+        assert self._buffer is not None
+        return self._buffer
 
     def _add(self, batch: ReplayBatch, policy: Policy | None = None) -> None:
         """Collect a rollout and store its transitions; `policy` replaces the one in training."""
         rollout = self._collect(policy)
         batch.collected = batch.collected + rollout.env_steps
         batch.summaries = batch.summaries + rollout.summaries
-        for key, columns in self._transitions.of(rollout).items():
-            self._storages[key][0].add(columns)
+        self._filled.add(rollout)
 
     def _set_exponents(self, batch: ReplayBatch) -> None:
         """Set the exponents of priorities and weights for a batch; those that follow a schedule are logged."""
         options = {"priority_alpha": self.priority_alpha, "priority_beta": self.priority_beta}
         progress = run_progress(self.trainer) if any(map(callable, options.values())) else 0.0
         values = {name: value_at(name, option, progress, check_fraction) for name, option in options.items()}
-        for storages in self._storages.values():
-            for storage in storages:
-                storage.set_exponents(values["priority_alpha"], values["priority_beta"])
+        self._filled.set_exponents(values["priority_alpha"], values["priority_beta"])
         batch.measures.update({name: value for name, value in values.items() if callable(options[name])})
-
-    def _draw(self, storages: list[ReplayStorage]) -> list[tuple[TransitionBatch, Array]]:
-        """Draw minibatches of a sub-step; an empty storage leaves its share to the other."""
-        sizes = [self.batch_size - self.n_demonstrated, self.n_demonstrated]
-        if not all(map(len, storages)):
-            sizes = [self.batch_size * (len(one) > 0) for one in storages]
-        drawn = zip(storages, sizes, strict=False)
-        return [one.sample(self.num_batches_per_iter, size, self._generator) for one, size in drawn]
-
-    def _reprioritise(
-        self,
-        drawn: dict[StepKey, list[tuple[TransitionBatch, Array]]],
-        errors: dict[StepKey, Tensor],
-    ) -> None:
-        """Pass the TD errors of drawn acts on to their storages."""
-        for key, parts in drawn.items():
-            expected = parts[0][1].shape[0], sum(places.shape[1] for _, places in parts)
-            found = tuple(errors[key].shape) if key in errors else None
-            if found != expected and expected[1]:
-                came = "none" if found is None else f"a tensor of shape {list(found)}"
-                remedy = "give the TD errors [U, B] of all acts of the batch"
-                raise ValueError(f"reprioritise wants errors {list(expected)} of {key!r}, got {came}: {remedy}")
-        self._has_errors = True
-        for key, error in errors.items():
-            for storage, (_, places) in zip(self._storages[key], drawn[key], strict=True):
-                part, error = error.tensor_split([places.shape[1]], 1)
-                storage.reprioritise(places, part)
 
     def _refuse_no_errors(self) -> None:
         """Raise ValueError: the algorithm learned from a batch without reporting TD errors."""
@@ -304,11 +276,6 @@ class ReplayDataModule(RolloutDataModule):
             f"prioritized=True draws acts by their TD errors, but {self._algorithm_name()} gave none back: call "
             "batch.reprioritise({step_key: errors [U, B]}) in its training_step, or set prioritized=False"
         )
-
-    @property
-    def _size(self) -> int:
-        """Number of transitions of all sub-steps."""
-        return sum(len(ring) for ring, *_ in self._storages.values())
 
     # ------------------------------------------------------------------------------------------ the first content
 
@@ -324,102 +291,80 @@ class ReplayDataModule(RolloutDataModule):
             raise ValueError(f"{self._algorithm_name()} states no gamma, by which rewards are discounted: {remedy}")
         return gamma
 
+    def _new_buffer(self) -> ReplayBuffer:
+        options = self._new_storage, self.replay_buffer_size, self.n_demonstrated
+        return ReplayBuffer(self.spec.steps, self.n_envs, self._gamma(), *options)
+
     def _fill(self, batch: ReplayBatch) -> None:
         """Make the buffer, and read or collect its initial content."""
-        self._generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
-        gamma = self._gamma()
-        n_slots = {key: step.n_slots for key, step in self.spec.steps.items()}
-        self._transitions = Transitions(self.n_envs, gamma, n_slots)
         if self._restored is not None and "replay" in self._restored:
-            self._load(self._restored["replay"])
+            self._buffer = self._load(self._restored["replay"])
             return
-        steps = self.spec.steps.items()
-        self._storages = {key: [self._new_storage(step, self.replay_buffer_size)] for key, step in steps}
+        self._buffer = self._new_buffer()
+        self._buffer.generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
         if self._has_loaded:
             rank_zero_info("the checkpoint names no replay buffer (save_buffer was off): it is filled as at the start")
         if self.demonstrations is not None:
             self._demonstrate(copy(self.demonstrations))  # without episodes that another processor has read
         if self.demonstrations is None or self.n_demonstrated:
-            try:
-                policy = (self.initial_sampling_policy or RandomPolicy)({key: step.action_space for key, step in steps})
-            except TypeError as error:
-                raise ValueError(f"initial_sampling_policy makes no policy of the action spaces: {error}") from error
-            if isinstance(policy, RandomPolicy):
-                policy.masks = {key: step.masks for key, step in steps} | policy.masks
-            bar = tqdm(
-                None,
-                "replay buffer",
-                self.initial_buffer_size,
-                False,
-                delay=PROGRESS_AFTER,
-                disable=None,
-            )
-            while min(gather_objects(self._size)) < self.initial_buffer_size:  # all ranks collect equally often
-                self._add(batch, policy)
-                bar.update(self._size - bar.n)
-            bar.close()
+            self._collect_first(batch, self._buffer)
+
+    def _collect_first(self, batch: ReplayBatch, buffer: ReplayBuffer) -> None:
+        """Collect the initial content with another policy."""
+        steps = self.spec.steps.items()
+        try:
+            policy = (self.initial_sampling_policy or RandomPolicy)({key: step.action_space for key, step in steps})
+        except TypeError as error:
+            raise ValueError(f"initial_sampling_policy makes no policy of the action spaces: {error}") from error
+        if isinstance(policy, RandomPolicy):
+            policy.masks = {key: step.masks for key, step in steps} | policy.masks
+        bar = tqdm(None, "replay buffer", self.initial_buffer_size, False, delay=PROGRESS_AFTER, disable=None)
+        while min(gather_objects(len(buffer))) < self.initial_buffer_size:  # all ranks collect equally often
+            self._add(batch, policy)
+            bar.update(len(buffer) - bar.n)
+        bar.close()
 
     def _demonstrate(self, dataset: InMemoryDataset) -> None:
-        """Read demonstrations into the rings, or into separate storages."""
-        plain: tuple[type[TrajectoryProcessor], ...]
-        plain = (
-            IdentityTrajectoryProcessor,
-            IdentityWithNextObservationTrajectoryProcessor,
-        )
-        if is_plain := type(dataset.processor) in plain:
+        """Read demonstrations into the buffer."""
+        is_plain = type(dataset.processor) in _PLAIN
+        if is_plain:
             dataset.processor = IdentityWithNextObservationTrajectoryProcessor(self._gamma())
         dataset.load(partial(make_frozen, self._factory_of(), self.wrapper_statistics()), self.spec)
         acts = dataset.batch(torch.arange(len(dataset))).acts
-        for (key, columns), lengths in zip(acts.items(), dataset.lengths.T, strict=True):
-            n, fields = len(columns), mapped(Tensor.numpy, vars(columns))
-            if any(fields[name] is None for name in ("next_observation", "reward", "discount")):
+        for (key, transitions), lengths in zip(acts.items(), dataset.lengths.T, strict=True):
+            columns = mapped(Tensor.numpy, vars(transitions))
+            if any(columns[name] is None for name in ("next_observation", "reward", "discount")):
                 whose = f"demonstrations by {type(dataset.processor).__name__}"
                 raise ValueError(f"{whose} hold no next observations: leave out trajectory_processor")
-            if self.n_demonstrated:
-                self._storages[key].append(self._new_storage(self.spec.steps[key], max(1, n)))
-            elif n > self.replay_buffer_size:
-                room = f"replay_buffer_size={self.replay_buffer_size}: raise it, or give a demonstration_share"
-                raise ValueError(f"{n} demonstrated acts of sub-step {key!r} are more than {room}")
             # other processors may leave out acts, so that successors are unknown
-            episode = np.repeat(np.arange(len(lengths)), lengths) * (fields["agent_id"].max(initial=0) + 1)
-            fields["stream"] = -1 - (episode + fields["agent_id"] if is_plain else np.arange(n))
-            self._storages[key][-1].add({**fields, "is_first": np.zeros(n, np.bool_)})
+            self._filled.add_demonstrations(key, columns, lengths if is_plain else None)
 
     # -------------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
         """State of the environments and, if saved, file names of all ranks' buffers."""
         state = super().state_dict()
-        if not (self.save_buffer and self._storages):
+        if not self.save_buffer or self._buffer is None:
             return state
         folder = self._folders()[0].absolute()
         return state | {"replay": {"folder": str(folder), "files": gather_objects(self._save(folder))}}
 
     def _described(self) -> dict[str, Any]:
         """Return the properties that a saved buffer must share with this one to replace it."""
-        gamma, layout = self._gamma(), self._layout
-        return {
-            **self._kind,
-            "spec": self.spec.to_dict(),
-            "gamma": gamma,
-            "ranks and actors": layout,
-        }
+        known = {"spec": self.spec.to_dict(), "gamma": self._gamma(), "ranks and actors": self._layout}
+        return {**self._kind, **known}
 
     def _save(self, folder: Path) -> str:
         """Write the buffer if it has changed since it was last written; return the file name."""
         if not self._file:
-            state: dict[str, Any] = {"described": self._described(), "storages": {}}
-            state["open"] = self._transitions.state_dict()
-            for key, kept in self._storages.items():
-                state["storages"][key] = [storage.state_dict() for storage in kept]
-            state["generator"] = self._generator.get_state()
+            state = {"described": self._described(), **self._filled.state_dict()}
             if (provenance := shared_provenance()) is not None:
                 state[PROVENANCE_KEY] = provenance
             self._file = write_buffer(folder, self._rank, state)
         return self._file
 
-    def _load(self, saved: dict[str, Any]) -> None:
-        """Restore a saved buffer.
+    def _load(self, saved: dict[str, Any]) -> ReplayBuffer:
+        """Return a saved buffer.
 
         Raises:
             ValueError: It is missing, was altered, or is another kind of buffer.
@@ -431,21 +376,12 @@ class ReplayDataModule(RolloutDataModule):
         other = [f"{name} was {then[name]!r:.80} and is {now[name]!r:.80}" for name in now if now[name] != then[name]]
         if other:
             raise ValueError(f"the replay buffer {path} does not fit: {', '.join(other)}")
+        buffer = self._new_buffer()
         try:
-            self._storages = {key: self._loaded(key, state["storages"][key]) for key in self.spec.steps}
+            buffer.load_state_dict(state)
         except (KeyError, ValueError) as error:
-            self._storages = {}
             raise ValueError(f"the replay buffer {path} is damaged: {error}") from error
-        self._transitions.load_state_dict(state["open"])
-        self._generator.set_state(state["generator"])
-
-    def _loaded(self, key: StepKey, kept: list[dict[str, Any]]) -> list[ReplayStorage]:
-        """Restore the storages of a sub-step; saved rows give the capacity for demonstrations."""
-        capacities = [self.replay_buffer_size]
-        if self.n_demonstrated:
-            capacities.append(max(1, len(kept[-1]["columns"]["reward"])))
-        made = [self._new_storage(self.spec.steps[key], capacity) for capacity in capacities]
-        return [storage.load_state_dict(one) for storage, one in zip(made, kept, strict=True)]
+        return buffer
 
     def _folders(self) -> list[Path]:
         """Return the folders of checkpoints; buffers are written to the first one."""

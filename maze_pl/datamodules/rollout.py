@@ -16,8 +16,9 @@ from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_room_for_environments
-from maze_pl.datamodules.environments import Env, EnvironmentDataModule, Source
+from maze_pl.datamodules.environments import Env, EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.source import Source
 from maze_pl.system.ranks import gather_objects
 
 _LOGGER: Final = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Replay: the storage of transitions, its sum tree, and the conversion of rollouts to transitions.
+"""Replay: the buffer, the storage of transitions, its sum tree, and the conversion of rollouts to transitions.
 
-Drawing batches from it belongs to `maze_pl.datamodules`.
+Filling it, and saving it beside checkpoints, belongs to `maze_pl.datamodules`.
 """

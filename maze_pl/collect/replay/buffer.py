@@ -1,0 +1,174 @@
+"""Replay buffer of one rank: the transitions of all sub-steps, and minibatches drawn from them."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maze_pl.collect.replay.storage import Array, ReplayStorage
+from maze_pl.collect.replay.transitions import Transitions
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Rollout, TransitionBatch
+from maze_pl.core.spaces import mapped
+from maze_pl.core.spec import StepSpec
+from maze_pl.records.columns import Columns
+
+
+class Drawn(NamedTuple):
+    """Minibatches drawn from a buffer.
+
+    Attributes:
+        acts: By step key, [U, B, ...].
+        reprioritise: Takes the TD errors [U, B] of these acts by step key.
+    """
+
+    acts: dict[StepKey, TransitionBatch]
+    reprioritise: Callable[[dict[StepKey, Tensor]], None]
+
+
+class ReplayBuffer:
+    """Storages of transitions: for each sub-step a ring, and one for demonstrations if they are stored separately.
+
+    Args:
+        steps: Sub-steps of the specification.
+        n_envs: Number of environments that are collected from.
+        gamma: Discount of one environment step.
+        make_storage: Makes the storage of a sub-step that has a capacity in transitions.
+        capacity: Capacity of each ring.
+        n_demonstrated: Acts of a minibatch that are drawn from demonstrations; 0 stores these in the rings.
+
+    Attributes:
+        generator: Random generator that draws minibatches.
+        has_errors: True once the algorithm has reported TD errors.
+    """
+
+    def __init__(
+        self,
+        steps: Mapping[StepKey, StepSpec],
+        n_envs: int,
+        gamma: float,
+        make_storage: Callable[[StepSpec, int], ReplayStorage],
+        capacity: int,
+        n_demonstrated: int,
+    ) -> None:
+        self._steps = steps
+        self._make_storage = make_storage
+        self._capacity = capacity
+        self._n_demonstrated = n_demonstrated
+        self._storages = {key: [make_storage(step, capacity)] for key, step in steps.items()}
+        self._transitions = Transitions(n_envs, gamma, {key: step.n_slots for key, step in steps.items()})
+        self.generator = torch.Generator()
+        self.has_errors = False
+
+    def __len__(self) -> int:
+        """Number of transitions of all sub-steps, without separate demonstrations."""
+        return sum(len(ring) for ring, *_ in self._storages.values())
+
+    # ------------------------------------------------------------------------------------------------- content
+
+    def add(self, rollout: Rollout) -> None:
+        """Store the transitions of a rollout."""
+        for key, columns in self._transitions.of(rollout).items():
+            self._storages[key][0].add(columns)
+
+    def add_demonstrations(self, key: StepKey, columns: Columns, lengths: Array | None) -> None:
+        """Store demonstrated acts of a sub-step, in the ring or separately.
+
+        Args:
+            key: Step key.
+            columns: Fields of a `TransitionBatch` of n acts.
+            lengths: Number of acts of each episode; None if successors of acts are unknown.
+
+        Raises:
+            ValueError: The ring is too small for them.
+        """
+        n = len(columns["agent_id"])
+        if self._n_demonstrated:
+            self._storages[key].append(self._make_storage(self._steps[key], max(1, n)))
+        elif n > self._capacity:
+            room = f"replay_buffer_size={self._capacity}: raise it, or give a demonstration_share"
+            raise ValueError(f"{n} demonstrated acts of sub-step {key!r} are more than {room}")
+        streams = np.arange(n)
+        if lengths is not None:
+            episode = np.repeat(np.arange(len(lengths)), lengths) * (columns["agent_id"].max(initial=0) + 1)
+            streams = episode + columns["agent_id"]
+        self._storages[key][-1].add({**columns, "stream": -1 - streams, "is_first": np.zeros(n, np.bool_)})
+
+    # ------------------------------------------------------------------------------------------------- drawing
+
+    def set_exponents(self, alpha: float, beta: float) -> None:
+        """Set the exponents of priorities and importance weights; see `ReplayStorage.set_exponents`."""
+        for storages in self._storages.values():
+            for storage in storages:
+                storage.set_exponents(alpha, beta)
+
+    def draw(self, n_updates: int, batch_size: int) -> Drawn:
+        """Draw minibatches of all sub-steps.
+
+        Args:
+            n_updates: Number of minibatches.
+            batch_size: Acts of each sub-step in a minibatch.
+        """
+        drawn = {key: self._draw(storages, n_updates, batch_size) for key, storages in self._storages.items()}
+        acts = {}
+        for key, ((one, _), *others) in drawn.items():
+            acts[key] = mapped(lambda *x: torch.cat(x, 1), one, *(acts for acts, _ in others)) if others else one
+        return Drawn(acts, partial(self._reprioritise, drawn))
+
+    def _draw(
+        self, storages: list[ReplayStorage], n_updates: int, batch_size: int
+    ) -> list[tuple[TransitionBatch, Array]]:
+        """Draw minibatches of a sub-step; an empty storage leaves its share to the other."""
+        sizes = [batch_size - self._n_demonstrated, self._n_demonstrated]
+        if not all(map(len, storages)):
+            sizes = [batch_size * (len(one) > 0) for one in storages]
+        drawn = zip(storages, sizes, strict=False)
+        return [one.sample(n_updates, size, self.generator) for one, size in drawn]
+
+    def _reprioritise(
+        self,
+        drawn: dict[StepKey, list[tuple[TransitionBatch, Array]]],
+        errors: dict[StepKey, Tensor],
+    ) -> None:
+        """Pass the TD errors of drawn acts on to their storages."""
+        for key, parts in drawn.items():
+            expected = parts[0][1].shape[0], sum(places.shape[1] for _, places in parts)
+            found = tuple(errors[key].shape) if key in errors else None
+            if found != expected and expected[1]:
+                came = "none" if found is None else f"a tensor of shape {list(found)}"
+                remedy = "give the TD errors [U, B] of all acts of the batch"
+                raise ValueError(f"reprioritise wants errors {list(expected)} of {key!r}, got {came}: {remedy}")
+        self.has_errors = True
+        for key, error in errors.items():
+            for storage, (_, places) in zip(self._storages[key], drawn[key], strict=True):
+                part, error = error.tensor_split([places.shape[1]], 1)
+                storage.reprioritise(places, part)
+
+    # --------------------------------------------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the content and the state of the generator: tensors and plain values."""
+        storages = {key: [storage.state_dict() for storage in kept] for key, kept in self._storages.items()}
+        return {"storages": storages, "open": self._transitions.state_dict(), "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the result of `state_dict`; saved rows give the capacity for demonstrations.
+
+        Raises:
+            KeyError: A part is missing.
+            ValueError: A part is damaged.
+        """
+        storages = {}
+        for key, step in self._steps.items():
+            kept = state["storages"][key]
+            capacities = [self._capacity]
+            if self._n_demonstrated:
+                capacities.append(max(1, len(kept[-1]["columns"]["reward"])))
+            made = [self._make_storage(step, capacity) for capacity in capacities]
+            storages[key] = [storage.load_state_dict(one) for storage, one in zip(made, kept, strict=True)]
+        self._storages = storages
+        self._transitions.load_state_dict(state["open"])
+        self.generator.set_state(state["generator"])
