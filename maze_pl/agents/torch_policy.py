@@ -10,13 +10,21 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from maze_pl.agents.acting import ActsOnObservations
-from maze_pl.agents.gaussian_exploration import NoiseState, noisy
+from maze_pl.agents.gaussian_exploration import NoiseState
 from maze_pl.agents.network_io import (
     LATENT,
     evaluate_recurrent,
     networks_by_step,
 )
 from maze_pl.agents.numpy_sampling import Sampling, numpy_views
+from maze_pl.agents.policy_outputs import (
+    complete_outputs,
+    network_inputs,
+    network_of_each,
+    sample,
+    sample_with_noise,
+    separate_outputs,
+)
 from maze_pl.agents.policy_step_parts import (
     PolicyNetworks,
     PolicyStepParts,
@@ -199,11 +207,11 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             if action is not None:
                 return PolicyStep(action)
         with torch.inference_mode():
-            observation = _network_inputs(batch)
-            agent_id = _network_of_each(batch, len(step.networks))
+            observation = network_inputs(batch)
+            agent_id = network_of_each(batch, len(step.networks))
             of_networks = self._outputs(step, batch.step_key, observation, agent_id)
             features = of_networks.get(LATENT) if step.has_gsde else None
-            logits = _completed(step, of_networks, agent_id)
+            logits = complete_outputs(step, of_networks, agent_id)
             policy_state = None
             if step.state_shapes:
                 policy_state = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes}
@@ -216,9 +224,9 @@ class TorchPolicy(nn.Module, ActsOnObservations):
                 return PolicyStep(action, policy_state=policy_state)
             distribution = self._distribution(step, logits, observation, temperature)
             if noise is None or features is None:
-                sampled = _sampled(distribution, deterministic, generator)
+                sampled = sample(distribution, deterministic, generator)
             else:
-                sampled = _sampled_with_noise(step, distribution, features, agent_id, noise, sampling)
+                sampled = sample_with_noise(step, distribution, features, agent_id, noise, sampling)
             log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
             action = {head: value.cpu().numpy() for head, value in sampled.items()}
             return PolicyStep(action, log_prob, policy_state, None if noise is None else noise.after)
@@ -236,7 +244,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             space, [B, *shape] probabilities of a 1 for a MultiBinary space.
         """
         agent_id = torch.from_numpy(np.array(batch.agent_id))
-        joint = self.distribution(batch.step_key, _network_inputs(batch), agent_id, temperature)
+        joint = self.distribution(batch.step_key, network_inputs(batch), agent_id, temperature)
         found: dict[str, Any] = {}
         for head, distribution in joint.distributions.items():
             if not isinstance(distribution, MaskableProbabilityDistribution):
@@ -270,7 +278,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             by their names.
         """
         step = self._step(step_key)
-        return _completed(step, self._outputs(step, step_key, observation, agent_id), agent_id)
+        return complete_outputs(step, self._outputs(step, step_key, observation, agent_id), agent_id)
 
     def _outputs(
         self, step: PolicyStepParts, step_key: StepKey, observation: Tensors, agent_id: Tensor | None
@@ -288,7 +296,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             raise ValueError(f"{refused}: agent_id is needed")
         agent_id = agent_id.to(step.inputs.device)
         if not step.state_shapes:
-            return _separate_logits(step.networks, inputs, agent_id)
+            return separate_outputs(step.networks, inputs, agent_id)
         chosen: dict[str, Tensor] = {}
         # each network runs on all rows, since none can be taken out of sequences
         for agent, network in enumerate(step.networks):
@@ -384,91 +392,3 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             for part in joint.distributions.values():
                 part.exploration = self.exploration  # type: ignore[assignment]
         return joint
-
-
-def _completed(step: PolicyStepParts, outputs: dict[str, Tensor], agent_id: Tensor | None) -> dict[str, Tensor]:
-    """Complete the networks' outputs by the parameters of explorations; features are left out."""
-    if not step.explorations:
-        return outputs
-    completed = dict(outputs)
-    features = completed.pop(LATENT) if step.has_gsde else None
-    for head, exploration in step.explorations.items():
-        completed[head] = exploration(outputs[head], features, agent_id)
-    return completed
-
-
-def _sampled_with_noise(
-    step: PolicyStepParts,
-    distribution: DictProbabilityDistribution,
-    features: Tensor,
-    agent_id: Tensor | None,
-    state: NoiseState,
-    sampling: Sampling,
-) -> dict[str, Tensor]:
-    """Sample an action of each actor, with the noise of gsde for the heads that have it."""
-    sampled: dict[str, Tensor] = {}
-    for head, part in distribution.distributions.items():
-        exploration = step.explorations.get(head)
-        if exploration is None or not exploration.is_gsde:
-            sampled[head] = part.sample(sampling.generator)
-            continue
-        xi = state.next(head, exploration, sampling.generator)
-        noise = exploration.noise(features, xi, agent_id)
-        shifted = type(part)(noisy(part.logits, noise, sampling.temperature), part.action_space, sampling.temperature)
-        sampled[head] = shifted.deterministic_sample()
-    return sampled
-
-
-def _network_of_each(batch: PolicyBatch, n_networks: int) -> Tensor | None:
-    """[B] number of the network of each actor's agent; None if there is only one.
-
-    Raises:
-        ValueError: An agent has no network.
-    """
-    if n_networks == 1:
-        return None
-    agent_id = torch.from_numpy(np.asarray(batch.agent_id))
-    if not bool(((agent_id >= 0) & (agent_id < n_networks)).all()):
-        ids = f"agent ids {agent_id.tolist()} of sub-step {batch.step_key!r}"
-        raise ValueError(f"{ids}: it has {n_networks} agents")
-    return agent_id
-
-
-def _separate_logits(networks: Sequence[nn.Module], observation: Tensors, agent_id: Tensor) -> dict[str, Tensor]:
-    """Pass each agent's rows through its network.
-
-    All networks run, even on no rows, so that they stay in the graph.
-    """
-    logits: dict[str, Tensor] = {}
-    for agent, network in enumerate(networks):
-        rows = (agent_id == agent).nonzero(as_tuple=True)
-        inputs = {name: tensor[rows] for name, tensor in observation.items()}
-        for head, value in network(inputs).items():
-            if head not in logits:
-                logits[head] = value.new_zeros((*agent_id.shape, *value.shape[1:]))
-            logits[head] = logits[head].index_put(rows, value)
-    return logits
-
-
-def _sampled(
-    distribution: DictProbabilityDistribution,
-    deterministic: bool,
-    generator: torch.Generator | None,
-) -> dict[str, Tensor]:
-    """Sample an action of each actor, or take the most likely one."""
-    if deterministic:
-        return distribution.deterministic_sample()
-    return distribution.sample(generator)
-
-
-def _network_inputs(batch: PolicyBatch) -> dict[str, Tensor]:
-    """Observations and policy state of a batch as tensors, name -> [B, ...]."""
-    tensors = {name: _tensor(array) for name, array in batch.observation.items()}
-    if batch.policy_state is not None:
-        tensors |= {name: _tensor(array) for name, array in batch.policy_state.items()}
-    return tensors
-
-
-def _tensor(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
-    """A view of the array, not to be written to; a copy where torch does not allow a view."""
-    return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -1,19 +1,13 @@
 """`maze-pl fit --seeds`: the same training with several seeds, each in a process, and a table of the results.
 
-This process trains nothing: it starts a `maze-pl fit` for each seed in a run directory below one
-folder, passes signals on, and reads the results from the run directories.
+This file reads the command line and plans the runs; `maze_pl.runs.seed_runs` starts their processes.
 """
 
 import contextlib
 import json
 import os
-import subprocess
-import sys
-import tempfile
-import time
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +17,10 @@ from maze_pl.config.search_path import ConfigurationError, parse
 from maze_pl.config.summary import configured_value
 from maze_pl.config.trust import refusal
 from maze_pl.runs.run_directory import claimed, run_directory
-from maze_pl.runs.seed_results import SeedResult, read_results, table_of_seeds, write_results
-from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, write_file
-from maze_pl.system.signals import MAIN_PROCESS_VARIABLE, STARTER_VARIABLE, StopSignals, is_launched_rank
+from maze_pl.runs.seed_results import read_results
+from maze_pl.runs.seed_runs import SeedPlan, SeedRuns, seed_directory
+from maze_pl.system.atomic_files import write_file
+from maze_pl.system.signals import StopSignals, is_launched_rank
 
 SEEDS: Final = "--seeds"
 PARALLEL: Final = "--seeds.parallel"
@@ -33,24 +28,6 @@ _SEED_OPTION: Final = "--seed_everything"
 _EXPERIMENT: Final = "--experiment"
 _DISPLAYED: Final = ("--print_config", "--print_model", "--help", "-h")
 _LARGEST_SEED: Final = 2**32 - 1  # of Lightning
-_SECONDS_BETWEEN_LOOKS: Final = 0.1
-_FORWARDED: Final = ("epoch ", "-> ", "best: ", "last: ", "ended: ", "maze-pl: ")
-_N_LAST_LINES: Final = 30
-_N_BYTES: Final = 2**16  # read at a time
-_IMPOSSIBLE: Final = 2  # exit status of a command that cannot be carried out
-
-
-@dataclass(frozen=True)
-class SeedPlan:
-    """The runs below one folder.
-
-    Attributes:
-        seeds: Their seeds.
-        options: The command line of each run, without seed, run directory and `--trust`.
-    """
-
-    seeds: list[int]
-    options: list[str]
 
 
 def is_for_seeds(arguments: Sequence[str]) -> bool:
@@ -187,14 +164,10 @@ def _count(text: str) -> int:
     return value
 
 
-def _run_dir(folder: Path, seed: int) -> Path:
-    return folder / f"seed_{seed}"
-
-
 def _first_command(plan: SeedPlan, seed: int, folder: Path, options: Sequence[str]) -> list[str]:
     """Return the command that starts the training of a seed."""
     trust = [TRUST_OPTION] if TRUST_OPTION in options else []
-    return ["fit", *plan.options, _SEED_OPTION, str(seed), "--run_dir", str(_run_dir(folder, seed)), *trust]
+    return ["fit", *plan.options, _SEED_OPTION, str(seed), "--run_dir", str(seed_directory(folder, seed)), *trust]
 
 
 def _resumed(folder: Path, values: dict[str, str], options: Sequence[str]) -> tuple[SeedPlan, dict[int, list[str]]]:
@@ -216,7 +189,7 @@ def _resumed(folder: Path, values: dict[str, str], options: Sequence[str]) -> tu
     changes = [option for option in options if option != TRUST_OPTION]
     commands: dict[int, list[str]] = {}
     for seed in plan.seeds:
-        run_dir = _run_dir(folder, seed)
+        run_dir = seed_directory(folder, seed)
         if seed in results and results[seed].counts and not changes:
             continue
         if (run_dir / RUN_CONFIG).is_file():
@@ -242,193 +215,3 @@ def _read_plan(path: Path) -> SeedPlan:
     if not is_plan:
         raise ConfigurationError(f"{path} is damaged: continue each run with `maze-pl fit --resume`")
     return SeedPlan(seeds, [word for word in options if word != TRUST_OPTION])
-
-
-# --------------------------------------------------------------------------------------------------------- processes
-
-
-class SeedRuns:
-    """The processes that train, and what is shown of them.
-
-    Args:
-        plan: The seeds.
-        folder: Folder of their run directories.
-        commands: Seed -> command to run; other seeds have finished already.
-        n_parallel: Number of processes at a time.
-        signals: Handler of the signals that stop a command.
-    """
-
-    def __init__(
-        self,
-        plan: SeedPlan,
-        folder: Path,
-        commands: dict[int, list[str]],
-        n_parallel: int,
-        signals: StopSignals,
-    ) -> None:
-        known = {result.seed: result for result in read_results(folder)}
-        self._results: dict[int, SeedResult] = {}
-        for seed in plan.seeds:
-            new = SeedResult(seed, str(_run_dir(folder, seed)))
-            self._results[seed] = new if seed in commands or seed not in known else known[seed]
-        self._folder = folder
-        self._commands = commands
-        self._n_parallel = n_parallel
-        self._signals = signals
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self._outputs: dict[int, SeedOutput] = {}
-
-    def train(self) -> None:
-        """Run all commands, until they have ended or a signal stops them."""
-        waiting = deque(self._commands)
-        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if min(self._n_parallel, len(waiting)) > n_cores:
-            _say(f"{self._n_parallel} seeds at a time share {n_cores} cores, so that each takes longer")
-        self._signals.deferred = self._signals.is_reported = True
-        self._signals.on_signal = self._pass_on
-        try:
-            while self._running or (waiting and not self._signals.received):
-                while waiting and len(self._running) < self._n_parallel and not self._signals.received:
-                    self._start(waiting.popleft(), n_cores)
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
-                for output in self._outputs.values():
-                    output.show()
-                for seed, process in list(self._running.items()):
-                    if process.poll() is not None:
-                        self._finish(seed, process.returncode)
-                        if self._is_hopeless(seed):
-                            waiting.clear()
-        finally:
-            self._signals.on_signal = None
-            for process in self._running.values():  # after an exception of this process
-                process.terminate()
-            for process in self._running.values():
-                process.wait()
-
-    def _pass_on(self, number: int) -> None:
-        """Pass a signal on to all processes; may be called at any time."""
-        for process in list(self._running.values()):
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
-
-    def _start(self, seed: int, n_cores: int) -> None:
-        """Start the process of a seed."""
-        variables = dict(os.environ)
-        for name in (RUN_DIR_VARIABLE, MAIN_PROCESS_VARIABLE):
-            variables.pop(name, None)
-        variables[STARTER_VARIABLE] = str(os.getpid())
-        is_single = self._n_parallel == 1
-        if not is_single:
-            variables.setdefault("OMP_NUM_THREADS", str(max(1, n_cores // self._n_parallel)))
-        number = list(self._results).index(seed) + 1
-        _say(f"seed {seed} ({number} of {len(self._results)}): {self._results[seed].run_dir}")
-        output = None
-        if not is_single:
-            output = self._outputs[seed] = SeedOutput(seed)
-        self._signals.hold()  # the new process takes them once it can handle them
-        try:
-            self._running[seed] = subprocess.Popen(
-                [*_program(), *self._commands[seed]],
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=None if output is None else output.file,
-                stderr=None if output is None else subprocess.STDOUT,
-            )
-        finally:
-            self._signals.take()
-        self._results[seed].status = "running"
-        if self._signals.received:  # in between
-            self._pass_on(self._signals.received)
-
-    def _finish(self, seed: int, exit_status: int) -> None:
-        """Note how the process of a seed ended, and write the results so far."""
-        del self._running[seed]
-        result = self._results[seed]
-        result.end(exit_status)
-        output = self._outputs.pop(seed, None)
-        if output is not None:
-            output.close(show_end=result.status == "failed")
-        write_results(self._folder, list(self._results.values()))
-
-    def _is_hopeless(self, seed: int) -> bool:
-        """True if a command is impossible for this seed, and no seed was trained, so that it is for all."""
-        if self._results[seed].exit_status != _IMPOSSIBLE:
-            return False
-        return not any(Path(result.run_dir, RUN_CONFIG).exists() for result in self._results.values())
-
-    def report(self, needs_trust: bool) -> int:
-        """Print the table, and return the exit status of the command.
-
-        Args:
-            needs_trust: Whether a command that continues needs `--trust`.
-        """
-        results = list(self._results.values())
-        write_results(self._folder, results)
-        sys.stdout.write(f"\n{table_of_seeds(results)}\n\n")
-        sys.stdout.write(f"directory of all seeds: {self._folder}\nnext:\n")
-        if not all(result.counts for result in results):
-            option = f" {TRUST_OPTION}" if needs_trust else ""
-            sys.stdout.write(f"  maze-pl fit --resume {self._folder}{option}\n")
-        sys.stdout.write(f"  tensorboard --logdir {self._folder}\n")
-        sys.stdout.flush()
-        return int(any(result.status != "finished" for result in results))
-
-
-class SeedOutput:
-    """Output of a process that runs at the same time as others: its main lines, marked with the seed.
-
-    The process writes to an unnamed file and not to a pipe, so that it can end in an orderly way
-    if this process is killed. The whole output is in the `run.log` of the run.
-
-    Args:
-        seed: The seed.
-
-    Attributes:
-        file: File for standard output and error of the process.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.file = tempfile.TemporaryFile("a+b")  # noqa: SIM115
-        self._mark = f"[seed {seed}]"
-        self._n_read = 0
-        self._unfinished = b""
-        self._last: deque[str] = deque(maxlen=_N_LAST_LINES)
-
-    def show(self) -> None:
-        """Show the main lines that were written since the last call."""
-        while new := os.pread(self.file.fileno(), _N_BYTES, self._n_read):
-            self._n_read += len(new)
-            *lines, self._unfinished = (self._unfinished + new).split(b"\n")
-            for line in lines:
-                text = line.decode(errors="replace").rstrip()
-                if text.startswith(_FORWARDED):
-                    _say(f"{self._mark} {text}")
-                else:
-                    self._last.append(text)
-
-    def close(self, *, show_end: bool) -> None:
-        """Show the rest of the output.
-
-        Args:
-            show_end: Show the last of all other lines as well, such as a traceback.
-        """
-        self.show()
-        self.file.close()
-        if show_end:
-            for text in self._last:
-                _say(f"{self._mark} {text}")
-
-
-def _program() -> list[str]:
-    """Return the words before a command line that start `maze-pl` in another process.
-
-    The current folder, which may belong to an untrusted run, is on its import path only if it is on
-    that of this process.
-    """
-    is_script = getattr(sys.modules["__main__"], "__spec__", None) is None
-    return [sys.executable, *(["-P"] if is_script else []), "-m", "maze_pl"]
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

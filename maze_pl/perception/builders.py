@@ -6,8 +6,7 @@ are made once the environment's observations are known.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from gymnasium import spaces
@@ -16,41 +15,15 @@ from torch import nn
 from maze_pl.agents.torch_state_critic import STEP_KEY_OBSERVATION
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.checks import check_at_least
-from maze_pl.core.class_path import import_class
 from maze_pl.core.spec import Spec
 from maze_pl.perception.blocks import (
     InferenceBlock,
     LinearOutputBlock,
-    OneHotBlock,
     PerceptionBlock,
-    UnsqueezeBlock,
 )
-from maze_pl.perception.blocks.perception_block import as_keys, is_list
 from maze_pl.perception.blocks.weight_init import make_module_init_normc
 from maze_pl.perception.network_factories import Shapes, takes
-
-
-@dataclass(frozen=True)
-class _BlockEntry:
-    """A block of a modality or head.
-
-    Attributes:
-        block_class: Class of the block.
-        params: Its options.
-        is_first: True if it reads the observation, not the output of another block.
-        listed_roles: Roles of the further inputs that it reads, if they are listed.
-    """
-
-    block_class: type[PerceptionBlock]
-    params: Mapping[str, Any]
-    is_first: bool
-    listed_roles: tuple[str, ...] | None
-
-    def roles(self, given: Iterable[str]) -> list[str]:
-        """Roles of the further inputs that the block reads, of an observation that has the given ones."""
-        if self.listed_roles is not None:
-            return list(self.listed_roles)
-        return list(given) if self.is_first else []
+from maze_pl.perception.template_blocks import BlockEntry, make_block, read_modality, shared_blocks
 
 
 class BaseModelBuilder(ABC):
@@ -104,8 +77,8 @@ class BaseModelBuilder(ABC):
         self.further_inputs = {name: dict(roles) for name, roles in (further_inputs or {}).items()}
         self.auxiliary_outputs = dict(auxiliary_outputs or {})
         check_at_least(1, **self.auxiliary_outputs)
-        self._blocks: dict[str, list[_BlockEntry]] = {}
-        self._heads: dict[str, tuple[str, _BlockEntry]] = {}  # head -> modality and block
+        self._blocks: dict[str, list[BlockEntry]] = {}
+        self._heads: dict[str, tuple[str, BlockEntry]] = {}  # head -> modality and block
         for name, entry in modality_config.items():
             if entry:
                 self._read_entry(name, entry)
@@ -130,23 +103,13 @@ class BaseModelBuilder(ABC):
 
     def _read_entry(self, modality: str, entry: Any) -> None:
         """Note the blocks of a modality and those of its heads."""
-        if is_list(entry):
-            parts = enumerate(entry)
-            self._blocks[modality] = [_block_entry(modality, part, index == 0) for index, part in parts]
-            return
-        is_entry = isinstance(entry, Mapping)
-        heads = entry.get("heads") or {} if is_entry else {}
-        if not isinstance(heads, Mapping):
-            expected = "action heads with block_type and block_params each"
-            raise ValueError(f"{modality!r}: heads: expected {expected}, not {heads!r}")
-        for head, block in heads.items():
+        read = read_modality(modality, entry)
+        for head, block in read.heads.items():
             if head in self._heads:
                 raise ValueError(f"the head {head!r} belongs to {self._heads[head][0]!r} and {modality!r}; name one")
-            self._heads[head] = (modality, _block_entry(f"{modality}: heads: {head}", block))
-        if is_entry:
-            entry = {name: value for name, value in entry.items() if name != "heads"}
-        if entry or not heads:
-            self._blocks[modality] = [_block_entry(modality, entry)]
+            self._heads[head] = (modality, block)
+        if read.chain:
+            self._blocks[modality] = read.chain
 
     @property
     def further_keys(self) -> list[str]:
@@ -161,7 +124,7 @@ class BaseModelBuilder(ABC):
             keys.update(dict.fromkeys(entry.block_class.further_keys(entry.params)))
         return list(keys)
 
-    def _entries(self) -> list[_BlockEntry]:
+    def _entries(self) -> list[BlockEntry]:
         """Return classes and options of all configured blocks."""
         entries = [entry for several in self._blocks.values() for entry in several]
         return [*entries, *(block for _, block in self._heads.values())]
@@ -292,7 +255,7 @@ class BaseModelBuilder(ABC):
                 numbers.
             step_key: Sub-step of the policy's network; needed if sub-steps share different blocks.
         """
-        shared = self._shared(policy_network, self.shared_keys(step_key))
+        shared = shared_blocks(policy_network, self.shared_keys(step_key))
         return self._network(obs_shapes, {"value": (1,)}, 1.0, shared, observation_space)
 
     def state_action_network(
@@ -337,7 +300,7 @@ class BaseModelBuilder(ABC):
         entries = self._blocks[modality]
         if len(entries) > 1:
             raise ValueError(f"{where} can have only one block, got {len(entries)}")
-        return _make_block(entries[0], where, {in_key: in_shape}, out_key, further or {})
+        return make_block(entries[0], where, {in_key: in_shape}, out_key, further or {})
 
     def chain(self, name: str, key: str, obs_shapes: Shapes) -> list[PerceptionBlock]:
         """Make the blocks of an observation's modality, one after the other.
@@ -363,7 +326,7 @@ class BaseModelBuilder(ABC):
             classes.append(class_name)
             number = classes.count(class_name)
             out_key = f"{name}_{class_name}" if number == 1 else f"{name}_{class_name}_{number}"
-            chain.append(_make_block(entry, f"modality_config: {modality!r}", inputs, out_key, obs_shapes))
+            chain.append(make_block(entry, f"modality_config: {modality!r}", inputs, out_key, obs_shapes))
             key = out_key
             (in_shape,) = chain[-1].out_shapes()
         return chain
@@ -381,7 +344,7 @@ class BaseModelBuilder(ABC):
         where = f"modality_config: {modality!r}: heads: {head!r}"
         if len(names) != 1:
             raise ValueError(f"{where} needs one observation of this modality in its sub-step, not {names}")
-        return _make_block(entry, where, {names[0]: tensors[names[0]]} | latent, head, tensors)
+        return make_block(entry, where, {names[0]: tensors[names[0]]} | latent, head, tensors)
 
     def _network(
         self,
@@ -428,88 +391,3 @@ class BaseModelBuilder(ABC):
         for head, shape in out_shapes.items():
             blocks[head] = self._head(head, shape, head_std, tensors)
         return InferenceBlock(list(in_shapes), list(out_shapes), list(in_shapes.values()), blocks)
-
-    def _shared(self, policy_network: nn.Module | None, keys: list[str]) -> dict[str, PerceptionBlock]:
-        """Return the blocks of the policy's network that lead to the shared keys."""
-        wanted = set(keys)
-        if not wanted:
-            return {}
-        if not isinstance(policy_network, InferenceBlock):
-            found = f"the policy's {type(policy_network).__name__} is not made from a template"
-            raise ValueError(f"shared_embedding_keys: {found}")
-        blocks = policy_network.perception_blocks
-        known: list[str] = []
-        for block in blocks.values():
-            known += [key for key in block.out_keys if key not in policy_network.out_keys]
-        unknown = sorted(wanted - set(known))
-        if unknown:
-            found = f"there is no {unknown}; tensors of the policy are {known}"
-            raise ValueError(f"shared_embedding_keys: {found}")
-        shared = {}
-        for name, block in reversed(blocks.items()):  # each block comes after its inputs
-            if wanted & {*block.out_keys}:
-                shared[name] = block
-                wanted |= {*block.in_keys}
-        return shared
-
-
-def vector_encoder(name: str, shape: tuple[int, ...], space: spaces.Space[Any] | None) -> PerceptionBlock | None:
-    """Make a block that encodes categories or a scalar as a vector; None if no encoding is needed.
-
-    Args:
-        name: Name of the observation; the block writes `<name>_<BlockType>`.
-        shape: Shape of the observation.
-        space: Space of the observation, None if unknown.
-    """
-    if isinstance(space, spaces.Discrete):
-        return OneHotBlock(name, f"{name}_OneHotBlock", shape, int(space.n), int(space.start))
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes = space.nvec.flatten().tolist()
-        starts = space.start.flatten().tolist()
-        return OneHotBlock(name, f"{name}_OneHotBlock", shape, sizes, starts)
-    return None if shape else UnsqueezeBlock(name, f"{name}_UnsqueezeBlock", shape, 0)
-
-
-def _make_block(entry: _BlockEntry, where: str, inputs: Shapes, out_key: str, further: Shapes) -> PerceptionBlock:
-    """Make a block and run it on zeros.
-
-    Args:
-        entry: Class and options.
-        where: Place in the configuration, for messages.
-        inputs: Name -> shape of the inputs.
-        out_key: Name of the output.
-        further: Name -> shape of tensors that options may name as further inputs.
-    """
-    block_class = entry.block_class
-    try:
-        optional = block_class.optional_keys(entry.params)
-        params = block_class.options_without(entry.params, [name for name in optional if name not in further])
-        shapes = dict(inputs)
-        for name in block_class.further_keys(params):
-            if name not in further:
-                raise ValueError(f"its options name {name!r}, but this network has only {sorted(further)}")
-            shapes[name] = further[name]
-        one_input = len(shapes) == 1
-        keys: Any = next(iter(shapes)) if one_input else list(shapes)
-        in_shapes: Any = next(iter(shapes.values())) if one_input else list(shapes.values())
-        block = block_class(keys, out_key, in_shapes, **params)
-        block.out_shapes()  # may fail, too
-        return block
-    except Exception as error:  # any exception, as the block may be user code
-        found = ", ".join(f"{name!r} of shape {shape}" for name, shape in inputs.items())
-        refused = f"{where} cannot be made for {found}"
-        raise ValueError(f"{refused}: {type(error).__name__}: {error}") from error
-
-
-def _block_entry(modality: str, entry: Any, is_first: bool = True) -> _BlockEntry:
-    """Return class and arguments of one of a modality's blocks."""
-    block_class: type[nn.Module] = nn.Module
-    is_entry = isinstance(entry, Mapping) and "block_type" in entry
-    if is_entry and entry.keys() <= {"block_type", "block_params", "further_inputs"}:
-        block_class = import_class(entry["block_type"], nn.Module)
-    if not issubclass(block_class, PerceptionBlock):
-        needed = "block_type, a PerceptionBlock, and block_params"
-        raise ValueError(f"{modality!r} needs {needed}; got {entry}")
-    listed = entry.get("further_inputs")
-    roles = None if listed is None else tuple(as_keys(listed, f"{modality!r}: further_inputs") if listed else ())
-    return _BlockEntry(block_class, entry.get("block_params") or {}, is_first, roles)

@@ -9,8 +9,9 @@ from maze_pl.perception.blocks import (
     FlattenBlock,
     PerceptionBlock,
 )
-from maze_pl.perception.builders import BaseModelBuilder, vector_encoder
+from maze_pl.perception.builders import BaseModelBuilder
 from maze_pl.perception.network_factories import Shapes
+from maze_pl.perception.template_blocks import vector_encoder
 
 
 class ConcatModelBuilder(BaseModelBuilder):

@@ -1,0 +1,105 @@
+"""Steps of a policy from a batch of observations to actions: inputs of networks, their outputs, and samples."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from maze_pl.agents.gaussian_exploration import NoiseState, noisy
+from maze_pl.agents.network_io import LATENT
+from maze_pl.agents.numpy_sampling import Sampling
+from maze_pl.agents.policy_step_parts import PolicyStepParts
+from maze_pl.core.policy import PolicyBatch
+from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
+
+Tensors = Mapping[str, Tensor]
+
+
+def complete_outputs(step: PolicyStepParts, outputs: dict[str, Tensor], agent_id: Tensor | None) -> dict[str, Tensor]:
+    """Complete the networks' outputs by the parameters of explorations; features are left out."""
+    if not step.explorations:
+        return outputs
+    completed = dict(outputs)
+    features = completed.pop(LATENT) if step.has_gsde else None
+    for head, exploration in step.explorations.items():
+        completed[head] = exploration(outputs[head], features, agent_id)
+    return completed
+
+
+def sample_with_noise(
+    step: PolicyStepParts,
+    distribution: DictProbabilityDistribution,
+    features: Tensor,
+    agent_id: Tensor | None,
+    state: NoiseState,
+    sampling: Sampling,
+) -> dict[str, Tensor]:
+    """Sample an action of each actor, with the noise of gsde for the heads that have it."""
+    sampled: dict[str, Tensor] = {}
+    for head, part in distribution.distributions.items():
+        exploration = step.explorations.get(head)
+        if exploration is None or not exploration.is_gsde:
+            sampled[head] = part.sample(sampling.generator)
+            continue
+        xi = state.next(head, exploration, sampling.generator)
+        noise = exploration.noise(features, xi, agent_id)
+        shifted = type(part)(noisy(part.logits, noise, sampling.temperature), part.action_space, sampling.temperature)
+        sampled[head] = shifted.deterministic_sample()
+    return sampled
+
+
+def network_of_each(batch: PolicyBatch, n_networks: int) -> Tensor | None:
+    """[B] number of the network of each actor's agent; None if there is only one.
+
+    Raises:
+        ValueError: An agent has no network.
+    """
+    if n_networks == 1:
+        return None
+    agent_id = torch.from_numpy(np.asarray(batch.agent_id))
+    if not bool(((agent_id >= 0) & (agent_id < n_networks)).all()):
+        ids = f"agent ids {agent_id.tolist()} of sub-step {batch.step_key!r}"
+        raise ValueError(f"{ids}: it has {n_networks} agents")
+    return agent_id
+
+
+def separate_outputs(networks: Sequence[nn.Module], observation: Tensors, agent_id: Tensor) -> dict[str, Tensor]:
+    """Pass each agent's rows through its network.
+
+    All networks run, even on no rows, so that they stay in the graph.
+    """
+    logits: dict[str, Tensor] = {}
+    for agent, network in enumerate(networks):
+        rows = (agent_id == agent).nonzero(as_tuple=True)
+        inputs = {name: tensor[rows] for name, tensor in observation.items()}
+        for head, value in network(inputs).items():
+            if head not in logits:
+                logits[head] = value.new_zeros((*agent_id.shape, *value.shape[1:]))
+            logits[head] = logits[head].index_put(rows, value)
+    return logits
+
+
+def sample(
+    distribution: DictProbabilityDistribution,
+    deterministic: bool,
+    generator: torch.Generator | None,
+) -> dict[str, Tensor]:
+    """Sample an action of each actor, or take the most likely one."""
+    if deterministic:
+        return distribution.deterministic_sample()
+    return distribution.sample(generator)
+
+
+def network_inputs(batch: PolicyBatch) -> dict[str, Tensor]:
+    """Observations and policy state of a batch as tensors, name -> [B, ...]."""
+    tensors = {name: _tensor(array) for name, array in batch.observation.items()}
+    if batch.policy_state is not None:
+        tensors |= {name: _tensor(array) for name, array in batch.policy_state.items()}
+    return tensors
+
+
+def _tensor(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
+    """A view of the array, not to be written to; a copy where torch does not allow a view."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
