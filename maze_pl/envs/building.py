@@ -91,6 +91,29 @@ def states_of(stack: Mapping[str, Wrapper]) -> dict[str, Any]:
     return {name: state for name, wrapper in stack.items() if (state := wrapper.state_dict())}
 
 
+def estimate_shared_states(
+    env: Wrapper, stack: dict[str, Wrapper], n_samples: int, seed: int, known: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Have the wrappers of an environment estimate the statistics that they need.
+
+    Args:
+        env: The environment, which plays episodes.
+        stack: Its wrappers; see `wrapper_stack`.
+        n_samples: Number of observations to estimate from.
+        seed: Determines the episodes and the actions.
+        known: Statistics that some wrappers already have, by name; these wrappers are not estimated.
+
+    Returns:
+        Statistics of all wrappers, by name.
+    """
+    for name, state in known.items():
+        stack[name].load_shared_state(state)
+    for name, wrapper in reversed(stack.items()):  # inner first, as outer ones see their output
+        if name not in known:
+            wrapper.estimate_within(env, n_samples, seed)
+    return shared_states_of(stack)
+
+
 def load_shared_states(stack: Mapping[str, Wrapper], state: Mapping[str, Any], freeze: bool = False) -> None:
     """Load statistics into the wrappers of a stack.
 

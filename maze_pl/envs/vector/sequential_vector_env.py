@@ -3,65 +3,39 @@
 Plain gymnasium environments are stepped without the layers around them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
-from gymnasium import spaces
 
-from maze_pl.core.actor_id import StepKey
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
 from maze_pl.core.state_rules import StateError
-from maze_pl.envs.building import make_wrapped, shared_states_of, wrapper_stack
+from maze_pl.envs.building import estimate_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.contract import (
     FLAGS,
     NUMBERS,
     EnvContractError,
-    check_observation,
     check_reset,
     check_step,
     explain_step,
-    name_of,
 )
-from maze_pl.envs.structured_env import Array
+from maze_pl.envs.vector.env_time import EnvTimes
 from maze_pl.envs.vector.episode_state import (
-    ACTS_BEFORE_STATE,
-    MOST_REPLAYED_ACTS,
-    check_episode,
-    first_acts,
     give_episode,
     take_episode,
 )
+from maze_pl.envs.vector.long_episodes import LongEpisodes
+from maze_pl.envs.vector.next_observations import NextObservations
 from maze_pl.envs.vector.plain_gym_envs import PlainGymEnvs
+from maze_pl.envs.vector.staged_actions import StagedActions
 from maze_pl.envs.vector.step_clock import StepClock, TimedWrapper
 from maze_pl.envs.vector.vector_env import MakeEnv, Staging, StepExtras, VectorEnv
 from maze_pl.envs.wrapper import Wrapper, attributes_rewards
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
 T = TypeVar("T")
-MAX_ACTS_PER_ENV_STEP = 10_000
-_N_STANDSTILLS = 3  # episodes without an environment step: more than chance
-_REMEDY = "call self.context.increment_env_step() in the act that completes an environment step"
-
-
-_Place = tuple[str, Array, tuple[int, ...], np.dtype[Any]]
-"""Name of an observation, its staging array `[N, ...]`, its shape and a dtype that fits."""
-
-
-class _TakenState(NamedTuple):
-    """Saved state of an environment in its running episode.
-
-    Attributes:
-        state: Result of `take_episode`.
-        n_before: Number of acts of the episode to replay before restoring the state.
-        n_taken: Number of actions that a plain environment's list held at that time.
-    """
-
-    state: Any
-    n_before: int
-    n_taken: int
 
 
 class SequentialVectorEnv(VectorEnv):
@@ -109,28 +83,17 @@ class SequentialVectorEnv(VectorEnv):
         super().__init__(spec or Spec.of(self.envs[0]), stacks, seed, first_env_index, staging)
         self.autoreset, self._seed_by_env = autoreset, seed_by_env
         self._flat = self.spec.is_flat
-        self._key_index = {key: index for index, key in enumerate(self.spec.step_keys)}
-        self._next_key = [self.spec.step_keys[0]] * self.n_envs
         self._all = range(self.n_envs)
-        self._env_time, self._began_at = [0] * self.n_envs, [0] * self.n_envs
-        self._n_idle = [0] * self.n_envs  # acts since environment time advanced
-        self._n_standstills: int | None = None if self._flat else 0  # None once time has advanced anywhere
         self._attributes = any(map(attributes_rewards, self.envs))
         self._is_exact = check == "full"
+        self._next = NextObservations(self.spec, self.envs, self.staging, self._is_exact)
+        self._time = EnvTimes(self.spec, self.n_envs)
         self._factories = list(env_factories)
-        self._states: list[_TakenState | None] = [None] * self.n_envs
-        self._is_state_checked, self._refusal = False, ""  # the reason why states cannot be taken
-        self._is_new = True  # check in full until the first step, or always if exact
-        self._places: dict[StepKey, list[_Place]] = {}
-        for key, tree in self.staging.observation.items():
-            self._places[key] = [(name, rows, rows.shape[1:], rows.dtype) for name, rows in tree.items()]
         self.always_advances = self._flat and PlainGymEnvs.are_plain(self.envs)
         self._plain = PlainGymEnvs(self.envs) if self.always_advances else None
+        self._long = LongEpisodes(self.n_envs, first_env_index, self._plain)
         self.staging.env_steps.fill(self.always_advances)
-        self._readers: dict[StepKey, dict[str, Callable[[Array], Any]]] = {}
-        for key, step in self.spec.steps.items():
-            heads = step.action_space.spaces.items()
-            self._readers[key] = {head: _reader(space) for head, space in heads}
+        self._staged_actions = StagedActions(self.spec, self.staging)
 
     def _made(self, n: int, factory: MakeEnv) -> LogStatsWrapper:
         """Make an environment, and record in the clock that it is being made."""
@@ -150,7 +113,7 @@ class SequentialVectorEnv(VectorEnv):
     def _begin(self, n: int) -> None:
         """Start an episode and stage its first observation."""
         try:
-            self._observe(n, self._reset(n))
+            self._next.stage(n, self._reset(n))
         except Exception as error:
             self._explain(n, error, ...)
             raise
@@ -166,12 +129,11 @@ class SequentialVectorEnv(VectorEnv):
         if self._is_exact:
             check_reset(result, self.envs[n])
         observation: dict[str, Any] = result[0]
-        self._env_time[n] = self._began_at[n] = self.envs[n].get_env_time()
-        self._n_idle[n] = 0
+        self._time.begin(n, self.envs[n].get_env_time())
         self._order[n], self._acts[n] = [], mapped(lambda _: [], self.staging.action)
-        self._states[n] = None
+        self._long.forget(n)
         if self._plain is not None:
-            self._plain.begin(n, self._acts[n][self._next_key[n]]["action"])
+            self._plain.begin(n, self._acts[n][self._next.keys[n]]["action"])
         return observation
 
     def _explain(self, n: int, error: Exception, result: Any) -> None:
@@ -192,72 +154,30 @@ class SequentialVectorEnv(VectorEnv):
         except EnvContractError as told:
             raise EnvContractError(f"environment {self.first_env_index + n}: {told}") from error
 
-    def _observe(self, n: int, observation: dict[str, Any]) -> None:
-        """Stage the observation of an environment's next actor."""
-        staging = self.staging
-        if self._flat:
-            key = self._next_key[n]
-        else:
-            key, agent_id = self.envs[n].actor_id()
-            if key not in self._key_index:
-                raise EnvContractError(f"actor_id() names sub-step {key!r}; declared are {self.spec.step_keys}")
-            self._next_key[n] = key
-            staging.next_key[n] = self._key_index[key]
-            staging.next_agent[n] = agent_id
-        if self._is_new:
-            self._check(key, observation)
-        try:
-            for name, rows, shape, dtype in self._places[key]:
-                value = observation[name]
-                if type(value) is not np.ndarray:
-                    value = np.asarray(value)
-                if value.shape != shape or value.dtype is not dtype:
-                    self._check(key, observation)
-                    self._accept(key, name, value.dtype)
-                rows[n] = value
-        except (KeyError, TypeError, ValueError):
-            self._check(key, observation)
-            raise
-
-    def _accept(self, key: StepKey, name: str, dtype: np.dtype[Any]) -> None:
-        """Stop checking observations of a dtype that can be staged."""
-        places = self._places[key]
-        self._places[key] = [(*place[:3], dtype) if place[0] == name else place for place in places]
-
-    def _check(self, key: StepKey, observation: Any) -> None:
-        space = self.spec.steps[key].observation_space
-        check_observation(observation, space, f"the observation of sub-step {key!r}", self._is_exact)
-
     def step(self, envs: Sequence[int] | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""
         extras = StepExtras([], [])
         chosen: Iterable[int] = self._all if envs is None else envs
         if self._clock is not None:
-            chosen = self._timed(chosen, self._clock)
+            chosen = self._clock.timed(chosen, self._episode)
         if self._plain is None:
             self._step(chosen, extras)
         else:
             self._step_plain(self._plain, chosen, extras)
-        self._is_new = self._is_exact
+        self._next.is_new = self._is_exact
         return extras
-
-    def _timed(self, envs: Iterable[int], clock: StepClock) -> Iterator[int]:
-        """Yield the numbers of environments, and record the step of each one in the clock."""
-        for n in envs:
-            clock.begin(n, self._episode[n])
-            yield n
-            clock.end()
 
     def _step(self, chosen: Iterable[int], extras: StepExtras) -> None:
         """Step environments of any kind."""
         staging, envs = self.staging, self.envs
-        keys, times = self._next_key, self._env_time
+        keys, key_index = self._next.keys, self._next.key_index
+        times, idle = self._time.now, self._time.n_idle
         rewards, env_steps = staging.reward, staging.env_steps
         terminations, truncations = staging.terminated, staging.truncated
         flat, attributes = self._flat, self._attributes
-        acts, idle = self._acts, self._n_idle
-        is_new = self._is_new
-        actions = {key: self._given(key) for key in self._readers}
+        acts, is_new = self._acts, self._next.is_new
+        observe = self._next.stage
+        actions = {key: self._staged_actions.of(key) for key in self.spec.step_keys}
         n, result = 0, cast(Any, ...)
         try:
             for n in chosen:
@@ -276,11 +196,11 @@ class SequentialVectorEnv(VectorEnv):
                 env_steps[n] = advanced = env_time - times[n]
                 times[n] = env_time
                 if not advanced:
-                    self._wait(n)
+                    self._time.wait(n, env)
                 elif idle[n]:
                     idle[n] = 0
                 if not flat:
-                    self._order[n].append(self._key_index[keys[n]])
+                    self._order[n].append(key_index[keys[n]])
                     staging.actor_done[n] = env.is_actor_done()
                 is_over = advanced or terminated or truncated
                 if attributes and is_over and (actor_rewards := env.get_actor_rewards()) is not None:
@@ -288,69 +208,29 @@ class SequentialVectorEnv(VectorEnv):
                 if terminated or truncated:
                     if truncated and not terminated:
                         key, agent_id = env.actor_id()
-                        self._check_final(key, observation)
+                        self._next.check_final(key, observation)
                         extras.finals.append((n, key, agent_id, observation))
                     for summary in env.drain_episode_summaries():
                         self._finish(n, summary)
-                    if self._n_standstills is not None:
-                        self._look_for_standstill(n)
+                    self._time.end(n, env)
                     if not self.autoreset:
                         continue
                     self._episode[n] += 1
                     observation = self._reset(n)
-                self._observe(n, observation)
+                observe(n, observation)
         except Exception as error:
             self._explain(n, error, result)
             raise
 
-    def _check_final(self, key: StepKey, observation: Any) -> None:
-        """Check the final observation of a truncated episode."""
-        if key not in self._key_index:
-            raise EnvContractError(f"actor_id() names sub-step {key!r}; declared are {self.spec.step_keys}")
-        self._check(key, observation)
-
-    def _wait(self, n: int) -> None:
-        """Count an act that did not advance environment time.
-
-        Raises:
-            EnvContractError: There were too many such acts in a row.
-        """
-        self._n_idle[n] += 1
-        if self._n_idle[n] > MAX_ACTS_PER_ENV_STEP:
-            fault = f"{name_of(self.envs[n])} has made {MAX_ACTS_PER_ENV_STEP} acts without environment time advancing"
-            raise EnvContractError(f"{fault}; {_REMEDY}")
-
-    def _look_for_standstill(self, n: int) -> None:
-        """Check at the end of an episode if environment time has ever advanced in any environment.
-
-        A single episode may end before its first environment step is complete. Several episodes
-        with at least as many acts as there are actors, and without any environment step, mean that
-        the environment does not keep time.
-
-        Raises:
-            EnvContractError: Environment time never advances.
-        """
-        if any(now != then for now, then in zip(self._env_time, self._began_at, strict=True)):
-            self._n_standstills = None
-            return
-        n_actors = sum(max(1, step.n_agents) for step in self.spec.steps.values())
-        self._n_standstills = (self._n_standstills or 0) + int(self._n_idle[n] >= n_actors)
-        if self._n_standstills == _N_STANDSTILLS:
-            fault = f"environment time of {name_of(self.envs[n])} did not advance in {_N_STANDSTILLS} episodes"
-            raise EnvContractError(f"{fault}, the last one of {self._n_idle[n]} acts; {_REMEDY}")
-
     def _step_plain(self, plain: PlainGymEnvs, chosen: Iterable[int], extras: StepExtras) -> None:
-        """Step the gymnasium environments directly, bypassing conversions and statistics.
-
-        The results are the same.
-        """
+        """Step the gymnasium environments directly, without the layers around them; the results are the same."""
         staging, steps = self.staging, plain.steps
         all_rewards, all_taken = plain.rewards, plain.taken
-        key = self._next_key[0]
+        key = self._next.keys[0]
         staged_reward = staging.reward
-        is_new, is_exact = self._is_new, self._is_exact
-        ((name, rows, shape, dtype),) = self._places[key]
-        (values,) = self._given(key).values()
+        is_new, is_exact = self._next.is_new, self._is_exact
+        ((name, rows, shape, dtype),) = self._next.places[key]
+        (values,) = self._staged_actions.of(key).values()
         if isinstance(values, list):  # NumPy integers, as in gymnasium's vectors: faster to check
             actions, kept = list(staging.action[key]["action"]), values
         else:
@@ -383,23 +263,18 @@ class SequentialVectorEnv(VectorEnv):
                         self._finish(n, plain.summary(n))
                         if self.autoreset:
                             self._episode[n] += 1
-                            self._observe(n, self._reset(n))
+                            self._next.stage(n, self._reset(n))
                         continue
                 if type(observation) is not ndarray:
                     observation = np.asarray(observation)
                 if observation.shape != shape or observation.dtype is not dtype:
                     plain.check(n, result)
                     dtype = observation.dtype
-                    self._accept(key, name, dtype)
+                    self._next.accept(key, name, dtype)
                 rows[n] = observation
         except Exception as error:
             self._explain(n, error, result)
             raise
-
-    def _given(self, key: StepKey) -> dict[str, Any]:
-        """Return head -> [N, ...] staged actions of a sub-step, as environments expect them."""
-        staged = self.staging.action[key]
-        return {head: read(staged[head]) for head, read in self._readers[key].items()}
 
     def histories(self) -> list[dict[str, Any]]:
         """Return the input of `replay` for each environment; see `VectorEnv.histories`.
@@ -409,65 +284,15 @@ class SequentialVectorEnv(VectorEnv):
         """
         histories = super().histories()
         for n, history in enumerate(histories):
-            taken = self._states[n]
-            if taken is not None:
-                self._complete(n, history, taken)
-            if taken is not None or len(history["keys"]) > MOST_REPLAYED_ACTS:
-                try:
-                    self._shorten(n, history)
-                except Exception as error:  # write the checkpoint in any case, with all actions
-                    number = self.first_env_index + n
-                    reason = str(error) if isinstance(error, StateError) else repr(error)
-                    self._refusal = self._refusal or f"the state of environment {number} cannot be taken: {reason}"
-                    history["why"] = self._refusal
+            first = self._long.shorten(n, history, self.episode_state, self._copy_of)
+            if first is not None:
+                self._order[n] = [] if self._flat else first["keys"].tolist()
+                self._acts[n] = mapped(list, first["actions"])
         return histories
-
-    def _complete(self, n: int, history: dict[str, Any], taken: "_TakenState") -> None:
-        """Add the state that was taken in this episode, and the acts since then."""
-        history |= {"state": taken.state, "n_before": taken.n_before}
-        if self._plain is not None:
-            since = np.array(
-                self._plain.taken[n][taken.n_taken :],
-                self.staging.action[self._next_key[n]]["action"].dtype,
-            )
-            heads = history["actions"][self._next_key[n]]
-            heads["action"] = np.concatenate([heads["action"], since.reshape(-1, *heads["action"].shape[1:])])
-            history["keys"] = np.zeros(len(heads["action"]), np.int64)
-
-    def _shorten(self, n: int, history: dict[str, Any]) -> None:
-        """Replace all but the first acts of a history by the environment's state.
-
-        Raises:
-            StateError: The state cannot be taken; the history is unchanged.
-        """
-        if self._refusal:
-            raise StateError(self._refusal)
-        state = self.episode_state(n)
-        if not self._is_state_checked:
-            copies = [self._copy_of(n), self._copy_of(n)]
-            try:
-                check_episode(state, copies, history)
-            finally:
-                for copy in copies:
-                    copy.close()
-            self._is_state_checked = True
-        first = first_acts(history, ACTS_BEFORE_STATE)
-        history |= first | {"state": state, "n_before": len(first["keys"])}
-        self._order[n] = [] if self._flat else first["keys"].tolist()
-        self._acts[n] = mapped(list, first["actions"])
-        self._note_state(n, state, len(first["keys"]))
-
-    def _note_state(self, n: int, state: Any, n_before: int) -> None:
-        self._states[n] = _TakenState(state, n_before, 0 if self._plain is None else self._plain.trim(n))
 
     def _copy_of(self, n: int) -> "SequentialVectorEnv":
         """Make a vector with one new environment from the factory of environment n."""
-        options: Any = {
-            "seed": self.seed,
-            "seed_by_env": self._seed_by_env,
-            "autoreset": False,
-            "spec": self.spec,
-        }
+        options: Any = {"seed": self.seed, "seed_by_env": self._seed_by_env, "autoreset": False, "spec": self.spec}
         return SequentialVectorEnv([self._factories[n]], first_env_index=self.first_env_index + n, **options)
 
     def episode_state(self, n: int) -> Any:
@@ -481,9 +306,9 @@ class SequentialVectorEnv(VectorEnv):
     def _beside(self, n: int) -> dict[str, Any]:
         """Return this vector's bookkeeping data on an environment's episode."""
         staging = self.staging
-        staged = staging.observation[self._next_key[n]]
+        staged = staging.observation[self._next.keys[n]]
         known = {
-            "times": [self._env_time[n], self._began_at[n], self._n_idle[n]],
+            "times": [self._time.now[n], self._time.began_at[n], self._time.n_idle[n]],
             "next": [int(staging.next_key[n]), int(staging.next_agent[n])],
             "observation": {name: rows[n].copy() for name, rows in staged.items()},
         }
@@ -500,15 +325,12 @@ class SequentialVectorEnv(VectorEnv):
             remedy = "resume with the code that saved it, or start again from its weights: --warm-start"
             raise ValueError(f"{fault}; {remedy}") from error
         self.envs[n].context.is_logged = False
-        self._env_time[n], self._began_at[n], self._n_idle[n] = known["times"]
-        staging, (key, agent) = self.staging, known["next"]
-        staging.next_key[n], staging.next_agent[n] = key, agent
-        self._next_key[n] = self.spec.step_keys[key]
-        for name, rows in staging.observation[self._next_key[n]].items():
-            rows[n] = known["observation"][name]
+        self._time.now[n], self._time.began_at[n], self._time.n_idle[n] = known["times"]
+        place, agent_id = known["next"]
+        self._next.restore(n, place, agent_id, known["observation"])
         if self._plain is not None:
             self._plain.load_episode_state(n, known["statistics"])
-        self._note_state(n, state, n_before)
+        self._long.note(n, state, n_before)
 
     def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Replay episodes and restore saved states; see `VectorEnv.replay`.
@@ -566,32 +388,13 @@ class SequentialVectorEnv(VectorEnv):
         Returns:
             Statistics of all wrappers, by name; see `wrapper_stack`.
         """
-        stack, known = self._stacks[0], known or {}
-        for name, state in known.items():
-            stack[name].load_shared_state(state)
-        env: Wrapper = self.envs[0]
-        env.context.is_logged = False
-        if self._clock is not None:
-            env = TimedWrapper(env, self._clock)
-        for name, wrapper in reversed(stack.items()):  # inner first, as outer ones see their output
-            if name not in known:
-                wrapper.estimate_within(env, n_samples, seed)
+        env: Wrapper = self.envs[0] if self._clock is None else TimedWrapper(self.envs[0], self._clock)
+        self.envs[0].context.is_logged = False
+        states = estimate_shared_states(env, self._stacks[0], n_samples, seed, known or {})
         self.envs[0].context.is_logged = True
-        return shared_states_of(stack)
+        return states
 
     def close(self) -> None:
         """Close the environments."""
         for env in self.envs:
             env.close()
-
-
-def _reader(space: spaces.Space[Any]) -> Callable[[Array], Any]:
-    """Return a function that reads the staged actions of a head.
-
-    It converts integers to Python's `int` and clips the values of a bounded Box.
-    """
-    if isinstance(space, spaces.Discrete):
-        return np.ndarray.tolist
-    if isinstance(space, spaces.Box) and (space.bounded_below.any() or space.bounded_above.any()):
-        return lambda staged: np.clip(staged, space.low, space.high)
-    return np.ndarray.copy

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
@@ -36,6 +37,18 @@ class StepClock:
     def end(self) -> None:
         """Record the end of the step or reset."""
         self._fields[0] = math.inf
+
+    def timed(self, envs: Iterable[int], episodes: Sequence[int]) -> Iterator[int]:
+        """Yield the numbers of environments, and record the step of each one.
+
+        Args:
+            envs: The numbers.
+            episodes: Index of the running episode of each environment.
+        """
+        for n in envs:
+            self.begin(n, episodes[n])
+            yield n
+            self.end()
 
     def read(self) -> tuple[float, int, int, bool]:
         """Return the start, environment, episode, and True for a reset."""
