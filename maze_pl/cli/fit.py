@@ -2,17 +2,14 @@
 
 import contextlib
 import logging
-import re
 import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 import yaml
 from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint, ProgressBar
@@ -24,12 +21,16 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from maze_pl import callbacks
 from maze_pl.callbacks.console_log import ConsoleLog
+from maze_pl.callbacks.monitors import check_monitors
+from maze_pl.cli.fit_options import CALL_OPTIONS, DEFAULT_CALLBACKS, TRAINER_DEFAULTS, add_run_options
+from maze_pl.cli.replaced_classes import parsing_logger
 from maze_pl.config.assembling import Prepared, names_configuration, options_of
 from maze_pl.config.factories import with_factories
 from maze_pl.config.lightning_features import refuse_unsuitable
 from maze_pl.config.messages import explain, tell_writer
 from maze_pl.config.option_types import refuse_nulls, refuse_nulls_of
-from maze_pl.config.search_path import SUFFIXES, ConfigurationError, suggestion
+from maze_pl.config.plain_values import with_plain_values
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.summary import summarize
 from maze_pl.config.trust import foreign_names
 from maze_pl.core.provenance import Provenance, share_provenance
@@ -46,46 +47,6 @@ from maze_pl.system.git_state import GitProbe
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.rank_processes import WatchedLauncher, how_it_ended, naming_lost_ranks
 from maze_pl.system.signals import StopSignals
-
-_CLASS_CHANGE = re.compile(
-    r"Due to class_path change from '([^']*)' to '([^']*)', discarding init_args: \{(.*)\}", re.DOTALL
-)
-_DEFAULT_CALLBACKS = {
-    "best_checkpoint": callbacks.BestCheckpoint,
-    "last_checkpoint": callbacks.LastCheckpoint,
-    "early_stopping": callbacks.EarlyStopping,
-    "stop_at_return": callbacks.StopAtReturn,
-}
-_TRAINER_DEFAULTS = {
-    "max_epochs": -1,
-    "log_every_n_steps": 1,
-    "num_sanity_val_steps": 0,
-    "use_distributed_sampler": False,
-    "enable_model_summary": False,
-}
-_TEXT_OPTIONS = {
-    "experiment": "Folder under outputs/ for this run.",
-    "run_dir": "The run directory.",
-    "resume": "Run directory to continue (fit).",
-    "warm_start": "Run directory to start from (fit).",
-    "run": "Run directory of the agent to evaluate.",
-}
-_TRUST_HELP = "Allow a run directory or checkpoint to name any class, and thereby to execute any code."
-_SEEDS_HELP = "Number of seeds to train with, or a list of them (fit); `--seeds.parallel N` trains N at a time."
-_PRINT_MODEL_HELP = "Print the networks as tables of their blocks, and exit."
-_VIEW_HELP = "Write the view of one episode of best.ckpt to the run directory at the end (fit)."
-_CALL_OPTIONS = (
-    "config",
-    "resume",
-    "run_dir",
-    "run",
-    "warm_start",
-    "ckpt_path",
-    "print_model",
-    "trust",
-    "seeds",
-)
-"""Options that are not part of a run's configuration."""
 
 _EXPECTED_WARNINGS = (
     r".*isinstance\(treespec, LeafSpec\)",  # Lightning with torch 2.13
@@ -125,45 +86,6 @@ def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> in
             threading.excepthook = previous_hook
 
 
-def _parsing_logger(arguments: Sequence[str]) -> logging.Logger:
-    """Make a logger for jsonargparse that reports options lost when the user replaces a class.
-
-    Each replacement is reported once.
-
-    Args:
-        arguments: Command and options, without names. Components that files replace are not
-            reported: the author of the file meant it.
-    """
-    reported: set[str] = set()
-    values = "\n".join(map(_value_of, arguments[1:]))
-
-    def report(record: logging.LogRecord) -> bool:
-        change = _CLASS_CHANGE.match(str(record.msg))
-        is_new = change is not None and change[0] not in reported
-        if change is not None and is_new and change[2] in values and is_first_rank():
-            reported.add(change[0])
-            previous = change[1].rpartition(".")[2]
-            current = change[2].rpartition(".")[2]
-            message = f"{current} replaces {previous}, whose options are dropped: {change[3]}"
-            sys.stderr.write(f"maze-pl: {message}\n")
-        return False  # drop jsonargparse's other messages
-
-    # found by name, as jsonargparse copies its parsers with the logger
-    logger = logging.getLogger("maze_pl.parsing")
-    logger.setLevel(logging.DEBUG)
-    logger.filters = [report]
-    return logger
-
-
-def _value_of(argument: str) -> str:
-    """Return an option's value or the text of the file that it names; empty for `--config`."""
-    name, _, value = argument.partition("=")
-    if name in ("--config", "-c"):
-        return ""
-    is_file = value.endswith(SUFFIXES) and Path(value).is_file()
-    return Path(value).read_text(encoding="utf-8") if is_file else value
-
-
 class MazeCLI(LightningCLI):
     """Builds data, module and trainer from configuration, and runs the command.
 
@@ -200,7 +122,7 @@ class MazeCLI(LightningCLI):
             "prog": "maze-pl",
             "allow_abbrev": False,
             "exit_on_error": False,
-            "logger": _parsing_logger(arguments),
+            "logger": parsing_logger(arguments),
         }
         super().__init__(
             args=list(arguments),
@@ -208,7 +130,7 @@ class MazeCLI(LightningCLI):
             subclass_mode_data=True,
             save_config_callback=None,
             seed_everything_default=0,
-            trainer_defaults=_TRAINER_DEFAULTS,
+            trainer_defaults=TRAINER_DEFAULTS,
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
             parser_kwargs=parser,
@@ -226,17 +148,7 @@ class MazeCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of a run besides model, data and trainer."""
-        for name, description in _TEXT_OPTIONS.items():
-            parser.add_argument(f"--{name}", type=str | None, default=None, help=description)
-        parser.add_argument("--seeds", type=Any, default=None, help=_SEEDS_HELP)
-        flag: dict[str, Any] = {"type": bool | None, "nargs": "?", "const": True, "default": None}
-        parser.add_argument("--trust", **flag, help=_TRUST_HELP)
-        parser.add_argument("--print_model", **flag, help=_PRINT_MODEL_HELP)
-        flag |= {"type": bool, "default": False}
-        parser.add_argument("--wandb", **flag, help="Log to Weights & Biases.")
-        parser.add_argument("--view", **flag, help=_VIEW_HELP)
-        for name, callback in _DEFAULT_CALLBACKS.items():
-            parser.add_class_arguments(callback, name)
+        add_run_options(parser)
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -262,10 +174,10 @@ class MazeCLI(LightningCLI):
         """Determine the run directory and all else that depends on several options."""
         options = self._options
         requested = options.clone()  # the assembled configuration
-        for name in _CALL_OPTIONS:
+        for name in CALL_OPTIONS:
             requested[name] = None
         parser = self._parser(self.subcommand)
-        plain = _with_plain_values(requested)
+        plain = with_plain_values(requested)
         self._config_text = str(parser.dump(plain, skip_unset=False, skip_validation=True))
         if options.seeds is not None:
             remedy = "give it on the command line of `maze-pl fit`"
@@ -313,7 +225,7 @@ class MazeCLI(LightningCLI):
         source = str(options.resume or options.warm_start or options.run)
         self._trust.require_classes(self.config, source)
         refuse_nulls({name: options.get(name) for name in ("data", "model")})
-        for name, callback in _DEFAULT_CALLBACKS.items():
+        for name, callback in DEFAULT_CALLBACKS.items():
             refuse_nulls_of(callback, options[name], name)
         refuse_nulls_of(pl.Trainer.__init__, options.trainer, "trainer")
         refuse_nulls(options.trainer, "trainer")
@@ -362,7 +274,7 @@ class MazeCLI(LightningCLI):
             described = (self._config_text, self._command, self._summary, self._provenance)
             added += [
                 callbacks.RunRecord(self._run_dir, *described),
-                *(self._get(self.config_init, name) for name in _DEFAULT_CALLBACKS),
+                *(self._get(self.config_init, name) for name in DEFAULT_CALLBACKS),
                 callbacks.EvaluationCheck(),
                 callbacks.FinalEvaluation(self._run_dir),
                 callbacks.RunSummary(self._run_dir, needs_trust),
@@ -428,7 +340,7 @@ class MazeCLI(LightningCLI):
             self._signals.hold()
         if isinstance(self.model, AlgorithmModule):
             self.model.check_data_module(self.datamodule)
-        self._check_monitors()
+        check_monitors(self.trainer, self.datamodule)
         if options.warm_start is not None and options.ckpt_path is None:
             warm_start(options.warm_start, self.model, self.datamodule)
             if self.trainer.is_global_zero:
@@ -444,25 +356,6 @@ class MazeCLI(LightningCLI):
         except_for = f", except for {', '.join(others)}" if others else ""
         return f"{source}; so is the configuration{except_for}: use --config for another one"
 
-    def _check_monitors(self) -> None:
-        """Refuse to monitor evaluators that do not exist."""
-        evaluators = list(getattr(self.datamodule, "evaluators", {}))
-        if getattr(self.datamodule, "validation_percentage", 0):  # held-out episodes
-            evaluators.append("eval")
-        if not evaluators:
-            return
-        sources = ["train", *evaluators]
-        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, callbacks.EarlyStopping) and callback.follows_best:
-                continue
-            monitor = getattr(callback, "monitor", None) or ""
-            source, slash, _ = monitor.partition("/")
-            is_known = source in sources or source.startswith(tuple(f"{name}_" for name in sources))
-            if slash and not is_known:
-                whose = f"{type(callback).__name__}(monitor={monitor!r})"
-                known = f"data.evaluators has {evaluators}{suggestion(source, sources)}"
-                raise ConfigurationError(f"{whose} needs an evaluator {source!r}; {known}")
-
     def after_fit(self) -> None:
         """Set the exit status to 1 if the required return was not reached."""
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
@@ -472,24 +365,6 @@ class MazeCLI(LightningCLI):
                 if callback.missed and self.trainer.is_global_zero:
                     best = f"{callback.monitor} reached {callback.best:.1f}"
                     sys.stderr.write(f"maze-pl: {best}, not {callback.threshold}\n")
-
-
-def _with_plain_values(node: Any) -> Any:
-    """Replace enumerations and devices, used by Lightning's callbacks, by plain values."""
-    if isinstance(node, Enum):
-        return node.value
-    if isinstance(node, torch.device):
-        return str(node)
-    if isinstance(node, list | tuple):
-        return [_with_plain_values(item) for item in node]
-    if isinstance(node, dict):
-        return {key: _with_plain_values(item) for key, item in node.items()}
-    if isinstance(node, Namespace):
-        copy = node.clone()
-        for key, value in list(vars(copy).items()):
-            copy[key] = _with_plain_values(value)
-        return copy
-    return node
 
 
 def _as_list(configured: Any) -> list[Any]:

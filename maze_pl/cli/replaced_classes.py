@@ -1,0 +1,53 @@
+"""Messages about options that are lost when a command line replaces a class."""
+
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from maze_pl.config.search_path import SUFFIXES
+from maze_pl.runs.run_directory import is_first_rank
+
+_CLASS_CHANGE = re.compile(
+    r"Due to class_path change from '([^']*)' to '([^']*)', discarding init_args: \{(.*)\}", re.DOTALL
+)
+
+
+def parsing_logger(arguments: Sequence[str]) -> logging.Logger:
+    """Make a logger for jsonargparse that reports options lost when the user replaces a class.
+
+    Each replacement is reported once.
+
+    Args:
+        arguments: Command and options, without names. Components that files replace are not
+            reported: the author of the file meant it.
+    """
+    reported: set[str] = set()
+    values = "\n".join(map(_value_of, arguments[1:]))
+
+    def report(record: logging.LogRecord) -> bool:
+        change = _CLASS_CHANGE.match(str(record.msg))
+        is_new = change is not None and change[0] not in reported
+        if change is not None and is_new and change[2] in values and is_first_rank():
+            reported.add(change[0])
+            previous = change[1].rpartition(".")[2]
+            current = change[2].rpartition(".")[2]
+            message = f"{current} replaces {previous}, whose options are dropped: {change[3]}"
+            sys.stderr.write(f"maze-pl: {message}\n")
+        return False  # drop jsonargparse's other messages
+
+    # found by name, as jsonargparse copies its parsers with the logger
+    logger = logging.getLogger("maze_pl.parsing")
+    logger.setLevel(logging.DEBUG)
+    logger.filters = [report]
+    return logger
+
+
+def _value_of(argument: str) -> str:
+    """Return an option's value or the text of the file that it names; empty for `--config`."""
+    name, _, value = argument.partition("=")
+    if name in ("--config", "-c"):
+        return ""
+    is_file = value.endswith(SUFFIXES) and Path(value).is_file()
+    return Path(value).read_text(encoding="utf-8") if is_file else value
