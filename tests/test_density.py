@@ -2,7 +2,7 @@
 
 Per 1,000 lines, blank lines and comments not counted, at most one assignment of three or more
 values at once and half a nested comprehension; at most 5% of lines above 100 columns; no loop over
-a conditional expression.
+a conditional expression; no file of more than 400 lines.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 import maze_pl
 
 PACKAGE = Path(maze_pl.__file__).parent
+MOST_LINES = 400  # of a file
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -81,6 +82,11 @@ def test_few_lines_do_several_things_at_once(fits: Callable[[ast.AST], bool], mo
 
 def test_few_lines_are_above_100_columns() -> None:
     assert sum(len(line) > 100 for line in code_lines()) / len(code_lines()) <= 0.05
+
+
+def test_no_file_is_longer_than_a_reader_follows() -> None:
+    n_lines = {path: len(source.splitlines()) for path, source in sources().items()}
+    assert not {path: n for path, n in n_lines.items() if n > MOST_LINES}
 
 
 @pytest.mark.parametrize(

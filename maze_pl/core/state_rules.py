@@ -1,4 +1,4 @@
-"""What counts as the state of an object: rules for classes, and objects that save their state themselves."""
+"""Rules for the state of objects: classes without state, and objects that save their state themselves."""
 
 import copyreg
 import inspect

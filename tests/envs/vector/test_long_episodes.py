@@ -25,8 +25,8 @@ from maze_pl.envs.vector import (
     SubprocVectorEnv,
     VectorEnv,
     episode_state,
+    long_episodes,
     plain_gym_envs,
-    sequential_vector_env,
 )
 from maze_pl.envs.wrappers import (
     MazeEnvMonitoringWrapper,
@@ -61,7 +61,7 @@ from tests.equality import assert_equal
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have episodes be long from 50 acts on, and those of heaps not end by themselves."""
-    monkeypatch.setattr(sequential_vector_env, "MOST_REPLAYED_ACTS", 50)
+    monkeypatch.setattr(long_episodes, "MOST_REPLAYED_ACTS", 50)
     monkeypatch.setattr(structured_example, "N_STEPS", 10**9)
 
 
