@@ -203,7 +203,7 @@ def test_a_resumed_episode_can_be_saved_and_resumed_again_whether_its_state_is_t
     resumed.load_state_dict(first)
     assert_equal(collect(resumed, 2), expected[:2])
     second = saved(resumed)
-    monkeypatch.setattr(SequentialVectorEnv, "_shorten", lambda *_: None)  # as where it is not possible any more
+    monkeypatch.setattr(long_episodes.LongEpisodes, "_replace", lambda *_: None)  # as where it is not possible any more
     third = saved(whole)  # of which the acts since the last state are a part
     assert len(second["histories"][0]["keys"]) < 20 < len(third["histories"][0]["keys"])
     for state, since in ((second, expected[2:]), (third, collect(whole, 2))):
@@ -314,7 +314,7 @@ def test_a_resumed_plain_episode_can_be_saved_with_its_acts_since_the_state(monk
     resumed.load_state_dict(saved(whole))
     collect(resumed, 2)
     expected = collect(whole, 2) and collect(whole, 22)
-    monkeypatch.setattr(SequentialVectorEnv, "_shorten", lambda *_: None)
+    monkeypatch.setattr(long_episodes.LongEpisodes, "_replace", lambda *_: None)
     again = collector_of(make_env)
     assert again.load_state_dict(saved(resumed)) == []
     assert_equal(collect(again, 22), expected)
