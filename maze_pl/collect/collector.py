@@ -22,7 +22,7 @@ from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 class Collector:
     """Collects rollouts of a fixed number of environment steps.
 
-    Rows are defined in `maze_pl.core.batches`. Environments may be at different actors at the same
+    Rows are defined in `maze_pl.core.rows`. Environments may be at different actors at the same
     time: the policy is called once for each step key whose turn it is in any environment. An
     environment that has completed its steps waits for the others.
 
