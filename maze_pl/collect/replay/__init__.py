@@ -1,4 +1,4 @@
 """Replay: the buffer, the storage of transitions, its sum tree, and the conversion of rollouts to transitions.
 
-Filling it, and saving it beside checkpoints, belongs to `maze_pl.datamodules`.
+Filling it, and saving it with checkpoints, belongs to `maze_pl.datamodules`.
 """
