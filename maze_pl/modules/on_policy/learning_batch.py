@@ -19,6 +19,7 @@ from maze_pl.core.checks import check_at_least, check_fraction, check_not_negati
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
 from maze_pl.functional import value_loss
+from maze_pl.functional.scaled_sums import add_scaled, subtract_scaled
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.on_policy.credit import Method, VTrace, assign_credit, importance_weights
@@ -281,26 +282,6 @@ class OnPolicyModule(AlgorithmModule):
         `critic_auxiliary_loss`.
         """
         return None
-
-
-def add_scaled(total: Tensor, term: Tensor, factor: float | Tensor) -> Tensor:
-    """Return `total + factor * term` in one operation.
-
-    Args:
-        total: A scalar.
-        term: A scalar.
-        factor: A number, or the tensor without dimensions of an option that follows a schedule.
-    """
-    if isinstance(factor, Tensor):
-        return torch.addcmul(total, term, factor)
-    return total.add(term, alpha=factor)
-
-
-def subtract_scaled(total: Tensor, term: Tensor, factor: float | Tensor) -> Tensor:
-    """Return `total - factor * term` in one operation, see `add_scaled`."""
-    if isinstance(factor, Tensor):
-        return torch.addcmul(total, term, factor, value=-1)
-    return total.sub(term, alpha=factor)
 
 
 def learning_batch(

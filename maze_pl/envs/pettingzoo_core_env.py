@@ -1,0 +1,264 @@
+"""A PettingZoo environment as a simulation: rounds of its agents, their last turns and their rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.envs.core_env import CoreEnv, take_over
+from maze_pl.envs.structured_env import Array
+from maze_pl.events import (
+    define_episode_stats,
+    define_epoch_stats,
+    define_stats_grouping,
+    define_step_stats,
+)
+
+
+class AgentRewardEvents:
+    """Rewards of the single agents."""
+
+    @define_epoch_stats(np.mean, output_name="mean_episode_total")
+    @define_episode_stats(sum)
+    @define_step_stats(sum, input_name="value")
+    @define_stats_grouping("agent")
+    def reward(self, agent: str, value: float) -> None:
+        """The reward of an agent in an act of any agent."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Assignment of agents to policies.
+
+    Attributes:
+        step_keys: Agent -> step key of its policy.
+        agent_ids: Agent -> its number among the agents of this policy.
+    """
+
+    step_keys: Mapping[str, StepKey]
+    agent_ids: Mapping[str, int]
+
+    @classmethod
+    def of(cls, agents: list[str], policies: Mapping[str, StepKey] | None) -> Roles:
+        """Assign agents to policies.
+
+        Args:
+            agents: All agents that an environment may have.
+            policies: Agent, or a pattern of agents such as `good_*`, -> step key; the first that
+                matches counts. None gives agents that only differ in the number at the end of their
+                names one policy.
+
+        Raises:
+            ValueError: An agent has no policy, or a pattern matches no agent.
+        """
+        if policies is None:
+            policies = {agent: _without_number(agent) for agent in agents}
+        unused = [pattern for pattern in policies if not any(fnmatchcase(agent, pattern) for agent in agents)]
+        if unused:
+            raise ValueError(f"policies has {unused}, but there are only the agents {agents}")
+        step_keys: dict[str, StepKey] = {}
+        agent_ids: dict[str, int] = {}
+        for agent in agents:
+            matching = [key for pattern, key in policies.items() if fnmatchcase(agent, pattern)]
+            if not matching:
+                raise ValueError(f"policies={dict(policies)} has no policy for {agent!r}; the agents are {agents}")
+            agent_ids[agent] = sum(key == matching[0] for key in step_keys.values())
+            step_keys[agent] = matching[0]
+        return cls(step_keys, agent_ids)
+
+    def counts(self) -> dict[StepKey, int]:
+        """Return the number of agents of each policy."""
+        keys = list(self.step_keys.values())
+        return {key: keys.count(key) for key in dict.fromkeys(keys)}
+
+
+def _without_number(agent: str) -> str:
+    """Return the name of an agent without the number at its end: `player_1` is a `player`."""
+    name, _, number = agent.rpartition("_")
+    return name if name and number.isdigit() else agent
+
+
+class PettingZooCoreEnv(CoreEnv):
+    """A PettingZoo environment as a simulation; an environment step is a round of its agents.
+
+    A round ends before an agent would act in it for the second time. States are dicts of the
+    `agent` whose turn it is, its `observation`, and `has_ended`: an agent whose episode another
+    agent's act has ended takes a last turn, in which its action has no effect. This act has the
+    rewards since its previous one, and `is_actor_done` says that it was the last. PettingZoo has
+    the same last turns. They are left out where nothing depends on them: the episode is over, and
+    the agent has acted in this round.
+
+    The reward of an act, and of the episode, is the sum over all agents. `get_actor_rewards` has
+    those of the single agents.
+
+    Args:
+        env: The environment (AEC).
+        roles: Assignment of its agents to policies.
+        team_reward: Whether all agents learn from the sum of the rewards instead of their own.
+
+    Attributes:
+        reset_options: Options for the environment at the next `reset`.
+    """
+
+    def __init__(self, env: Any, roles: Roles, team_reward: bool) -> None:
+        super().__init__()
+        self.env = env
+        self.reset_options: dict[str, Any] | None = None
+        self._roles = roles
+        self._team_reward = team_reward
+        self._counts = roles.counts()
+        self._events = self.pubsub.create_event_topic(AgentRewardEvents)
+        self._seed: int | None = None
+        self._agent = ""  # whose turn it is
+        self._round: list[str] = []  # agents that have acted in this round, in order
+        self._finished: set[str] = set()  # agents whose end was reported with an act
+        self._is_done = False
+        self._owed: dict[str, float] = {}  # rewards of each agent that no act has yet
+        self._actor_rewards: list[float] = []  # of the acts of the last round
+        self._maze_state: dict[str, Any] = {}
+
+    def reset(self) -> dict[str, Any]:
+        """Reset the environment, with the seed set since the last reset, if any.
+
+        Raises:
+            ValueError: No agent can act.
+        """
+        seed, self._seed = self._seed, None
+        self.env.reset(seed=seed, options=self.reset_options)
+        self._round = []
+        self._finished = set()
+        self._is_done = False
+        self._owed = dict.fromkeys(self.env.possible_agents, 0.0)
+        self._actor_rewards = []
+        if self._next_agent() is None:
+            raise ValueError(f"{self.env} has no agent that can act after reset")
+        self._agent = self.env.agent_selection
+        self._maze_state = self._state_of(self._agent)
+        return self._maze_state
+
+    def step(self, maze_action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        """Let the current agent act; the action of an agent whose episode has ended has no effect."""
+        agent, env = self._agent, self.env
+        has_ended = self._maze_state["has_ended"]
+        env.step(None if has_ended else maze_action)
+        reward = self._take_rewards()
+        self._round.append(agent)
+        self._is_done = has_ended or bool(env.terminations.get(agent, False))
+        if self._is_done:
+            self._finished.add(agent)
+        info = dict(env.infos.get(agent, {}))
+        following = env.agent_selection if env.agents else agent
+        is_truncated = self._is_over() and any(env.truncations.values())
+        self._maze_state = self._state_of(following)
+        chosen = self._next_agent()
+        if chosen is not None and chosen != following:
+            following = chosen
+            self._maze_state = self._state_of(following)
+        self._agent = following
+        if chosen is None or chosen in self._round:
+            self._end_round()
+        is_over = chosen is None
+        return self._maze_state, reward, is_over and not is_truncated, is_over and is_truncated, info
+
+    def seed(self, seed: int) -> None:
+        """Set the seed of the next `reset`."""
+        self._seed = seed
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+    def get_maze_state(self) -> dict[str, Any]:
+        """Return the agent whose turn it is, its observation, and whether its episode has ended."""
+        return self._maze_state
+
+    def actor_id(self) -> ActorID:
+        """Return the policy and the number of the agent whose turn it is."""
+        return ActorID(self._roles.step_keys[self._agent], self._roles.agent_ids[self._agent])
+
+    def is_actor_done(self) -> bool:
+        """True if the episode of the agent that just acted has ended."""
+        return self._is_done
+
+    @property
+    def agent_counts_dict(self) -> Mapping[Any, int]:
+        """Number of agents of each policy."""
+        return self._counts
+
+    def get_actor_rewards(self) -> Array | None:
+        """Return the rewards of the agents that acted in the round, in order; None for a team."""
+        return None if self._team_reward else np.array(self._actor_rewards)
+
+    def clone_from(self, env: CoreEnv) -> None:
+        """Copy the state of another environment, with all of PettingZoo's wrappers.
+
+        Raises:
+            TypeError: The environment cannot be copied, because it holds something other than
+                Python objects, such as a window or Box2D's world.
+        """
+        layers = list(zip(_layers(self.env), _layers(vars(env)["env"]), strict=True))
+        for own, other in layers:
+            take_over(own, other, *layers, (self, env))
+        take_over(self, env, *layers)
+
+    def step_key_of(self, agent: str) -> StepKey:
+        """Return the policy of an agent."""
+        return self._roles.step_keys[agent]
+
+    def _next_agent(self) -> str | None:
+        """Pass over agents that have nothing more to do; return the one that acts, None if the episode is over."""
+        env = self.env
+        while env.agents:
+            agent = str(env.agent_selection)
+            if not env.terminations[agent] and not env.truncations[agent]:
+                return agent
+            if env.terminations[agent] and agent not in self._finished and not self._is_settled(agent):
+                return agent
+            env.step(None)
+            self._take_rewards()
+        return None
+
+    def _is_settled(self, agent: str) -> bool:
+        """True if an ended agent needs no last turn: the end of the episode says the same of its latest act."""
+        return agent in self._round and self._is_over() and not any(self.env.truncations.values())
+
+    def _is_over(self) -> bool:
+        """True if the episode has ended for all agents."""
+        env = self.env
+        return all(env.terminations[agent] or env.truncations[agent] for agent in env.agents)
+
+    def _take_rewards(self) -> float:
+        """Note what the last `step` has paid to each agent; return the sum."""
+        total = 0.0
+        for agent, reward in self.env.rewards.items():
+            if reward:
+                self._owed[agent] += float(reward)
+                self._events.reward(agent=agent, value=float(reward))
+                total += float(reward)
+        return total
+
+    def _end_round(self) -> None:
+        """Give the acts of the round what their agents are owed, and advance the time."""
+        self._actor_rewards = [self._owed[agent] for agent in self._round]
+        self._owed.update(dict.fromkeys(self._round, 0.0))
+        self._round = []
+        self.context.increment_env_step()
+
+    def _state_of(self, agent: str) -> dict[str, Any]:
+        """Return the state with an agent to act."""
+        env = self.env
+        has_ended = bool(env.terminations.get(agent, True) or env.truncations.get(agent, True))
+        return {"agent": agent, "observation": env.observe(agent), "has_ended": has_ended}
+
+
+def _layers(env: Any) -> list[Any]:
+    """Return a PettingZoo environment with the environments that it wraps, outermost first."""
+    layers = [env]
+    while (inner := vars(layers[-1]).get("env") or vars(layers[-1]).get("aec_env")) is not None:
+        layers.append(inner)
+    return layers
