@@ -33,7 +33,7 @@ StepKey = Any  # identifies a sub-step
 def make_env() -> StructuredEnv:
     """Make the documented instance of cutting-2D, in which 180 orders need 31 raw pieces."""
     demand = [[1, 2], [1, 2], [1, 1], [2, 2], [1, 2], [1, 1]]
-    env = masked_struct_env_factory(max_pieces_in_inventory=50, raw_piece_size=[4, 3], static_demand=demand)
+    env = masked_struct_env_factory(max_pieces_in_inventory=50, raw_piece_size=(4, 3), static_demand=demand)
     return TimeLimitWrapper.wrap(env, max_episode_steps=180)
 
 
@@ -316,7 +316,7 @@ def learn(
     for _ in range(options.n_optimization_epochs):
         for part in minibatches(batch, options.n_minibatches, generator):
             optimizer.zero_grad()
-            ppo_loss(agent, part, options).backward()
+            torch.autograd.backward(ppo_loss(agent, part, options))
             nn.utils.clip_grad_norm_(agent.parameters(), options.max_grad_norm)
             optimizer.step()
 
