@@ -293,7 +293,8 @@ class ReplayDataModule(RolloutDataModule):
 
     def _new_buffer(self) -> ReplayBuffer:
         options = self._new_storage, self.replay_buffer_size, self.n_demonstrated
-        return ReplayBuffer(self.spec.steps, self.n_envs, self._gamma(), *options)
+        gamma = self._gamma()  # may be refused, before an environment is made
+        return ReplayBuffer(self.spec.steps, self.n_envs, gamma, *options)
 
     def _fill(self, batch: ReplayBatch) -> None:
         """Make the buffer, and read or collect its initial content."""

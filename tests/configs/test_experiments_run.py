@@ -32,7 +32,7 @@ OWN["dqn"] = OWN["td3"] = OWN["sac"]
 
 
 def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
-    others = "ppo_auto", "ppo_cartpole_recurrent", "ppo_lunar_lander_fine_tuning"
+    others = "ppo_auto", "ppo_cartpole_recurrent", "ppo_lunar_lander_fine_tuning", "ppo_pettingzoo"
     names = {name for name in NAMES if name[:3] in ("a2c", "ppo") and "cutting_2d" not in name and name not in others}
     environments = {name.partition("_")[2] for name in names}
     assert {"cartpole", "acrobot", "pendulum", "lunar_lander", "lunar_lander_continuous"} <= environments
