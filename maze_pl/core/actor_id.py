@@ -6,12 +6,11 @@ StepKey = int | str
 
 
 class ActorID(NamedTuple):
-    """The actor whose turn it is.
+    """Identity of an actor: a step key and an agent id.
 
     Attributes:
         step_key: Key of the sub-step, which names the policy that acts.
-        agent_id: Id of the agent among the agents of this policy; not reused in an episode once it
-            is done.
+        agent_id: Id of the agent among the agents of this policy; not reused within an episode after the agent is done.
     """
 
     step_key: StepKey

@@ -21,7 +21,7 @@ from maze_pl.core.spaces import leaves, mapped
 
 
 class Batch:
-    """A dataclass with tensors anywhere in nested dicts and dataclasses."""
+    """Base of dataclasses that hold tensors, possibly nested in dicts and dataclasses."""
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Return a copy with `change` applied to each tensor."""
@@ -67,9 +67,9 @@ class Rollout(Experience):
         flat: Whether one actor acts exactly once in each row and every row is filled.
         starting: [N] bool, True if the environment's previous episode, if any, was lost before its
             end.
-        env_index: [N] int64, number of each environment on this rank, if they are not the same in
-            each rollout. An environment that is there several times was played on from one to the
-            next.
+        env_index: [N] int64, number of each environment on this rank, if rollouts do not all hold
+            the same environments. If an environment occurs several times, each occurrence continues
+            the previous one.
     """
 
     rows: Rows
@@ -188,9 +188,9 @@ class TransitionBatch:
         observation: Name -> [n, ...], observations of the actors.
         action: Head -> [n, ...], their actions.
         agent_id: [n] int64, their ids.
-        next_observation: Name -> [n, ...], observation of the same actor at its next act, or the
-            one it would have had if the episode was cut off. This and the following fields are None
-            if not requested.
+        next_observation: Name -> [n, ...], observation of the same actor at its next act, or its
+            final observation if the episode was cut off. This and the following fields are None if
+            not requested.
         reward: [n] float64, discounted sum of rewards until the next act.
         discount: [n] float64, factor of the value of the next observation; 0 where terminated.
         terminated: [n] bool, whether the episode ended for the actor before it acted again; there
@@ -217,11 +217,11 @@ class TransitionBatch:
         """Next observations, rewards and discounts.
 
         Raises:
-            ValueError: The acts were recorded or drawn without them.
+            ValueError: These fields were not requested when the acts were read or drawn.
         """
         if self.next_observation is None or self.reward is None or self.discount is None:
             processor = "maze_pl.datasets.IdentityWithNextObservationTrajectoryProcessor"
-            raise ValueError(f"these acts have no outcomes: give the data set the trajectory_processor {processor}")
+            raise ValueError(f"these acts have no next observations and rewards: set trajectory_processor={processor}")
         return Outcome(self.next_observation, self.reward, self.discount)
 
     def tensors(self) -> list[Tensor]:
@@ -263,7 +263,7 @@ class ReplayBatch(Experience):
     """Acts drawn from a replay buffer for U updates, and the experience that was added to it before.
 
     Attributes:
-        acts: By step key, [U, B, ...] instead of [n, ...]; B is 0 for sub-steps in which nobody has acted yet.
+        acts: By step key, [U, B, ...] instead of [n, ...]; B is 0 for sub-steps in which no actor has acted yet.
         collected: Environment time that passed on this rank.
         reprioritise: Takes the TD errors [U, B] of these acts by step key, if replay is prioritised
             by them.

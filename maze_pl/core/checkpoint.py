@@ -1,4 +1,4 @@
-"""Content of checkpoints: the names and types of its entries, and the check of its format.
+"""Content of checkpoints: names and types of the entries, and the check of the format.
 
 A checkpoint is the dict that Lightning saves. It holds tensors and plain values only, so that it
 can be read with `weights_only=True`:
@@ -34,7 +34,7 @@ class RankState(TypedDict):
     Attributes:
         generator: State of `AlgorithmModule.generator`.
         random: States of the global random generators.
-        statistics: Statistics of the current epoch that were not averaged over ranks yet.
+        statistics: Statistics of the current epoch that have not been averaged over ranks yet.
         unfinished_batches: Batches of the current epoch that these statistics cover.
         further: `AlgorithmModule.rank_state`; absent in checkpoints of earlier versions.
     """
@@ -62,12 +62,12 @@ class EntryParts(TypedDict, total=False):
     """Parts of the entry that the module and callbacks add.
 
     Attributes:
-        class_path: Class of the module. This part and the next ones are the module's.
+        class_path: Class of the module, which adds this part and the following ones up to `ranks`.
         spec: `Spec.to_dict()` of the agent.
         env_steps: Environment steps learned from, over all ranks.
         statistics: Statistics of the whole run.
         monitored: Values that learning-rate schedulers monitor, by name.
-        ranks: State of each rank; after an exception, of the writing rank alone.
+        ranks: State of each rank; after an exception, only that of the writing rank.
         config: Configuration of the run, added by the callback `RunRecord`.
         provenance: Command, versions and code that wrote the checkpoint, added by `RunRecord`;
             absent in checkpoints of earlier versions.
@@ -96,7 +96,7 @@ class CheckpointEntry(EntryParts, total=False):
 
 
 def add_to_checkpoint(checkpoint: dict[str, Any], **parts: Unpack[EntryParts]) -> None:
-    """Add parts to the entry of a checkpoint, which gets its format with the first of them.
+    """Add parts to maze_pl's entry of a checkpoint; the first call creates the entry.
 
     Args:
         checkpoint: The checkpoint, changed in place.
@@ -107,7 +107,7 @@ def add_to_checkpoint(checkpoint: dict[str, Any], **parts: Unpack[EntryParts]) -
 
 
 def checkpoint_entry(checkpoint: dict[str, Any], name: str = "the checkpoint") -> CheckpointEntry | None:
-    """Return the entry of a checkpoint, None if it was not written by maze_pl.
+    """Return maze_pl's entry of a checkpoint; None if it was not written by maze_pl.
 
     Args:
         checkpoint: The checkpoint.

@@ -22,7 +22,7 @@ class EpisodeSummary:
     Attributes:
         statistics: One number, an array of observed values, or the histogram of the values of a
             long episode, for each statistic.
-        env_steps: Environment time that the episode took.
+        env_steps: Length of the episode in environment steps.
         reward: Sum of the environment's rewards, before any wrapper changed them.
         kpis: Key performance indicators of the episode by name.
         env_index: Index of the environment that played it, counted over all ranks.

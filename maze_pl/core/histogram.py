@@ -32,7 +32,7 @@ class Histogram:
             observed: The numbers. A histogram is returned as it is.
 
         Raises:
-            TypeError: Something in it is not a number.
+            TypeError: An entry is not a number.
         """
         if isinstance(observed, cls):
             return observed
@@ -41,7 +41,7 @@ class Histogram:
 
     @classmethod
     def merged(cls, parts: Sequence["Histogram"]) -> Self:
-        """Make one histogram of all observations of several ones."""
+        """Merge histograms into one."""
         counts = np.concatenate([part.counts for part in parts])
         values, places = np.unique(np.concatenate([part.values for part in parts]), return_inverse=True)
         return cls(values, np.bincount(places, counts, len(values)).astype(np.int64))
@@ -60,14 +60,14 @@ class Histogram:
         is_finite = np.isfinite(values)
         inner, counts = values[is_finite], self.counts[is_finite]
         exponent = math.frexp(inner[-1] / _N_BINS - inner[0] / _N_BINS)[1]
-        width = math.ldexp(1.0, max(exponent, -1022))  # a power of two: bins of any two widths nest
+        width = math.ldexp(1.0, max(exponent, -1022))  # a power of two, so that narrow bins lie within wide ones
         bins = np.floor(inner / width)
         bins[0], bins[-1] = -np.inf, np.inf
         firsts = np.flatnonzero(np.diff(bins, prepend=np.nan) != 0)
         lasts = np.append(firsts[1:], len(inner)) - 1
         sums = np.add.reduceat(counts, firsts)
         means = np.add.reduceat(inner * (counts / np.repeat(sums, lasts - firsts + 1)), firsts)
-        means = np.clip(means, inner[firsts], inner[lasts])  # against rounding
+        means = np.clip(means, inner[firsts], inner[lasts])  # undo rounding errors
         others, of_others = values[~is_finite], self.counts[~is_finite]
         order = np.argsort(np.concatenate([means, others]), kind="stable")
         return Histogram(np.concatenate([means, others])[order], np.concatenate([sums, of_others])[order])
@@ -82,7 +82,7 @@ class Histogram:
         """Mean of the observed numbers; 0 if there are none."""
         if not self.count:
             return 0.0
-        with np.errstate(invalid="ignore"):  # infinities of both signs have no mean: nan, quietly
+        with np.errstate(invalid="ignore"):  # the mean of inf and -inf is NaN, without a warning
             return float(np.dot(self.values.astype(np.float64), self.counts) / self.count)
 
     def __repr__(self) -> str:
@@ -96,7 +96,7 @@ class Histogram:
 
 
 histogram = Histogram.of
-"""Reduction that keeps the whole distribution; steps and episodes only pass their values on."""
+"""Reduction that keeps the whole distribution; on the levels of steps and episodes, values are passed on."""
 
 
 def number_array(values: Any) -> np.ndarray:
@@ -105,7 +105,7 @@ def number_array(values: Any) -> np.ndarray:
     Values of one shape are stacked `[n, ...]`, others flattened and joined.
 
     Raises:
-        TypeError: Something in it is not a number.
+        TypeError: An entry is not a number.
     """
     try:
         array = np.asarray(values)

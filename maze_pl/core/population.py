@@ -41,7 +41,7 @@ class NoiseTable:
     Args:
         seed: Determines the numbers.
         size: Number of numbers.
-        path: Path of a file that may hold them.
+        path: File of another process that may hold the numbers already.
 
     Raises:
         OSError: The folder of temporary files has no room for the numbers, when they are first needed.

@@ -41,7 +41,7 @@ class Provenance(TypedDict):
 
 
 def share_provenance(provenance: Provenance) -> None:
-    """Let all processes of this command know its provenance, without configuration, machine and time.
+    """Share the provenance with all processes of this command, without configuration, machine and time.
 
     Without the time, a command that is repeated writes the same files.
     """

@@ -159,7 +159,7 @@ class StateGiver:
     def _give_method(self, _: int, own: Any, path: str, name: str, owner: Any) -> Any:
         is_method = isinstance(own, types.MethodType | types.BuiltinFunctionType)
         if not is_method or own.__name__ != name or self.give(owner, own.__self__, path) is not own.__self__:
-            raise StateError(f"{path} is a method {name}, but a different one in a new object")
+            raise StateError(f"{path} is a method {name}, but a new object has a different one there")
         return own
 
     def _give_closure(self, _: int, own: Any, path: str, name: str, parts: list[Any]) -> Any:

@@ -18,8 +18,8 @@ def ppo_clip_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, cli
     Schulman et al. 2017, arXiv:1707.06347, equation 7, where it is an objective to be maximised.
 
     Args:
-        log_prob: [T, B] log-probability of the action under the policy that learns.
-        old_log_prob: [T, B] log-probability under the policy that acted.
+        log_prob: [T, B] log-probability of the action under the current policy.
+        old_log_prob: [T, B] log-probability under the policy that collected the data.
         advantage: [T, B] advantage of the action.
         clip_range: Maximum deviation of the ratio from 1, not negative; beyond it the gradient
             vanishes. A number, or a tensor without dimensions, which is not checked.
@@ -54,8 +54,8 @@ def is_ratio_clipped(log_prob: Tensor, old_log_prob: Tensor, clip_range: float |
         f_t = 1 if |rho_t - 1| > c, else 0,   rho_t = pi(a_t | s_t) / pi_old(a_t | s_t)
 
     Args:
-        log_prob: [T, B] log-probability of the action under the policy that learns.
-        old_log_prob: [T, B] log-probability under the policy that acted.
+        log_prob: [T, B] log-probability of the action under the current policy.
+        old_log_prob: [T, B] log-probability under the policy that collected the data.
         clip_range: Maximum deviation of the ratio from 1, not negative. A number, or a tensor without
             dimensions.
 
@@ -131,8 +131,8 @@ def approx_kl(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
     Unbiased, never negative, of low variance: Schulman 2020, http://joschu.net/blog/kl-approx.html.
 
     Args:
-        log_prob: [T, B] log-probability under the policy that learns.
-        old_log_prob: [T, B] log-probability under the policy that acted.
+        log_prob: [T, B] log-probability under the current policy.
+        old_log_prob: [T, B] log-probability under the policy that collected the data.
 
     Returns:
         [T, B] estimates.

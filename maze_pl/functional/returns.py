@@ -33,7 +33,7 @@ def gae(
 
     Args:
         reward: [T, B] reward of step t.
-        value: [T, B] value of the state in which step t was made.
+        value: [T, B] value of the state before step t.
         next_value: [T, B] value of the true successor of step t, before any reset; ignored where
             terminated.
         terminated: [T, B] bool, step t reached a terminal state.

@@ -22,22 +22,21 @@ def vtrace(
         d_k = r_k + g_k * V(s_{k+1}) - V(s_k)
         A_t = min(pg_rho_bar, rho_t) * (r_t + g_t * vs_{t+1} - V(s_t))
 
-    where rho is the probability of an action under the policy that learns divided by its
-    probability under the policy that acted. Espeholt et al. 2018, arXiv:1802.01561, section 4.1
-    with c_bar = 1; there the discount g is constant. A step with a discount of 0 ends the sum. At a
-    time limit the caller adds the discounted value of the final observation to the reward and sets
-    the discount to 0. The results carry no gradients.
+    where rho is the probability of an action under the target policy, which learns, divided by its
+    probability under the behaviour policy, which acted. Espeholt et al. 2018, arXiv:1802.01561,
+    section 4.1 with c_bar = 1; there the discount g is constant. A step with a discount of 0 ends
+    the sum. At a time limit the caller adds the discounted value of the final observation to the
+    reward and sets the discount to 0. The results carry no gradients.
 
     Args:
-        log_rho: [T, B] log-probability of the action of step t under the policy that learns, minus
-            its log-probability under the policy that acted.
+        log_rho: [T, B] log-probability of the action of step t under the target policy, minus its
+            log-probability under the behaviour policy.
         discount: [T, B] discount from step t to step t + 1, 0 where an episode ended.
         reward: [T, B] reward of step t.
-        value: [T, B] value of the state in which step t was made.
+        value: [T, B] value of the state before step t.
         bootstrap_value: [B] value of the state after the last step.
-        clip_rho_threshold: rho_bar, which sets the policy whose values are the targets: with None
-            (no limit) the policy that learns; the smaller it is, the closer to the policy that
-            acted.
+        clip_rho_threshold: rho_bar, which sets the policy whose values are the targets: the target
+            policy with None (no limit), and closer to the behaviour policy the smaller it is.
         clip_pg_rho_threshold: pg_rho_bar; None for no limit.
 
     Returns:

@@ -7,7 +7,7 @@ from maze_pl.core.spaces import mapped
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 
 Columns = dict[str, Any]
-"""Fields of `Acts`, as arrays, or trees of arrays, of equal length."""
+"""Fields of `TransitionBatch`, as arrays, or trees of arrays, of equal length."""
 
 
 def columns_of(record: SpacesTrajectoryRecord) -> dict[StepKey, Columns]:

@@ -1,4 +1,4 @@
-"""Contents of record files as their headers tell them: no arrays are decoded, and no pickle is read."""
+"""Contents of record files, read from their headers: no arrays are decoded, and no pickle is loaded."""
 
 import json
 import zlib
@@ -22,7 +22,7 @@ class FileContents:
         n_acts: Number of acts of all episodes; None for state records, which are pickles.
         n_env_steps: Number of environment steps of all episodes; None for state records.
         spec: Description of the spaces of the first episode; None for state records.
-        provenance: Origin of the first episode, if the file tells it.
+        provenance: Origin of the first episode, if the file names it.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Framing of episodes in files: what all kinds of records have in common, checksums included.
+"""Framing of episodes in files, common to all kinds of records, with checksums.
 
 These files hold numbers, a description of the spaces (JSON) and the bytes of arrays. Nothing in
 them is executed, and nothing is trusted before it is checked. Intact episodes can be read even if
@@ -74,7 +74,7 @@ def append_record(path: Path, record_kind: str, body: bytes) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases the lock
         begun = file.read(LINE_LENGTH)
         if begun != line[: len(begun)]:
-            raise ValueError(f"{path} exists and holds no {record_kind}: name another file, or remove it")
+            raise ValueError(f"{path} exists and holds no records of {record_kind}: name another file, or remove it")
         end = max(*END.unpack(file.read(END.size).ljust(END.size, b"\0")), LINE_LENGTH + END.size)
         file.seek(0)
         file.write(line)
@@ -98,7 +98,7 @@ def read_records(
     Raises:
         ValueError: Something is damaged or missing, or the file holds something else; the message names it.
     """
-    deferred_files().flush()  # of this process, which may just have written the file
+    deferred_files().flush()  # files of this process that are not on the disk yet
     with open(path, "rb", buffering=1 << 16) as file:  # most episodes take a single read
         left = end = size = n_unreadable = 0
         decode = None
@@ -154,7 +154,7 @@ def written_size(path: str | Path) -> int:
         size = os.fstat(file.fileno()).st_size
         first_hole = os.lseek(file.fileno(), 0, os.SEEK_HOLE) if size else 0
     if first_hole < size:
-        remedy = "copy it with cp --sparse=never if that is meant"
+        remedy = "if this is intended, copy it with cp --sparse=never"
         raise ValueError(
             f"it is sparse: from byte {first_hole} on, some of its {size} bytes were never written; {remedy}"
         )

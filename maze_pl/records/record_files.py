@@ -57,8 +57,7 @@ class SpacesTrajectoryRecord:
         observation: Step key -> name -> [L_k, ...], observations before the acts.
         action: Step key -> head -> [L_k, ...], actions.
         terminated: Whether the last act ended the episode.
-        truncated: Whether the episode was cut off after the last act, also if it was just not
-            continued.
+        truncated: Whether the episode was cut off after the last act, or was simply not continued.
         last_env_time: Environment steps completed at the end.
         last_actor: Actor whose turn would have been next; None if the episode was terminated.
         last_observation: Observation for that actor; empty if the episode was terminated.
@@ -96,7 +95,7 @@ class SpacesTrajectoryRecord:
             spec: Specification of observations and actions.
             acts: [L] the acts.
             rest: The attributes from `terminated` on.
-            others: The same, by name.
+            others: Attributes from `terminated` on, by name.
         """
 
         def stacked(key: StepKey, place: int, space: spaces.Dict) -> Tree:
@@ -201,17 +200,17 @@ class SpacesTrajectoryRecord:
             outside = (self.agent_id < 0) | (self.agent_id >= np.array(counts)[self.key_index])
             if outside.any():
                 agents = np.unique(self.agent_id[outside])[:5].tolist()
-                raise ValueError(f"its agent ids {agents} are not among those of sub-steps with {counts} agents")
+                raise ValueError(f"its agent ids {agents} are out of range: its sub-steps have {counts} agents")
         actor = self.last_actor
         if actor is not None and not 0 <= actor.agent_id < counts[self.spec.step_keys.index(actor.step_key)]:
-            raise ValueError(f"its last actor {actor} is not among those of sub-steps with {counts} agents")
+            raise ValueError(f"its last actor {actor} is out of range: its sub-steps have {counts} agents")
         times = self.env_time.item(0), self.env_time.item(-1), self.last_env_time
         in_order = 0 <= times[0] <= times[1] <= times[2] < _LARGEST_TIME
         if not in_order or (self.env_time[1:] < self.env_time[:-1]).any():
             raise ValueError(f"its environment times, {times[0]} to {times[2]}, are not in ascending order")
         if not np.isfinite(self.reward).all():
             raise ValueError(f"its rewards are not finite: {self.reward[~np.isfinite(self.reward)][:5].tolist()}")
-        if self.actor_reward is not None and np.isinf(self.actor_reward).any():  # NaN: of an incomplete step
+        if self.actor_reward is not None and np.isinf(self.actor_reward).any():  # NaN marks an incomplete step
             raise ValueError("its rewards of single acts must not be infinite")
 
     def _arrays(self, flags: int) -> Iterator[tuple[Tree, str, Any, tuple[int, ...]]]:

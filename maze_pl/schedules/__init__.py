@@ -1,7 +1,7 @@
 """Schedules: coefficients that change in the course of a run, as functions of its progress.
 
-Here are the functions, and the definition of progress. Algorithms and data modules decide which of
-their options may follow a schedule. Learning-rate schedulers of torch belong to
+This folder holds the functions and the definition of progress. Algorithms and data modules decide
+which of their options may follow a schedule. Learning-rate schedulers of torch belong to
 `maze_pl.modules.schedulers`.
 """
 

@@ -19,7 +19,7 @@ def value_at(name: str, coefficient: Coefficient, progress: float, check: Check 
         name: Name of the option, for messages.
         coefficient: The option.
         progress: Share of the run that is done, in [0, 1].
-        check: Check of the value.
+        check: Function that raises ValueError if the value is out of range.
 
     Raises:
         TypeError: The option is neither a number nor a function, or its value is not a number.
@@ -47,7 +47,7 @@ def value_at(name: str, coefficient: Coefficient, progress: float, check: Check 
 
 
 def described(coefficient: object) -> str:
-    """Return a text for messages and logs that tells what a schedule is.
+    """Describe a schedule for messages and logs.
 
     Args:
         coefficient: A schedule, a function or any other object.

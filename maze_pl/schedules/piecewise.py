@@ -1,4 +1,4 @@
-"""A coefficient that is given at some points of a run."""
+"""A coefficient with given values at some points of a run."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from maze_pl.schedules.schedule import Schedule
 class Piecewise(Schedule):
     """Values at points of the run, with linear interpolation between them, or steps.
 
-    Before the first point its value holds, after the last point that of the last one.
+    The value is constant before the first point and after the last one.
 
     Args:
         points: Pairs of progress and value, in the order of progress, which lies in [0, 1].
@@ -42,7 +42,7 @@ class Piecewise(Schedule):
         places = [progress for progress, _ in self.points]
         is_ordered = all(first < second for first, second in pairwise(places))
         if not is_ordered or places[0] < 0.0 or places[-1] > 1.0:
-            raise ValueError(f"points={self.points} must have growing progress, from 0 to 1, in their first numbers")
+            raise ValueError(f"points={self.points} must be in ascending order of progress, from 0 to 1")
 
     def __call__(self, progress: float) -> float:
         """Return the value at a progress."""

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 def run_progress(trainer: pl.Trainer) -> float:
     """Return the share of a run's batches that are done, from 0 to 1.
 
-    From the end of a batch to the end of the next one it is the progress of that next batch: its
-    data is collected and learned from with the same number. The last of n batches has (n - 1) / n.
-    A resumed run continues with the number that the whole run has at this place.
+    The value changes at the end of each batch, so that collecting a batch and learning from it use
+    the same one. For the last of n batches it is (n - 1) / n. A resumed run continues with the
+    value that an uninterrupted run has at the same point.
 
     Args:
         trainer: Trainer of a run whose length `require_length` has checked.
@@ -34,7 +34,7 @@ def require_length(trainer: pl.Trainer, options: Collection[str]) -> None:
         options: Names of the options that follow a schedule, such as `lr_schedule=linear`.
 
     Raises:
-        ValueError: There are some, but the run has no `max_epochs`.
+        ValueError: An option follows a schedule, but the run has no `max_epochs`.
     """
     if options and trainer.max_epochs in (None, -1):
         needs = "needs" if len(options) == 1 else "need"

@@ -1,4 +1,4 @@
-"""Output folders, in the run directory if a command sets it; and atomic replacement of files."""
+"""Output folders, which lie in the run directory if a command sets it, and atomic replacement of files."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ RUN_DIR_VARIABLE: Final = "MAZE_PL_RUN_DIR"
 """Environment variable with the run directory, in all processes of a run."""
 PART_SUFFIX: Final = ".part"
 """Suffix of incomplete files, which are useless once the process that writes them has died."""
-_CANNOT_SYNCHRONIZE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # for folders of some network file systems
+_CANNOT_SYNCHRONIZE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # of network file systems
 
 
 def output_folder(folder: str | Path) -> Path:

@@ -5,10 +5,7 @@ import signal
 
 
 def end_if_forked(process: int, number: int) -> None:
-    """Let TERM end what an environment forked from `process`, which handles signals.
-
-    The environment waits for the forked process to end.
-    """
+    """End this process on TERM if an environment forked it from `process`, whose handlers it inherited."""
     if number == signal.SIGTERM and os.getpid() != process:
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)

@@ -71,7 +71,7 @@ class WatchedLauncher(_SubprocessScriptLauncher):
         return function(*args, **kwargs)
 
     def lost_rank(self) -> str:
-        """Wait up to 10 s for a rank of this machine to die; say which and how, or "" if none."""
+        """Wait up to 10 s for a rank of this machine to die; return which one and how, or "" if none did."""
         if self.procs:
             self._found.wait(_SECONDS_TO_NOTICE)
         return self._lost
@@ -98,7 +98,7 @@ class WatchedLauncher(_SubprocessScriptLauncher):
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         if self._is_ending:
             return
-        # A rank that was killed is the reason why others end.
+        # If a rank was killed, the others failed because of it.
         rank, exit_code = min(ended.items(), key=lambda item: item[1])
         if exit_code - 128 in (signal.SIGINT, signal.SIGTERM):
             self.stopped_by = exit_code - 128
@@ -162,7 +162,7 @@ def naming_lost_ranks(launcher: Any) -> Iterator[None]:
         said = re.search(r"\] (.*? \[\S*?\]:\d+)", str(error))
         reason = said[1] if said else str(error).partition("\n")[0]
         which = f"another rank has ended, or cannot be reached from rank {distributed.get_rank()}"
-        raise LostProcessError(f"{which} ({reason}); so this one ends") from None
+        raise LostProcessError(f"{which} ({reason}); this rank ends as well") from None
     finally:
         is_ending.acquire(blocking=False)
         if watched is not None:
@@ -187,7 +187,7 @@ def _report_killed_main_process(mark: str, is_ending: threading.Lock) -> None:
 
 def _killed_main_process() -> str:
     rank = distributed.get_rank() if distributed.is_initialized() else 1
-    return f"rank {rank - int(os.environ['LOCAL_RANK'])}, which had launched the others of this machine, was killed"
+    return f"rank {rank - int(os.environ['LOCAL_RANK'])}, which launched the other ranks of this machine, was killed"
 
 
 def _is_lost_connection(error: Exception) -> bool:

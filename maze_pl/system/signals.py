@@ -24,7 +24,7 @@ PATIENCE: Final = 20.0
 """Seconds for which a rollout or an evaluation may continue after a signal."""
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_TELL: Final = 3.0  # for a rank to report that its launcher is gone
-_SECONDS_FOR_FIRST_RANK: Final = 1.0  # by which other ranks are more patient
+_SECONDS_FOR_FIRST_RANK: Final = 1.0  # additional patience of other ranks
 _SECONDS_TO_FOLLOW: Final = 0.1
 _SECONDS_OF_ONE_SIGNAL: Final = 1.0  # a terminal, `timeout` and process managers may deliver the same one twice
 

@@ -33,8 +33,8 @@ CONTEXT: Final = multiprocessing.get_context("forkserver")
 _PASSED_OVER: Final = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_END: Final = 2.0
 _NO_GUARD: Final = (
-    " before it was ready. The likely cause: processes import the script that starts them, so what it does must stand "
-    'below `if __name__ == "__main__":`; otherwise see what the process wrote above'
+    " before it was ready. Worker processes import the script that starts them: the likely cause is code that does not "
+    'stand below `if __name__ == "__main__":`; otherwise see the output above'
 )
 
 
@@ -61,7 +61,7 @@ def _as_tensor(content: Any, dtype: Any, shape: tuple[int, ...], stride: tuple[i
 
 
 def dumps(value: Any) -> bytes:
-    """As `pickle.dumps`, also for lambdas; tensors arrive on the CPU, without their base."""
+    """Pickle a value, including lambdas; tensors arrive on the CPU, and views without their base."""
     file = io.BytesIO()
     _Pickler(file).dump(value)
     return file.getvalue()

@@ -144,7 +144,7 @@ def test_an_exception_on_one_rank_ends_all(server: Server, tmp_path: Path, optio
         pytest.param(
             TWO_RANKS,
             0,
-            "rank 0, which had launched the others of this machine, was killed; all other ranks were stopped",
+            "rank 0, which launched the other ranks of this machine, was killed; all other ranks were stopped",
             marks=pytest.mark.long,
         ),
         pytest.param(
@@ -188,7 +188,7 @@ def test_a_killed_main_rank_is_named_also_while_the_others_exchange_nothing(serv
     time.sleep(1.0)
     os.kill(run.pid, KILL)
     assert run.end() == -KILL
-    told = "rank 0, which had launched the others of this machine, was killed; all other ranks were stopped"
+    told = "rank 0, which launched the other ranks of this machine, was killed; all other ranks were stopped"
     assert [line for line in run.output.splitlines() if "error:" in line] == [f"maze-pl: error: {told}"]
 
 

@@ -213,7 +213,7 @@ def test_a_file_of_another_kind_is_not_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "all.states"
     append_record(path, "states", b"first")
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="exists and holds no spaces: name another file"):
+    with pytest.raises(ValueError, match="exists and holds no records of spaces: name another file"):
         append_record(path, "spaces", b"second")
     assert path.read_bytes() == before
 

@@ -60,8 +60,8 @@ def test_cosine_agrees_with_torch() -> None:
         (lambda: Cosine(1.0, 0.0, until=1.5), "until=1.5 must be greater than 0 and at most 1"),
         (lambda: Piecewise([]), r"points=\[\] must be pairs of progress and value"),
         (lambda: Piecewise([(0.0, 1.0, 2.0)]), "must be pairs of progress and value"),  # type: ignore[list-item]
-        (lambda: Piecewise([(0.5, 1.0), (0.5, 2.0)]), "must have growing progress, from 0 to 1"),
-        (lambda: Piecewise([(0.5, 1.0), (1.5, 2.0)]), "must have growing progress, from 0 to 1"),
+        (lambda: Piecewise([(0.5, 1.0), (0.5, 2.0)]), "must be in ascending order of progress"),
+        (lambda: Piecewise([(0.5, 1.0), (1.5, 2.0)]), "must be in ascending order of progress"),
         (lambda: Piecewise([(0.5, 1.0)], "cubic"), "interpolation='cubic' must be"),  # type: ignore[arg-type]
     ],
 )
