@@ -1,7 +1,7 @@
 """Environments: contracts, conversions, building with wrappers, rendering, and the doctor.
 
-Here belongs everything about a single environment; `wrappers` and `vector` have their own folders,
-as does each problem, such as `cutting_2d`. Nothing here knows of networks or training.
+This folder holds everything about a single environment; `wrappers` and `vector` have separate
+folders, as does each problem, such as `cutting_2d`. Nothing here knows of networks or training.
 """
 
 from maze_pl.core.state_rules import SavesEpisode as SavesEpisode

@@ -39,8 +39,8 @@ def make_wrapped(
     for wrapper in wrappers:
         inner, built = built, wrapper(built)
         if built is not inner and all(layer.env is not inner for layer in wrappers_of(built)):
-            made = f"{wrapper!r} in the list of wrappers made {describe(built)}, which is no Wrapper of maze_pl around"
-            raise TypeError(f"{made} the environment; gymnasium's own wrappers go inside of GymMazeEnv")
+            made = f"{wrapper!r} in the list of wrappers made {describe(built)}, which is not a Wrapper of maze_pl"
+            raise TypeError(f"{made} around the environment; gymnasium's own wrappers go inside of GymMazeEnv")
         built = with_action_masks(built, masks)
     require_used(built, masks)
     return built if issubclass(type(built), LogStatsWrapper) else LogStatsWrapper.wrap(built)
@@ -51,7 +51,7 @@ def _adapt(env: Any) -> Any:
     if isinstance(env, StructuredEnv):
         return env
     if not isinstance(env, gymnasium.Env):
-        came = f"the environment factory returned {describe(env)}, which is no gymnasium environment"
+        came = f"the environment factory returned {describe(env)}, which is not a gymnasium environment"
         raise TypeError(f"{came}; return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')")
     if isinstance(env.unwrapped, StructuredEnv):
         remedy = "put gymnasium's wrappers inside of GymMazeEnv, and those of maze_pl.envs.wrappers around it"

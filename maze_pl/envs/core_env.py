@@ -1,4 +1,4 @@
-"""Simulations, which know nothing of learning, with their conversions and reward aggregators.
+"""Simulations, which are independent of learning, with their conversions and reward aggregators.
 
 Conversions map between the simulation's objects and arrays. Rewards are computed from events,
 outside the simulation, so that they can be replaced without changing it.
@@ -106,7 +106,7 @@ class CoreEnv(ABC):
         return self.context.env_time
 
     def clone_from(self, env: Any) -> None:
-        """Copy the state of another simulation, so that both continue equally.
+        """Copy the state of another simulation, so that both continue identically.
 
         The other simulation was made in the same way. A simulation whose attributes can be copied
         and hold its whole state calls `maze_pl.envs.take_over(self, env)`.

@@ -125,8 +125,7 @@ class _NamedParts:
         omits_text: Whether leaves of text are left out, with a warning.
 
     Raises:
-        TypeError: A leaf is not a Box, Discrete, MultiDiscrete or MultiBinary, or nothing but text
-            is left out.
+        TypeError: A leaf is not a Box, Discrete, MultiDiscrete or MultiBinary, or all leaves are text.
         ValueError: Two leaves have the same name.
     """
 
@@ -144,8 +143,8 @@ class _NamedParts:
         for path, leaf in leaves.items():
             if not isinstance(leaf, LEAF_SPACES):
                 where = f"has at {self._name_of(path)!r}" if path else "is"
-                remedy = "turn it into Box, Discrete, MultiDiscrete, MultiBinary or a Dict or Tuple of these by a"
-                remedy += " wrapper of gymnasium, such as gymnasium.wrappers.FlattenObservation or TransformAction"
+                remedy = "turn it into Box, Discrete, MultiDiscrete, MultiBinary or a Dict or Tuple of these with a"
+                remedy += " gymnasium wrapper, such as gymnasium.wrappers.FlattenObservation or TransformAction"
                 raise TypeError(f"the {name} space {where} {leaf}, which is not supported; {remedy}")
         self._paths = {self._name_of(path): path for path in leaves}
         if len(self._paths) != len(leaves):
@@ -362,5 +361,5 @@ def _current_id(name: str) -> str:
     if version is None or newest is None or newest < version:
         return name
     current = get_env_id(namespace, base, newest)
-    warnings.warn(f"gymnasium has no {name} any more; using {current}", UserWarning, stacklevel=4)
+    warnings.warn(f"gymnasium no longer has {name}; using {current}", UserWarning, stacklevel=4)
     return current

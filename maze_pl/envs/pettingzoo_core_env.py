@@ -21,7 +21,7 @@ from maze_pl.events import (
 
 
 class AgentRewardEvents:
-    """Rewards of the single agents."""
+    """Rewards of the individual agents."""
 
     @define_epoch_stats(np.mean, output_name="mean_episode_total")
     @define_episode_stats(sum)
@@ -88,13 +88,13 @@ class PettingZooCoreEnv(CoreEnv):
 
     A round ends before an agent would act in it for the second time. States are dicts of the
     `agent` whose turn it is, its `observation`, and `has_ended`: an agent whose episode another
-    agent's act has ended takes a last turn, in which its action has no effect. This act has the
-    rewards since its previous one, and `is_actor_done` says that it was the last. PettingZoo has
-    the same last turns. They are left out where nothing depends on them: the episode is over, and
-    the agent has acted in this round.
+    agent's act has ended takes a last turn, in which its action has no effect. This act receives
+    the rewards since the agent's previous act, and `is_actor_done` marks it as the last. PettingZoo
+    has the same last turns. They are left out where nothing depends on them: the episode is over,
+    and the agent has acted in this round.
 
     The reward of an act, and of the episode, is the sum over all agents. `get_actor_rewards` has
-    those of the single agents.
+    the rewards of the individual agents.
 
     Args:
         env: The environment (AEC).
@@ -118,7 +118,7 @@ class PettingZooCoreEnv(CoreEnv):
         self._round: list[str] = []  # agents that have acted in this round, in order
         self._finished: set[str] = set()  # agents whose end was reported with an act
         self._is_done = False
-        self._owed: dict[str, float] = {}  # rewards of each agent that no act has yet
+        self._owed: dict[str, float] = {}  # rewards of each agent that are not credited yet
         self._actor_rewards: list[float] = []  # of the acts of the last round
         self._maze_state: dict[str, Any] = {}
 
@@ -224,7 +224,7 @@ class PettingZooCoreEnv(CoreEnv):
         return None
 
     def _is_settled(self, agent: str) -> bool:
-        """True if an ended agent needs no last turn: the end of the episode says the same of its latest act."""
+        """True if an ended agent needs no last turn, as the end of the episode already marks its latest act."""
         return agent in self._round and self._is_over() and not any(self.env.truncations.values())
 
     def _is_over(self) -> bool:
@@ -233,7 +233,7 @@ class PettingZooCoreEnv(CoreEnv):
         return all(env.terminations[agent] or env.truncations[agent] for agent in env.agents)
 
     def _take_rewards(self) -> float:
-        """Note what the last `step` has paid to each agent; return the sum."""
+        """Add the rewards of the last `step` to those not credited yet; return their sum."""
         total = 0.0
         for agent, reward in self.env.rewards.items():
             if reward:
@@ -243,7 +243,7 @@ class PettingZooCoreEnv(CoreEnv):
         return total
 
     def _end_round(self) -> None:
-        """Give the acts of the round what their agents are owed, and advance the time."""
+        """Credit the acts of the round with the rewards of their agents, and advance the time."""
         self._actor_rewards = [self._owed[agent] for agent in self._round]
         self._owed.update(dict.fromkeys(self._round, 0.0))
         self._round = []

@@ -1,7 +1,7 @@
 """PettingZoo environments as structured environments: agents are actors, and policies are sub-steps.
 
-PettingZoo's two interfaces are one here: a parallel environment is played agent by agent on the same
-state, by PettingZoo's own conversion.
+Both interfaces of PettingZoo are supported: a parallel environment is played agent by agent on the same state, through
+PettingZoo's conversion.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from maze_pl.envs.pettingzoo_core_env import PettingZooCoreEnv, Roles
 from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult
 
 MASK = "action_mask"
-"""Name of the observation that masks the actions, as PettingZoo has it."""
+"""Name of the observation that masks the actions, as in PettingZoo."""
 
 
 class PettingZooObservationConversion(GymObservationConversion):
@@ -79,7 +79,7 @@ class PettingZooMazeEnv(MazeEnv):
             cooperate; otherwise each learns from its own.
 
     Raises:
-        TypeError: This is no PettingZoo environment, or a space is not supported.
+        TypeError: `env` is not a PettingZoo environment, or a space is not supported.
         ValueError: `policies` does not fit the agents, or agents of one policy differ in their
             spaces.
 
@@ -122,7 +122,7 @@ class PettingZooMazeEnv(MazeEnv):
         """Convert a recorded state and action to those of the agent whose turn it was.
 
         Raises:
-            ValueError: The state is missing, which says whose action it is.
+            ValueError: There is no state, which alone tells the acting agent.
         """
         if maze_state is None:
             raise ValueError("an action alone does not tell which agent took it; give the state, too")
@@ -160,7 +160,7 @@ def make_pettingzoo_env(
             return PettingZooMazeEnv(_make_registered(name, kwargs), policies, team_reward)
         module = import_module(name)
     except ImportError as error:
-        remedy = 'pip install "maze-pl[pettingzoo]", and what the environment needs itself'
+        remedy = 'pip install "maze-pl[pettingzoo]", and the requirements of the environment'
         raise ImportError(f"the PettingZoo environment {name!r} cannot be imported ({error}): {remedy}") from error
     if not callable(make_env := getattr(module, "env", None)):
         raise ValueError(f"{name} has no function env, as the modules of PettingZoo environments have")
@@ -190,7 +190,7 @@ def _as_aec(env: Any) -> Any:
 
     Raises:
         ImportError: PettingZoo is not installed.
-        TypeError: This is no PettingZoo environment.
+        TypeError: `env` is not a PettingZoo environment.
     """
     try:
         from pettingzoo import AECEnv, ParallelEnv
@@ -216,7 +216,7 @@ def _common_spaces(env: Any, key: StepKey, agents: list[str]) -> tuple[spaces.Sp
             own, other = getattr(env, kind)(first), getattr(env, kind)(agent)
             if own != other:
                 fault = f"the {kind} of {first} is {own}, that of {agent} {other}"
-                remedy = "give them policies of their own by policies={agent: policy}"
+                remedy = "give them separate policies by policies={agent: policy}"
                 raise ValueError(f"agents of policy {key!r} must have equal spaces, but {fault}; {remedy}")
     return env.observation_space(first), env.action_space(first)
 

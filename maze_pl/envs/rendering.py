@@ -1,4 +1,4 @@
-"""Renderers of simulations, and what is drawn with them: pictures, films, statistics.
+"""Renderers of simulations, and drawing of pictures, animations and statistics.
 
 Matplotlib and Pillow, which comes with it, are optional and imported when something is drawn.
 """

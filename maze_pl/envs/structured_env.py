@@ -48,7 +48,7 @@ class EnvMeta(ABCMeta):
 
 
 class _JoinedMeta(type):
-    """Metaclass of classes that only tell `isinstance` the classes in a stack of wrappers."""
+    """Metaclass of classes that serve only to show `isinstance` the classes in a stack of wrappers."""
 
     kinds: tuple[type, ...]
 
@@ -213,7 +213,7 @@ class StructuredEnv(metaclass=EnvMeta):
 
     @abstractmethod
     def clone_from(self, env: Any) -> None:
-        """Copy the state of another environment, so that both continue equally.
+        """Copy the state of another environment, so that both continue identically.
 
         The other environment was made in the same way.
 

@@ -171,7 +171,7 @@ def read_trajectories(
 
 def _unpickled(trust: bool, body: bytearray) -> StateTrajectoryRecord:
     if not trust:
-        raise ValueError("reading states runs whatever code the file holds; say trust=True if you know who wrote it")
+        raise ValueError("reading states runs whatever code the file holds; pass trust=True if you know who wrote it")
     record = pickle.loads(body)
     if not isinstance(record, StateTrajectoryRecord):
         raise ValueError(f"it holds a {type(record).__name__}, not a StateTrajectoryRecord")
@@ -257,7 +257,7 @@ class GifFiles(TrajectoryWriter):
 
 
 class KeptFrames(TrajectoryWriter):
-    """Has episodes include a picture of each state, and writes nothing."""
+    """Requests a picture of each state in the kept episodes, and writes nothing."""
 
     needs_frames = True
 

@@ -75,7 +75,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
     def __init__(self, env: StructuredEnv) -> None:
         name = type(self).__name__
         if not isinstance(env, StructuredEnv):
-            raise TypeError(f"{name} wraps a MazeEnv, not {env!r}; use GymMazeEnv for gymnasium's own")
+            raise TypeError(f"{name} wraps a MazeEnv, not {env!r}; wrap gymnasium environments in GymMazeEnv first")
         if not self.accepts_plain_spaces:
             for key in env.observation_spaces_dict:
                 where = f"of sub-step {key!r} of {type(env).__name__}, which {name} is to wrap,"
@@ -309,7 +309,7 @@ class RewardWrapper(Wrapper):
         changed = self.reward(reward)
         if changed in (inf, -inf) or changed != changed:  # callers report non-numbers
             name = type(self).__name__
-            raise EnvContractError(f"{name} made {changed} of the reward {reward}; rewards are finite numbers")
+            raise EnvContractError(f"{name} turned the reward {reward} into {changed}; rewards must be finite numbers")
         return observation, changed, terminated, truncated, info
 
     def get_actor_rewards(self) -> Array | None:

@@ -1,6 +1,6 @@
 """Events: declared once in a topic, aggregated from step to episode to epoch.
 
-Which events are fired, and when, belongs to environments and algorithms.
+Environments and algorithms decide which events are fired, and when.
 """
 
 from maze_pl.core.histogram import Histogram as Histogram, histogram as histogram

@@ -150,7 +150,7 @@ def create_violin_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
 
 
 def create_own_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:
-    """Draw observations by a function of the user.
+    """Draw observations with a user-defined function.
 
     Args:
         values: [V, ...] the observations.

@@ -1,7 +1,7 @@
 """Raw event logs: every event with all its attributes, in one file per kind of event.
 
 Actions are not included; recorded trajectories hold them. Rewards are included as
-`BaseEnvEvents.reward`, and the KPIs of episodes that were summed up as `BaseEnvEvents.kpi`.
+`BaseEnvEvents.reward`, and the KPIs of completed episodes as `BaseEnvEvents.kpi`.
 """
 
 import csv
@@ -179,7 +179,7 @@ def _append(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) ->
         fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
         file.seek(0)
         if file.read(len(header)) not in (b"", header):
-            raise ValueError(f"{path} has other columns than {list(columns)}: name another folder, or remove the file")
+            raise ValueError(f"{path} has columns other than {list(columns)}: name another folder, or remove the file")
         end, content = file.seek(0, os.SEEK_END), bytearray()
         for line in (*([] if end else [header]), *map(_line, rows)):
             room = _PAGE - (end + len(content)) % _PAGE

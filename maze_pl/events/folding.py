@@ -85,7 +85,7 @@ class _Sum(Fold):
 
 
 class _Extreme(Fold):
-    """Smallest or largest value.
+    """The smallest or largest value.
 
     Args:
         choose: Function that chooses among numbers.
@@ -158,7 +158,7 @@ class _Variance(Fold):
 
     def add(self, state: list[Any] | None, values: Sequence[Any]) -> list[Any]:
         numbers = _flat(values)
-        with np.errstate(all="ignore"):  # infinities have no variance: nan, quietly
+        with np.errstate(all="ignore"):  # the variance of infinities is NaN, without a warning
             mean = float(numbers.mean())
             squares = float(np.square(numbers - mean).sum())
         return self._combined(state, numbers.size, mean, squares)
@@ -245,7 +245,7 @@ _FOLDS: Final[dict[Any, Fold]] = {
 
 
 def running_form(reduce: Callable[..., Any]) -> Fold | None:
-    """Running form of a reduction, None if there is no other one than to keep all values."""
+    """Running form of a reduction; None if all values must be kept."""
     if isinstance(reduce, RunningReducer):
         return _OfUser(reduce)
     return _FOLDS.get(reduce)

@@ -219,7 +219,7 @@ def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclarat
     label = f"{topic.__name__}.{name}"
     parameters = list(inspect.signature(event).parameters.values())[1:]
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in parameters):
-        raise TypeError(f"{label}: an event lists its attributes by name, without *args, **kwargs or '/'")
+        raise TypeError(f"{label}: an event must list its attributes by name, without *args, **kwargs or '/'")
     attributes = [parameter.name for parameter in parameters]
     marks: dict[str, list[Any]] = getattr(event, _MARKS, defaultdict(list))
     grouping = marks["grouping"]

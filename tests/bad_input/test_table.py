@@ -171,8 +171,8 @@ STACK = {"observation": "observation", "stack_steps": 2}
 WRAPPERS: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--data.wrappers", wrappers], parts)
     for wrappers, parts in [
-        (node("gymnasium.wrappers.TimeLimit", max_episode_steps=3), ["gymnasium.wrappers.TimeLimit", "no Wrapper"]),
-        (node("maze_pl.envs.make_gym_maze_env", name="CartPole-v1"), ["make_gym_maze_env", "no Wrapper of maze_pl"]),
+        (node("gymnasium.wrappers.TimeLimit", max_episode_steps=3), ["gymnasium.wrappers.TimeLimit", "not a Wrapper"]),
+        (node("maze_pl.envs.make_gym_maze_env", name="CartPole-v1"), ["make_gym_maze_env", "not a Wrapper of maze_pl"]),
         (node("torch.nn.Linear", out_features=3), ["torch.nn.Linear", "subclass of Env"]),
         (node(f"{OURS}.NoDictSpacesWrapper"), ["NoDictSpacesWrapper", "must be a Dict space, not Box"]),
         (node(f"{OURS}.DictActionWrapper"), ["DictActionWrapper", "entry 'action' of type Dict"]),

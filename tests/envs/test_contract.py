@@ -227,7 +227,7 @@ def test_a_missing_space_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("made", [None, "CartPole-v1", 3])
 def test_a_factory_that_makes_no_environment_is_named(made: Any) -> None:
-    with pytest.raises(TypeError, match=r"returned .*, which is no gymnasium environment; return a gymnasium\.Env"):
+    with pytest.raises(TypeError, match=r"returned .*, which is not a gymnasium environment; return a gymnasium\.Env"):
         SequentialVectorEnv([lambda: made])
 
 

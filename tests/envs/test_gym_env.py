@@ -242,7 +242,7 @@ def test_instances_take_no_arguments_for_making_them() -> None:
 
 
 def test_versions_that_are_gone_are_replaced_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match="no Pendulum-v0 any more; using Pendulum-v1"):
+    with pytest.warns(UserWarning, match="no longer has Pendulum-v0; using Pendulum-v1"):
         env = make_gym_maze_env("Pendulum-v0")
     assert env.spec is not None
     assert env.spec.id == "Pendulum-v1"

@@ -229,7 +229,7 @@ def test_rewards_that_are_not_attributed_stay_so() -> None:
 
 
 def test_bare_gymnasium_environments_are_refused() -> None:
-    with pytest.raises(TypeError, match="use GymMazeEnv"):
+    with pytest.raises(TypeError, match="in GymMazeEnv first"):
         TimeLimitWrapper.wrap(gymnasium.make("CartPole-v1"), max_episode_steps=3)
 
 
@@ -265,5 +265,5 @@ def test_a_reward_wrapper_that_gives_no_finite_number_is_named(value: float) -> 
 
     env = TimeLimitWrapper.wrap(Overflowing.wrap(GymMazeEnv("CartPole-v1")), max_episode_steps=5)
     env.reset(seed=0)
-    with pytest.raises(EnvContractError, match=f"Overflowing made {value} of the reward 1.0"):
+    with pytest.raises(EnvContractError, match=f"Overflowing turned the reward 1.0 into {value}"):
         env.step({"action": 0})

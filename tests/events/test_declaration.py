@@ -180,7 +180,7 @@ def test_open_argument_lists_are_refused() -> None:
     class Topic:
         def lost(self, **anything: int) -> None: ...
 
-    with pytest.raises(TypeError, match=r"Topic.lost: an event lists its attributes by name"):
+    with pytest.raises(TypeError, match=r"Topic.lost: an event must list its attributes by name"):
         declarations(Topic)
 
 

@@ -168,7 +168,7 @@ def test_a_file_with_other_columns_is_refused(tmp_path: Path) -> None:
     writer = EventLogFiles(str(tmp_path))
     events, _ = yard(writer)
     events.left()
-    with pytest.raises(ValueError, match=r"YardEvents.left.csv has other columns than \['episode_id', .*'env_time'\]"):
+    with pytest.raises(ValueError, match=r"YardEvents.left.csv has columns other than \['episode_id', .*'env_time'\]"):
         writer.close()
 
 

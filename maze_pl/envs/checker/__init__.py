@@ -1,7 +1,7 @@
-"""The environment doctor: finds faults that make training fail, or silently learn nothing.
+"""The environment doctor: finds faults that make training fail or silently prevent learning.
 
-Here belong its checks, one file for each subject, and the report. Checks that run while an
-environment is used, in every step, belong in `maze_pl.envs.contract`.
+This folder holds its checks, one file for each subject, and the report. Checks that run in every
+step of an environment in use belong in `maze_pl.envs.contract`.
 """
 
 from .check_env import check_env as check_env

@@ -1,4 +1,4 @@
-"""Checks that nothing is changed after it was handed out: states and observations."""
+"""Checks that states and observations do not change after they were returned."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -29,7 +29,7 @@ class Check(NamedTuple):
         name: Its name.
         success: Explanation in the report if nothing was found.
         find: Yields findings, in the order of the checks.
-        is_required: Whether the following checks have nothing to look at if this one fails.
+        is_required: Whether the following checks are skipped if this one fails.
     """
 
     name: str

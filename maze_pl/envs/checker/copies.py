@@ -49,13 +49,13 @@ def check_saving(examination: Examination) -> Iterator[Finding]:
 
 
 def _clone(examination: Examination) -> Recorder | None:
-    """Return another environment that has taken over the state; None if it cannot."""
+    """Return another environment with the same state; None if the state cannot be copied."""
     try:
         other = examination.make() if callable(examination.source) else examination.copied()
         other.env.clone_from(examination.env.env)
     except CallTimeoutError:
         raise
-    except Exception:  # classes of the user may raise anything
+    except Exception:  # user-defined classes may raise anything
         return None
     return other
 
@@ -64,7 +64,7 @@ def check_pickling(examination: Examination) -> Iterator[Finding]:
     """Find environments that cannot be sent to other processes."""
     try:
         cloudpickle.loads(cloudpickle.dumps(examination.source))
-    except Exception as error:  # classes of the user may raise anything
+    except Exception as error:  # user-defined classes may raise anything
         yield (
             WARNING,
             f"it cannot be sent to other processes, only vectorization=sequential is possible: {error}",

@@ -6,7 +6,7 @@ from maze_pl.envs.checker.examination import Examination
 from maze_pl.envs.checker.report import ERROR, SKIPPED, WARNING, Finding
 from maze_pl.events.topics import BUILT_IN_TOPICS, declarations
 
-_REMEDY = "let the wrapper call begin_env_step() first in it"
+_REMEDY = "call begin_env_step() at the beginning of the wrapper's step"
 _LOST = "count in the environment step before it, and no reward aggregator receives them"
 
 

@@ -84,7 +84,7 @@ class Examination:
         self.observations: list[ObservationHistory] = []
         self.is_deterministic = True
         self._made: list[LogStatsWrapper] = []
-        self._wrapper_states: list[dict[str, Any]] = []  # which outputs may depend on
+        self._wrapper_states: list[dict[str, Any]] = []  # outputs may depend on them
 
     @property
     def title(self) -> str:

@@ -51,12 +51,12 @@ class Act(NamedTuple):
 
 
 class Recorder(Wrapper):
-    """Records all resets and steps of an environment; refuses what cannot be acted on.
+    """Records all resets and steps of an environment; refuses results that no policy can act on.
 
     Args:
         env: The environment.
         masks: Action head -> observation, in addition to the masks that the environment declares;
-            masks that do not fit it belong to another layer.
+            masks that do not fit are ignored, since they belong to another layer of wrappers.
         step_timeout: Seconds that a step or a reset may take; no limit if None.
 
     Attributes:
@@ -75,7 +75,7 @@ class Recorder(Wrapper):
             fitting |= of_sub_step
         most_agents = {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}
         spec = Spec.of(env, most_agents, fitting)
-        spec.to_dict()  # raises if a checkpoint could not hold it
+        spec.to_dict()  # raises an error if a checkpoint cannot hold it
         self.sub_steps = spec.steps
         self.before: Callable[[Action], None] | None = None
         self.acts: list[Act] = []
@@ -124,7 +124,7 @@ class Recorder(Wrapper):
         step = self.sub_steps[actor.step_key]
         what = f"the observation of sub-step {actor.step_key!r} by {self.makers(actor.step_key)}"
         check_observation(observation, step.observation_space, what)
-        if not (terminated or truncated):  # nobody acts on the last observation
+        if not (terminated or truncated):  # no policy acts on the last observation
             self._check_masks(observation, step, what)
         act = Act(
             actor,
@@ -150,7 +150,7 @@ class Recorder(Wrapper):
             except MaskError as error:
                 raise EnvContractError(f"{what} {place}: {error}") from error
             if isinstance(space, spaces.MultiBinary):
-                continue  # nothing is an action as well
+                continue  # choosing none of the entries is an action as well
             parts = [observation[name]]
             if isinstance(space, spaces.MultiDiscrete):
                 parts = np.split(observation[name], np.cumsum(space.nvec)[:-1].tolist())

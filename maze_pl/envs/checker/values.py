@@ -9,9 +9,9 @@ from gymnasium import spaces
 from maze_pl.envs.checker.examination import Examination
 from maze_pl.envs.checker.report import ERROR, WARNING, Finding
 
-_MOST_ENTRIES = 1000  # of an observation
-_LARGE = 100.0  # networks have trouble with larger values
-_TINY = 1e-3  # and with smaller rewards
+_MOST_ENTRIES = 1000  # numbers of an observation that are checked
+_LARGE = 100.0  # larger values are hard to learn from
+_TINY = 1e-3  # smaller rewards are hard to learn from
 _DRIFT = 3.0  # standard deviations; a value that grows all the time drifts by 3.5
 _LEAST_VALUES = 20  # needed to find a drift
 
@@ -23,7 +23,7 @@ def check_observations(examination: Examination) -> Iterator[Finding]:
             continue
         is_image = history.space.dtype == np.uint8 and len(history.space.shape) > 1
         values: Sequence[Any] = history.kept
-        if is_image:  # networks scale its bytes
+        if is_image:  # scaled by networks
             values = [array / 255.0 for array in history.kept]
         yield from _check_values(history.what, values, "use ObservationNormalizationWrapper")
 

@@ -1,7 +1,7 @@
 """Cutting-2D: an online guillotine cutting-stock problem, flat, structured and with masks.
 
-Here belongs everything that knows of pieces and orders, as in a project of a user: the simulation,
-its conversions, environments, rewards and the baseline. Nothing general belongs here.
+This folder holds everything that is specific to pieces and orders, as a user's project would: the
+simulation, its conversions, environments, rewards and the baseline. Nothing general belongs here.
 """
 
 from .action_conversion import ActionConversion as ActionConversion

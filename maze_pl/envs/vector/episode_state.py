@@ -31,8 +31,8 @@ _RULES: Final = Rules(
 )
 
 
-def take_episode(env: LogStatsWrapper, beside: dict[str, Any]) -> Any:
-    """Return the state of an environment and its wrappers, including the vector's data `beside` it.
+def take_episode(env: LogStatsWrapper, bookkeeping: dict[str, Any]) -> Any:
+    """Return the state of an environment and its wrappers, including the vector's bookkeeping data on it.
 
     Raises:
         StateError: The state cannot be taken or is too large; the message gives the reason.
@@ -41,36 +41,35 @@ def take_episode(env: LogStatsWrapper, beside: dict[str, Any]) -> Any:
     if calculator is not None and not isinstance(calculator, RunningKpiCalculator):
         reason = "its KPIs are computed from all events of the episode"
         raise StateError(f"{reason}; a RunningKpiCalculator needs only those of the current step")
-    state = take_state([env, beside], _RULES, "envs")
+    state = take_state([env, bookkeeping], _RULES, "envs")
     n_bytes = sum(array.nbytes for array in arrays_of(state))
     if n_bytes > _MOST_BYTES:
         raise StateError(f"it has {n_bytes / 2**20:.0f} MiB")
     return state
 
 
-def give_episode(env: LogStatsWrapper, beside: dict[str, Any], state: Any) -> dict[str, Any]:
+def give_episode(env: LogStatsWrapper, bookkeeping: dict[str, Any], state: Any) -> dict[str, Any]:
     """Restore a saved state in an environment that was made in the same way.
 
     Args:
         env: The environment, in the same episode.
-        beside: The vector's current data on the environment; updated in place.
+        bookkeeping: The vector's current data on the environment; updated in place.
         state: Result of `take_episode`.
 
     Returns:
-        `beside`, with the saved data.
+        `bookkeeping`, with the saved data.
 
     Raises:
         StateError: The state belongs to another kind of environment.
     """
-    give_state([env, beside], state, _RULES, "envs")
-    return beside
+    give_state([env, bookkeeping], state, _RULES, "envs")
+    return bookkeeping
 
 
 def check_episode(state: Any, copies: "list[Any]", history: dict[str, Any]) -> None:
     """Verify that a state is complete: an environment's future depends on nothing else.
 
-    The state is restored in two new environments with different pasts, which must then continue
-    equally.
+    The state is restored in two new environments with different pasts, which must then continue identically.
 
     Args:
         state: Result of `take_episode`.
@@ -130,7 +129,7 @@ def _step(vector: VectorEnv, action: dict[str, Any]) -> str:
         staging.action[key][head][0] = value
     try:
         vector.step()
-    except Exception as error:  # a random action may fail, but must fail equally in both
+    except Exception as error:  # a random action may fail, but then in both
         return type(error).__name__
     ended = bool(staging.terminated[0] or staging.truncated[0])
     return f"{staging.reward[0]}" if ended else ""

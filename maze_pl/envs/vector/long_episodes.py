@@ -39,7 +39,7 @@ class LongEpisodes:
         self._plain = plain
         self._states: list[_TakenState | None] = [None] * n_envs
         self._is_checked = False
-        self._refusal = ""  # the reason why states cannot be taken
+        self._refusal = ""  # the reason if states cannot be taken
 
     def forget(self, n: int) -> None:
         """Forget the state of environment n, which starts another episode."""

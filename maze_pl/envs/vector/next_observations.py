@@ -25,12 +25,12 @@ class NextObservations:
         spec: Observation and action spaces of the agents.
         envs: The environments.
         staging: Arrays that the observations are written to.
-        is_exact: The whole contract is checked, also that values lie within bounds.
+        is_exact: Whether the whole contract is checked, including the bounds of values.
 
     Attributes:
         keys: Step key of the next actor of each environment.
         places: Places of the observations of each step key.
-        is_new: Every observation is checked in full: until the first step, or always if exact.
+        is_new: Whether every observation is checked in full: until the first step, or always if exact.
     """
 
     def __init__(self, spec: Spec, envs: Sequence[LogStatsWrapper], staging: Staging, is_exact: bool) -> None:

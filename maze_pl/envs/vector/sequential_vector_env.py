@@ -301,9 +301,9 @@ class SequentialVectorEnv(VectorEnv):
         Raises:
             StateError: The state cannot be taken.
         """
-        return take_episode(self.envs[n], self._beside(n))
+        return take_episode(self.envs[n], self._bookkeeping(n))
 
-    def _beside(self, n: int) -> dict[str, Any]:
+    def _bookkeeping(self, n: int) -> dict[str, Any]:
         """Return this vector's bookkeeping data on an environment's episode."""
         staging = self.staging
         staged = staging.observation[self._next.keys[n]]
@@ -319,10 +319,10 @@ class SequentialVectorEnv(VectorEnv):
     def _give_state(self, n: int, state: Any, n_before: int) -> None:
         """Restore a saved state of an environment."""
         try:
-            known = give_episode(self.envs[n], self._beside(n), state)
+            known = give_episode(self.envs[n], self._bookkeeping(n), state)
         except StateError as error:
-            fault = f"environment {self.first_env_index + n} cannot take the state that was saved: {error}"
-            remedy = "resume with the code that saved it, or start again from its weights: --warm-start"
+            fault = f"environment {self.first_env_index + n} cannot restore its saved state: {error}"
+            remedy = "resume with the code that saved it, or start a new run from its weights with --warm-start"
             raise ValueError(f"{fault}; {remedy}") from error
         self.envs[n].context.is_logged = False
         self._time.now[n], self._time.began_at[n], self._time.n_idle[n] = known["times"]

@@ -1,7 +1,8 @@
 """Wrappers of environments, one file each, and strategies that they are configured with.
 
-Here belongs whatever changes or records what a single environment exchanges with agents. Wrappers
-know nothing of training; several environments are stepped together in `maze_pl.envs.vector`.
+This folder holds everything that changes or records the data that a single environment exchanges
+with agents. Wrappers are independent of training; several environments are stepped together in
+`maze_pl.envs.vector`.
 """
 
 from .action_masks_wrapper import ActionMasksWrapper as ActionMasksWrapper

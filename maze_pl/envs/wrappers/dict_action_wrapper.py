@@ -1,4 +1,4 @@
-"""Dict actions for environments with other ones."""
+"""Dict action spaces for environments with other action spaces."""
 
 from typing import Any
 

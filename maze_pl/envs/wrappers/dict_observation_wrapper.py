@@ -1,4 +1,4 @@
-"""Dict observations for environments with other ones."""
+"""Dict observation spaces for environments with other observation spaces."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -68,7 +68,7 @@ class LogStatsWrapper(Wrapper):
         kinds = [type(wrapper) for wrapper in wrappers_of(env)]
         self._is_innermost = not any(issubclass(kind, LogStatsWrapper) for kind in kinds)
         self._base_events = env.pubsub.create_event_topic(BaseEnvEvents)
-        self._inner = tuple(wrappers_of(env))[::-1]  # the outermost has the last word
+        self._inner = tuple(wrappers_of(env))[::-1]  # values of outer wrappers take precedence
         self._statistics = EpisodeStatistics()
         self._event_log = _event_log(env.get_kpi_calculator())
         self._discrete_action = declarations(DiscreteActionEvents)["action"]
@@ -191,7 +191,7 @@ class LogStatsWrapper(Wrapper):
         """Compute the KPIs of the episode.
 
         Raises:
-            StatisticsError: One of them is not among those that the calculator declares.
+            StatisticsError: A KPI is not declared by the calculator.
         """
         calculator = self.env.get_kpi_calculator()
         log = self._event_log

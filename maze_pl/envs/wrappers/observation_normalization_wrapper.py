@@ -84,7 +84,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         self.statistics_dump = statistics_dump
         used_files = {wrapper.statistics_dump for wrapper in normalizers_of(env)}
         if statistics_dump is not None and statistics_dump in used_files:
-            raise ValueError(f"{_NAME}: another one further in writes to {statistics_dump=} already; name another file")
+            raise ValueError(f"{_NAME}: an inner wrapper already writes to {statistics_dump=}; name another file")
         self.sampling_policy = sampling_policy
         manual_config, excluded = manual_config or {}, set(exclude or [])
         masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
@@ -135,7 +135,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         for name, strategy in self._strategies.items():
             if name in normalized:
                 if not strategy.statistics:
-                    raise RuntimeError(f"{name!r} has no statistics: call obtain_normalization_statistics or give some")
+                    raise RuntimeError(f"{name!r} has no statistics: call obtain_normalization_statistics, or set them")
                 normalized[name] = strategy.normalize(normalized[name])
         return normalized
 

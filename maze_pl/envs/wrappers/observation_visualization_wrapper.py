@@ -1,4 +1,4 @@
-"""Figures of observations, drawn by a function of the user, for the dashboards."""
+"""Figures of observations, drawn by a user-defined function, for the dashboards."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -47,7 +47,7 @@ class ObservationVisualizationWrapper(SamplingWrapper):
         if "<" in path:
             raise ValueError(f"plot_function={plot_function!r} cannot be imported; define it by `def` in a module")
         if not callable(import_object(path)):
-            raise ValueError(f"plot_function={path!r} is no function")
+            raise ValueError(f"plot_function={path!r} is not a function")
         self.plot_function = path
 
     def watch(self, step_key: StepKey, observation: Observation, action: Action) -> Iterator[Shown]:

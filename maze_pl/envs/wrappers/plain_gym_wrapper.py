@@ -35,8 +35,8 @@ class PlainGymWrapper(Wrapper):
         super().__init__(env)
         counts, masks = dict(env.agent_counts_dict), env.action_masks_dict
         if list(counts.values()) != [1] or any(masks.values()):
-            only = f"{type(self).__name__} is for flat environments without action masks: other libraries know none"
-            raise ValueError(f"{only}; {name_of(env)} has agents {counts} and masks {dict(masks)}; train it by maze_pl")
+            only = f"{type(self).__name__} requires a flat environment without action masks"
+            raise ValueError(f"{only}; {name_of(env)} has agents {counts} and masks {dict(masks)}; train with maze_pl")
 
     def entries(self, spaces_dict: Mapping[StepKey, spaces.Dict], what: str, *joined: type) -> tuple[StepKey, Any]:
         """The sub-step and the entries of its space: a single one, or several of joinable types."""
@@ -44,7 +44,7 @@ class PlainGymWrapper(Wrapper):
         parts = dict_space(space, f"the {what} space that {type(self).__name__} is to take apart").spaces
         if len(parts) != 1 and not (parts and all(isinstance(part, joined) for part in parts.values())):
             only = f"{type(self).__name__} is for {what}s with a single entry, but there are {list(space)}"
-            raise ValueError(f"{only}; leave out or join some of them by a wrapper further in")
+            raise ValueError(f"{only}; leave out or join some of them with an inner wrapper")
         return key, parts
 
     @property

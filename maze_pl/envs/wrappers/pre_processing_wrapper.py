@@ -17,7 +17,7 @@ _NAME = "PreProcessingWrapper"
 
 
 class PreProcessingWrapper(ObservationWrapper):
-    """Turns observations into others by pre-processors, one after the other.
+    """Transforms observations with pre-processors, one after the other.
 
     The result of `FlattenPreProcessor` for the observation `image` is called `image-flatten`; later
     entries may process it further. An observation that only some sub-steps have is processed in

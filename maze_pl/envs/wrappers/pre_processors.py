@@ -11,7 +11,7 @@ Space = spaces.Space[Any]
 
 
 class PreProcessor(ABC):
-    """Turns an observation into another one, by a pure function of its array.
+    """Transforms an observation by a pure function of its array.
 
     A custom pre-processor needs `process`, a constructor if it has arguments, and `processed_space`
     if it does more than rearrange the values of a Box.

@@ -74,7 +74,7 @@ class RandomResetWrapper(Wrapper):
                 return observation, info
             self.env.pubsub.discard()
         skipped = f"the first {self.min_skip_steps} to {self.max_skip_steps} steps in {_MOST_ATTEMPTS} attempts"
-        raise ValueError(f"RandomResetWrapper: the episode ended within {skipped}; make max_skip_steps smaller")
+        raise ValueError(f"RandomResetWrapper: the episode ended within {skipped}; reduce max_skip_steps")
 
     def _random_action(self, observation: Observation) -> Action:
         key = self.env.actor_id().step_key

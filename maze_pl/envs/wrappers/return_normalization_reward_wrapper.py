@@ -1,4 +1,4 @@
-"""Rewards divided by the standard deviation of discounted returns."""
+"""Division of rewards by the standard deviation of discounted returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards within bounds."""
+"""Clipping of rewards."""
 
 from __future__ import annotations
 

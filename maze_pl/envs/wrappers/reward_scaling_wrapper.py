@@ -1,4 +1,4 @@
-"""Rewards times a constant."""
+"""Scaling of rewards."""
 
 from __future__ import annotations
 

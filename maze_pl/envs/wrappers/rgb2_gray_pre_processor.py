@@ -1,4 +1,4 @@
-"""Pre-processor that turns colours into their brightness."""
+"""Pre-processor that converts colours to grayscale."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ GRAY_WEIGHTS: Final = (np.array([19595, 38470, 7471]) / 65536).astype(np.float32
 
 
 class Rgb2GrayPreProcessor(AveragingPreProcessor):
-    """Turns colours into their brightness 0.299 r + 0.587 g + 0.114 b; drops the colour dimension.
+    """Converts colours to their brightness 0.299 r + 0.587 g + 0.114 b; drops the colour dimension.
 
     Args:
         observation_space: A Box with a dimension of length 3.

@@ -131,7 +131,7 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
         parts = self._indices[head] = {name: list(part["indices"]) for name, part in entry.items()}
         indices = sorted(index for part in parts.values() for index in part)
         if not isinstance(space, kinds) or indices != list(range(*space.shape)):
-            raise ValueError(f"split_config: {head!r}, {space}, is no vector with each entry in exactly one of {parts}")
+            raise ValueError(f"split_config: {head!r}, {space}, is not a vector divided exactly among {parts}")
         return {name: _part(space, indices) for name, indices in parts.items()}
 
     def joined(self, head: str, values: dict[str, Any]) -> Any:

@@ -86,7 +86,7 @@ class StepSkipWrapper(Wrapper):
         conversions: Mapping[StepKey, Any] = self.env.action_conversion_dict  # type: ignore[attr-defined]
         remedy = f"give StepSkipWrapper noop_actions={{{key!r}: {{head: value}}}}"
         if set(conversions) != set(self.env.action_spaces_dict):
-            raise TypeError(f"sub-step {key!r} is made by a wrapper, which no action conversion knows; {remedy}")
+            raise TypeError(f"sub-step {key!r} is made by a wrapper and has no action conversion; {remedy}")
         try:
             action = conversions[key].noop_action()
         except TypeError as error:

@@ -380,6 +380,6 @@ def test_a_state_of_another_class_is_refused() -> None:
     whole = collector_of(Endless)
     collect(whole, 3)
     state = saved(whole)
-    refused = r"environment 0 cannot take the state .*:Endless, and a new object .*: --warm-start"
+    refused = r"environment 0 cannot restore its saved state.*:Endless, and a new object .* --warm-start"
     with pytest.raises(ValueError, match=refused):
         collector_of(Renamed).load_state_dict(state)

@@ -221,7 +221,7 @@ def test_lambdas_reach_workers() -> None:
 
 
 def test_a_factory_that_makes_no_environment_is_refused() -> None:
-    with pytest.raises(TypeError, match="no gymnasium environment"):
+    with pytest.raises(TypeError, match="not a gymnasium environment"):
         SequentialVectorEnv([lambda: "CartPole-v1"])
 
 

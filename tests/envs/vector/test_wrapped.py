@@ -51,7 +51,7 @@ def test_a_function_may_wrap_several_times_or_not_at_all() -> None:
     ],
 )
 def test_what_is_no_wrapper_is_refused(wrapper: Any, made: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=f"list of wrappers made .*{made}.* no Wrapper of maze_pl"):
+    with pytest.raises((TypeError, ValueError), match=f"list of wrappers made .*{made}.* not a Wrapper of maze_pl"):
         make_wrapped(make_heap_env, [wrapper])
 
 

@@ -68,5 +68,5 @@ def test_other_libraries_train_on_several_heads_and_observations() -> None:
 
 
 def test_structured_environments_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"NoDictActionWrapper is for flat environments"):
+    with pytest.raises(ValueError, match=r"NoDictActionWrapper requires a flat environment"):
         NoDictActionWrapper.wrap(make_heap_env())

@@ -35,5 +35,5 @@ def test_action_masks_are_not_lost_silently() -> None:
 
 
 def test_structured_environments_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"NoDictObservationWrapper is for flat environments"):
+    with pytest.raises(ValueError, match=r"NoDictObservationWrapper requires a flat environment"):
         NoDictObservationWrapper.wrap(make_heap_env())

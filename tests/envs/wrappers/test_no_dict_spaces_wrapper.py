@@ -44,7 +44,7 @@ def test_it_is_both_others_at_once() -> None:
 
 
 def test_structured_environments_are_refused_with_the_reason() -> None:
-    message = r"for flat environments.*HeapCoreEnv has agents .*\{'plan': 1, 'work': 3\}.*by maze_pl"
+    message = r"requires a flat environment.*HeapCoreEnv has agents .*\{'plan': 1, 'work': 3\}.*with maze_pl"
     with pytest.raises(ValueError, match=message):
         NoDictSpacesWrapper.wrap(make_heap_env())
 

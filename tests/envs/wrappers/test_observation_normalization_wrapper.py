@@ -353,7 +353,7 @@ def test_faults_of_a_users_own_strategy_stay_what_they_are() -> None:
 
 def test_two_wrappers_may_not_write_to_the_same_file() -> None:
     env = ObservationNormalizationWrapper(GymMazeEnv(Mixed()), exclude=["image"], statistics_dump="statistics.json")
-    with pytest.raises(ValueError, match=r"writes to statistics_dump='statistics\.json' already"):
+    with pytest.raises(ValueError, match=r"already writes to statistics_dump='statistics\.json'"):
         ObservationNormalizationWrapper(env, exclude=["vector"], statistics_dump="statistics.json")
     ObservationNormalizationWrapper(env, exclude=["vector"], statistics_dump="others.json")
 

@@ -68,5 +68,5 @@ def test_a_function_that_cannot_be_imported_is_refused() -> None:
             ObservationVisualizationWrapper.wrap(env, plot_function=function)
     with pytest.raises(ImportError, match="nothing named missing"):
         ObservationVisualizationWrapper.wrap(env, plot_function=f"{__name__}.missing")
-    with pytest.raises(ValueError, match="is no function"):
+    with pytest.raises(ValueError, match="is not a function"):
         ObservationVisualizationWrapper.wrap(env, plot_function=f"{__name__}.CALLS")

@@ -94,8 +94,8 @@ def test_the_seed_of_reset_determines_what_the_new_spaces_sample() -> None:
     ("make", "config", "message"),
     [
         (make_action_env, {"move": {}}, r"\['move'\].*not among \['action'\]"),
-        (make_action_env, {"action": {"a": {"indices": [0, 1]}}}, "each entry in exactly one of.*'a'"),
-        (make_action_env, {"action": {"a": {"indices": [0, 1, 2]}, "b": {"indices": [2]}}}, "exactly one of"),
+        (make_action_env, {"action": {"a": {"indices": [0, 1]}}}, "divided exactly among.*'a'"),
+        (make_action_env, {"action": {"a": {"indices": [0, 1, 2]}, "b": {"indices": [2]}}}, "divided exactly among"),
         (lambda: make_action_env(spaces.Discrete(3)), {"action": {"a": {"indices": [0]}}}, r"Discrete\(3\)"),
         (lambda: make_action_env(spaces.Box(0, 1, (2, 2))), {"action": {"a": {"indices": [0, 1]}}}, "vector"),
     ],
