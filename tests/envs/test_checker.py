@@ -464,27 +464,30 @@ def test_what_is_learned_is_estimated_once_and_what_runs_is_left_as_it_was() -> 
     assert env.state_dict() == learned
 
 
+class Strict(gymnasium.Env[Any, Any]):
+    """Refuses what its mask forbids; importable, since a class that is pickled by value forgets its file."""
+
+    observation_space = spaces.Dict({"mask": spaces.MultiBinary(3), "x": spaces.Box(-1, 1, (1,))})
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._observe(), {}
+
+    def _observe(self) -> Any:
+        self.forbidden = int(self.np_random.integers(3))
+        mask = np.ones(3, np.int8)
+        mask[self.forbidden] = 0
+        return {"mask": mask, "x": self.np_random.uniform(-1, 1, 1).astype(np.float32)}
+
+    def step(self, action: Any) -> Any:
+        if action == self.forbidden:
+            raise RuntimeError(f"{action} is forbidden")
+        x = self._observe()
+        return x, float(x["x"][0]), bool(x["x"] > 0.9), False, {}
+
+
 def test_masks_can_be_given_and_are_obeyed() -> None:
-    class Strict(gymnasium.Env[Any, Any]):
-        observation_space = spaces.Dict({"mask": spaces.MultiBinary(3), "x": spaces.Box(-1, 1, (1,))})
-        action_space = spaces.Discrete(3)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            super().reset(seed=seed)
-            return self._observe(), {}
-
-        def _observe(self) -> Any:
-            self.forbidden = int(self.np_random.integers(3))
-            mask = np.ones(3, np.int8)
-            mask[self.forbidden] = 0
-            return {"mask": mask, "x": self.np_random.uniform(-1, 1, 1).astype(np.float32)}
-
-        def step(self, action: Any) -> Any:
-            if action == self.forbidden:
-                raise RuntimeError(f"{action} is forbidden")
-            x = self._observe()
-            return x, float(x["x"][0]), bool(x["x"] > 0.9), False, {}
-
     report = check_env(Strict, n_steps=200, action_masks={"action": "mask"})
     assert report.ok, str(report)
     (line,) = (line for line in check_env(Strict, n_steps=200).lines if line.verdict == "error")
