@@ -1,9 +1,8 @@
-"""`maze-pl new`: the project passes our checks; tests/test_readme.py trains in one, and runs its tests."""
+"""`maze-pl new`: the project passes our checks, those of its types in test_types.py; test_readme.py trains in one."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from maze_pl.__main__ import main
 
-ROOT = Path(__file__).parents[1]
 SCRIPTS = Path(sys.executable).parent
 
 
@@ -65,20 +63,13 @@ def test_its_code_is_in_order(project: Path) -> None:
         assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.slow
-def test_its_types_are_in_order(project: Path) -> None:
-    if (ROOT / ".mypy_cache").is_dir():  # what is known of libraries
-        shutil.copytree(ROOT / ".mypy_cache", project / ".mypy_cache")
-    result = run(project, str(SCRIPTS / "mypy"), "--strict", "my_shop_2")
-    assert result.returncode == 0, result.stdout
-
-
-@pytest.mark.slow
-def test_its_experiment_changes_the_delivery(project: Path) -> None:
-    options = ["--trainer.max_epochs", "1", "--data.epoch_length", "1", "--run_dir", "outputs/slow"]
-    result = run(project, str(SCRIPTS / "maze-pl"), "fit", "--config", "experiment/slow_delivery", *options)
-    assert result.returncode == 0, result.stderr
-    assert "delivery_days: 5" in (project / "outputs" / "slow" / "config.yaml").read_text(encoding="utf-8")
+def test_its_experiment_changes_the_delivery(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    with pytest.raises(SystemExit, match="0"):
+        main(["fit", "--config", "experiment/slow_delivery", "--print_config"])
+    assert "delivery_days: 5" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
