@@ -44,7 +44,7 @@ def refused(project: Path, capsys: pytest.CaptureFixture[str], env: dict[str, An
 
 SLOW = pytest.mark.slow
 WORKERS = [
-    pytest.param("subprocess", *row, id=f"{row[0]}-subprocess", marks=[SLOW] * (row[0] != "failing_step"))
+    pytest.param("subprocess", *row, id=f"{row[0]}-subprocess", marks=[pytest.mark.long] * (row[0] != "failing_step"))
     for row in TABLE
 ]
 CASES = [pytest.param("sequential", *row, id=f"{row[0]}-sequential") for row in TABLE]

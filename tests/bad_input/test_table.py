@@ -372,13 +372,15 @@ EPISODES: list[tuple[list[str], list[str]]] = [
 ]
 
 TABLE = [*NAMES, *VALUES, *ENVIRONMENTS, *WRAPPERS, *FILES, *NETWORKS, *DISTRIBUTIONS, *EPISODES, *RUNS]
-FAST = 5
-"""One of so many rows is a fast test."""
+FAST, SLOW = 10, 3
+"""One of so many rows is a fast test, one of so many others a slow one; the rest are left to the long tests."""
 
 
 def parameters() -> Iterator[Any]:
     for index, row in enumerate(TABLE):
         marks = [] if index % FAST == 0 else [pytest.mark.slow]
+        if marks and index % SLOW:
+            marks.append(pytest.mark.long)
         yield pytest.param(*row, id=" ".join(row[0][-2:])[-60:], marks=marks)
 
 

@@ -231,7 +231,9 @@ def weights(run_dir: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_a_signal_stops_all_seeds_which_then_go_on_as_if_it_had_not(project: Path, number: signal.Signals) -> None:
     options = [*SMALL, "--seeds", "2", "--seeds.parallel", "2"]
     process = start(project, *options, "--trainer.max_epochs", "1000", "--run_dir", "here")

@@ -115,7 +115,13 @@ def default(function: Any, name: str) -> Any:
     raise AssertionError(f"{function} has no parameter {name}")
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+def few_fast(prefix: str, names: list[str]) -> list[Any]:
+    """The names that begin with a prefix, all but the first few marked as slow."""
+    found = [name for name in names if name.startswith(prefix)]
+    return [*found[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in found[2:])]
+
+
+@pytest.mark.parametrize("name", few_fast("", EXPERIMENTS))
 def test_experiments_parse(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,7 +144,7 @@ def test_group_files_of_rollouts_parse(name: str, capsys: pytest.CaptureFixture[
     assert callable(import_object(printed["class_path"]))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "/" in name])
+@pytest.mark.parametrize("name", [name for group in OPTION_OF_GROUP for name in few_fast(f"{group}/", NAMES)])
 def test_group_files_parse_where_they_belong(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ def spawn(folder: Path, case: str, *, fails: bool = False) -> str:
     return run(command, folders=[folder], timeout=100, fails=fails)[0]
 
 
-@pytest.mark.parametrize("case", ["python", "configuration"])
+@pytest.mark.parametrize("case", ["python", pytest.param("configuration", marks=pytest.mark.long)])
 def test_the_main_process_has_the_trained_weights(tmp_path: Path, case: str) -> None:
     spawn(tmp_path, case)
     first, second = reports(tmp_path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,14 @@ STRATEGIES = {
     "ddp_fork": [*TWO_RANKS, "--trainer.strategy", "ddp_fork"],
     "ddp_notebook": [*TWO_RANKS, "--trainer.strategy", "ddp_notebook"],
 }
+FORKS = ("ddp_fork", "ddp_notebook")
 
 pytestmark = pytest.mark.slow
+
+
+def marked(*names: str) -> list[Any]:
+    """Names of strategies, those that fork marked as long."""
+    return [pytest.param(name, marks=pytest.mark.long) if name in FORKS else name for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +44,24 @@ def result(run: Run) -> str:
 
 
 @pytest.fixture(scope="module")
-def trained(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folder of a run of two epochs, and one more after a resume, under each strategy."""
-    folders = {}
-    for name, options in STRATEGIES.items():
-        folder = folders[name] = tmp_path_factory.mktemp(name)
-        result(server.fit(folder, *options, "--trainer.max_epochs", "2"))
+def trained(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Gives the folder of a run of two epochs, and one more after a resume, under a strategy."""
+
+    @functools.cache
+    def train(name: str) -> Path:
+        folder = tmp_path_factory.mktemp(name)
+        result(server.fit(folder, *STRATEGIES[name], "--trainer.max_epochs", "2"))
         result(server.resume(folder, "--trainer.max_epochs", "3"))
-    return folders
+        return folder
+
+    return train
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_an_agent_is_trained_resumed_validated_and_loaded(server: Server, trained: dict[str, Path], name: str) -> None:
-    run_dir = trained[name] / "run"
+@pytest.mark.parametrize("name", marked("one_process", "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook"))
+def test_an_agent_is_trained_resumed_validated_and_loaded(
+    server: Server, trained: Callable[[str], Path], name: str
+) -> None:
+    run_dir = trained(name) / "run"
     checkpoint = torch.load(run_dir / "checkpoints" / "last.ckpt", weights_only=True)
     n_ranks = 1 if name == "one_process" else 2
     assert checkpoint["epoch"] == 2
@@ -57,13 +69,13 @@ def test_an_agent_is_trained_resumed_validated_and_loaded(server: Server, traine
     agent = maze_pl.load(run_dir / "checkpoints" / "last.ckpt")
     assert differences(dict(agent.state_dict()), dict(checkpoint["state_dict"])) == []
     assert agent.env_steps == checkpoint["maze_pl"]["env_steps"]
-    output = result(Run(server, trained[name], ["validate", "run", "--trust"]))
+    output = result(Run(server, trained(name), ["validate", "run", "--trust"]))
     assert "eval BaseEnvEvents" in output
 
 
-@pytest.mark.parametrize("name", ["ddp_spawn", "ddp_fork", "ddp_notebook"])
-def test_all_ways_of_starting_two_ranks_train_the_same(trained: dict[str, Path], name: str) -> None:
+@pytest.mark.parametrize("name", marked("ddp_spawn", "ddp_fork", "ddp_notebook"))
+def test_all_ways_of_starting_two_ranks_train_the_same(trained: Callable[[str], Path], name: str) -> None:
     def state(strategy: str) -> Any:
-        return without_times(comparable(trained[strategy] / "run" / "checkpoints" / "last.ckpt"))
+        return without_times(comparable(trained(strategy) / "run" / "checkpoints" / "last.ckpt"))
 
     assert differences(state("ddp"), state(name)) == []

@@ -104,7 +104,9 @@ def test_rollouts_of_an_environment_that_hangs_end_in_one_line(server: Server, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], SUBPROCESS], ids=["sequential", "subprocess"])
+@pytest.mark.parametrize(
+    "options", [pytest.param([], marks=pytest.mark.long), SUBPROCESS], ids=["sequential", "subprocess"]
+)
 def test_a_second_signal_ends_a_run_whose_environment_hangs(server: Server, tmp_path: Path, options: list[str]) -> None:
     run = server.fit(tmp_path, *options, *NO_STATISTICS, *faulty("hang", 200))
     run.until((tmp_path / "hangs").exists)

@@ -51,11 +51,9 @@ def send(run: Run, number: signal.Signals, to: str, moments: random.Random) -> N
     os.killpg(run.pid, number) if to == "group" else os.kill(pid, number)
 
 
-CASES = [
-    *(pytest.param(*case, marks=[] if case[0] < len(KINDS) else pytest.mark.long) for case in ONE_RANK),
-    *(pytest.param(*case, marks=[] if case[0] < 36 + len(RANK_KINDS) else pytest.mark.long) for case in RANKS),
-]
-"""Each kind once; further moments are left to the long tests."""
+SLOW = (0, 1, 3, 6, 36, 38, 40, 43)
+CASES = [pytest.param(*case, marks=[] if case[0] in SLOW else pytest.mark.long) for case in (*ONE_RANK, *RANKS)]
+"""Each signal, receiver and way of starting processes once; further kinds and moments are left to the long tests."""
 
 
 @pytest.mark.slow

@@ -19,10 +19,14 @@ LINES = {
     "minigrid:MiniGrid-Empty-8x8-v0": (0.9, ""),
 }
 
+LONG = "CliffWalking-v1", "Taxi-v4"
+
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the observation space has text at .'mission'.:UserWarning")
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in LINES]
+)
 def test_one_line_reaches_the_goal(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     goal, options = LINES[name]

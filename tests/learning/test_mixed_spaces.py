@@ -117,7 +117,7 @@ def value_net(obs_shapes: Any) -> torch.nn.Module:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algorithm", "n_rollouts"), [("ppo", 60), ("a2c", 200)])
+@pytest.mark.parametrize(("algorithm", "n_rollouts"), [("ppo", 60), pytest.param("a2c", 200, marks=pytest.mark.long)])
 def test_every_kind_of_space_is_learned_at_once(algorithm: str, n_rollouts: int) -> None:
     pl.seed_everything(0, verbose=False)
     evaluators = {"eval": RolloutEvaluator(20), "sampled": RolloutEvaluator(5, deterministic=False)}

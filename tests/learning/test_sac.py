@@ -46,11 +46,10 @@ def test_sac_swings_up_a_pendulum() -> None:
 @pytest.mark.parametrize(
     ("module", "critic"),
     [
-        (agreement, SharedStateActionCriticComposer),
-        (team, StepStateActionCriticComposer),
-        (hierarchy, StepStateActionCriticComposer),
+        pytest.param(agreement, SharedStateActionCriticComposer, marks=pytest.mark.long, id="agreement"),
+        pytest.param(team, StepStateActionCriticComposer, marks=pytest.mark.long, id="team"),
+        pytest.param(hierarchy, StepStateActionCriticComposer, id="hierarchy"),
     ],
-    ids=["agreement", "team", "hierarchy"],
 )
 def test_sac_comes_within_5_percent_of_the_optimum(module: ModuleType, critic: type[Any]) -> None:
     pl.seed_everything(SEED, verbose=False)

@@ -14,14 +14,29 @@ from maze_pl.perception import ProbabilisticPolicyComposer
 from tests.learning.sabotage import Sabotage, SabotagedPPO, gamma_for_each_act, rewards_of_predecessor
 from tests.learning.training import Critic, networks, policy_net, train
 from tests.structured import agreement, hierarchy, team
-from tests.structured.catalogue import SIMULATIONS, every_environment, random_rollout, right_credits
+from tests.structured.catalogue import SIMULATIONS, random_rollout, right_credits
 from tests.structured.planning import Plan
 
 # Lightning warns about itself with torch 2.13, and about a hook that the module overrides on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
 
 SEED = 1
-every_critic = pytest.mark.parametrize("critic", ["shared", "step"])
+
+
+def is_long(module: ModuleType, critic: Critic) -> bool:
+    """Whether a pair is left to the long tests: shared critics are tried where agents agree, others elsewhere."""
+    return (critic == "shared") != (module is agreement)
+
+
+every_pair = pytest.mark.parametrize(
+    ("module", "critic"),
+    [
+        pytest.param(module, critic, marks=[pytest.mark.long] if is_long(module, critic) else [])
+        for module in SIMULATIONS
+        for critic in ("shared", "step")
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__.split(".")[-1],
+)
 
 
 def options(module: ModuleType) -> dict[str, Any]:
@@ -48,8 +63,7 @@ def sabotaged_return(module: ModuleType, critic: Critic, sabotage: Sabotage) -> 
 
 
 @pytest.mark.slow
-@every_critic
-@every_environment
+@every_pair
 def test_ppo_comes_within_5_percent_of_the_optimum(module: ModuleType, critic: Critic) -> None:
     pl.seed_everything(SEED, verbose=False)
     learner = PPO(networks=networks(critic, (32,)), **options(module))
@@ -74,8 +88,7 @@ def test_agents_with_networks_of_their_own_come_within_5_percent_of_the_optimum(
 
 
 @pytest.mark.slow
-@every_critic
-@every_environment
+@every_pair
 def test_with_gamma_for_each_sub_step_ppo_finds_the_optimum_of_the_wrong_objective(
     module: ModuleType, critic: Critic
 ) -> None:

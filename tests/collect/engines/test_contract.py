@@ -48,7 +48,7 @@ ENGINES: dict[str, tuple[Callable[[], Engine], Any]] = {
     "in-process": (InProcessEngine, ()),
     "processes-1": (lambda: ProcessEngine(n_workers=1), ()),
     "processes-2": (lambda: ProcessEngine(n_workers=2), ()),
-    "processes-3": (lambda: ProcessEngine(n_workers=3), pytest.mark.slow),
+    "processes-3": (lambda: ProcessEngine(n_workers=3), [pytest.mark.slow, pytest.mark.long]),
     "threads": (documented_engine, pytest.mark.slow),
     "ray": (lambda: RayEngine(n_workers=1), pytest.mark.slow),
 }

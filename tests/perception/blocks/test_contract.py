@@ -801,14 +801,27 @@ def test_a_block_is_exported_for_batches_of_any_size(name: str) -> None:
         assert_same(exported(inputs), block(inputs))
 
 
+TO_ONNX = {"strided", "lstm", "torch_model", "inference", "pointer", "deep_set", "action_masking", "one_hot"}
+TO_ONNX |= {"multi_head_attention", "graph_conv", "recurrent_gru", "transformer_memory"}
+"""What the slow tests export; other blocks are left to the long ones, and whole networks to test_exported_networks."""
+
+
 @pytest.mark.slow
 @LSTM_LIST
 @pytest.mark.parametrize(
-    ("form", "leading"), [pytest.param(as_torch, (2,), marks=pytest.mark.long), (as_onnx, ())], ids=["torch", "onnx"]
+    ("name", "form", "leading"),
+    [
+        *(
+            pytest.param(name, as_onnx, (), id=f"{name}-onnx", marks=[] if name in TO_ONNX else pytest.mark.long)
+            for name in CASES
+        ),
+        *(pytest.param(name, as_torch, (2,), id=f"{name}-torch", marks=pytest.mark.long) for name in CASES),
+    ],
 )
 def test_an_exported_block_gives_the_same_numbers_for_batches_of_any_size(
-    case: Case, form: Callable[..., Exported], leading: Shape
+    name: str, form: Callable[..., Exported], leading: Shape
 ) -> None:
+    case = CASES[name]
     block = case.build()
 
     def sample(batch_size: int) -> dict[str, Tensor]:
