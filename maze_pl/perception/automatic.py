@@ -190,18 +190,20 @@ def convolution_layers(height: int, width: int) -> dict[str, list[int]]:
     }
 
 
-def modalities(choices: Mapping[str, Choice]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+def modalities(choices: Mapping[str, Choice]) -> tuple[dict[str, dict[str, Any]], dict[str, str | None]]:
     """Return `modality_config` and `observation_modality_mapping` of a template.
 
-    Observations with equal blocks share a modality, which is named by their kind.
+    Observations with equal blocks share a modality, which is named by their kind; omitted ones
+    have none.
 
     Args:
         choices: Observation -> its treatment.
     """
     config: dict[str, dict[str, Any]] = {}
-    mapping: dict[str, str] = {}
+    mapping: dict[str, str | None] = {}
     for name, choice in choices.items():
         if choice.kind == "omitted":
+            mapping[name] = None
             continue
         names = _names(choice.kind, len(choices))
         modality = next(free for free in names if config.get(free, choice.entry) == choice.entry)

@@ -40,7 +40,8 @@ class BaseModelBuilder(ABC):
             addition or alone, maps action heads to a `block_type` and `block_params` each: blocks
             such as `PointerBlock`, which read the observation, the further observations that their
             options name, and "latent". All other heads are linear layers.
-        observation_modality_mapping: Observation -> modality.
+        observation_modality_mapping: Observation -> modality, or null for an observation that networks
+            do not read.
         shared_embedding_keys: Tensors of the policy's network that the critic also uses, together
             with all blocks that lead to them; null for none. With `[latent]` the critic adds only
             its value head. A list holds for each sub-step; a dict has one list per sub-step, and
@@ -56,6 +57,8 @@ class BaseModelBuilder(ABC):
 
     Attributes:
         stages: Entries of `modality_config` that are not modalities of observations.
+        observation_modality_mapping: Observation -> modality, without `omitted_observations`.
+        omitted_observations: Observations whose modality is null.
 
     Raises:
         ValueError: A block cannot be used, a modality is not configured, or further inputs do not
@@ -67,12 +70,14 @@ class BaseModelBuilder(ABC):
     def __init__(
         self,
         modality_config: Mapping[str, Mapping[str, Any] | Sequence[Mapping[str, Any]] | None],
-        observation_modality_mapping: Mapping[str, str],
+        observation_modality_mapping: Mapping[str, str | None],
         shared_embedding_keys: list[str] | dict[StepKey, list[str]] | None = None,
         further_inputs: Mapping[str, Mapping[str, str]] | None = None,
         auxiliary_outputs: Mapping[str, int] | None = None,
     ) -> None:
-        self.observation_modality_mapping = observation_modality_mapping
+        mapping = observation_modality_mapping
+        self.observation_modality_mapping = {name: kind for name, kind in mapping.items() if kind is not None}
+        self.omitted_observations = mapping.keys() - self.observation_modality_mapping.keys()
         self.shared_embedding_keys = shared_embedding_keys or []
         self.further_inputs = {name: dict(roles) for name, roles in (further_inputs or {}).items()}
         self.auxiliary_outputs = dict(auxiliary_outputs or {})
@@ -82,15 +87,15 @@ class BaseModelBuilder(ABC):
         for name, entry in modality_config.items():
             if entry:
                 self._read_entry(name, entry)
-        for name, modality in observation_modality_mapping.items():
+        for name, modality in self.observation_modality_mapping.items():
             if modality not in modality_config:
                 known = list(modality_config)
                 raise ValueError(f"observation {name!r} has the modality {modality!r}, none of {known}")
         for name in self.further_inputs:
-            if name not in observation_modality_mapping:
+            if name not in self.observation_modality_mapping:
                 needed = "a modality in observation_modality_mapping"
                 raise ValueError(f"further_inputs: the observation {name!r} needs {needed}")
-        for name, modality in observation_modality_mapping.items():
+        for name, modality in self.observation_modality_mapping.items():
             self._check_roles(name, modality)
 
     def _check_roles(self, name: str, modality: str) -> None:
@@ -166,7 +171,7 @@ class BaseModelBuilder(ABC):
             for head, space in step.action_space.items():
                 if isinstance(space, spaces.Box):  # an input of state-action critics
                     known.add(head)
-        unknown = sorted(mapped - known)
+        unknown = sorted((mapped | self.omitted_observations) - known)
         if unknown:
             raise ValueError(f"{option} names {unknown}; the observations are {sorted(known)}")
         for key, step in spec.steps.items():
@@ -174,10 +179,11 @@ class BaseModelBuilder(ABC):
         if unknown := [name for name in further if name not in known]:
             raise ValueError(f"block_params name {unknown} as inputs; the observations are {sorted(known)}")
         for key, step in spec.steps.items():
-            optional = {*step.masks.values(), *further}
+            optional = {*step.masks.values(), *further, *self.omitted_observations}
             missing = [name for name in step.observation_shapes if name not in mapped and name not in optional]
             if missing:
-                raise ValueError(f"observations {missing} of sub-step {key!r}: {option} lacks them")
+                remedy = "give each a modality, or null to leave it out"
+                raise ValueError(f"observations {missing} of sub-step {key!r}: {option} lacks them; {remedy}")
             if not mapped & step.observation_shapes.keys():
                 raise ValueError(f"{option} leaves sub-step {key!r} without any observation")
         heads = {head for step in spec.steps.values() for head in step.action_space}

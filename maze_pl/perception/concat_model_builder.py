@@ -33,7 +33,8 @@ class ConcatModelBuilder(BaseModelBuilder):
             process the concatenation; they may be `{}` or null, or be omitted. With `heads`, the
             modality also has blocks of action heads, see `BaseModelBuilder`; with `heads` alone,
             its observation does not enter the concatenation.
-        observation_modality_mapping: Observation -> modality.
+        observation_modality_mapping: Observation -> modality, or null for an observation that networks
+            do not read.
         shared_embedding_keys: Tensors of the policy's network that the critic also uses, together
             with all blocks that lead to them; null for none. With `[latent]` the critic adds only
             its value head. A list holds for each sub-step; a dict has one list per sub-step, and

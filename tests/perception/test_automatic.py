@@ -150,7 +150,7 @@ def test_equal_blocks_share_a_modality() -> None:
     large = choose("b", spaces.Box(shape=(84, 84, 3), **BYTES))
     plain = choose("c", spaces.Box(0.0, 1.0, (2,)))
     config, mapping = modalities({"a": small, "b": large, "c": plain, "d": small, "e": Choice("omitted")})
-    assert mapping == {"a": "image", "b": "image_2", "c": "vector", "d": "image"}
+    assert mapping == {"a": "image", "b": "image_2", "c": "vector", "d": "image", "e": None}
     assert config == {"image": small.entry, "image_2": large.entry, "vector": {}}
 
 

@@ -101,6 +101,21 @@ def test_every_observation_but_masks_changes_the_output() -> None:
         assert torch.equal(before, after) == (name == "mask"), name
 
 
+@pytest.mark.parametrize("critic_type", [StateCritic, TorchStateActionCritic])
+def test_omitted_observations_are_not_read_also_with_the_printed_yaml(critic_type: type) -> None:
+    observations = {"clock": spaces.Box(0, 9, (), np.int64), "nothing": spaces.Box(0.0, 1.0, (0,)), "view": VECTOR}
+    spec = Spec({"first": step(**observations), "second": step(view=VECTOR)})
+    composer = AutomaticModelComposer(kinds={"clock": "omitted"})
+    torch.manual_seed(0)
+    networks = composer.compose(spec, critic_type)
+    assert all(network.in_keys == ["view"] for children in networks.policy.networks for network in children)
+    description = yaml.safe_load(as_yaml(composer.describe(spec, critic_type)))
+    mapping = description["init_args"]["model_builder"]["init_args"]["observation_modality_mapping"]
+    assert mapping == {"clock": None, "nothing": None, "view": "vector"}
+    torch.manual_seed(0)
+    assert same(networks, Factory.of(description)().compose(spec))
+
+
 def test_a_mask_is_an_input_if_it_is_asked_for_or_the_only_observation() -> None:
     asked = AutomaticModelComposer(kinds={"mask": "vector"}).compose(FULL)
     assert "mask" in asked.policy.networks[0][0].in_keys
