@@ -346,6 +346,23 @@ def deep_q(repetitions: int) -> str:
     return f"{title}\n\n{text}\n\n{table(['', 'maze_pl', REFERENCE, 'ratio'], rows)}"
 
 
+def uneven_acts(repetitions: int) -> str:
+    """Section on traced updates where minibatches have different numbers of acts of each sub-step.
+
+    Args:
+        repetitions: Number of runs of each contender.
+    """
+    rows = []
+    for env, name in {"inspection": "episodes that end between two sub-steps", "cutting_2d": "cutting-2D"}.items():
+        progress(f"W11: updates of PPO, {env}")
+        command = [sys.executable, "-W", "ignore", str(FOLDER / "uneven_acts.py")]
+        figures = last_line([*command, "--env", env, "--rounds", str(repetitions)])
+        rows.append([name, *(f"{figures[column]:.2f}" for column in ("auto", "off", "ratio"))])
+    header = ["", "traced", "eager", "ratio"]
+    title = "## W11: PPO with two sub-steps, 8 environments x 100 steps, milliseconds of an update"
+    return f"{title}\n\nProcessor time; ratios of eager to traced updates.\n\n{table(header, rows)}"
+
+
 def start(repetitions: int) -> str:
     """The section on the start-up time of a command."""
     progress("W10: from the command line to the first training step")
@@ -401,6 +418,7 @@ def whole_report(repetitions: int) -> str:
         soft_actor_critic(repetitions, (1, 2)),
         deep_q(repetitions),
         start(repetitions),
+        uneven_acts(repetitions),
     ]
     return "\n\n".join(sections)
 

@@ -4,12 +4,14 @@ usage: python benchmarks/uneven_acts.py [--env inspection|cutting_2d] [--rounds 
 
 `inspection` ends most episodes in the first of two sub-steps; `cutting_2d` is the structured cutting problem, whose
 minibatches are even. Runs with `capture: auto` and `off` take turns. Each learns from the same rollouts; the result is
-the median processor time of one update after the trace was made, in ms, and the ratio of each round.
+the median processor time of one update after the trace was made, in ms, and the ratio of each round. The last line
+has the medians as JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import time
@@ -38,6 +40,8 @@ from maze_pl.perception import (
     SharedStateCriticComposer,
 )
 
+N_UPDATES = 32
+"""Updates on each rollout: 4 passes of 8 minibatches."""
 DEMAND = [(1, 2), (1, 2), (1, 1), (2, 2), (1, 2), (1, 1)]
 
 
@@ -147,13 +151,18 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     ratios = []
+    milliseconds: dict[str, list[float]] = {"off": [], "auto": []}
     for index in range(arguments.rounds):
         first, second = ("auto", "off") if index % 2 == 0 else ("off", "auto")
-        seconds = {capture: update_seconds(arguments.env, capture, arguments.rollouts) for capture in (first, second)}
-        ratios.append(seconds["off"] / seconds["auto"])
-        times = ", ".join(f"{capture} {1000 * seconds[capture] / 32:.2f} ms" for capture in ("off", "auto"))
+        for capture in (first, second):
+            seconds = update_seconds(arguments.env, capture, arguments.rollouts)
+            milliseconds[capture].append(1000 * seconds / N_UPDATES)
+        ratios.append(milliseconds["off"][-1] / milliseconds["auto"][-1])
+        times = ", ".join(f"{capture} {own[-1]:.2f} ms" for capture, own in milliseconds.items())
         print(f"round {index + 1}: {times} an update, ratio {ratios[-1]:.2f}", flush=True)
     print(f"{arguments.env}: median ratio {statistics.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}")
+    figures = {capture: statistics.median(own) for capture, own in milliseconds.items()}
+    print(json.dumps({**figures, "ratio": statistics.median(ratios)}))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import logging
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -294,11 +295,19 @@ NOT_LEARNT = {"actor_critic.policy.exploration", "target.policy.exploration"}
 
 
 @pytest.mark.parametrize("capture", ["auto", "off"])
-def test_td_errors_are_handed_over_where_they_are_asked_for(kit: SimpleNamespace, capture: str) -> None:
+def test_td_errors_are_handed_over_where_they_are_asked_for(
+    kit: SimpleNamespace, capture: str, caplog: pytest.LogCaptureFixture
+) -> None:
     given: list[Any] = []
     module = make("multi_discrete", capture, lr=1e-9)
     reference = Reference(module, "multi_discrete")
-    kit.fit(module, lambda seed: replay_batch("multi_discrete", 3, seed, given.append), length=1)
+    with caplog.at_level(logging.INFO):
+        kit.fit(module, lambda seed: replay_batch("multi_discrete", 3, seed, given.append), length=1)
+    told = [message for message in caplog.messages if "by autograd" in message]
+    assert [message.split(":")[0] for message in told] == {
+        "auto": ["updates by DQN.loss are computed by autograd"],
+        "off": [],
+    }[capture]
     ((key, errors),) = given[0].items()
     assert key == 0 and errors.shape == (3, B)
     for update, acts in enumerate(replay_batch("multi_discrete", 3).updates()):

@@ -120,7 +120,11 @@ class GradientSteps:
             even: All minibatches have the same shapes.
             traced: The loss may be traced.
         """
-        computed = self.traced_losses.gradient(plan, loss, minibatch, even=even) if traced else None
+        computed = None
+        if traced:
+            computed = self.traced_losses.gradient(plan, loss, minibatch, even=even)
+        elif plan.owner is not None:
+            self.traced_losses.leave_out(loss)
         if computed is None:
             computed = by_autograd(plan, *self.evaluate(loss, minibatch))
         self._step(plan, computed)

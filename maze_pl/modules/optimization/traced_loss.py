@@ -188,6 +188,8 @@ class TracedLosses:
             The numbers of the step; None if nothing was computed.
         """
         owner = plan.owner
+        if plan.gradient.device.type != "cpu":
+            self._say("each update is computed by autograd, since only updates on the CPU are traced")
         if owner is None or self.refused is not None:
             return None
         if not (isinstance(loss, MethodType) and loss.__self__ is owner.module):
@@ -248,6 +250,10 @@ class TracedLosses:
             self._say(f"updates by {_name(loss)} are traced; each trace serves minibatches {serving}")
         _, numbers = run_trace(trace, [*plan.parameters, *tensors, plan.gradient])
         return Computed(traced.described, numbers, has_norm=limit > 0.0)
+
+    def leave_out(self, loss: LossOf) -> None:
+        """Log that a loss is not traced because it does more than compute its result."""
+        self._say(f"updates by {_name(loss)} are computed by autograd: the loss also keeps values, such as TD errors")
 
     def _key(self, *fields: Any, sizes: VaryingSizes | None) -> tuple[Any, ...]:
         """Return the key of the trace that admits these sizes, or of the next one to be made."""
