@@ -38,7 +38,7 @@ long: $(STAMP)  ## The slow tests that take too long for each change: more train
 check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict maze_pl
+	$(BIN)/mypy --strict maze_pl maze_pl_runtime
 
 bench: $(BENCH_STAMP)  ## Compare the speed of the main workloads with stable-baselines3 and print it (about 18 minutes).
 	$(BENCH)/python benchmarks/run.py

@@ -15,6 +15,7 @@ __all__ = [
     "SimpleStatsLoggingSetup",
     "compare",
     "events_table",
+    "export",
     "load",
     "load_env",
     "read_metrics",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from .bundle.export import export as export
     from .comparison.compare import compare as compare
     from .runs.metrics import read_metrics as read_metrics
     from .runs.metrics import tensorboard_to_dataframe as tensorboard_to_dataframe
@@ -36,6 +38,7 @@ else:
     _LATE = {
         "compare": "maze_pl.comparison.compare",
         "events_table": "maze_pl.viewer.events",
+        "export": "maze_pl.bundle.export",
         "read_metrics": "maze_pl.runs.metrics",
         "rollout": "maze_pl.runs.rollout",
         "tensorboard_to_dataframe": "maze_pl.runs.metrics",

@@ -10,6 +10,7 @@ commands:
   compare    play the same episodes with several agents, and compare them: maze-pl compare RUN_DIR --baseline random
   view       look at episodes in a browser: maze-pl view RUN_DIR|ROLLOUT_DIR|FILE...
   check      find faults of an environment: maze-pl check --env env/gym_env --env.name ID
+  export     write a trained policy and its wrappers to one ONNX file: maze-pl export RUN_DIR --to FILE
   plot       draw learning curves: maze-pl plot RUN_DIR... [--statistic NAME] [--x wall_clock]
   report     write one HTML page about a run: maze-pl report RUN_DIR [--to FILE]
   show       describe a run directory or a file: maze-pl show RUN_DIR|FILE [--json]
@@ -56,6 +57,7 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "compare": "compare",
     "view": "view",
     "check": "check",
+    "export": "export",
     "plot": "plot",
     "report": "report",
     "show": "show",

@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import maze_pl
+import maze_pl_runtime
 
 PACKAGE = Path(maze_pl.__file__).parent
+RUNTIME = Path(maze_pl_runtime.__file__).parent
 MOST_LINES = 400  # of a file
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -24,8 +26,8 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 @functools.cache
 def sources() -> dict[str, str]:
     """Text of each file of the package, by its path in the package."""
-    paths = sorted(PACKAGE.rglob("*.py"))
-    return {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in paths}
+    paths = sorted([*PACKAGE.rglob("*.py"), *RUNTIME.rglob("*.py")])
+    return {str(path.relative_to(PACKAGE.parent)): path.read_text(encoding="utf-8") for path in paths}
 
 
 @functools.cache

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import maze_pl
+import maze_pl_runtime
 
 PACKAGE = Path(maze_pl.__file__).parent
+RUNTIME = Path(maze_pl_runtime.__file__).parent
 
 BELOW = {"system", "functional", "core", "records", "events", "envs", "distributions", "perception", "agents"}
 EVERYTHING = BELOW | {
@@ -45,7 +47,8 @@ ALLOWED = {
     "callbacks": (EVERYTHING | {"viewer"}) - {"callbacks"},
     "comparison": (EVERYTHING | {"viewer"}) - {"callbacks"},
     "reports": {"core", "system", "events", "records", "config", "functional", "runs"},
-    "cli": EVERYTHING | {"comparison", "reports", "viewer"},
+    "bundle": {"core", "system", "envs", "distributions", "agents", "config", "runs"},
+    "cli": EVERYTHING | {"bundle", "comparison", "reports", "viewer"},
 }
 
 
@@ -78,6 +81,14 @@ def test_every_part_imports_only_what_lies_below_it() -> None:
 def test_every_part_has_its_place_among_the_layers() -> None:
     parts = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert parts == set(ALLOWED)
+
+
+def test_the_runtime_imports_nothing_of_the_package() -> None:
+    for path in RUNTIME.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert {name.partition(".")[0] for name in modules} <= {*sys.stdlib_module_names, "numpy", "onnxruntime"}
 
 
 def test_no_import_cycle_between_parts() -> None:

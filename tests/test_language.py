@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import maze_pl
+import maze_pl_runtime
 
 PACKAGE = Path(maze_pl.__file__).parent
+SOURCES = sorted([*PACKAGE.rglob("*.py"), *Path(maze_pl_runtime.__file__).parent.rglob("*.py")])
 QUESTION = re.compile(r"(What|Who|Whose|How|Whether|Where|Which|When)\b")
 PHRASES = re.compile(
     r"\b(anew|beside|dealt out|slow copies|is none of|the former)\b"
@@ -23,12 +25,12 @@ PHRASES = re.compile(
 
 def docstrings() -> Iterator[tuple[str, str]]:
     """Docstrings of all modules, classes and functions, with their places."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
                 if text is not None:
-                    yield f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 1)}", text
+                    yield f"{path.relative_to(PACKAGE.parent)}:{getattr(node, 'lineno', 1)}", text
 
 
 def test_no_docstring_opens_with_a_question_word() -> None:
@@ -37,8 +39,8 @@ def test_no_docstring_opens_with_a_question_word() -> None:
 
 def texts() -> Iterator[tuple[str, str]]:
     """Docstrings, messages and comments, with their places, without names of arguments."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        place, source = path.relative_to(PACKAGE), path.read_text(encoding="utf-8")
+    for path in SOURCES:
+        place, source = path.relative_to(PACKAGE.parent), path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield f"{place}:{node.lineno}", re.sub(r"`[^`]*`|^\s*\w+:", "", node.value, flags=re.MULTILINE)

@@ -19,6 +19,7 @@ BEHAVIOURS = {
     "run_directory": "files of a run, also after it was killed and resumed",
     "structured": "environments with several sub-steps and agents whose optimum is known",
 }
+RUNTIME = "runtime"  # of bundles, maze_pl_runtime, which is a separate package
 CONFIGURATIONS = "configs"  # the shipped YAML files, which lie beside the package
 
 
@@ -29,6 +30,7 @@ def modules() -> list[Path]:
 def test_every_folder_mirrors_one_of_the_package_or_is_named_as_a_behaviour() -> None:
     folders = {path.parent.relative_to(FOLDER) for path in FOLDER.rglob("test_*.py")}
     rooms = {folder for folder in folders if folder.parts and folder.parts[0] not in {*BEHAVIOURS, CONFIGURATIONS}}
+    rooms.discard(Path(RUNTIME))
     assert not [str(room) for room in sorted(rooms) if not (PACKAGE / room).is_dir()]
     assert {*BEHAVIOURS} <= {str(folder) for folder in folders}
     assert not [name for name in BEHAVIOURS if (PACKAGE / name).is_dir()]

@@ -37,6 +37,7 @@ def test_the_wheel_brings_configurations_command_types_and_licence(tmp_path: Pat
     template = {f"maze_pl/project_template/{name}.template" for name in ("README.md", ".gitignore", "package/stock.py")}
     assert template <= set(names)
     assert {f"maze_pl/viewer/page/{name}" for name in ("page.html", "style.css", "viewer.js")} <= set(names)
+    assert {"maze_pl_runtime/py.typed", "maze_pl_runtime/policy.py"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith("tests/")]
     code = "from maze_pl.config.search_path import find; print(find('ppo_cartpole'))"

@@ -134,7 +134,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
 
     def modules_of(self, step_key: StepKey) -> nn.ModuleList:
         """Return the networks of a sub-step, and the explorations of its heads that have parameters."""
-        step = self._step(step_key)
+        step = self.parts_of(step_key)
         explorations = [part for part in step.explorations.values() if part.options.type != "state_dependent"]
         return nn.ModuleList([*step.networks, *explorations])
 
@@ -158,7 +158,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
 
     def distribution_classes(self, step_key: StepKey) -> dict[str, type[ProbabilityDistribution]]:
         """Head -> class of its distribution, for the heads of a sub-step."""
-        return {head: distribution for head, (distribution, _) in self._step(step_key).mapper.heads.items()}
+        return {head: distribution for head, (distribution, _) in self.parts_of(step_key).mapper.heads.items()}
 
     def set_exploration(self, scale: float) -> None:
         """Set the scale of exploration of distributions that have one.
@@ -194,7 +194,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         Raises:
             MaskError: A mask holds anything but zeros and ones, or has the wrong shape.
         """
-        step = self._step(batch.step_key)
+        step = self.parts_of(batch.step_key)
         exploration = float(self.exploration) if self._explores else 0.0  # type: ignore[arg-type]
         sampling = Sampling(deterministic, temperature, generator, exploration)
         allowed = {}
@@ -277,7 +277,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             Head -> [B, L], the auxiliary outputs, and the recurrent state after the actors' last act,
             by their names.
         """
-        step = self._step(step_key)
+        step = self.parts_of(step_key)
         return complete_outputs(step, self._outputs(step, step_key, observation, agent_id), agent_id)
 
     def _outputs(
@@ -319,7 +319,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         Arguments as for `action_logits`.
         """
         outputs = self.action_logits(step_key, observation, agent_id)
-        step = self._step(step_key)
+        step = self.parts_of(step_key)
         logits = {head: outputs[head] for head in step.mapper.heads}
         joint = self._distribution(step, logits, observation, temperature)
         auxiliary = {name: outputs[name] for name in step.auxiliary}
@@ -377,7 +377,8 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             joint = self.distribution(step_key, observation, segment.agent_id[active])
             segment.log_prob[active] = joint.log_prob(action).to(segment.log_prob)
 
-    def _step(self, step_key: StepKey) -> PolicyStepParts:
+    def parts_of(self, step_key: StepKey) -> PolicyStepParts:
+        """Return the networks, distributions and other parts of a sub-step."""
         if step_key not in self._steps:
             raise ValueError(f"unknown sub-step {step_key!r}; sub-steps: {list(self._steps)}")
         return self._steps[step_key]

@@ -24,7 +24,7 @@ from maze_pl.system.signals import StoppedBySignal
 
 _LIGHTNING: Final = {"pytorch_lightning", "lightning_fabric", "lightning_utilities"}
 _LIBRARIES: Final = {
-    *("maze_pl", "jsonargparse", "yaml", "gymnasium", "numpy", "torch", "torchmetrics"),
+    *("maze_pl", "maze_pl_runtime", "jsonargparse", "yaml", "gymnasium", "numpy", "torch", "torchmetrics"),
     *("tensorboard", "wandb", "fsspec", "cloudpickle", "typeshed_client", "docstring_parser"),
     *("Box2D", "mujoco", *_LIGHTNING, *sys.stdlib_module_names),
 }
@@ -65,7 +65,7 @@ def message_of(error: BaseException) -> str | None:
     source = linecache.getline(frame.f_code.co_filename, line)
     is_refusal = source.lstrip().startswith("raise")
     has_user_code = any(_package(frame) not in _LIBRARIES for frame, _ in steps)
-    if has_user_code and not (package == "maze_pl" and is_refusal):
+    if has_user_code and not (package in ("maze_pl", "maze_pl_runtime") and is_refusal):
         return None
     if isinstance(root, OSError) and root.strerror:
         file = root.filename or (output_folder("") if root.errno in _FULL_DISK else "")

@@ -90,7 +90,7 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
         return self._total(_log_beta(reference) - _log_beta(concentration) + powers)
 
     def _between(self, weight: Tensor) -> Tensor:
-        return self._action((weight / weight.sum(dim=-1, keepdim=True)).to(self.logits))
+        return self.action_at((weight / weight.sum(dim=-1, keepdim=True)).to(self.logits))
 
 
 def _log_beta(concentration: Tensor) -> Tensor:

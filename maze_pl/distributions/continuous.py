@@ -49,7 +49,7 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         remedy = "for one without bounds there is DiagonalGaussianProbabilityDistribution"
         raise TypeError(f"{cls.__name__} needs {needed}, got {action_space}; {remedy}")
 
-    def _action(self, fraction: Tensor) -> Tensor:
+    def action_at(self, fraction: Tensor) -> Tensor:
         """[..., *shape] actions at `fraction` [..., *shape, 2] of the width from low and high."""
         action = self._border + fraction * self._width  # computed from each of both borders
         is_nearer_to_low = fraction[..., 0] < fraction[..., 1]

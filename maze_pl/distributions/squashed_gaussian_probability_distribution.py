@@ -110,4 +110,4 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         return self._normal.kl(self._comparable(other, SquashedGaussianProbabilityDistribution)._normal)
 
     def _squashed(self, x: Tensor) -> Tensor:
-        return self._action(torch.sigmoid(torch.stack((2.0 * x, -2.0 * x), dim=-1)))
+        return self.action_at(torch.sigmoid(torch.stack((2.0 * x, -2.0 * x), dim=-1)))

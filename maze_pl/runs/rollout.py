@@ -34,6 +34,7 @@ from maze_pl.envs.trajectory_record import GifFiles, KeptFrames, StateTrajectory
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy, without_wrappers
 from maze_pl.runs.compatibility import require_same_spaces
 from maze_pl.system.time_limit import time_limit_to_make
 
@@ -92,6 +93,7 @@ class _RecordingEnvs:
         record: Data to record, as in `rollout`.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         max_agents: Most agents alive at once, by sub-step.
+        removed: Names of wrappers that are taken out, because the policy contains them.
     """
 
     factory: Callable[[], Any]
@@ -99,11 +101,13 @@ class _RecordingEnvs:
     record: Collection[str]
     max_steps: int
     max_agents: dict[StepKey, int] | None
+    removed: list[str]
 
     def __call__(self) -> Any:
         """Make an environment; its attribute `recorded` holds a recorder for each kind of data."""
         env: Any = self.factory()
         load_shared_states(wrapper_stack(env), self.wrapper_statistics, freeze=True)  # before wrappers are inserted
+        env = without_wrappers(env, self.removed)
         # A limit that is never reached keeps vectors from stepping a gymnasium environment past its states.
         env = ours.TimeLimitWrapper(env.env, self.max_steps or sys.maxsize)
         recorders: dict[str, Any] = {}
@@ -228,7 +232,8 @@ def rollout(
             closed; a plain gymnasium environment is adapted.
         policy: A policy; a trained module; a class path or callable that makes a policy from any of
             `action_spaces_dict`, `masks` (by sub-step), `spec` and `env` (a sample that is not
-            played in); `random`; or `heuristic` for the policy that the environment names.
+            played in); `random`; `heuristic` for the policy that the environment names; or the
+            file of a bundle, which is played without the wrappers that it contains.
         episodes: Number of episodes.
         seed: Determines the episodes and the policy's random numbers.
         record: Data to keep of each episode besides its statistics: `spaces` (observations and
@@ -287,14 +292,16 @@ def rollout(
         raise ValueError(f"{fault}: give a function that makes one, such as lambda: MyEnv(), instead of {env}")
     make_env: Any = partial(_same, env) if is_single else env
     factory = partial(make_wrapped, make_env, wrappers or (), action_masks)
+    bundle = bundle_policy(policy)
+    removed = [] if bundle is None else bundle.included
     with time_limit_to_make(step_timeout):
         sample = factory()
-    spec = Spec.of(sample, max_agents)
     statistics = wrapper_statistics or _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
-    policy = _made(policy, spec, sample)
+    spec = Spec.of(without_wrappers(sample, removed), max_agents)
+    policy = _made(policy if bundle is None else bundle, spec, sample)
     if not is_single:
         sample.close()
-    make = _RecordingEnvs(factory, statistics, record, max_steps, max_agents)
+    make = _RecordingEnvs(factory, statistics, record, max_steps, max_agents, removed)
     acting = {"deterministic": deterministic, "temperature": temperature}
 
     def make_player(policy: Any, *_: Any) -> _Player:
@@ -364,7 +371,7 @@ def _made(policy: Any, spec: Spec, env: Any) -> Policy:
         try:
             target = import_object(path)
         except ImportError as error:
-            known = "use random, heuristic (where the environment has a heuristic_policy), or a class path"
+            known = "use random, heuristic (where the environment has a heuristic_policy), a class path, or a bundle"
             fault = f"no policy {policy.class_path!r} for {name_of(env)}: {error}"
             raise ValueError(f"{fault}; {known}") from error
         policy = replace(policy, class_path=path)
@@ -380,6 +387,8 @@ def _made(policy: Any, spec: Spec, env: Any) -> Policy:
         policy = policy(**{name: available[name] for name in names})
     if isinstance(policy, nn.Module):
         policy = getattr(policy, "policy", policy)  # of an algorithm
+    if isinstance(policy, BundlePolicy):
+        policy.require_fit(spec)
     if isinstance(policy, TorchPolicy):
         require_same_spaces(policy.spec.to_dict(), spec.to_dict(), "the policy")
     if not isinstance(policy, Policy):

@@ -17,13 +17,17 @@ class AveragingPreProcessor(PreProcessor):
 
     Args:
         observation_space: A Box.
+
+    Attributes:
+        range: Lowest and highest value of the space.
+        is_bytes: Whether observations are bytes.
     """
 
     def __init__(self, observation_space: Space) -> None:
         super().__init__(observation_space)
         space = self.box()
-        self._range = float(space.low.min()), float(space.high.max())
-        self._bytes = space.dtype == np.uint8
+        self.range = float(space.low.min()), float(space.high.max())
+        self.is_bytes = space.dtype == np.uint8
 
     @abstractmethod
     def average(self, observation: Array) -> Array:
@@ -32,9 +36,9 @@ class AveragingPreProcessor(PreProcessor):
     def process(self, observation: Array) -> Array:
         """Means, rounded for bytes; otherwise clipped, as rounding errors may exceed the range."""
         means = self.average(observation.astype(np.float32))
-        return (means + 0.5).astype(np.uint8) if self._bytes else np.clip(means, *self._range)
+        return (means + 0.5).astype(np.uint8) if self.is_bytes else np.clip(means, *self.range)
 
     def processed_space(self) -> Space:
         """Space with the range of the original one, even if that is infinite."""
         shape = self.average(np.zeros(self.box().shape, np.float32)).shape
-        return spaces.Box(*self._range, shape, np.uint8 if self._bytes else np.float32)
+        return spaces.Box(*self.range, shape, np.uint8 if self.is_bytes else np.float32)

@@ -20,6 +20,9 @@ class DiscretizeActionsWrapper(ReplacedHeadsWrapper):
         discretization_config: Head -> `num_bins`, at least 2, and optionally `low` and `high`: numbers, or lists in the
             shape of the action. By default they are the bounds of the head's space.
 
+    Attributes:
+        bins: Head -> [entries, bins] values, and the shape of the head.
+
     Raises:
         ValueError: A head is not a Box, is unknown, or has different spaces in two sub-steps; or
             the bounds are infinite, outside the space, or not in order.
@@ -32,7 +35,7 @@ class DiscretizeActionsWrapper(ReplacedHeadsWrapper):
     """
 
     def __init__(self, env: StructuredEnv, discretization_config: Mapping[str, Mapping[str, Any]]) -> None:
-        self._bins: dict[str, tuple[Array, tuple[int, ...]]] = {}  # [entries, bins] values, and the shape of the head
+        self.bins: dict[str, tuple[Array, tuple[int, ...]]] = {}
         super().__init__(env, discretization_config)
 
     def replacement(self, head: str, space: Any, entry: Any) -> dict[str, spaces.Space[Any]]:
@@ -40,17 +43,17 @@ class DiscretizeActionsWrapper(ReplacedHeadsWrapper):
         if not isinstance(space, spaces.Box):
             raise ValueError(f"DiscretizeActionsWrapper: head {head!r} is {space}; only a Box can be discretised")
         values = bin_values(space, **entry).astype(space.dtype)
-        self._bins[head], (n_entries, num_bins) = (values, space.shape), values.shape
+        self.bins[head], (n_entries, num_bins) = (values, space.shape), values.shape
         return {head: spaces.Discrete(num_bins) if n_entries == 1 else spaces.MultiDiscrete([num_bins] * n_entries)}
 
     def joined(self, head: str, values: dict[str, Any]) -> Any:
         """Values that the bins stand for."""
-        table, shape = self._bins[head]
+        table, shape = self.bins[head]
         return table[np.arange(len(table)), np.reshape(values[head], -1)].reshape(shape)
 
     def divided(self, head: str, value: Any) -> dict[str, Any]:
         """Bins whose values are nearest."""
-        bins = np.abs(self._bins[head][0] - np.reshape(value, (-1, 1))).argmin(-1)
+        bins = np.abs(self.bins[head][0] - np.reshape(value, (-1, 1))).argmin(-1)
         return {head: bins if len(bins) > 1 else int(bins[0])}
 
 

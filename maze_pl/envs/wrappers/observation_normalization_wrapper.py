@@ -54,6 +54,9 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         manual_config: Observation -> its `strategy`, `strategy_config` and `statistics`, each
             optional.
 
+    Attributes:
+        strategies: Observation -> its strategy.
+
     Raises:
         TypeError: An observation that is to be normalised is not a `Box`.
         ValueError: An observation or an entry of the configuration is unknown, settings contradict
@@ -95,7 +98,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             raise ValueError(f"{_NAME}: {sorted(both)} are in manual_config, but are excluded or serve as action masks")
         given = (default_strategy, default_strategy_config, default_statistics)
         defaults: dict[str, Any] = dict(zip(MANUAL_ENTRIES, given, strict=True))
-        self._strategies: dict[str, ObservationNormalizationStrategy] = {}
+        self.strategies: dict[str, ObservationNormalizationStrategy] = {}
         self._given: set[str] = set()  # observations whose statistics the configuration states
         for name, space in all_spaces.items():
             is_usual = isinstance(space, spaces.Box) and space.low.size > 0
@@ -110,11 +113,11 @@ class ObservationNormalizationWrapper(ObservationWrapper):
                 if not isinstance(space, spaces.Box):
                     raise TypeError(f"only Box observations can be normalised, not {space}")
                 strategy = import_class(settings["strategy"], ObservationNormalizationStrategy)
-                self._strategies[name] = strategy(space, **(settings["strategy_config"] or {}))
+                self.strategies[name] = strategy(space, **(settings["strategy_config"] or {}))
                 if settings["statistics"] is not None:
-                    self._strategies[name].set_normalization_stats(settings["statistics"])
+                    self.strategies[name].set_normalization_stats(settings["statistics"])
                     self._given.add(name)
-        normalized = {name: strategy.normalized_space() for name, strategy in self._strategies.items()}
+        normalized = {name: strategy.normalized_space() for name, strategy in self.strategies.items()}
         self._observation_spaces = {}
         for key, own in env.observation_spaces_dict.items():
             parts = {name: normalized.get(name, part) for name, part in own.spaces.items()}
@@ -128,11 +131,11 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             RuntimeError: Statistics have not been estimated yet.
         """
         if self._samples is not None:
-            for name in self._strategies.keys() & observation.keys():
+            for name in self.strategies.keys() & observation.keys():
                 self._samples[name].append(observation[name].copy())
             return observation
         normalized = dict(observation)
-        for name, strategy in self._strategies.items():
+        for name, strategy in self.strategies.items():
             if name in normalized:
                 if not strategy.statistics:
                     raise RuntimeError(f"{name!r} has no statistics: call obtain_normalization_statistics, or set them")
@@ -142,7 +145,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
     @property
     def missing_statistics(self) -> list[str]:
         """Observations whose statistics are not known yet."""
-        return [name for name, strategy in self._strategies.items() if not strategy.statistics]
+        return [name for name, strategy in self.strategies.items() if not strategy.statistics]
 
     def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
         """Estimate missing statistics from episodes of the whole stack of wrappers.
@@ -171,13 +174,13 @@ class ObservationNormalizationWrapper(ObservationWrapper):
                 wrong = f"{name!r}: {n_wrong} of {len(observations)} samples have values that are not finite"
                 raise ValueError(f"{_NAME}: {wrong}; correct the environment, or exclude the observation")
             # outside of `_named`: errors of a user's strategy pass unchanged
-            self.set_normalization_statistics({name: self._strategies[name].estimate_stats(observations)})
+            self.set_normalization_statistics({name: self.strategies[name].estimate_stats(observations)})
         if self.statistics_dump is not None:
             dump_statistics(self.get_normalization_statistics(), output_folder(self.statistics_dump))
 
     def get_normalization_statistics(self) -> dict[str, Statistics]:
         """Observation -> statistic -> number or array, for observations with known statistics."""
-        return {name: one.get_normalization_stats() for name, one in self._strategies.items() if one.statistics}
+        return {name: one.get_normalization_stats() for name, one in self.strategies.items() if one.statistics}
 
     def set_normalization_statistics(self, statistics: Mapping[str, Mapping[str, Any]]) -> None:
         """Use statistics obtained elsewhere; pass unknown ones on to inner wrappers of this kind.
@@ -189,13 +192,13 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             ValueError: An observation is not normalised, or its statistics do not fit.
         """
         others = dict(statistics)
-        for name in self._strategies.keys() & statistics.keys():
+        for name in self.strategies.keys() & statistics.keys():
             with _named(name):
-                self._strategies[name].set_normalization_stats(others.pop(name))
+                self.strategies[name].set_normalization_stats(others.pop(name))
         if others and (inner := normalizers_of(self.env)):
             inner[0].set_normalization_statistics(others)
         elif others:
-            raise ValueError(f"{_NAME}: {sorted(others)} are not normalised; {list(self._strategies)} are")
+            raise ValueError(f"{_NAME}: {sorted(others)} are not normalised; {list(self.strategies)} are")
 
     def state_dict(self) -> dict[str, Any]:
         """Estimated statistics, without those that the configuration states."""

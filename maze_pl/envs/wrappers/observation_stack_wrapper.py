@@ -71,6 +71,10 @@ class ObservationStackWrapper(ObservationWrapper):
         env: The environment to wrap.
         stack_config: One entry for each stack.
 
+    Attributes:
+        stacks: The stacks.
+        dropped: Observations that are replaced by their stacks.
+
     Raises:
         TypeError: An option is unknown or missing.
         ValueError: An observation is unknown or not a Box, `stack_steps` is below 1, a name would
@@ -86,19 +90,19 @@ class ObservationStackWrapper(ObservationWrapper):
 
     def __init__(self, env: StructuredEnv, stack_config: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(env)
-        self._stacks = [StackConfig(**entry) for entry in stack_config]
-        self._dropped = {stack.observation for stack in self._stacks if not stack.keep_original}
+        self.stacks = [StackConfig(**entry) for entry in stack_config]
+        self.dropped = {stack.observation for stack in self.stacks if not stack.keep_original}
         known = {name for space in env.observation_spaces_dict.values() for name in space.spaces}
-        if unknown := {stack.observation for stack in self._stacks} - known:
+        if unknown := {stack.observation for stack in self.stacks} - known:
             raise ValueError(f"stack_config names {sorted(unknown)}, which are not among {sorted(known)}")
         masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
-        if replaced := masks & ({stack.name for stack in self._stacks} | self._dropped):
+        if replaced := masks & ({stack.name for stack in self.stacks} | self.dropped):
             remedy = "set keep_original: true, and a tag"
             raise ValueError(f"stack_config replaces {sorted(replaced)}, which serve as action masks; {remedy}")
         self._observation_spaces = {}
         for key, space in env.observation_spaces_dict.items():
-            stacked = {name: part for name, part in space.items() if name not in self._dropped}
-            for stack in [stack for stack in self._stacks if stack.observation in space.spaces]:
+            stacked = {name: part for name, part in space.items() if name not in self.dropped}
+            for stack in [stack for stack in self.stacks if stack.observation in space.spaces]:
                 if stack.name in stacked:
                     raise ValueError(f"stack_config makes two observations {stack.name!r} in {key!r}; use tags")
                 stacked[stack.name] = stack.space(space[stack.observation])
@@ -112,8 +116,8 @@ class ObservationStackWrapper(ObservationWrapper):
 
     def _stacked(self, history: History, observation: Observation) -> Observation:
         """Add an observation to the history, and return it with its stacks."""
-        stacked = {name: value for name, value in observation.items() if name not in self._dropped}
-        for stack in self._stacks:
+        stacked = {name: value for name, value in observation.items() if name not in self.dropped}
+        for stack in self.stacks:
             if stack.observation in observation:
                 stacked[stack.name] = stack.next(history, observation[stack.observation])
         return stacked

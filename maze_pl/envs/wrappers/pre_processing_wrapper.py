@@ -2,18 +2,36 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.class_path import import_class
 from maze_pl.envs.contract import EnvContractError, describe
-from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
+from maze_pl.envs.structured_env import Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper
 from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
 
 _NAME = "PreProcessingWrapper"
+
+
+class PipelineEntry(NamedTuple):
+    """A pre-processor and its place.
+
+    Attributes:
+        observation: Name of the observation that it processes.
+        output: Name of the result.
+        processor: The pre-processor.
+        keep: Whether the observation is kept.
+        space: Space of the observation.
+    """
+
+    observation: str
+    output: str
+    processor: PreProcessor
+    keep: bool
+    space: Space
 
 
 class PreProcessingWrapper(ObservationWrapper):
@@ -29,6 +47,9 @@ class PreProcessingWrapper(ObservationWrapper):
             the class) of its pre-processor, `config` with further arguments of the pre-processor,
             and `keep_original`: whether the observation is kept in addition to the result; no by
             default.
+
+    Attributes:
+        pipeline: The pre-processors in the order of processing.
 
     Raises:
         ValueError: An observation is unknown, used before it is made or after it was removed, made
@@ -51,7 +72,7 @@ class PreProcessingWrapper(ObservationWrapper):
         super().__init__(env)
         found = {key: dict(space.spaces) for key, space in env.observation_spaces_dict.items()}
         masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
-        self._pipeline: list[tuple[str, str, Callable[[Array], Array], bool, Space]] = []
+        self.pipeline: list[PipelineEntry] = []
         for name, output, keep, make in [_entry(entry) for entry in pre_processor_mapping]:
             holders = [parts for parts in found.values() if name in parts]
             names = {name for parts in found.values() for name in parts}
@@ -69,7 +90,7 @@ class PreProcessingWrapper(ObservationWrapper):
                 processed = processor.processed_space()
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{_NAME}: observation {name!r}: {error}") from error
-            self._pipeline.append((name, output, processor.process, keep, space))
+            self.pipeline.append(PipelineEntry(name, output, processor, keep, space))
             for parts in holders:
                 parts[output] = processed
                 if not keep:
@@ -83,11 +104,11 @@ class PreProcessingWrapper(ObservationWrapper):
             EnvContractError: An observation cannot be processed because it is not in its space.
         """
         processed = dict(observation)
-        for name, output, process, keep, space in self._pipeline:
+        for name, output, processor, keep, space in self.pipeline:
             if name in processed:
                 value = np.asarray(processed[name] if keep else processed.pop(name))
                 try:
-                    processed[output] = process(value)
+                    processed[output] = processor.process(value)
                 except Exception as error:
                     if space.contains(value):
                         raise

@@ -19,6 +19,11 @@ class ResizeImgPreProcessor(AveragingPreProcessor):
         observation_space: A Box of [height, width], [height, width, channels] or [channels, height, width].
         target_size: New height and width.
         transpose: Whether channels come first.
+
+    Attributes:
+        channels_last: Whether there are channels, and they come last.
+        rows: [new height, height] weights of the original rows.
+        columns: [width, new width] weights of the original columns.
     """
 
     tag = "resize_img"
@@ -28,18 +33,18 @@ class ResizeImgPreProcessor(AveragingPreProcessor):
         shape = self.box(2).shape
         if len(target_size) != 2 or min(target_size) < 1 or len(shape) > 3:
             raise ValueError(f"{target_size=} must be [height, width], for 2 or 3 dimensions, not {shape}")
-        self._channels_last = len(shape) == 3 and not transpose
-        height, width = shape[:2] if self._channels_last else shape[-2:]
-        self._rows, self._columns = (
+        self.channels_last = len(shape) == 3 and not transpose
+        height, width = shape[:2] if self.channels_last else shape[-2:]
+        self.rows, self.columns = (
             _weights(height, target_size[0]),
             _weights(width, target_size[1]).T,
         )
 
     def average(self, observation: Array) -> Array:
         """[height, width], with channels before or after them, -> the same with the new height and width."""
-        image = observation.transpose(2, 0, 1) if self._channels_last else observation
-        image = self._rows @ image @ self._columns
-        return image.transpose(1, 2, 0) if self._channels_last else image
+        image = observation.transpose(2, 0, 1) if self.channels_last else observation
+        image = self.rows @ image @ self.columns
+        return image.transpose(1, 2, 0) if self.channels_last else image
 
 
 def _weights(size: int, target: int) -> Array:

@@ -18,6 +18,9 @@ class Rgb2GrayPreProcessor(AveragingPreProcessor):
     Args:
         observation_space: A Box with a dimension of length 3.
         rgb_dim: Index of that dimension (red, green, blue), counted from the right if negative.
+
+    Attributes:
+        rgb_dim: As given.
     """
 
     tag = "rgb2gray"
@@ -27,8 +30,8 @@ class Rgb2GrayPreProcessor(AveragingPreProcessor):
         shape = self.box().shape
         if not -len(shape) <= rgb_dim < len(shape) or shape[rgb_dim] != 3:
             raise ValueError(f"the colours, dimension rgb_dim={rgb_dim}, must be 3, but the shape is {shape}")
-        self._rgb_dim = rgb_dim
+        self.rgb_dim = rgb_dim
 
     def average(self, observation: Array) -> Array:
         """[..., 3, ...] -> [..., ...]."""
-        return np.asarray(np.moveaxis(observation, self._rgb_dim, -1) @ GRAY_WEIGHTS)
+        return np.asarray(np.moveaxis(observation, self.rgb_dim, -1) @ GRAY_WEIGHTS)

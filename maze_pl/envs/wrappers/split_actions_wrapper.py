@@ -33,6 +33,11 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
         split_config: Head -> new head -> `{indices: [...]}`, the entries that it has; each entry of the old head must
             belong to exactly one new head. Heads are a Box, MultiDiscrete or MultiBinary with one axis.
 
+    Attributes:
+        indices: Head -> new head -> entries of the old head that it has.
+        mask_parts: For each sub-step, new mask -> name of the old mask, and entries of it.
+        dropped_masks: For each sub-step, the old masks that are removed.
+
     Raises:
         ValueError: A head is of another kind, unknown, or would occur twice; an entry belongs to no
             new head or to several; or a mask has the wrong length.
@@ -46,14 +51,14 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
     """
 
     def __init__(self, env: StructuredEnv, split_config: Mapping[str, Parts]) -> None:
-        self._indices: dict[str, dict[str, list[int]]] = {}
+        self.indices: dict[str, dict[str, list[int]]] = {}
         super().__init__(env, split_config)
         self._masks: dict[StepKey, dict[str, str]] = {}
-        self._mask_parts: dict[StepKey, dict[str, tuple[str, list[int]]]] = {}  # new mask -> (old, entries)
-        self._dropped: dict[StepKey, set[str]] = {}
+        self.mask_parts: dict[StepKey, dict[str, tuple[str, list[int]]]] = {}
+        self.dropped_masks: dict[StepKey, set[str]] = {}
         for key, masks in env.action_masks_dict.items():
             self._split_masks(key, dict(masks))
-        self._has_masks = any(self._mask_parts.values())
+        self._has_masks = any(self.mask_parts.values())
         self._observation_spaces = {
             key: self._space_with_masks(key, space) for key, space in env.observation_spaces_dict.items()
         }
@@ -65,7 +70,7 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
             self.env.observation_spaces_dict[key].spaces,
         )
         whole = {head: masks.pop(head) for head in self._new if head in masks and head in heads}
-        parts = self._mask_parts[key] = {}
+        parts = self.mask_parts[key] = {}
         for head, name in whole.items():
             ones = np.ones(cast(Any, heads[head]).shape, np.int64)
             n_options = getattr(heads[head], "nvec", ones)  # options of each entry
@@ -76,7 +81,7 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
             if found != expected:
                 raise ValueError(f"split_config: the mask {name!r} of {head!r} has shape {found}, expected {expected}")
             first = np.cumsum(n_options) - n_options
-            for part, indices in self._indices[head].items():
+            for part, indices in self.indices[head].items():
                 new = masks[part] = f"{name}-{part}"
                 if new in observations:
                     raise ValueError(f"split_config: the mask {new!r} has the name of another observation; rename one")
@@ -84,14 +89,14 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
                     name,
                     [int(first[i]) + option for i in indices for option in range(int(n_options[i]))],
                 )
-        self._masks[key], self._dropped[key] = masks, set(whole.values()) - set(masks.values())
+        self._masks[key], self.dropped_masks[key] = masks, set(whole.values()) - set(masks.values())
 
     def _space_with_masks(self, key: StepKey, space: spaces.Dict) -> spaces.Dict:
         """Observation space of a sub-step with its masks split."""
-        if not self._mask_parts.get(key):
+        if not self.mask_parts.get(key):
             return space
-        kept = {name: part for name, part in space.spaces.items() if name not in self._dropped[key]}
-        split = {name: _part(space[old], entries) for name, (old, entries) in self._mask_parts[key].items()}
+        kept = {name: part for name, part in space.spaces.items() if name not in self.dropped_masks[key]}
+        split = {name: _part(space[old], entries) for name, (old, entries) in self.mask_parts[key].items()}
         return spaces.Dict(list({**kept, **split}.items()))
 
     @property
@@ -101,10 +106,10 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
 
     def _with_split_masks(self, key: StepKey, observation: Observation) -> Observation:
         """The same observation, with its masks split."""
-        if not self._mask_parts.get(key):
+        if not self.mask_parts.get(key):
             return observation
-        kept = {name: value for name, value in observation.items() if name not in self._dropped[key]}
-        return kept | {name: observation[old][entries] for name, (old, entries) in self._mask_parts[key].items()}
+        kept = {name: value for name, value in observation.items() if name not in self.dropped_masks[key]}
+        return kept | {name: observation[old][entries] for name, (old, entries) in self.mask_parts[key].items()}
 
     def step(self, action: Action) -> StepResult:
         """Join the action, step, and split masks."""
@@ -128,7 +133,7 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
     def replacement(self, head: str, space: Any, entry: Any) -> dict[str, spaces.Space[Any]]:
         """New heads, each a vector of some of the entries."""
         kinds = spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary
-        parts = self._indices[head] = {name: list(part["indices"]) for name, part in entry.items()}
+        parts = self.indices[head] = {name: list(part["indices"]) for name, part in entry.items()}
         indices = sorted(index for part in parts.values() for index in part)
         if not isinstance(space, kinds) or indices != list(range(*space.shape)):
             raise ValueError(f"split_config: {head!r}, {space}, is not a vector divided exactly among {parts}")
@@ -136,7 +141,7 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
 
     def joined(self, head: str, values: dict[str, Any]) -> Any:
         """Join all parts to one vector."""
-        parts = self._indices[head]
+        parts = self.indices[head]
         whole = np.empty(sum(map(len, parts.values())), np.asarray(next(iter(values.values()))).dtype)
         for name, indices in parts.items():
             whole[indices] = values[name]
@@ -144,7 +149,7 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
 
     def divided(self, head: str, value: Any) -> dict[str, Any]:
         """Divide a vector into its parts."""
-        return {name: np.asarray(value)[indices] for name, indices in self._indices[head].items()}
+        return {name: np.asarray(value)[indices] for name, indices in self.indices[head].items()}
 
 
 def _part(space: Any, indices: list[int]) -> spaces.Space[Any]:

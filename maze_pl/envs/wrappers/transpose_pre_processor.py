@@ -12,6 +12,9 @@ class TransposePreProcessor(PreProcessor):
     Args:
         observation_space: A Box.
         axes: For each new dimension, the index of the original one.
+
+    Attributes:
+        axes: As given.
     """
 
     tag = "transpose"
@@ -21,8 +24,8 @@ class TransposePreProcessor(PreProcessor):
         own = list(range(len(self.box().shape)))
         if sorted(axes) != own:
             raise ValueError(f"axes={list(axes)} must hold each of {own} once, in any order")
-        self._axes = tuple(axes)
+        self.axes = tuple(axes)
 
     def process(self, observation: Array) -> Array:
         """Return a view with the dimensions in their new order."""
-        return observation.transpose(self._axes)
+        return observation.transpose(self.axes)

@@ -1,0 +1,188 @@
+"""Outputs of action heads: parameters of their distributions, and actions sampled from uniform numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from maze_pl import distributions
+from maze_pl.bundle.errors import ExportError
+from maze_pl.bundle.observation_stages import constant
+from maze_pl.bundle.quantiles import beta_quantile, normal_quantile
+from maze_pl.distributions.probability_distribution import (
+    MaskableProbabilityDistribution,
+    ProbabilityDistribution,
+    choice_sizes,
+)
+
+
+@dataclass(frozen=True)
+class HeadOutputs:
+    """Functions that compute the outputs of a head.
+
+    Attributes:
+        description: Meaning of the parameters.
+        parameters: Distribution -> [B, size] float32 parameters.
+        sample: Distribution and [B, n_uniforms] uniform numbers in float64 -> [B, *shape] actions.
+        size: Number of parameters.
+        n_uniforms: Number of uniform numbers that determine an action.
+        choices: Number of options of each choice; none for continuous heads.
+    """
+
+    description: str
+    parameters: Callable[[Any], Tensor]
+    sample: Callable[[Any, Tensor], Tensor]
+    size: int
+    n_uniforms: int
+    choices: tuple[int, ...] = ()
+
+
+def head_outputs(head: str, distribution: type[ProbabilityDistribution], space: spaces.Space[Any]) -> HeadOutputs:
+    """Return the functions for a head.
+
+    Args:
+        head: Its name, for messages.
+        distribution: Class of its distribution.
+        space: Its space.
+
+    Raises:
+        ExportError: The distribution is not one of maze_pl's.
+    """
+    if distribution in _DISCRETE:
+        sizes = choice_sizes(space)
+        described = "log-probabilities of the options of all choices, masks applied"
+        if isinstance(space, spaces.MultiBinary):
+            described = "log-probabilities bit by bit: that it is 0, and that it is 1, masks applied"
+        return HeadOutputs(described, _log_probs, _sampled_options, sum(sizes), len(sizes), tuple(sizes))
+    if distribution not in _CONTINUOUS:
+        name = f"{distribution.__module__}.{distribution.__qualname__}"
+        remedy = "use one of maze_pl.distributions"
+        raise ExportError(f"action head {head!r}: no bundle can sample from {name}; {remedy}")
+    described, parameters, sample, n_parameters = _CONTINUOUS[distribution]
+    n = math.prod(space.shape or ())
+    return HeadOutputs(described, parameters, sample, n_parameters * n, n)
+
+
+# ------------------------------------------------------------------------------------------------------------ discrete
+
+
+def _log_probs(part: MaskableProbabilityDistribution) -> Tensor:
+    """[B, L] log-probabilities, with the lowest finite number for impossible options."""
+    return part.log_probs_of_options().clamp(min=torch.finfo(torch.float32).min)
+
+
+def _sampled_options(part: MaskableProbabilityDistribution, uniforms: Tensor) -> Tensor:
+    """[B, *shape] the first options at which the cumulative probability exceeds the uniform numbers."""
+    space = part.action_space
+    sizes = choice_sizes(space)
+    probability = part.log_probs_of_options().double().exp()
+    if len(set(sizes)) == 1:
+        of_choices = probability.reshape(-1, len(sizes), sizes[0])  # [B, choices, options]
+        options = _first_above(of_choices, uniforms)
+    else:
+        columns: list[Tensor] = []
+        for number, of_choice in enumerate(torch.split(probability, sizes, dim=-1)):
+            columns.append(_first_above(of_choice, uniforms[:, number]))
+        options = torch.stack(columns, dim=-1)
+    if isinstance(space, spaces.Discrete):
+        return options.squeeze(-1) + int(space.start)
+    options = options.reshape(-1, *(space.shape or ()))
+    return options.to(torch.int8) if isinstance(space, spaces.MultiBinary) else options
+
+
+def _first_above(probability: Tensor, uniform: Tensor) -> Tensor:
+    """[...] int64 index of the first option whose cumulative probability is above a number.
+
+    Scaled by the total, the number stays below it, so that an impossible option is never chosen.
+
+    Args:
+        probability: [..., n] float64.
+        uniform: [...] float64 in [0, 1).
+    """
+    cumulative = probability.cumsum(dim=-1)
+    is_above = cumulative > uniform.unsqueeze(-1) * cumulative[..., -1:]
+    return is_above.to(torch.int32).argmax(dim=-1)
+
+
+# ---------------------------------------------------------------------------------------------------------- continuous
+
+
+def _normal_logits(part: ProbabilityDistribution) -> Tensor:
+    return part.logits.float()
+
+
+def _normal_sample(part: ProbabilityDistribution, uniforms: Tensor) -> Tensor:
+    """[B, *shape] the action whose underlying normal number has the given cumulative probability."""
+    mean, log_std = part.logits.chunk(2, dim=-1)
+    x = mean.double() + log_std.double().exp() * normal_quantile(uniforms)
+    shifted = torch.cat((x.to(mean.dtype), log_std), dim=-1)
+    return type(part)(shifted, part.action_space).deterministic_sample()
+
+
+def _beta_parameters(part: distributions.BetaProbabilityDistribution) -> Tensor:
+    """[B, 2n] alpha of all components, then beta."""
+    return part.concentration.flatten(1, -2).movedim(-1, 1).flatten(1).float()
+
+
+def _beta_sample(part: distributions.BetaProbabilityDistribution, uniforms: Tensor) -> Tensor:
+    concentration = part.concentration
+    uniforms = uniforms.reshape(concentration.shape[:-1])
+    fractions = beta_quantile(uniforms, concentration[..., 0], concentration[..., 1])
+    return part.action_at(fractions.to(part.logits.dtype))
+
+
+def _deterministic_parameters(part: ProbabilityDistribution) -> Tensor:
+    return part.deterministic_sample().flatten(1).float()
+
+
+def _noisy_action(part: ProbabilityDistribution, uniforms: Tensor) -> Tensor:
+    """[B, *shape] the action with the policy's noise of exploration."""
+    space: Any = part.action_space
+    action = part.deterministic_sample()
+    scale = float(part.exploration)
+    if scale == 0.0:
+        return action
+    noise = normal_quantile(uniforms).reshape(action.shape) * scale
+    half_width = constant((space.high.astype(float) - space.low.astype(float)) / 2)
+    noisy = (action.double() + half_width * noise).to(action.dtype)
+    return noisy.maximum(constant(space.low).to(action)).minimum(constant(space.high).to(action))
+
+
+_DISCRETE: Final = (
+    distributions.BernoulliProbabilityDistribution,
+    distributions.CategoricalProbabilityDistribution,
+    distributions.EpsilonGreedyProbabilityDistribution,
+    distributions.MultiCategoricalProbabilityDistribution,
+)
+_CONTINUOUS: Final[dict[Any, tuple[str, Callable[[Any], Tensor], Callable[[Any, Tensor], Tensor], int]]] = {
+    distributions.BetaProbabilityDistribution: (
+        "alpha of all components, then beta",
+        _beta_parameters,
+        _beta_sample,
+        2,
+    ),
+    distributions.DeterministicProbabilityDistribution: (
+        "the action without noise",
+        _deterministic_parameters,
+        _noisy_action,
+        1,
+    ),
+    distributions.DiagonalGaussianProbabilityDistribution: (
+        "means of all components, then log standard deviations",
+        _normal_logits,
+        _normal_sample,
+        2,
+    ),
+    distributions.SquashedGaussianProbabilityDistribution: (
+        "means of all components before tanh, then log standard deviations",
+        _normal_logits,
+        _normal_sample,
+        2,
+    ),
+}

@@ -1,0 +1,80 @@
+"""Decisions of a policy in its environment, as the caller of a bundle would see them."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.bundle.wrapper_roles import WrapperRoles
+from maze_pl.core.actor_id import ActorID
+from maze_pl.core.seeding import derive_seed
+from maze_pl.envs.structured_env import Action, Observation, ResetResult, StepResult
+from maze_pl.envs.wrapper import Wrapper
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDecision:
+    """A decision.
+
+    Attributes:
+        episode: Number of the episode.
+        actor: Who acted.
+        observation: Name -> observation, before the wrappers that a bundle contains.
+        action: Head -> action, after them.
+    """
+
+    episode: int
+    actor: ActorID
+    observation: dict[str, Any]
+    action: dict[str, Any]
+
+
+class _Tap(Wrapper):
+    """Notes what passes between the wrappers that a bundle contains and those that it does not."""
+
+    observation: Any = None
+
+    def step(self, action: Action) -> StepResult:
+        self.actions.append(copy.deepcopy(action))
+        result = self.env.step(action)
+        self.observation = copy.deepcopy(result[0])
+        return result
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        self.actions: list[Action] = []
+        result = self.env.reset(seed=seed, options=options)
+        self.observation = copy.deepcopy(result[0])
+        return result
+
+
+def recorded_decisions(
+    env: Wrapper, policy: TorchPolicy, roles: WrapperRoles, n_episodes: int, n_acts: int, seed: int
+) -> list[RecordedDecision]:
+    """Play episodes with the most likely actions.
+
+    Args:
+        env: The environment, with all its wrappers and frozen statistics; it is left with one more.
+        policy: The policy.
+        roles: Roles of its wrappers.
+        n_episodes: Number of episodes.
+        n_acts: Acts after which an episode is abandoned.
+        seed: Determines the episodes.
+    """
+    tap = _Tap(roles.outside)
+    roles.parent.env = tap
+    decisions: list[RecordedDecision] = []
+    for episode in range(n_episodes):
+        observation, _ = env.reset(seed=derive_seed(seed, "export", episode))
+        state: dict[Any, Any] = {}
+        for _ in range(n_acts):
+            actor = env.actor_id()
+            seen: Observation = tap.observation
+            tap.actions.clear()
+            action = policy.act_on(observation, actor.step_key, actor.agent_id, policy_state=state)
+            observation, _, terminated, truncated, _ = env.step(action)
+            decisions.append(RecordedDecision(episode, actor, dict(seen), dict(tap.actions[0])))
+            if terminated or truncated:
+                break
+    return decisions

@@ -1,0 +1,174 @@
+"""The computation of a sub-step, from raw observations to actions, as one module of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.agents.policy_outputs import complete_outputs
+from maze_pl.bundle.action_stages import applied, within_bounds
+from maze_pl.bundle.head_outputs import HeadOutputs, head_outputs
+from maze_pl.bundle.observation_stages import observation_stage, torch_type
+from maze_pl.bundle.wrapper_roles import WrapperRoles
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.spaces import space_to_dict
+from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
+from maze_pl_runtime.inputs import read_space
+
+Tensors = dict[str, Tensor]
+Described = tuple[np.dtype[Any], tuple[int, ...]]
+"""Type and shape of an array, without batch dimension."""
+
+
+class StepGraph(nn.Module):
+    """Wrappers and networks of a sub-step, from inputs to outputs by name.
+
+    Inputs are `observation/<name>`, `state/<name>`, `agent_id` if agents have separate networks, and
+    `uniforms`. Outputs are `action/<head>`, the most likely action; `sample/<head>`, the action that
+    the uniform numbers determine; `parameters/<head>` of the distributions; and `next_state/<name>`.
+
+    Args:
+        policy: The policy.
+        key: The sub-step.
+        roles: Roles of the wrappers.
+
+    Attributes:
+        key: The sub-step.
+        observations: Observation as the environment returns it -> its space, as plain values.
+        actions: Action head of the environment -> its space, as plain values.
+        masks: Action head of the environment -> the observation that masks it.
+        heads: Action head of the policy -> its outputs.
+        state: Entry of the policy state -> its type and shape.
+        n_networks: Number of networks, one for each agent if there are several.
+        exploration: Scale of exploration of sampled actions, for distributions that have one.
+
+    Raises:
+        ExportError: A distribution cannot be exported.
+    """
+
+    def __init__(self, policy: TorchPolicy, key: StepKey, roles: WrapperRoles) -> None:
+        super().__init__()
+        self.key = key
+        self._parts = policy.parts_of(key)
+        self._space = policy.spec.steps[key].action_space
+        self.exploration = 0.0 if policy.exploration is None else float(policy.exploration)
+        self.networks: Any = nn.ModuleList(self._parts.networks)
+        self.n_networks = len(self._parts.networks)
+        outside = roles.outside
+        self.observations = _described(outside.observation_spaces_dict[key])
+        self.actions = _described(outside.action_spaces_dict[key])
+        self.masks = dict(outside.action_masks_dict.get(key, {}))
+        self.heads: dict[str, HeadOutputs] = {}
+        for head, (distribution, space) in self._parts.mapper.heads.items():
+            self.heads[head] = head_outputs(head, distribution, space)
+        self.state: dict[str, Described] = {}
+        self._stages = []
+        for position, wrapper in enumerate(reversed(roles.included)):
+            stage = observation_stage(wrapper, key, position)
+            if stage is not None:
+                self._stages.append(stage)
+                self.state |= stage.state
+        self._action_wrappers = list(roles.included)
+        self._observed = list(policy.spec.steps[key].observation_space.spaces)
+        for name, shape in self._parts.state_shapes.items():
+            self.state[name] = (np.dtype(np.float32), shape)
+
+    @property
+    def n_uniforms(self) -> int:
+        """Number of uniform numbers that determine the actions of all heads."""
+        return sum(outputs.n_uniforms for outputs in self.heads.values())
+
+    def distribution_of(self, head: str) -> str:
+        """Return the class path of the distribution of a head of the policy."""
+        distribution, _ = self._parts.mapper.heads[head]
+        return f"{distribution.__module__}.{distribution.__qualname__}"
+
+    def example(self, n: int, generator: torch.Generator) -> Tensors:
+        """Return inputs for n actors, for tracing."""
+        inputs: Tensors = {}
+        for name, space in self.observations.items():
+            dtype, shape, low, high = read_space(space)
+            value = torch.rand((n, *shape), generator=generator)
+            if space["type"] != "box":
+                value = (
+                    torch.from_numpy(np.asarray(low)) + (value * torch.from_numpy(np.asarray(high - low + 1))).floor()
+                )
+            inputs[f"observation/{name}"] = value.to(torch_type(dtype))
+        for name, (dtype, shape) in self.state.items():
+            inputs[f"state/{name}"] = torch.zeros((n, *shape), dtype=torch_type(dtype))
+        if self.n_networks > 1:
+            inputs["agent_id"] = torch.arange(n) % self.n_networks
+        if self.n_uniforms:
+            inputs["uniforms"] = torch.rand((n, self.n_uniforms), dtype=torch.float64, generator=generator)
+        return inputs
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensors:
+        """Compute the outputs; all tensors are [B, ...]."""
+        observation = {name: inputs[f"observation/{name}"] for name in self.observations}
+        state = {name: inputs[f"state/{name}"] for name in self.state}
+        next_state: Tensors = {}
+        for stage in self._stages:
+            observation, changed = stage.apply(observation, state)
+            next_state |= changed
+        observation = {name: observation[name] for name in self._observed}
+        agent_id = inputs.get("agent_id")
+        network_state = {name: state[name] for name in self._parts.state_shapes}
+        outputs = self._network_outputs({**observation, **network_state}, agent_id)
+        outputs = complete_outputs(self._parts, outputs, agent_id)
+        for name in network_state:
+            next_state[name] = outputs[name].float()
+        result = self._decisions(self._distribution(outputs, observation), inputs.get("uniforms"))
+        return result | {f"next_state/{name}": next_state[name] for name in self.state}
+
+    def _network_outputs(self, tensors: Tensors, agent_id: Tensor | None) -> Tensors:
+        """Outputs of the network of each actor."""
+        tensors = self._parts.inputs(tensors)
+        chosen: Tensors = dict(self.networks[0](tensors))
+        for agent, network in enumerate(self.networks[1:], start=1):
+            assert agent_id is not None
+            for name, value in network(tensors).items():
+                further_dimensions = [1] * (value.dim() - 1)
+                is_agent = (agent_id == agent).reshape(-1, *further_dimensions)
+                chosen[name] = torch.where(is_agent, value, chosen[name])
+        return chosen
+
+    def _distribution(self, outputs: Tensors, observation: Tensors) -> DictProbabilityDistribution:
+        """Joint distribution of all heads, with masks."""
+        mapper = self._parts.mapper
+        masks = {head: observation[name] for head, name in mapper.masks.items()}
+        joint = mapper.logits_dict_to_distribution(outputs, 1.0, masks)
+        for part in joint.distributions.values():
+            part.exploration = self.exploration
+        return joint
+
+    def _decisions(self, joint: DictProbabilityDistribution, uniforms: Tensor | None) -> Tensors:
+        """Actions as the environment takes them, and parameters of the distributions."""
+        result: Tensors = {}
+        sampled: Tensors = {}
+        first = 0
+        for head, outputs in self.heads.items():
+            part = joint.distributions[head]
+            result[f"parameters/{head}"] = outputs.parameters(part)
+            sampled[head] = part.deterministic_sample()
+            if outputs.n_uniforms:
+                assert uniforms is not None
+                sampled[head] = outputs.sample(part, uniforms[:, first : first + outputs.n_uniforms])
+            first += outputs.n_uniforms
+        for prefix, action in (("action", joint.deterministic_sample()), ("sample", sampled)):
+            action = within_bounds(action, self._space)
+            for wrapper in self._action_wrappers:
+                action = applied(wrapper, action)
+            for head, space in self.actions.items():
+                dtype, shape = read_space(space)[:2]
+                result[f"{prefix}/{head}"] = action[head].reshape(-1, *shape).to(torch_type(dtype))
+        return result
+
+
+def _described(space: Any) -> dict[str, dict[str, Any]]:
+    """Describe the entries of a Dict space."""
+    return {name: space_to_dict(part) for name, part in space.spaces.items()}

@@ -1,0 +1,48 @@
+"""Reading of bundle files: nothing is used before every byte has been verified.
+
+A bundle is a ZIP archive of uncompressed members: `manifest.json`, and the ONNX graphs that it
+names. The comment at the end of the archive is the SHA-256 of all bytes before it.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any, Final
+
+FORMAT: Final = 1
+MANIFEST: Final = "manifest.json"
+N_DIGITS: Final = 64  # of the checksum at the end of a file
+
+
+class BundleError(ValueError):
+    """A bundle cannot be used; the message names the file and the reason."""
+
+
+def read_bundle(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Read and verify a bundle, or raise BundleError; return its manifest, and the other members by name."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {error.strerror}") from None
+    if hashlib.sha256(data[:-N_DIGITS]).hexdigest().encode() != data[-N_DIGITS:]:
+        reason = "its content does not match the checksum at its end"
+        raise BundleError(f"{path} is no bundle of `maze-pl export`, or was changed or cut off: {reason}")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+                raise ValueError("its members are compressed")
+            members = {name: archive.read(name) for name in archive.namelist()}
+        manifest: dict[str, Any] = json.loads(members.pop(MANIFEST))
+        if manifest["format"] != FORMAT:
+            fault = f"{path} has format {manifest['format']!r}, expected {FORMAT}"
+            raise BundleError(f"{fault}: install a newer maze_pl_runtime")
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
+        if digests != {name: described["sha256"] for name, described in manifest["files"].items()}:
+            raise ValueError("its members do not match the checksums in its manifest")
+    except BundleError:
+        raise
+    except (zipfile.BadZipFile, LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise BundleError(f"{path} is not a valid bundle: {type(error).__name__}: {error}") from None
+    return manifest, members

@@ -1,0 +1,60 @@
+"""Observations as arrays of the type and shape that a graph expects."""
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Input:
+    """Converts an observation, and refuses values that training cannot have seen."""
+
+    def __init__(self, name: str, space: dict[str, Any], is_mask: bool = False) -> None:
+        self.name = name
+        self.dtype, self.shape, low, high = read_space(space)
+        self._is_float = self.dtype.kind == "f"
+        self._bounds = (0, 1) if is_mask else None if space["type"] == "box" else (low, high)
+
+    def __call__(self, value: Any) -> tuple[Array, bool]:
+        """Return the array [B, *shape], and whether the value was a batch."""
+        array: Array = value if type(value) is np.ndarray and value.dtype == self.dtype else self._converted(value)
+        if not (is_batch := array.shape != self.shape):
+            array = array[None]
+        elif array.shape[1:] != self.shape or array.ndim != len(self.shape) + 1 or not len(array):
+            expected = f"expected {self.shape}, or more of these in a first dimension"
+            raise ValueError(f"observation {self.name!r} has shape {array.shape}, {expected}")
+        if self._is_float and np.count_nonzero(np.isfinite(array)) != array.size:  # faster than all()
+            raise ValueError(f"observation {self.name!r} has values that are not finite")
+        if self._bounds is not None:
+            low, high = self._bounds
+            if not ((array >= low) & (array <= high) & (array == np.floor(array))).all():
+                raise ValueError(f"observation {self.name!r} must be integers from {np.min(low)} to {np.max(high)}")
+        return array, is_batch
+
+    def _converted(self, value: Any) -> Array:
+        try:
+            given = np.asarray(value)
+        except ValueError:  # ragged lists
+            given = np.empty(0, object)
+        if given.dtype.kind in "fiub":
+            with np.errstate(invalid="ignore", over="ignore"):
+                array = given.astype(self.dtype)
+            if self._is_float or np.array_equal(array, given):
+                return array
+        raise ValueError(f"observation {self.name!r} must be {self.dtype} of shape {self.shape}, not {value!r:.80}")
+
+
+def read_space(space: dict[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...], Any, Any]:
+    """Return type, shape, lowest and highest values of a space in a manifest."""
+    kind = space["type"]
+    if kind == "box":
+        return np.dtype(space["dtype"]), tuple(space["shape"]), -np.inf, np.inf
+    if kind == "discrete":
+        return np.dtype(np.int64), (), space["start"], space["start"] + space["n"] - 1
+    if kind == "multi_discrete":
+        start, sizes = np.asarray(space.get("start", 0)), np.asarray(space["nvec"])
+        return np.dtype(np.int64), sizes.shape, start, start + sizes - 1
+    if kind == "multi_binary":
+        return np.dtype(np.int8), tuple(space["shape"]), 0, 1
+    raise ValueError(f"unknown space type {kind!r}")

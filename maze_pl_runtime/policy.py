@@ -1,0 +1,185 @@
+"""The policy of a bundle."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .bundle_file import BundleError, read_bundle
+from .inputs import Array, Input, read_space
+
+_NAMES = {"float32": "float", "float64": "double"}
+
+
+class Decision(NamedTuple):
+    """A decision for one observation, or decisions for a batch [B, ...]."""
+
+    action: dict[str, Any]
+    """Head -> action, as the environment takes it."""
+    state: dict[str, Array]
+    """Name -> policy state after this act; empty if the policy has none."""
+    parameters: dict[str, Array]
+    """Head -> parameters of its distribution, as the manifest describes them."""
+
+
+class Policy:
+    """A trained policy and its wrappers, without the library that trained it. Threads may share it.
+
+    Attributes:
+        manifest: All that the bundle says about itself, as plain values.
+        spec: Step key -> observations, actions, masks, heads and state of the sub-step.
+    """
+
+    def __init__(self, manifest: dict[str, Any], graphs: Mapping[str, bytes], n_threads: int = 1) -> None:
+        self.manifest = manifest
+        self.spec: dict[int | str, dict[str, Any]] = {step["key"]: step for step in manifest["steps"]}
+        self._steps = {key: _Step(step, graphs[step["graph"]], n_threads) for key, step in self.spec.items()}
+
+    @classmethod
+    def load(cls, path: str | Path, n_threads: int = 1) -> "Policy":
+        """Load a bundle; raises BundleError if it was changed or is of a newer version, or its graphs do not fit."""
+        manifest, graphs = read_bundle(path)
+        try:
+            return cls(manifest, graphs, n_threads)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise BundleError(f"{path} is not a valid bundle: {type(error).__name__}: {error}") from None
+
+    def act(
+        self,
+        observation: Mapping[str, Any],
+        step_key: int | str | None = None,
+        state: Mapping[str, Array] | None = None,
+        deterministic: bool = True,
+        **options: Any,
+    ) -> Any:
+        """Return head -> action; with a state, a tuple of it and the new state. See `decide`."""
+        decision = self.decide(observation, step_key, state, deterministic, **options)
+        return (decision.action, decision.state) if decision.state else decision.action
+
+    def decide(
+        self,
+        observation: Mapping[str, Any],
+        step_key: int | str | None = None,
+        state: Mapping[str, Array] | None = None,
+        deterministic: bool = True,
+        *,
+        uniforms: Any = None,
+        agent_id: Any = 0,
+    ) -> Decision:
+        """Decide on an observation, or on a batch.
+
+        Args:
+            observation: Name -> array [*shape], or [B, *shape] for a batch.
+            step_key: Sub-step that acts; optional if there is only one.
+            state: Policy state after this actor's previous act, or after that of each row; None at
+                the start of an episode.
+            deterministic: Take the most likely action instead of sampling.
+            uniforms: [n_uniforms] numbers in [0, 1), or [B, n_uniforms], that determine a sampled
+                action; random if None.
+            agent_id: Agent that acts, or that of each row; matters if agents have separate networks.
+
+        Raises:
+            ValueError: The sub-step is unknown, or an argument has a wrong name, shape or value.
+        """
+        if step_key is None and len(self._steps) == 1:
+            (step_key,) = self._steps
+        if step_key not in self._steps:
+            raise ValueError(f"step_key={step_key!r} must be one of the sub-steps {list(self._steps)}")
+        return self._steps[step_key].decide(observation, state, deterministic, uniforms, agent_id)
+
+
+class _Step:
+    """A sub-step: its graph, and the arrays that go in and out."""
+
+    def __init__(self, step: Mapping[str, Any], graph: bytes, n_threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = n_threads
+        options.log_severity_level = 4
+        try:
+            self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # of classes of ONNX Runtime
+            raise ValueError(f"its graph {step['graph']} cannot be loaded: {error}") from None
+        masks = step["masks"].values()
+        self._inputs = [Input(name, space, name in masks) for name, space in step["observations"].items()]
+        self._state = {name: (np.dtype(part["dtype"]), tuple(part["shape"])) for name, part in step["state"].items()}
+        self._n_agents = step["separate_networks"]
+        self._n_uniforms = step["n_uniforms"]
+        self._heads = list(step["heads"])
+        self._is_integer = {head: space["type"] == "discrete" for head, space in step["actions"].items()}
+        rest = [f"parameters/{head}" for head in self._heads] + [f"next_state/{name}" for name in self._state]
+        self._outputs = [[f"{kind}/{head}" for head in step["actions"]] + rest for kind in ("sample", "action")]
+        self._require_fit(step)
+
+    def _require_fit(self, step: Mapping[str, Any]) -> None:
+        """Raise ValueError if inputs and outputs of the graph are not those of the manifest."""
+        expected = {f"observation/{part.name}": _node(part.dtype, part.shape) for part in self._inputs}
+        for name, described in self._state.items():
+            expected[f"state/{name}"] = expected[f"next_state/{name}"] = _node(*described)
+        if self._n_uniforms:
+            expected["uniforms"] = _node("float64", [self._n_uniforms])
+        if self._n_agents:
+            expected["agent_id"] = _node("int64", [])
+        for head, part in step["heads"].items():
+            expected[f"parameters/{head}"] = _node("float32", [part["size"]])
+        for head, space in step["actions"].items():
+            expected[f"action/{head}"] = expected[f"sample/{head}"] = _node(*read_space(space)[:2])
+        nodes = [*self._session.get_inputs(), *self._session.get_outputs()]
+        found = {node.name: (node.type, node.shape[1:]) for node in nodes}
+        for name in sorted(expected.keys() | found.keys()):
+            if found.get(name) != expected.get(name):
+                fault = f"{name} is {found.get(name)}, expected {expected.get(name)}"
+                raise ValueError(f"its graph {step['graph']} does not fit its manifest: {fault}")
+
+    def decide(self, observation: Any, state: Any, deterministic: bool, uniforms: Any, agent_id: Any) -> Decision:
+        """Decide; arguments as for `Policy.decide`."""
+        names = {part.name for part in self._inputs}
+        if not isinstance(observation, Mapping) or not names <= observation.keys():
+            raise ValueError(f"expected a dict of the observations {sorted(names)}, got {observation!r:.200}")
+        feed: dict[str, Array] = {}
+        shapes = set()
+        for part in self._inputs:
+            array, is_batch = part(observation[part.name])
+            feed[f"observation/{part.name}"] = array
+            shapes.add((len(array),) if is_batch else ())
+        if len(shapes) != 1:
+            raise ValueError("all observations must be single ones, or batches of the same size")
+        (leading,) = shapes
+        if state is not None and state.keys() != self._state.keys():
+            raise ValueError(f"the policy state has the entries {list(state)}, expected {list(self._state)}")
+        for name, (dtype, shape) in self._state.items():
+            value = np.zeros((*leading, *shape), dtype) if state is None else state[name]
+            self._add(feed, f"state/{name}", value, dtype, leading, shape)
+        if self._n_agents:
+            agents = feed["agent_id"] = np.full(leading or 1, agent_id, np.int64)
+            if not ((agents >= 0) & (agents < self._n_agents)).all():
+                raise ValueError(f"agent_id={agent_id!r} must be from 0 to {self._n_agents - 1}")
+        if self._n_uniforms and (deterministic or uniforms is None):
+            feed["uniforms"] = np.random.random((*(leading or (1,)), self._n_uniforms))
+        elif self._n_uniforms:
+            self._add(feed, "uniforms", uniforms, np.float64, leading, (self._n_uniforms,))
+            if not ((feed["uniforms"] >= 0) & (feed["uniforms"] < 1)).all():
+                raise ValueError("uniforms must be at least 0 and below 1")
+        values = self._session.run(self._outputs[bool(deterministic)], feed)
+        if not leading:
+            values = [value[0] for value in values]
+        action: dict[str, Any] = {}
+        for (head, is_integer), value in zip(self._is_integer.items(), values, strict=False):
+            action[head] = int(value) if is_integer and not leading else value
+        rest = values[len(action) :]
+        state = dict(zip(self._state, rest[len(self._heads) :], strict=True))
+        return Decision(action, state, dict(zip(self._heads, rest, strict=False)))
+
+    def _add(self, feed: dict[str, Array], name: str, value: Any, dtype: Any, leading: Any, shape: Any) -> None:
+        """Add an input other than an observation, with batch dimension."""
+        array: Array = np.asarray(value, dtype)
+        if array.shape != (*leading, *shape):
+            raise ValueError(f"{name} has shape {array.shape}, expected {(*leading, *shape)}")
+        feed[name] = array if leading else array[None]
+
+
+def _node(dtype: Any, shape: Any) -> tuple[str, list[int]]:
+    name = np.dtype(dtype).name
+    return f"tensor({_NAMES.get(name, name)})", list(shape)

@@ -1,0 +1,171 @@
+"""The runtime, on a bundle that is written by hand."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import random
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maze_pl_runtime import BundleError, Policy
+from maze_pl_runtime.bundle_file import N_DIGITS
+from tests.bundle.written_bundles import HEAD, STEP, write_bundle
+
+ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    return Policy.load(write_bundle(tmp_path / "a.bundle"))
+
+
+def test_an_observation_gives_an_action_and_the_new_state(policy: Policy) -> None:
+    action, state = policy.act(ONE)
+    assert action == {"turn": 0} and type(action["turn"]) is int
+    np.testing.assert_array_equal(state["memory"], [0.5, -1.0])
+    action, state = policy.act({**ONE, "place": [0.25, 0.0]}, 0, state)
+    assert action == {"turn": 2}  # 0.25, 0 and the sum 0.75
+    np.testing.assert_array_equal(state["memory"], [0.75, -1.0])
+
+
+def test_a_batch_gives_actions_and_states_of_all_rows(policy: Policy) -> None:
+    batch = {"place": np.array([[0.5, -1.0], [0.25, 3.0]]), "allowed": np.ones((2, 3)), "kind": np.array([1, 4])}
+    action, state = policy.act(batch, state={"memory": np.array([[0.0, 0.0], [1.0, 1.0]], np.float32)})
+    assert action["turn"].tolist() == [0, 1]
+    assert state["memory"].tolist() == [[0.5, -1.0], [1.25, 4.0]]
+    assert policy.decide(batch).parameters["turn"].tolist() == [[0.5, -1.0, 0.5], [0.25, 3.0, 0.25]]
+
+
+def test_uniform_numbers_determine_sampled_actions(policy: Policy) -> None:
+    found = [policy.act(ONE, deterministic=False, uniforms=[u])[0]["turn"] for u in (0.1, 0.5, 0.9)]
+    assert found == [0, 1, 2]
+    drawn = {policy.act(ONE, deterministic=False)[0]["turn"] for _ in range(100)}
+    assert drawn == {0, 1, 2}
+
+
+def test_the_spec_is_plain_data(policy: Policy) -> None:
+    text = json.dumps(policy.manifest, allow_nan=False)
+    assert json.loads(text)["steps"][0]["observations"]["place"]["low"] == "-inf"
+    assert policy.spec[0]["masks"] == {"turn": "allowed"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"place": [0.5, float("nan")]}, "'place' has values that are not finite"),
+        ({"place": [0.5]}, r"'place' has shape \(1,\), expected \(2,\)"),
+        ({"place": np.zeros((0, 2))}, r"'place' has shape \(0, 2\)"),
+        ({"place": [[0.5, 1.0], [1.0]]}, r"'place' must be float32 of shape \(2,\)"),
+        ({"place": "far"}, "'place' must be float32"),
+        ({"place": None}, "'place' must be float32"),
+        ({"place": [1j, 0.0]}, "'place' must be float32"),
+        ({"place": [[0.5, 1.0]]}, "all observations must be single ones, or batches of the same size"),
+        ({"allowed": [1, 2, 1]}, "'allowed' must be integers from 0 to 1"),
+        ({"allowed": [1, 0.5, 1]}, "'allowed' must be int8 of shape"),
+        ({"kind": 5}, "'kind' must be integers from 1 to 4"),
+        ({"kind": 0}, "'kind' must be integers from 1 to 4"),
+        ({"kind": 1.5}, "'kind' must be int64"),
+        ({"kind": 1e300}, "'kind' must be int64"),
+    ],
+)
+def test_wrong_observations_are_refused_by_name(policy: Policy, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        policy.act({**ONE, **change})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"observation": {"place": [0.0, 0.0]}}, r"expected a dict of the observations \['allowed', 'kind', 'place'\]"),
+        ({"observation": [0.0, 0.0]}, r"expected a dict .*, got \[0.0, 0.0\]"),
+        ({"step_key": 1}, r"step_key=1 must be one of the sub-steps \[0\]"),
+        ({"state": {}}, r"the policy state has the entries \[\], expected \['memory'\]"),
+        ({"state": {"memory": [0.0]}}, r"state/memory has shape \(1,\), expected \(2,\)"),
+        ({"deterministic": False, "uniforms": [0.1, 0.2]}, r"uniforms has shape \(2,\), expected \(1,\)"),
+        ({"deterministic": False, "uniforms": [1.0]}, "uniforms must be at least 0 and below 1"),
+        ({"deterministic": False, "uniforms": [float("nan")]}, "uniforms must be at least 0 and below 1"),
+    ],
+)
+def test_wrong_arguments_are_refused(policy: Policy, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        policy.act(**{"observation": ONE, **arguments})
+
+
+def test_a_bundle_with_any_byte_changed_is_refused(tmp_path: Path) -> None:
+    data = write_bundle(tmp_path / "a.bundle").read_bytes()
+    changed = tmp_path / "changed.bundle"
+    places = [0, 10, len(data) - 1, len(data) - N_DIGITS, *random.Random(0).sample(range(len(data)), 150)]
+    for place in places:
+        changed.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(BundleError, match="changed"):
+            Policy.load(changed)
+    for length in (0, 5, 100, len(data) - 1):
+        changed.write_bytes(data[:length])
+        with pytest.raises(BundleError, match="cut off"):
+            Policy.load(changed)
+
+
+def rewritten(source: Path, target: Path, change: Any) -> Path:
+    """Write a bundle with a changed manifest and a right checksum."""
+    with zipfile.ZipFile(source) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(members["manifest.json"])
+    change(manifest)
+    members["manifest.json"] = json.dumps(manifest).encode()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.comment = b"0" * N_DIGITS
+    data = target.read_bytes()[:-N_DIGITS]
+    target.write_bytes(data + hashlib.sha256(data).hexdigest().encode())
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda manifest: manifest.update(format=2), "has format 2, expected 1: install a newer maze_pl_runtime"),
+        (lambda manifest: manifest.pop("format"), "not a valid bundle: KeyError: 'format'"),
+        (lambda manifest: manifest.pop("steps"), "not a valid bundle: KeyError: 'steps'"),
+        (lambda manifest: manifest.update(steps=3), "not a valid bundle: TypeError"),
+        (lambda manifest: manifest["files"].update(other={"sha256": ""}), "do not match the checksums in its manifest"),
+        (lambda manifest: manifest["steps"][0].update(graph="x.onnx"), "KeyError: 'x.onnx'"),
+    ],
+)
+def test_bundles_of_other_versions_and_damaged_manifests_are_refused(tmp_path: Path, change: Any, message: str) -> None:
+    source = write_bundle(tmp_path / "a.bundle")
+    with pytest.raises(BundleError, match=message):
+        Policy.load(rewritten(source, tmp_path / "b.bundle", change))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_uniforms": 2}, r"uniforms is \('tensor\(double\)', \[1\]\), expected \('tensor\(double\)', \[2\]\)"),
+        ({"state": {}}, r"next_state/memory is .*, expected None"),
+        ({"heads": {"turn": {**HEAD, "size": 4}}}, "parameters/turn is"),
+        ({"observations": {**STEP["observations"], "more": STEP["observations"]["place"]}}, "observation/more is None"),
+        ({"actions": {"turn": {"type": "multi_binary", "shape": [3]}}}, "action/turn is"),
+        ({"separate_networks": 2}, "agent_id is None"),
+    ],
+)
+def test_a_graph_that_does_not_fit_its_manifest_is_refused(tmp_path: Path, changes: Any, message: str) -> None:
+    path = write_bundle(tmp_path / "a.bundle", **copy.deepcopy(changes))
+    with pytest.raises(BundleError, match=f"its graph graphs/0.onnx does not fit its manifest: {message}"):
+        Policy.load(path)
+
+
+def test_files_that_are_missing_or_something_else_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="cannot be read: No such file"):
+        Policy.load(tmp_path / "nothing")
+    with pytest.raises(BundleError, match="cannot be read: Is a directory"):
+        Policy.load(tmp_path)
+    (tmp_path / "text").write_text("hello" * 100)
+    with pytest.raises(BundleError, match="is no bundle"):
+        Policy.load(tmp_path / "text")
