@@ -11,7 +11,7 @@ RUN_DIR ?= outputs/ppo_cartpole/$(shell date +%Y-%m-%d_%H-%M-%S)
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test slow long check bench bench-all learn fix clean
+.PHONY: help setup train test slow long check docs bench bench-all learn fix clean
 
 help:  ## Say what can be made.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -39,6 +39,10 @@ check: $(STAMP)  ## Lint, format and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict maze_pl maze_pl_runtime
+
+docs: $(STAMP)  ## Build the documentation site in build/docs; a warning is an error.
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "build/docs/index.html"
 
 bench: $(BENCH_STAMP)  ## Compare the speed of the main workloads with stable-baselines3 and print it (about 18 minutes).
 	$(BENCH)/python benchmarks/run.py

@@ -8,6 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from maze_pl.cli.command_options import OptionParser
 from maze_pl.config.search_path import ConfigurationError, known_names, resolve, suggestion
 
 _NEEDED = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax"}
@@ -75,12 +76,15 @@ def run(arguments: Sequence[str], *_: Any) -> int:
     Raises:
         ConfigurationError: A table does not exist.
     """
-    for topic in arguments[1:]:
+    parser = OptionParser("list", "List available components, one per line.")
+    parser.add_argument("topics", nargs="*", metavar="TABLE", help=f"{', '.join(TOPICS)}; all of them by default")
+    topics = parser.parse(arguments[1:]).topics
+    for topic in topics:
         if topic not in TOPICS:
             known = f"{', '.join(TOPICS)}{suggestion(topic, TOPICS)}"
             raise ConfigurationError(f"unknown list {topic!r}: use {known}")
     tables = []
-    for topic in arguments[1:] or TOPICS:
+    for topic in topics or TOPICS:
         usage, make_rows = TOPICS[topic]
         rows = make_rows()
         width = max((len(name) for name, _ in rows), default=0)

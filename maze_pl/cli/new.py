@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from maze_pl.cli.command_options import OptionParser
 from maze_pl.config.search_path import ConfigurationError
 
 _TEMPLATE = Path(__file__).parents[1] / "project_template"
@@ -27,9 +28,12 @@ def run(arguments: Sequence[str], *_: Any) -> int:
         ConfigurationError: The directory is not empty or not writable, or its name is unsuitable
             for a package.
     """
-    if len(arguments) != 2 or arguments[1].startswith("-"):
+    parser = OptionParser("new", "Create a project with an environment, configurations, an experiment and tests.")
+    parser.add_paths("dir", "folder of the project, which does not exist or is empty", nargs="*")
+    directories = parser.parse(arguments[1:]).dir
+    if len(directories) != 1:
         raise ConfigurationError("expected one argument, the folder of the project: maze-pl new DIR")
-    directory = Path(arguments[1])
+    directory = directories[0]
     package = _package_name(directory)
     existed = directory.is_dir()
     if directory.exists() and (not existed or any(directory.iterdir())):

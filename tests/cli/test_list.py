@@ -57,6 +57,13 @@ def test_configurations_of_the_user_are_listed_too(folder: Path) -> None:
     assert dict(configs())["silent"] == ""
 
 
+@pytest.mark.parametrize("command", ["list", "new"])
+def test_help_says_what_the_command_takes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: maze-pl {command} [-h]")
+
+
 def test_topics_can_be_chosen_and_lines_are_short(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "wrappers"]) == 0
     chosen = capsys.readouterr().out
@@ -72,7 +79,7 @@ def test_topics_can_be_chosen_and_lines_are_short(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["algorithm"], "did you mean algorithms"), (["--all"], "use algorithms, configs")],
+    [(["algorithm"], "did you mean algorithms"), (["things"], "use algorithms, configs"), (["--all"], "maze-pl list --help")],
 )
 def test_an_unknown_topic_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", *arguments]) == 2

@@ -1,7 +1,10 @@
 """Checks of determinism, of copies within an episode, and of sending to other processes."""
 
+import io
+import pickle
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
@@ -60,10 +63,30 @@ def _clone(examination: Examination) -> Recorder | None:
     return other
 
 
+class SeparateUnpickler(pickle.Unpickler):
+    """Unpickler that makes new classes, as in another process.
+
+    cloudpickle sends classes of scripts and functions by value. In the process that has sent them it would redefine
+    the existing ones, whose errors would then no longer name their file.
+    """
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        """Find a global; functions of cloudpickle that make classes do not look for existing ones."""
+        found = super().find_class(module_name, global_name)
+        if global_name not in ("_make_skeleton_class", "_make_skeleton_enum"):
+            return found
+
+        def make_new_class(*arguments: Any) -> Any:
+            *description, _, extra = arguments
+            return found(*description, None, extra)
+
+        return make_new_class
+
+
 def check_pickling(examination: Examination) -> Iterator[Finding]:
     """Find environments that cannot be sent to other processes."""
     try:
-        cloudpickle.loads(cloudpickle.dumps(examination.source))
+        SeparateUnpickler(io.BytesIO(cloudpickle.dumps(examination.source))).load()
     except Exception as error:  # user-defined classes may raise anything
         yield (
             WARNING,
