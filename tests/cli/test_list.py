@@ -79,7 +79,11 @@ def test_topics_can_be_chosen_and_lines_are_short(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["algorithm"], "did you mean algorithms"), (["things"], "use algorithms, configs"), (["--all"], "maze-pl list --help")],
+    [
+        (["algorithm"], "did you mean algorithms"),
+        (["things"], "use algorithms, configs"),
+        (["--all"], "maze-pl list --help"),
+    ],
 )
 def test_an_unknown_topic_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", *arguments]) == 2
