@@ -1,14 +1,10 @@
-"""Training with several seeds: a process for each, the signals that they get, and their results.
+"""Training with several seeds: a process for each, and their results.
 
 This process trains nothing: it starts a `maze-pl fit` for each seed in a run directory below one
 folder, passes signals on, and reads the results from the run directories.
 """
 
-import contextlib
-import os
-import subprocess
 import sys
-import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +12,11 @@ from typing import Final
 
 from maze_pl.config.assembling import TRUST_OPTION
 from maze_pl.config.pieces import RUN_CONFIG
-from maze_pl.runs.seed_output import SeedOutput, say
+from maze_pl.runs.run_output import RunOutput, say
+from maze_pl.runs.run_processes import RunProcesses, n_cores
 from maze_pl.runs.seed_results import SeedResult, read_results, table_of_seeds, write_results
-from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
-from maze_pl.system.signals import MAIN_PROCESS_VARIABLE, STARTER_VARIABLE, StopSignals
+from maze_pl.system.signals import StopSignals
 
-_SECONDS_BETWEEN_LOOKS: Final = 0.1
 _IMPOSSIBLE: Final = 2  # exit status of a command that cannot be carried out
 
 
@@ -71,79 +66,35 @@ class SeedRuns:
         self._commands = commands
         self._n_parallel = n_parallel
         self._signals = signals
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self._outputs: dict[int, SeedOutput] = {}
 
     def train(self) -> None:
         """Run all commands, until they have ended or a signal stops them."""
         waiting = deque(self._commands)
-        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if min(self._n_parallel, len(waiting)) > n_cores:
-            say(f"{self._n_parallel} seeds at a time share {n_cores} cores, so that each takes longer")
-        self._signals.deferred = self._signals.is_reported = True
-        self._signals.on_signal = self._pass_on
-        try:
-            while self._running or (waiting and not self._signals.received):
-                while waiting and len(self._running) < self._n_parallel and not self._signals.received:
-                    self._start(waiting.popleft(), n_cores)
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
-                for output in self._outputs.values():
-                    output.show()
-                for seed, process in list(self._running.items()):
-                    if process.poll() is not None:
-                        self._finish(seed, process.returncode)
-                        if self._is_hopeless(seed):
-                            waiting.clear()
-        finally:
-            self._signals.on_signal = None
-            for process in self._running.values():  # after an exception of this process
-                process.terminate()
-            for process in self._running.values():
-                process.wait()
+        if min(self._n_parallel, len(waiting)) > n_cores():
+            say(f"{self._n_parallel} seeds at a time share {n_cores()} cores, so that each takes longer")
+        with RunProcesses(self._n_parallel, self._signals) as processes:
+            while processes.running or (waiting and not self._signals.received):
+                while waiting and processes.has_room:
+                    self._start(waiting.popleft(), processes)
+                processes.wait_a_moment()
+                for seed, exit_status in processes.ended():
+                    self._finish(seed, exit_status, processes)
+                    if self._is_hopeless(seed):
+                        waiting.clear()
 
-    def _pass_on(self, number: int) -> None:
-        """Pass a signal on to all processes; may be called at any time."""
-        for process in list(self._running.values()):
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
-
-    def _start(self, seed: int, n_cores: int) -> None:
+    def _start(self, seed: int, processes: RunProcesses) -> None:
         """Start the process of a seed."""
-        variables = dict(os.environ)
-        for name in (RUN_DIR_VARIABLE, MAIN_PROCESS_VARIABLE):
-            variables.pop(name, None)
-        variables[STARTER_VARIABLE] = str(os.getpid())
-        is_single = self._n_parallel == 1
-        if not is_single:
-            variables.setdefault("OMP_NUM_THREADS", str(max(1, n_cores // self._n_parallel)))
         number = list(self._results).index(seed) + 1
         say(f"seed {seed} ({number} of {len(self._results)}): {self._results[seed].run_dir}")
-        output = None
-        if not is_single:
-            output = self._outputs[seed] = SeedOutput(seed)
-        self._signals.hold()  # the new process takes them once it can handle them
-        try:
-            self._running[seed] = subprocess.Popen(
-                [*_program(), *self._commands[seed]],
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=None if output is None else output.file,
-                stderr=None if output is None else subprocess.STDOUT,
-            )
-        finally:
-            self._signals.take()
+        output = None if self._n_parallel == 1 else RunOutput(f"seed {seed}")
+        processes.start(seed, self._commands[seed], output)
         self._results[seed].status = "running"
-        if self._signals.received:  # in between
-            self._pass_on(self._signals.received)
 
-    def _finish(self, seed: int, exit_status: int) -> None:
+    def _finish(self, seed: int, exit_status: int, processes: RunProcesses) -> None:
         """Note how the process of a seed ended, and write the results so far."""
-        del self._running[seed]
         result = self._results[seed]
         result.end(exit_status)
-        output = self._outputs.pop(seed, None)
-        if output is not None:
-            output.close(show_end=result.status == "failed")
+        processes.close_output(seed, show_end=result.status == "failed")
         write_results(self._folder, list(self._results.values()))
 
     def _is_hopeless(self, seed: int) -> bool:
@@ -168,13 +119,3 @@ class SeedRuns:
         sys.stdout.write(f"  tensorboard --logdir {self._folder}\n")
         sys.stdout.flush()
         return int(any(result.status != "finished" for result in results))
-
-
-def _program() -> list[str]:
-    """Return the words before a command line that start `maze-pl` in another process.
-
-    The current folder, which may belong to an untrusted run, is on its import path only if it is on
-    that of this process.
-    """
-    is_script = getattr(sys.modules["__main__"], "__spec__", None) is None
-    return [sys.executable, *(["-P"] if is_script else []), "-m", "maze_pl"]

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from maze_pl.__main__ import main
-from maze_pl.runs import seed_runs
+from maze_pl.runs import run_processes
 
 ROOT = Path(__file__).parents[2]
 TRAINS = """
@@ -50,14 +50,14 @@ head = "step,eval_BaseEnvEvents/reward/mean"
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(seed_runs, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr(run_processes, "SECONDS_BETWEEN_LOOKS", 0.01)
     return tmp_path
 
 
 @pytest.fixture
 def stand_in(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "trains.py").write_text(TRAINS, encoding="utf-8")
-    monkeypatch.setattr(seed_runs, "_program", lambda: [sys.executable, "-S", str(project / "trains.py")])
+    monkeypatch.setattr(run_processes, "program", lambda: [sys.executable, "-S", str(project / "trains.py")])
 
 
 def fit(*options: str) -> int:
