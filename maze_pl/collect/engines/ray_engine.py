@@ -3,15 +3,11 @@
 import contextlib
 import os
 import pickle
-import secrets
-import signal
-import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
-from importlib import import_module, util
 from typing import Any, Final
 
 from torch import Tensor
@@ -21,27 +17,10 @@ from maze_pl.collect.engines.worker_engine import Outcome, WorkerEngine, WorkerH
 from maze_pl.envs.contract import portable_error
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, output_folder
 from maze_pl.system.lost_process import LostProcessError
-from maze_pl.system.temporary_folder import temporary_folder
+from maze_pl.system.ray_cluster import check_address, join_cluster, ray_module
 from maze_pl.system.worker_process import dumps
 
-_SECONDS_TO_ANSWER: Final = 10
 _SECONDS_TO_END: Final = 2.0
-_ASK: Final = (
-    sys.executable,
-    "-m",
-    "ray.scripts.scripts",
-    "health-check",
-    "--skip-version-check",
-    "--address",
-)
-# A node that does not answer for one second counts as dead; Ray's defaults take up to 20 s.
-_HEALTH: Final = {"health_check_period_ms": 500, "health_check_failure_threshold": 2}
-
-
-def _ray() -> Any:
-    if util.find_spec("ray") is None:
-        raise ImportError('RayEngine needs Ray: pip install "maze-pl[ray]"')
-    return import_module("ray")
 
 
 class _Served(WorkerHost):
@@ -51,7 +30,7 @@ class _Served(WorkerHost):
         """Run a job; the weights' reference is in a list so that Ray does not fetch old ones."""
         try:
             if version != self.version:
-                self.update(pickle.loads(_ray().get(weights[0])), version)
+                self.update(pickle.loads(ray_module().get(weights[0])), version)
             return dumps((self.perform(pickle.loads(job)), version))
         except Exception as error:
             if isinstance(error, LostProcessError):
@@ -67,18 +46,6 @@ class _Served(WorkerHost):
         if released is not None:
             released.close()
         return dumps(state)
-
-
-def _ask(address: str) -> None:
-    """Raise an error unless a cluster answers in time.
-
-    Ray itself tries for a quarter of an hour and cannot be interrupted.
-    """
-    from pytorch_lightning.utilities import rank_zero_info
-
-    seconds = _SECONDS_TO_ANSWER
-    rank_zero_info(f"joining the Ray cluster at {address}, if it answers in {seconds} s")
-    subprocess.run([*_ASK, address], timeout=seconds, check=True, capture_output=True)
 
 
 def _worker() -> Any:
@@ -125,11 +92,7 @@ class RayEngine(WorkerEngine):
         max_replacements: int = 3,
         step_timeout: float | None = None,
     ) -> None:
-        if address is not None and address != "auto":
-            port = str(address).rpartition(":")[2]
-            if "/" in str(address) or not port.isdigit():
-                expected = "`auto` or `host:port`, such as 10.0.0.1:6379"
-                raise ValueError(f"address={address!r} must be {expected}")
+        check_address(address)
         super().__init__(n_workers, max_replacements, step_timeout)
         self.address = address
         self._room = 0  # workers that fit on the nodes
@@ -147,8 +110,8 @@ class RayEngine(WorkerEngine):
 
     def _count_room(self) -> int:
         """Count the workers that fit on the nodes of the cluster, at most once a second."""
-        if time.monotonic() > self._counted_at + 1 and _ray().is_initialized():
-            cpus = [node["Resources"].get("CPU", 0) for node in _ray().nodes() if node["Alive"]]
+        if time.monotonic() > self._counted_at + 1 and ray_module().is_initialized():
+            cpus = [node["Resources"].get("CPU", 0) for node in ray_module().nodes() if node["Alive"]]
             self._room = sum(map(int, cpus))
             self._counted_at = time.monotonic()
         return self._room
@@ -161,60 +124,29 @@ class RayEngine(WorkerEngine):
             ValueError: There are fewer CPUs than the workers need.
         """
         self.close()
-        if not _ray().is_initialized():
-            self._join()
+        if not ray_module().is_initialized():
+            try:
+                join_cluster(self.address, self._undo)
+            except ConnectionError:
+                self.close()
+                raise
         room = self._count_room()
         if room < max(1, self._n_workers):
             self.close()
             needs = f"n_workers={self._n_workers} with a CPU each"
             found = f"the Ray cluster has room for {room}"
             raise ValueError(f"{needs}: {found}; give 0 for as many as fit")
-        self._put = _ray().put
+        self._put = ray_module().put
         serve = self._put(dumps(partial(_Served, make_player, policy)))
-        worker_class = _ray().remote(num_cpus=1, max_restarts=0)(_worker())
+        worker_class = ray_module().remote(num_cpus=1, max_restarts=0)(_worker())
         self._new = partial(worker_class.remote, serve, sys.path, str(output_folder("").absolute()))
-
-    def _join(self) -> None:
-        """Start Ray or join the cluster; leave the handler of SIGTERM as it was.
-
-        Raises:
-            ConnectionError: There is no cluster, or it has another version of Ray or Python.
-        """
-        where = self.address or "local"
-        previous_handler = signal.getsignal(signal.SIGTERM)
-        # Ray must keep running when the whole process group gets the signal.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-        try:
-            options: dict[str, Any] = {}
-            if self.address is None:
-                # without a token, Ray stores one in the home folder
-                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-                # Ray gives this folder mode 0777
-                folder = self._undo.enter_context(temporary_folder("maze_pl-ray-"))
-                options = {"_temp_dir": str(folder), "_system_config": _HEALTH}
-            else:
-                _ask(self.address)
-            self._undo.callback(_ray().shutdown)
-            _ray().init(where, include_dashboard=False, logging_level="ERROR", **options)
-        except Exception as error:
-            self.close()
-            reason: Any = error.__cause__ or error
-            output = getattr(error, "stderr", None)
-            if output:
-                last_line = output.decode().splitlines()[-1]
-                reason = last_line.rpartition("] ")[2]
-            raise ConnectionError(f"cannot use the Ray cluster at {where}: {reason}") from error
-        finally:
-            if signal.getsignal(signal.SIGTERM) is not previous_handler:
-                signal.signal(signal.SIGTERM, previous_handler)  # Ray's handler would exit
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def close(self) -> None:
         """End all workers and leave the cluster; stop Ray if started here. See `Engine.close`."""
         super().close()
-        if self._promises and _ray().is_initialized():
+        if self._promises and ray_module().is_initialized():
             closing = [worker.call.remote("close") for worker in self._promises]
-            _ray().wait(closing, num_returns=len(closing), timeout=_SECONDS_TO_END)
+            ray_module().wait(closing, num_returns=len(closing), timeout=_SECONDS_TO_END)
         self._promises = {}
         self._weights = ([], 0)
         self._counted_at = 0.0
@@ -238,8 +170,8 @@ class RayEngine(WorkerEngine):
         state = None
         if homes.count(freer) < homes.count(home) - 1:
             # a worker that is dead is noticed with its next result
-            with contextlib.suppress(_ray().exceptions.RayActorError):
-                state = pickle.loads(_ray().get(home.call.remote("release", player)))
+            with contextlib.suppress(ray_module().exceptions.RayActorError):
+                state = pickle.loads(ray_module().get(home.call.remote("release", player)))
                 self._homes[player] = freer
         self._dispatch(Job(player, self._restarts.get(player, 0), method, arguments, state))
 
@@ -258,13 +190,13 @@ class RayEngine(WorkerEngine):
     def receive(self, timeout: float | None) -> Outcome:
         """Wait for the next result of any worker; see `WorkerEngine.receive`."""
         first = {promises[0]: worker for worker, promises in self._promises.items() if promises}
-        ready, _ = _ray().wait(list(first), timeout=timeout)
+        ready, _ = ray_module().wait(list(first), timeout=timeout)
         if not ready:
             raise TimeoutError(f"no job was finished in {timeout} s")
         worker = first[ready[0]]
         try:
-            result, version = pickle.loads(_ray().get(ready[0]))
-        except _ray().exceptions.RayError as error:
+            result, version = pickle.loads(ray_module().get(ready[0]))
+        except ray_module().exceptions.RayError as error:
             # drops the last handle, which ends a worker that is only unreachable
             del self._promises[worker]
             self._counted_at = 0.0
@@ -274,7 +206,7 @@ class RayEngine(WorkerEngine):
             return Outcome(worker, died=how, counts=not node_died)
         if isinstance(result, LostProcessError):
             del self._promises[worker]
-            _ray().kill(worker)
+            ray_module().kill(worker)
             return Outcome(worker, died=str(result))
         self._promises[worker].popleft()
         return Outcome(worker, result, version)

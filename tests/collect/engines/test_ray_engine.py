@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from maze_pl.collect.engines import RayEngine, ray_engine
+from maze_pl.collect.engines import RayEngine
+from maze_pl.system import ray_cluster
 from tests.collect.engines.players import Player, RandomActs
 from tests.distributed.ray_cluster import nothing_left
 
@@ -81,7 +82,7 @@ def test_ray_is_started_on_this_machine_and_ended_and_workers_are_replaced() -> 
 
 @pytest.mark.slow
 def test_what_does_not_answer_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_engine, "_SECONDS_TO_ANSWER", 4)
+    monkeypatch.setattr(ray_cluster, "_SECONDS_TO_ANSWER", 4)
     with nothing_left(), socket.socket() as silent:
         silent.bind(("0.0.0.0", 0))
         silent.listen()
