@@ -30,6 +30,7 @@ _TEXT_OPTIONS = {
 }
 _TRUST_HELP = "Allow a run directory or checkpoint to name any class, and thereby to execute any code."
 _SEEDS_HELP = "Number of seeds to train with, or a list of them (fit); `--seeds.parallel N` trains N at a time."
+_HYPERPARAMETERS_HELP = "Options that dashboards list as hyper-parameters; by default those of model and data (fit)."
 _PRINT_MODEL_HELP = "Print the networks as tables of their blocks, and exit."
 _VIEW_HELP = "Write the view of one episode of best.ckpt to the run directory at the end (fit)."
 CALL_OPTIONS = (
@@ -51,6 +52,7 @@ def add_run_options(parser: LightningArgumentParser) -> None:
     for name, description in _TEXT_OPTIONS.items():
         parser.add_argument(f"--{name}", type=str | None, default=None, help=description)
     parser.add_argument("--seeds", type=Any, default=None, help=_SEEDS_HELP)
+    parser.add_argument("--hyperparameters", type=list[str] | None, default=None, help=_HYPERPARAMETERS_HELP)
     flag: dict[str, Any] = {"type": bool | None, "nargs": "?", "const": True, "default": None}
     parser.add_argument("--trust", **flag, help=_TRUST_HELP)
     parser.add_argument("--print_model", **flag, help=_PRINT_MODEL_HELP)

@@ -151,7 +151,26 @@ def description_of(name: str, descriptions: Mapping[str, str]) -> str | None:
 
 
 def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten the configuration of data and model, as in `model.lr`; lists become texts."""
-    parts = {name: config[name] for name in ("seed_everything", "model", "data") if name in config}
-    table = _sanitize_params(_flatten_dict(parts, delimiter="."))
-    return {name.replace(".init_args", ""): value for name, value in table.items() if value != "None"}
+    """Flatten the configuration of data and model, as in `model.lr`; lists become texts.
+
+    If the configuration lists `hyperparameters`, these options are returned, of whatever part. The
+    value of an option that is an object is the name of its class.
+
+    Args:
+        config: The configuration of a run.
+    """
+    named = config.get("hyperparameters")
+    parts = config
+    if named is None:
+        parts = {name: config[name] for name in ("seed_everything", "model", "data") if name in config}
+    flat = _sanitize_params(_flatten_dict(dict(parts), delimiter="."))
+    table = {name.replace(".init_args", ""): value for name, value in flat.items() if value != "None"}
+    if named is None:
+        return table
+    chosen: dict[str, Any] = {}
+    for option in named:
+        path = table.get(f"{option}.class_path")
+        value = table.get(option) if path is None else str(path).rpartition(".")[2]
+        if value is not None:
+            chosen[option] = value
+    return chosen

@@ -13,7 +13,7 @@ import yaml
 from lightning_fabric.loggers.logger import rank_zero_experiment
 from lightning_utilities.core.rank_zero import rank_zero_only
 
-from maze_pl.loggers.dashboard import X_AXIS, Bins, Dashboard
+from maze_pl.loggers.dashboard import X_AXIS, Bins, Dashboard, hyperparameters
 from maze_pl.system.atomic_files import write_file
 
 
@@ -84,7 +84,10 @@ class WandbLog(Dashboard):
         """Log the configuration, as run config and as a text, and the command."""
         import wandb
 
-        values = {**yaml.safe_load(config), "command": command}
+        content = yaml.safe_load(config)
+        values = {**content, "command": command}
+        if content.get("hyperparameters") is not None:
+            values["hyperparameters"] = hyperparameters(content)
         self.experiment.config.update(values, allow_val_change=True)
         panels = {}
         for name, text in (("configuration", config), ("command", command)):

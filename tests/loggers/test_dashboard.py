@@ -65,6 +65,14 @@ def test_what_is_not_finite_has_no_bin() -> None:
     assert bins(Histogram.of([])) is None
 
 
+def test_named_hyperparameters_may_be_of_any_part_and_objects_are_shown_by_their_class() -> None:
+    config = yaml.safe_load(CONFIG)
+    config["trainer"] = {"max_epochs": 3}
+    config["hyperparameters"] = ["trainer.max_epochs", "model", "data.nowhere"]
+    path = config["model"]["class_path"]
+    assert hyperparameters(config) == {"trainer.max_epochs": 3, "model": path.rpartition(".")[2]}
+
+
 def test_hyperparameters_are_a_flat_table_of_what_data_and_model_were_given() -> None:
     assert hyperparameters(yaml.safe_load(CONFIG)) == {
         "seed_everything": 3,
