@@ -13,6 +13,7 @@ from .runs.simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetu
 
 __all__ = [
     "SimpleStatsLoggingSetup",
+    "SweepResult",
     "compare",
     "events_table",
     "export",
@@ -20,6 +21,7 @@ __all__ = [
     "load_env",
     "read_metrics",
     "rollout",
+    "sweep",
     "tensorboard_to_dataframe",
     "tensorboard_to_pandas",
     "view",
@@ -27,20 +29,24 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .bundle.export import export as export
+    from .cli.sweep import sweep as sweep
     from .comparison.compare import compare as compare
     from .runs.metrics import read_metrics as read_metrics
     from .runs.metrics import tensorboard_to_dataframe as tensorboard_to_dataframe
     from .runs.metrics import tensorboard_to_pandas as tensorboard_to_pandas
     from .runs.rollout import rollout as rollout
+    from .sweeps.result import SweepResult as SweepResult
     from .viewer.episode_view import view as view
     from .viewer.events import events_table as events_table
 else:
     _LATE = {
+        "SweepResult": "maze_pl.sweeps.result",
         "compare": "maze_pl.comparison.compare",
         "events_table": "maze_pl.viewer.events",
         "export": "maze_pl.bundle.export",
         "read_metrics": "maze_pl.runs.metrics",
         "rollout": "maze_pl.runs.rollout",
+        "sweep": "maze_pl.cli.sweep",
         "tensorboard_to_dataframe": "maze_pl.runs.metrics",
         "tensorboard_to_pandas": "maze_pl.runs.metrics",
         "view": "maze_pl.viewer.episode_view",

@@ -6,6 +6,7 @@ commands:
   fit        train an agent
   validate   evaluate a trained agent: maze-pl validate RUN_DIR
   test       the same as validate
+  sweep      train with different options, by a grid or by Optuna: maze-pl sweep SWEEP.yaml, or --resume|--show DIR
   rollout    play episodes: maze-pl rollout RUN_DIR, or --env env/gym_env --env.name ID --policy random|heuristic
   compare    play the same episodes with several agents, and compare them: maze-pl compare RUN_DIR --baseline random
   view       look at episodes in a browser: maze-pl view RUN_DIR|ROLLOUT_DIR|FILE...
@@ -53,6 +54,7 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "fit": "fit",
     "validate": "fit",
     "test": "fit",
+    "sweep": "sweep",
     "rollout": "rollout",
     "compare": "compare",
     "view": "view",
@@ -64,7 +66,7 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "list": "list",
     "new": "new",
 }
-_PREPARED_LATER: Final = ("compare",)  # commands that take more than one run directory
+_PREPARED_LATER: Final = ("compare", "sweep")  # commands whose options are not those of one run
 DEBUG: Final = "--debug"
 
 

@@ -18,6 +18,7 @@ SCRIPTS = {
     "engines.py": ["--env_steps", "400"],
     "rollouts.py": ["--episodes", "4"],
     "uneven_acts.py": ["--rounds", "1", "--rollouts", "12"],
+    "sweeps.py": ["--trials", "2", "--epochs", "1"],
 }
 
 

@@ -48,7 +48,8 @@ ALLOWED = {
     "comparison": (EVERYTHING | {"viewer"}) - {"callbacks"},
     "reports": {"core", "system", "events", "records", "config", "functional", "runs"},
     "bundle": {"core", "system", "envs", "distributions", "agents", "config", "runs"},
-    "cli": EVERYTHING | {"bundle", "comparison", "reports", "viewer"},
+    "sweeps": {"config", "events", "reports", "runs", "system"},
+    "cli": EVERYTHING | {"bundle", "comparison", "reports", "sweeps", "viewer"},
 }
 
 

@@ -38,6 +38,8 @@ from maze_pl.config.trust import (
 
 SEEDS_FILE = "seeds.json"
 """File in a folder with the run directories of several seeds."""
+SWEEP_FILE = "sweep.yaml"
+"""File in the folder of a sweep that describes it completely."""
 TRUST_OPTION = "--trust"
 _COMPONENT_OPTIONS = ("--model", "--data", "--trainer", "--env", "--wrappers", "--policy", "--runner")
 _Option = tuple[str | None, str | None]
@@ -257,6 +259,9 @@ def _from_run_directory(command: str, options: list[_Option]) -> tuple[Path | No
     if Path(runs[-1], SEEDS_FILE).is_file():
         known = ", ".join(str(path) for path in sorted(Path(runs[-1]).glob("seed_*[0-9]"))) or "there is none yet"
         raise ConfigurationError(f"{runs[-1]} holds the runs of several seeds: name one of them ({known})")
+    if Path(runs[-1], SWEEP_FILE).is_file():
+        remedy = f"name one of them, such as {Path(runs[-1], 'trial_0000')}; `maze-pl sweep --show` lists them"
+        raise ConfigurationError(f"{runs[-1]} holds the trials of a sweep: {remedy}")
     if not Path(runs[-1], RUN_CONFIG).is_file():
         raise ConfigurationError(f"{runs[-1]} is not a run directory: it has no {RUN_CONFIG}")
     return Path(runs[-1]), options

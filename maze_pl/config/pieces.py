@@ -65,6 +65,8 @@ def with_bases(option: str, path: Path, derived: tuple[Path, ...] = ()) -> list[
         fault = "is empty" if content is None else f"contains a {type(content).__name__}"
         example = "`trainer: {max_epochs: 10}`"
         raise ConfigurationError(f"{path} {fault}; expected options, such as {example}")
+    if "search" in content:
+        raise ConfigurationError(f"{path} is a sweep: start it with `maze-pl sweep {path}`")
     bases = content.pop(_BASE, [])
     if not isinstance(bases, list):
         bases = [bases]

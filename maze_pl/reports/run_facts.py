@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from maze_pl.config.assembling import SEEDS_FILE, TRUST_OPTION
+from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE, TRUST_OPTION
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, read
 from maze_pl.config.trust import LIBRARIES, class_paths
@@ -131,6 +131,10 @@ def folder_facts(folder: Path) -> Facts:
     if (folder / SEEDS_FILE).is_file():
         runs = {path.name: _run_line(path) for path in runs_in(folder)}
         return {"folder": str(folder), "kind": "training with several seeds", "runs": runs}
+    if (folder / SWEEP_FILE).is_file():
+        trials = sorted(folder.glob("trial_*"))
+        runs = {path.name: _run_line(path) if is_run(path) else "several seeds" for path in trials}
+        return {"folder": str(folder), "kind": "sweep; `maze-pl sweep --show` has its table", "trials": runs}
     if is_rollout(folder):
         facts = file_facts(folder / "episodes.csv") if (folder / "episodes.csv").is_file() else {}
         episodes = {"kind": "played episodes", "episodes": facts.get("rows")}

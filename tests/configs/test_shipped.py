@@ -11,6 +11,7 @@ import yaml
 
 from maze_pl.__main__ import main
 from maze_pl.callbacks import EarlyStopping
+from maze_pl.cli.option_check import check_options
 from maze_pl.config import search_path
 from maze_pl.config.pieces import from_file
 from maze_pl.core.class_path import import_object
@@ -21,13 +22,16 @@ from maze_pl.datamodules import (
     RolloutEvaluator,
     TrajectoryDataModule,
 )
+from maze_pl.sweeps.search_space import samples
+from maze_pl.sweeps.sweep_file import parse_sweep, read_content
 
 SHIPPED = search_path.shipped_folder()
 ALL_NAMES = sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.yaml"))
 OF_ROLLOUTS = [
     name for name in ALL_NAMES if name.startswith("policy/") or name in ("runner/sequential", "runner/parallel")
 ]
-NAMES = [name for name in ALL_NAMES if name not in OF_ROLLOUTS]
+SWEEPS = [name for name in ALL_NAMES if "search" in yaml.safe_load((SHIPPED / f"{name}.yaml").read_text("utf-8"))]
+NAMES = [name for name in ALL_NAMES if name not in [*OF_ROLLOUTS, *SWEEPS]]
 EXPERIMENTS = [name for name in NAMES if "/" not in name]
 OPTION_OF_GROUP = {
     "algorithm": "--model",
@@ -131,6 +135,15 @@ def test_experiments_parse(
     assert exit_.value.code == 0
     assert differences(load(name), yaml.safe_load(capsys.readouterr().out)) == []
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_sweeps_search_options_that_exist(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    content, _ = read_content(name)
+    plan = parse_sweep(content)
+    check_options(plan.command(assignment, Path("run")) for assignment in samples(plan.parameters))
+    assert main(["fit", "--config", name]) == 2
+    assert "is a sweep: start it with `maze-pl sweep" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", OF_ROLLOUTS)

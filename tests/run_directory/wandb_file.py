@@ -29,6 +29,8 @@ class OfflineRun:
 
     run_id: str = ""
     project: str = ""
+    group: str = ""
+    name: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, str] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -46,6 +48,7 @@ def read(path: Path) -> OfflineRun:
         kind = record.WhichOneof("record_type")
         if kind == "run":
             run.run_id, run.project = record.run.run_id, record.run.project
+            run.group, run.name = record.run.run_group, record.run.display_name
             run.config |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
         elif kind == "config":
             run.config |= {

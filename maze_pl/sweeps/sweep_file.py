@@ -1,0 +1,307 @@
+"""Sweep files: what is searched, how, and what is compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import yaml
+
+from maze_pl.config.assembling import SWEEP_FILE as SWEEP_FILE
+from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve, suggestion
+from maze_pl.sweeps.methods import PRUNERS, RUNNERS, SAMPLERS, Method, parse_method, require_sampler_fits
+from maze_pl.sweeps.search_space import Parameter, grid, parse_search
+
+Direction = Literal["maximize", "minimize"]
+Which = Literal["best", "last"]
+
+_KEYS: Final[dict[str, Any]] = {
+    "config": None,
+    "options": {},
+    "search": None,
+    "objective": "eval/return",
+    "sampler": "tpe",
+    "pruner": "none",
+    "n_trials": None,
+    "n_seeds": 1,
+    "n_parallel": 1,
+    "runner": "processes",
+    "max_failures": 3,
+    "seed": 0,
+}
+"""Keys of a sweep file, and their defaults."""
+CHANGEABLE: Final = ("n_trials", "n_parallel", "runner", "max_failures")
+"""Keys that may change when a sweep is continued."""
+_RESERVED: Final = (
+    *("config", "c", "run_dir", "resume", "warm_start", "warm-start", "run", "ckpt_path", "experiment", "trust"),
+    *("seeds", "seeds.parallel", "print_model", "print_config", "hyperparameters"),
+)
+"""Options of `maze-pl fit` that a sweep sets, or that do not belong to a run's configuration."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A value by which trials are compared.
+
+    Attributes:
+        metric: Its name in `metrics.csv`, or `eval/return`, or `eval/kpi/<name>`.
+        direction: Whether it is maximized or minimized.
+        which: Whether the best or the last evaluation of a run counts.
+    """
+
+    metric: str
+    direction: Direction = "maximize"
+    which: Which = "best"
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """A sweep.
+
+    Attributes:
+        config: Names of the configurations that all runs start from.
+        options: Option of `maze-pl fit` -> its value in all runs.
+        parameters: The searched options.
+        objectives: What is compared; the storage has one value for each.
+        sampler: How values are chosen.
+        pruner: Which trials are stopped early.
+        n_trials: Number of trials, including pruned and failed ones.
+        n_seeds: Number of seeds with which each trial is trained.
+        n_parallel: Number of trials at a time.
+        runner: Where the processes run.
+        max_failures: Number of failed trials that the sweep survives.
+        seed: Determines the sampler's random numbers.
+        content: The content of the sweep file.
+    """
+
+    config: tuple[str, ...]
+    options: Mapping[str, Any]
+    parameters: tuple[Parameter, ...]
+    objectives: tuple[Objective, ...]
+    sampler: Method
+    pruner: Method
+    n_trials: int
+    n_seeds: int
+    n_parallel: int
+    runner: Method
+    max_failures: int
+    seed: int
+    content: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def identity(self) -> str:
+        """Everything that must not change when the sweep is continued, as a text."""
+        fixed = {key: value for key, value in self.content.items() if key not in CHANGEABLE}
+        return dump(dict(sorted(fixed.items())))
+
+    @property
+    def text(self) -> str:
+        """The content of the sweep file as YAML."""
+        return yaml.safe_dump(dict(self.content), sort_keys=False, allow_unicode=True)
+
+    def command(self, assignment: Mapping[str, Any], run_dir: Path) -> list[str]:
+        """Return the command line of a trial after `maze-pl`, without `--trust`.
+
+        Args:
+            assignment: Searched option -> value.
+            run_dir: Its run directory.
+        """
+        searched = dump([parameter.option for parameter in self.parameters])
+        return [*self.fit(assignment), f"--hyperparameters={searched}", "--run_dir", str(run_dir)]
+
+    def fit(self, assignment: Mapping[str, Any]) -> list[str]:
+        """Return the command line after `maze-pl` that trains with values of the searched options.
+
+        Args:
+            assignment: Searched option -> value.
+        """
+        words = ["fit"]
+        for name in self.config:
+            words += ["--config", name]
+        for option, value in {**self.options, **assignment}.items():
+            words += [f"--{option}", value if isinstance(value, str) else dump(value)]
+        return [*words, "--seeds", str(self.n_seeds)] if self.n_seeds > 1 else words
+
+
+def read_content(sweep: str | Path | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the content of a sweep file, with absolute paths of its configurations, and the sweep's name.
+
+    Args:
+        sweep: Path or name of the file, or its content.
+
+    Raises:
+        ConfigurationError: There is no such file, or it is no mapping.
+    """
+    if isinstance(sweep, Mapping):
+        return dict(sweep), "sweep"
+    path = resolve(str(sweep))
+    content = read(path)
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path} is not a sweep: expected a mapping with `search`")
+    if "search" not in content and {"model", "data", "trainer", "base"} & set(content):
+        fault = f"{path} is the configuration of a run, not a sweep"
+        raise ConfigurationError(f"{fault}: a sweep file names it, as in `config: {path.stem}`")
+    names = content.get("config")
+    if isinstance(names, str):
+        content["config"] = _found_beside(path, names)
+    elif isinstance(names, list):
+        content["config"] = [_found_beside(path, name) for name in names]
+    return content, path.stem
+
+
+def _found_beside(path: Path, name: Any) -> Any:
+    """Return the absolute path of a configuration in the folder of the sweep file; other names unchanged."""
+    beside = path.parent / str(name)
+    return str(beside.resolve()) if beside.suffix and beside.is_file() else name
+
+
+def with_changes(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a sweep file with options of the command line.
+
+    Args:
+        content: The content.
+        changes: Key -> value; `search.<option>` and `options.<option>` change one of them.
+
+    Raises:
+        ConfigurationError: A key does not exist.
+    """
+    changed = dict(content)
+    for key, value in changes.items():
+        group, _, option = key.partition(".")
+        if group in ("search", "options") and option:
+            changed[group] = {**(changed.get(group) or {}), option: value}
+        else:
+            changed[key] = value
+    return changed
+
+
+def parse_changes(words: Sequence[str]) -> dict[str, Any]:
+    """Return the changes that options of the command line make, such as `--n_trials 10`.
+
+    Raises:
+        ConfigurationError: An option does not exist, or has no value.
+    """
+    changes: dict[str, Any] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        group = name.partition(".")[0]
+        is_known = name in _KEYS or (group in ("search", "options") and group != name)
+        if not word.startswith("--") or not is_known:
+            known = [f"--{key}" for key in (*_KEYS, "run_dir", "resume", "show", "trust")]
+            near = suggestion(word, known) or f"; `maze-pl sweep` has {', '.join(known)}"
+            raise ConfigurationError(f"there is no option {word!r}{near}")
+        if not equals and not rest:
+            raise ConfigurationError(f"--{name} needs a value")
+        changes[name] = parse(value if equals else rest.pop(0))
+    return changes
+
+
+def parse_sweep(content: Mapping[str, Any]) -> SweepPlan:
+    """Check the content of a sweep file, except for the options of runs that it names.
+
+    Raises:
+        ConfigurationError: Something is missing, unknown or invalid, or contradicts itself.
+    """
+    for key in content:
+        if key not in _KEYS:
+            known = f"a sweep has {', '.join(_KEYS)}"
+            raise ConfigurationError(f"there is no key {key!r} in a sweep; {known}{suggestion(str(key), _KEYS)}")
+    values = {**_KEYS, **content}
+    names = values["config"]
+    config = tuple([names] if isinstance(names, str) else names or [])
+    if not config or not all(isinstance(name, str) for name in config):
+        raise ConfigurationError(f"config must name a configuration, such as ppo_cartpole; got {dump(names)}")
+    options = values["options"] or {}
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(f"options must map options of `maze-pl fit` to values; got {dump(options)}")
+    options = {str(option).removeprefix("--"): value for option, value in options.items()}
+    parameters = tuple(parse_search(values["search"]))
+    sampler = parse_method("sampler", values["sampler"], SAMPLERS)
+    pruner = parse_method("pruner", values["pruner"], PRUNERS)
+    runner = parse_method("runner", values["runner"], RUNNERS)
+    objectives = _objectives(values["objective"])
+    n_seeds = _count("n_seeds", values["n_seeds"], 1)
+    _refuse_reserved(options, parameters, n_seeds)
+    require_sampler_fits(sampler, parameters, len(objectives))
+    if len(objectives) > 1 and pruner.name != "none":
+        raise ConfigurationError(f"pruner={pruner.name} compares a single value: omit it, or keep one objective")
+    n_trials = values["n_trials"]
+    if sampler.name == "grid":
+        n_combinations = len(grid(parameters))
+        n_trials = n_combinations if n_trials is None else min(n_combinations, _count("n_trials", n_trials, 1))
+    elif n_trials is None:
+        raise ConfigurationError("n_trials is missing: give the number of trials, or `sampler: grid`")
+    return SweepPlan(
+        config=config,
+        options=options,
+        parameters=parameters,
+        objectives=objectives,
+        sampler=sampler,
+        pruner=pruner,
+        n_trials=_count("n_trials", n_trials, 1),
+        n_seeds=n_seeds,
+        n_parallel=_count("n_parallel", values["n_parallel"], 1),
+        runner=runner,
+        max_failures=_count("max_failures", values["max_failures"], 0),
+        seed=_count("seed", values["seed"], 0),
+        content=dict(content),
+    )
+
+
+def _refuse_reserved(options: Mapping[str, Any], parameters: Sequence[Parameter], n_seeds: int) -> None:
+    """Refuse options that a sweep sets itself, and those that are both fixed and searched."""
+    searched = [parameter.option for parameter in parameters]
+    for option in [*options, *searched]:
+        if option in _RESERVED:
+            raise ConfigurationError(f"{option} cannot be an option of a sweep's runs: the sweep sets it, or has a key")
+        if option in options and option in searched:
+            raise ConfigurationError(f"{option} is in options and in search: keep one of them")
+    if n_seeds > 1 and "seed_everything" in searched:
+        raise ConfigurationError(f"n_seeds={n_seeds} counts from seed_everything, which cannot be searched then")
+
+
+def _objectives(content: Any) -> tuple[Objective, ...]:
+    """Return the objectives of a sweep file."""
+    entries = content if isinstance(content, list) else [content]
+    if not entries:
+        raise ConfigurationError("objective is empty: name a metric such as eval/return")
+    objectives = tuple(_objective(entry, len(entries) > 1) for entry in entries)
+    metrics = [objective.metric for objective in objectives]
+    for metric in metrics:
+        if metrics.count(metric) > 1:
+            raise ConfigurationError(f"objective has {metric} twice")
+    return objectives
+
+
+def _objective(content: Any, is_one_of_several: bool) -> Objective:
+    """Return an objective."""
+    if isinstance(content, str):
+        content = {"metric": content}
+    keys = ("metric", "direction", "which")
+    if not isinstance(content, Mapping) or not isinstance(content.get("metric"), str):
+        expected = "the name of a metric such as eval/return, or a mapping with metric, direction and which"
+        raise ConfigurationError(f"objective must be {expected}; got {dump(content)}")
+    for key in content:
+        if key not in keys:
+            raise ConfigurationError(f"objective has the unknown key {key!r}{suggestion(str(key), keys)}")
+    direction = content.get("direction", "maximize")
+    which = content.get("which", "last" if is_one_of_several else "best")
+    for name, value, allowed in (
+        ("direction", direction, get_args(Direction)),
+        ("which", which, get_args(Which)),
+    ):
+        if value not in allowed:
+            raise ConfigurationError(f"objective: {name} must be {' or '.join(allowed)}; got {dump(value)}")
+    if is_one_of_several and which == "best":
+        fault = "the best evaluations by several objectives are of different policies"
+        raise ConfigurationError(f"objective {content['metric']}: {fault}: use `which: last`")
+    return Objective(content["metric"], direction, which)
+
+
+def _count(name: str, value: Any, least: int) -> int:
+    """Return a count."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"{name} must be a whole number of at least {least}; got {dump(value)}")
+    return value

@@ -1,0 +1,95 @@
+"""Sweep files: keys, defaults, command lines of trials, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.sweeps.sweep_file import parse_changes, parse_sweep, read_content, with_changes
+
+SEARCH = {"model.lr": {"low": 0.1, "high": 0.2}, "model.gamma": [0.9, 0.99]}
+SMALL: dict[str, Any] = {"config": "ppo_cartpole", "search": SEARCH, "n_trials": 4}
+
+
+def test_a_trial_is_a_command_line_of_fit_with_searched_options_last() -> None:
+    options = {"trainer.max_epochs": 2, "data.evaluators": {"eval": {"n_episodes": 1}}}
+    plan = parse_sweep({**SMALL, "options": options, "n_seeds": 3})
+    command = plan.command({"model.lr": 0.1, "model": "algorithm/a2c"}, Path("here"))
+    assert command[:7] == [
+        "fit",
+        "--config",
+        "ppo_cartpole",
+        "--trainer.max_epochs",
+        "2",
+        "--data.evaluators",
+        command[6],
+    ]
+    assert command[6] == "{eval: {n_episodes: 1}}"
+    assert command[7:13] == ["--model.lr", "0.1", "--model", "algorithm/a2c", "--seeds", "3"]
+    assert command[13:] == ["--hyperparameters=[model.lr, model.gamma]", "--run_dir", "here"]
+
+
+def test_a_grid_has_as_many_trials_as_combinations_or_the_first_of_them() -> None:
+    content = {**SMALL, "search": {"a": [1, 2, 3], "b": [1, 2]}, "sampler": "grid"}
+    assert parse_sweep({**content, "n_trials": None}).n_trials == 6
+    assert parse_sweep({**content, "n_trials": 4}).n_trials == 4
+    assert parse_sweep({**content, "n_trials": 99}).n_trials == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_trails": 3}, "there is no key 'n_trails' in a sweep"),
+        ({"n_trails": 3}, "did you mean n_trials or"),
+        ({"n_trials": None}, "n_trials is missing: give the number of trials, or `sampler: grid`"),
+        ({"n_trials": 0}, "n_trials must be a whole number of at least 1; got 0"),
+        ({"n_parallel": 1.5}, "n_parallel must be a whole number"),
+        ({"config": None}, "config must name a configuration"),
+        ({"options": [1]}, "options must map options"),
+        ({"sampler": "tbe"}, "sampler must be one of tpe, cmaes, random, nsga2, grid; got tbe; did you mean tpe?"),
+        ({"sampler": {"name": "tpe", "n_startup": 3}}, "sampler tpe has no option 'n_startup'"),
+        ({"sampler": {"name": "tpe", "n_startup_trials": "many"}}, "must be of type int; got many"),
+        ({"sampler": "cmaes"}, "needs at least 2 ranges without `when`, but search has 1"),
+        ({"pruner": "medium"}, "pruner must be one of none, median, hyperband; got medium; did you mean median?"),
+        ({"pruner": "median", "objective": ["eval/return", "eval/kpi/x"]}, "pruner=median compares a single value"),
+        ({"objective": {"metric": "eval/return", "direction": "up"}}, "direction must be maximize or minimize"),
+        ({"objective": {"metrik": "eval/return"}}, "objective must be the name of a metric"),
+        ({"objective": {"metric": "a", "wich": "last"}}, "objective has the unknown key 'wich'; did you mean which?"),
+        ({"objective": ["a", "a"]}, "objective has a twice"),
+        ({"objective": ["a", {"metric": "b", "which": "best"}]}, "of different policies: use `which: last`"),
+        ({"options": {"run_dir": "x"}}, "run_dir cannot be an option of a sweep's runs"),
+        ({"options": {"model.lr": 1}}, "model.lr is in options and in search: keep one of them"),
+        ({"search": {"seed_everything": [1, 2]}, "n_seeds": 2}, "n_seeds=2 counts from seed_everything"),
+        ({"runner": "slurm"}, "runner must be one of processes, ray; got slurm"),
+    ],
+)
+def test_what_cannot_be_is_one_message(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parse_sweep({**SMALL, **changes})
+    assert message in str(error.value)
+
+
+def test_options_of_the_command_line_change_keys_and_single_options() -> None:
+    words = ["--n_trials", "7", "--search.model.lr", "[1, 2]", "--options.trainer.max_epochs=3"]
+    content = with_changes(SMALL, parse_changes(words))
+    assert content["n_trials"] == 7 and content["search"] == {**SEARCH, "model.lr": [1, 2]}
+    assert content["options"] == {"trainer.max_epochs": 3}
+    with pytest.raises(ConfigurationError, match="there is no option '--n_trails'; did you mean --n_trials"):
+        parse_changes(["--n_trails", "3"])
+    with pytest.raises(ConfigurationError, match="--n_trials needs a value"):
+        parse_changes(["--n_trials"])
+
+
+def test_a_configuration_beside_the_sweep_file_is_found_from_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("base: ppo_cartpole\n", encoding="utf-8")
+    path = tmp_path / "search.yaml"
+    path.write_text("config: mine.yaml\nsearch: {model.lr: [1]}\n", encoding="utf-8")
+    content, name = read_content(str(path))
+    assert (content["config"], name) == (str(tmp_path / "mine.yaml"), "search")
+    with pytest.raises(ConfigurationError, match=r"mine\.yaml is the configuration of a run, not a sweep"):
+        read_content(str(tmp_path / "mine.yaml"))
+    with pytest.raises(ConfigurationError, match=r"no configuration 'nowhere\.yaml'"):
+        read_content("nowhere.yaml")
