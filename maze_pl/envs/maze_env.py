@@ -22,6 +22,7 @@ from maze_pl.envs.structured_env import (
     Dicts,
     Observation,
     ResetResult,
+    StepParts,
     StepResult,
     StructuredEnv,
 )
@@ -111,8 +112,15 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
             EnvContractError: The simulation did not return a state, a reward, two flags and a dict,
                 or the reward is not finite.
         """
-        core_env, context = self.core_env, self.context
-        key = self._step_key
+        return self._receive(self.core_env.step(self._take(action)))
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator, which yields the action of the simulation."""
+        return self._receive((yield self._take(action)))
+
+    def _take(self, action: Action) -> Any:
+        """Convert an action to the simulation's; the environment step begins if none is running."""
+        context, key = self.context, self._step_key
         if key is None:
             raise ResetNeeded(f"step of {name_of(self)} was called before reset; start an episode first")
         if context.env_step_incremented:  # the last act completed an environment step
@@ -123,7 +131,12 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
             self._has_decided, self._decided_action = True, maze_action
             state = self._maze_state
             self._decided_state = copy.deepcopy(state) if self._is_rendered else state
-        result: Any = core_env.step(maze_action)
+        return maze_action
+
+    def _receive(self, result: Any) -> StepResult:
+        """Convert the result of a step of the simulation."""
+        core_env, context = self.core_env, self.context
+        key: Any = self._step_key
         try:
             maze_state, reward, terminated, truncated, info = result
             is_finite = isfinite(reward)  # accepts numbers only; `float` would also accept text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ Action = Mapping[str, Any]
 """Head -> an int for `Discrete`, an array for the other spaces."""
 StepResult = tuple[Observation, float, bool, bool, dict[str, Any]]
 """Observation, reward, terminated, truncated and further information."""
+StepParts = Generator[Any, Any, StepResult]
+"""A step that waits for results: yields each action for what is inside, and gets the result of its step."""
 ResetResult = tuple[Observation, dict[str, Any]]
 """Observation and further information."""
 Dicts = tuple[dict[StepKey, Observation] | None, dict[StepKey, Action] | None]

@@ -25,6 +25,7 @@ from maze_pl.envs.structured_env import (
     Dicts,
     Observation,
     ResetResult,
+    StepParts,
     StepResult,
     StructuredEnv,
     joined_class,
@@ -120,6 +121,39 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         """Perform the act of the current actor; see `StructuredEnv.step`."""
         return self.env.step(action)
 
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator that waits for the results of the wrapped environment.
+
+        In deployment these results come from outside, one after the other, so that `step` cannot be
+        called. A wrapper that overrides `step` itself is refused there unless it defines this
+        method: the same code, in which `yield action` takes the place of `self.env.step(action)`. A
+        class that only defines this method gets its `step` from it.
+
+        Args:
+            action: Action of the current actor.
+
+        Yields:
+            Each action for the wrapped environment.
+
+        Returns:
+            The result of the step.
+        """
+        result: StepResult = yield action
+        return result
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give a class that only defines `step_in_parts` a `step` that runs it."""
+        super().__init_subclass__(**options)
+        if "step_in_parts" in vars(cls) and "step" not in vars(cls):
+            cls.step = _step_by_parts  # type: ignore[method-assign]
+
+    def prepare_deployment(self) -> None:
+        """Adapt to a deployment, in which nobody can step the simulation; nothing changes by default.
+
+        Raises:
+            TypeError: This wrapper cannot be deployed.
+        """
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; see `StructuredEnv.reset`."""
         return self.env.reset(seed=seed, options=options)
@@ -211,6 +245,18 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         """Stop updating the statistics for good, as in evaluation."""
 
 
+def _step_by_parts(self: Wrapper, action: Action) -> StepResult:
+    """Perform an act by `step_in_parts`."""
+    parts = self.step_in_parts(action)
+    result: Any = None
+    while True:
+        try:
+            inner = parts.send(result)
+        except StopIteration as end:
+            return cast(StepResult, end.value)
+        result = self.env.step(inner)
+
+
 def _made_without_init(kind: type, *arguments: Any) -> Any:
     """Make an object without its state, as `copyreg.__newobj__` does.
 
@@ -238,6 +284,11 @@ class ObservationWrapper(Wrapper):
     def step(self, action: Action) -> StepResult:
         """Step and change the observation."""
         observation, reward, terminated, truncated, info = self.env.step(action)
+        return self.observation(observation), reward, terminated, truncated, info
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Pass the action on and change the observation."""
+        observation, reward, terminated, truncated, info = yield action
         return self.observation(observation), reward, terminated, truncated, info
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
@@ -273,6 +324,11 @@ class ActionWrapper(Wrapper):
         """Change the action and step."""
         return self.env.step(self.action(action))
 
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Change the action and pass it on."""
+        result: StepResult = yield self.action(action)
+        return result
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; the seed also seeds the wrapper's new action spaces."""
         if seed is not None and self._action_spaces is not None:
@@ -306,11 +362,20 @@ class RewardWrapper(Wrapper):
             EnvContractError: The changed reward is not finite.
         """
         observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, self._checked_reward(reward), terminated, truncated, info
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Pass the action on and change the reward."""
+        observation, reward, terminated, truncated, info = yield action
+        return observation, self._checked_reward(reward), terminated, truncated, info
+
+    def _checked_reward(self, reward: float) -> float:
+        """Change the reward; refuse a result that is not finite."""
         changed = self.reward(reward)
         if changed in (inf, -inf) or changed != changed:  # callers report non-numbers
             name = type(self).__name__
             raise EnvContractError(f"{name} turned the reward {reward} into {changed}; rewards must be finite numbers")
-        return observation, changed, terminated, truncated, info
+        return changed
 
     def get_actor_rewards(self) -> Array | None:
         """Return the changed rewards of the finished step's acts; None for a team reward."""

@@ -153,14 +153,14 @@ class BidFirstWrapper(Wrapper):
     def announce(self, price: int) -> None:
         self.events.bid(price=price)
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step_in_parts(self, action: Any) -> Any:
         self.has_bid = not self.has_bid
         if self.has_bid:
             if self.begins_steps:
                 self.begin_env_step()
             self.announce(int(action["price"]))
             return dict(self.seen), 0.0, False, False, {}
-        self.seen, reward, terminated, truncated, info = self.env.step(action)
+        self.seen, reward, terminated, truncated, info = yield action
         return dict(self.seen), reward, terminated, truncated, info
 
 

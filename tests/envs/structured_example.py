@@ -205,13 +205,13 @@ class TwoHalvesWrapper(Wrapper):
         self.last, info = self.env.reset(seed=seed, options=options)
         return self.last, info
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step_in_parts(self, action: Any) -> Any:
         self.second = not self.second
         if self.second:
             self.begin_env_step()
             self.act = action["act"]
             return self.last, 0.0, False, False, {}
-        self.last, self.last_reward, terminated, truncated, info = self.env.step(
+        self.last, self.last_reward, terminated, truncated, info = yield (
             {"action": action["action"] if self.act else 0}
         )
         return self.last, self.last_reward, terminated, truncated, info

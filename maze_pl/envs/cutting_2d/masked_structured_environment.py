@@ -11,7 +11,7 @@ from maze_pl.envs.cutting_2d.environment import maze_env_factory
 from maze_pl.envs.cutting_2d.events import InventoryEvents
 from maze_pl.envs.cutting_2d.objects import Piece
 from maze_pl.envs.cutting_2d.structured_environment import StructuredCutting2DEnvironment
-from maze_pl.envs.structured_env import Action, Observation, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Observation, StepParts, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
 
 
@@ -44,9 +44,9 @@ class MaskedStructuredCutting2DEnvironment(StructuredCutting2DEnvironment):
         """The masks of both sub-steps."""
         return {0: {"piece_idx": "inventory_mask"}, 1: {"cut_rotation": "cutting_mask"}}
 
-    def step(self, action: Action) -> StepResult:
+    def step_in_parts(self, action: Action) -> StepParts:
         """Choose a piece or cut it; the episode terminates if the next order fits into no piece."""
-        observation, reward, terminated, truncated, info = super().step(action)
+        observation, reward, terminated, truncated, info = yield from super().step_in_parts(action)
         if self._piece_idx is None and not observation["inventory_mask"].any():
             self._inventory_events.no_piece_fits(tuple(observation["ordered_piece"].astype(int).tolist()))
             terminated, truncated = True, False

@@ -17,7 +17,7 @@ from maze_pl.envs.structured_env import (
     Dicts,
     Observation,
     ResetResult,
-    StepResult,
+    StepParts,
     StructuredEnv,
 )
 from maze_pl.envs.wrapper import Wrapper
@@ -69,7 +69,7 @@ class StructuredCutting2DEnvironment(Wrapper):
         self._piece_idx: int | None = None  # chosen in sub-step 0, None before
         self._reward = 0.0
 
-    def step(self, action: Action) -> StepResult:
+    def step_in_parts(self, action: Action) -> StepParts:
         """Choose a piece (sub-step 0) or cut it (sub-step 1)."""
         if self._flat_observation is None:
             raise ResetNeeded(f"step of {type(self).__name__} was called before reset; start an episode first")
@@ -84,7 +84,7 @@ class StructuredCutting2DEnvironment(Wrapper):
                 {},
             )
         flat_action = {**action, "piece_idx": self._piece_idx}
-        self._flat_observation, self._reward, terminated, truncated, info = self.env.step(flat_action)
+        self._flat_observation, self._reward, terminated, truncated, info = yield flat_action
         self._piece_idx = None
         return (
             self._selection_observation(self._flat_observation),

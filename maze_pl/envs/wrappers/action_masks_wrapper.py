@@ -31,6 +31,7 @@ class ActionMasksWrapper(Wrapper):
 
     accepts_plain_spaces = True
     step = cast(Any, passed_on("step"))
+    step_in_parts = Wrapper.step_in_parts
     reset = cast(Any, passed_on("reset"))
 
     def __init__(self, env: StructuredEnv, action_masks: Mapping[str, str]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from maze_pl.core.episode import StatKey
-from maze_pl.envs.structured_env import Action, Array, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.events import EventLogFiles, EventLogWriter
 
@@ -46,7 +46,14 @@ class EventLogsWrapper(Wrapper):
 
     def step(self, action: Action) -> StepResult:
         """Step, and tell the writer if that ended the episode."""
-        result = self.env.step(action)
+        return self._told(self.env.step(action))
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator."""
+        return self._told((yield action))
+
+    def _told(self, result: StepResult) -> StepResult:
+        """Tell the writer if a step ended the episode."""
         if result[2] or result[3]:
             self.writer.has_news = False
             self.writer.end_episode()

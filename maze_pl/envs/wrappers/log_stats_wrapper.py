@@ -11,7 +11,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
 from maze_pl.envs.contract import bounds, check_step
-from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.events.episode_log import (
     EpisodeEventLog,
@@ -88,6 +88,16 @@ class LogStatsWrapper(Wrapper):
 
     def step(self, action: Action) -> StepResult:
         """Step, and record the action and the events."""
+        step_key, taken = self._note(action)
+        return self._receive(self.env.step(action), step_key, taken)
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator."""
+        step_key, taken = self._note(action)
+        return self._receive((yield action), step_key, taken)
+
+    def _note(self, action: Action) -> tuple[StepKey, dict[str, Any]]:
+        """Record an action; return its sub-step, and a copy of it if KPIs need one."""
         env = self.env
         step_key = env.actor_id().step_key if self._flat_key is None else self._flat_key
         for head, values in self._actions[step_key]:
@@ -95,7 +105,17 @@ class LogStatsWrapper(Wrapper):
             values.append(value if type(value) is int else detached(value))
         log = self._event_log
         taken = {head: detached(value) for head, value in action.items()} if log else {}
-        result: Any = env.step(action)
+        return step_key, taken
+
+    def _receive(self, result: Any, step_key: StepKey, taken: dict[str, Any]) -> StepResult:
+        """Record the events of a step; sum the episode up if it ended.
+
+        Args:
+            result: Result of the step.
+            step_key: Sub-step in which the action was taken.
+            taken: The action, or nothing if no KPIs need it.
+        """
+        env, log = self.env, self._event_log
         try:
             _, _, terminated, truncated, _ = result
         except (TypeError, ValueError):

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.envs.contract import bounds
-from maze_pl.envs.structured_env import Action, Array, Observation, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, Observation, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrappers.sampling_wrapper import SamplingWrapper, Shown
 from maze_pl.events import EventRecord, Subscriber, topics
 from maze_pl.events.display import require_matplotlib
@@ -77,7 +77,15 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
 
     def step(self, action: Action) -> StepResult:
         """Watch the act if it is picked, step, and watch the reward."""
-        result, rewards = super().step(action), self._rewards
+        return self._with_reward(super().step(action))
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator."""
+        return self._with_reward((yield from super().step_in_parts(action)))
+
+    def _with_reward(self, result: StepResult) -> StepResult:
+        """Watch the reward of a step."""
+        rewards = self._rewards
         if rewards is not None:
             rewards.step[1] += result[1]
             env_time = self.env.get_env_time()

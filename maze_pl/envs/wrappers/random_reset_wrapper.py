@@ -76,6 +76,10 @@ class RandomResetWrapper(Wrapper):
         skipped = f"the first {self.min_skip_steps} to {self.max_skip_steps} steps in {_MOST_ATTEMPTS} attempts"
         raise ValueError(f"RandomResetWrapper: the episode ended within {skipped}; reduce max_skip_steps")
 
+    def prepare_deployment(self) -> None:
+        """Skip no steps: episodes begin where the outside begins them."""
+        self.min_skip_steps = self.max_skip_steps = 0
+
     def _random_action(self, observation: Observation) -> Action:
         key = self.env.actor_id().step_key
         names, heads = self.env.action_masks_dict.get(key, {}), self._spaces[key].spaces

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from maze_pl.envs.structured_env import Action, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
 
 
@@ -82,7 +82,15 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
 
     def step(self, action: Action) -> StepResult:
         """Step, update the statistics by the reward, and normalise it."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._normalised(self.env.step(action))
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator."""
+        return self._normalised((yield action))
+
+    def _normalised(self, result: StepResult) -> StepResult:
+        """Update the statistics by the reward of a step, and normalise it."""
+        observation, reward, terminated, truncated, info = result
         if not self._frozen:
             self._learn(reward, terminated or truncated)
         return observation, self.reward(reward), terminated, truncated, info

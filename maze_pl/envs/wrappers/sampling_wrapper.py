@@ -16,6 +16,7 @@ from maze_pl.envs.structured_env import (
     Array,
     Observation,
     ResetResult,
+    StepParts,
     StepResult,
     StructuredEnv,
 )
@@ -60,14 +61,24 @@ class SamplingWrapper(Wrapper):
 
     def step(self, action: Action) -> StepResult:
         """Watch the act if it is picked, and step."""
+        self._watch_if_picked(action)
+        result = self.env.step(action)
+        self._observation = result[0]
+        return result
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator."""
+        self._watch_if_picked(action)
+        result: StepResult = yield action
+        self._observation = result[0]
+        return result
+
+    def _watch_if_picked(self, action: Action) -> None:
         step_key = self.env.actor_id().step_key
         place = self.pick(step_key)
         if place is not None:
             shown = self.watch(step_key, self._observation, action)
             self._sample[place] = [(name, np.array(value)) for name, value in shown]
-        result = self.env.step(action)
-        self._observation = result[0]
-        return result
 
     def pick(self, stream: Hashable) -> tuple[Hashable, int] | None:
         """Place of the current moment of a stream in the sample; None if it is left out."""

@@ -13,6 +13,7 @@ from maze_pl.envs.structured_env import (
     Array,
     Observation,
     ResetResult,
+    StepParts,
     StepResult,
     StructuredEnv,
 )
@@ -81,9 +82,17 @@ class SpacesRecordingWrapper(RecordingWrapper):
 
     def step(self, action: Action) -> StepResult:
         """Step, and record the act."""
-        env, acts = self.env, self._acts
         kept_action = _arrays(action)
-        result = env.step(action)
+        return self._recorded(self.env.step(action), kept_action)
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator."""
+        kept_action = _arrays(action)
+        return self._recorded((yield action), kept_action)
+
+    def _recorded(self, result: StepResult, kept_action: Observation) -> StepResult:
+        """Record an act and its result."""
+        env, acts = self.env, self._acts
         if acts is None:
             return result
         observation, reward, terminated, truncated, _ = result

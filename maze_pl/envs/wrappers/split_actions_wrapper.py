@@ -12,6 +12,7 @@ from maze_pl.envs.structured_env import (
     Dicts,
     Observation,
     ResetResult,
+    StepParts,
     StepResult,
     StructuredEnv,
 )
@@ -113,7 +114,14 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
 
     def step(self, action: Action) -> StepResult:
         """Join the action, step, and split masks."""
-        result = self.env.step(self.action(action))
+        return self._with_masks_of_next(self.env.step(self.action(action)))
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator."""
+        return self._with_masks_of_next((yield self.action(action)))
+
+    def _with_masks_of_next(self, result: StepResult) -> StepResult:
+        """Split the masks of the actor that acts next."""
         if not self._has_masks:
             return result
         return (self._with_split_masks(self.env.actor_id().step_key, result[0]), *result[1:])

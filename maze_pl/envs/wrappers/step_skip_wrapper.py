@@ -7,7 +7,7 @@ import numpy as np
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.spaces import environment_action
-from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StructuredEnv
 from maze_pl.envs.wrapper import ActionWrapper, Wrapper, wrappers_of
 
 
@@ -95,7 +95,7 @@ class StepSkipWrapper(Wrapper):
             action = cast(ActionWrapper, wrapper).reverse_action(action)
         return cast(Action, action)
 
-    def step(self, action: Action) -> StepResult:
+    def step_in_parts(self, action: Action) -> StepParts:
         """Perform an act and, if it completes an environment step, the skipped steps."""
         env = self.env
         time, actor = env.get_env_time(), env.actor_id()
@@ -104,7 +104,7 @@ class StepSkipWrapper(Wrapper):
         self._acted.append(actor)
         if not self._noops:
             self._actions[actor] = action
-        observation, total, terminated, truncated, info = env.step(action)
+        observation, total, terminated, truncated, info = yield action
         self._is_done = env.is_actor_done()
         self._complete = bool(env.get_env_time() != time or terminated or truncated)
         if self._complete:
@@ -115,7 +115,7 @@ class StepSkipWrapper(Wrapper):
                 while env.get_env_time() == time and not (terminated or truncated):
                     acted.append(actor := env.actor_id())
                     action = self._actions.get(actor) or self._noops.get(actor.step_key) or self._noop(actor.step_key)
-                    observation, reward, terminated, truncated, info = env.step(action)
+                    observation, reward, terminated, truncated, info = yield action
                     total += reward
                 self._credit(acted)
             self.context.is_decision = was_decision

@@ -1,6 +1,6 @@
 """Truncation of episodes after a number of environment steps."""
 
-from maze_pl.envs.structured_env import Action, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
 
 
@@ -30,7 +30,14 @@ class TimeLimitWrapper(Wrapper):
 
     def step(self, action: Action) -> StepResult:
         """Step, and truncate the episode if its time is over."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._limited(self.env.step(action))
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator."""
+        return self._limited((yield action))
+
+    def _limited(self, result: StepResult) -> StepResult:
+        observation, reward, terminated, truncated, info = result
         if self.env.get_env_time() >= self.max_episode_steps and self.context.env_step_incremented and not terminated:
             truncated = True
         return observation, reward, terminated, truncated, info

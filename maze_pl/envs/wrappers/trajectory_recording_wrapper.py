@@ -9,7 +9,7 @@ import numpy as np
 
 from maze_pl.core.episode import StatKey
 from maze_pl.envs.contract import name_of
-from maze_pl.envs.structured_env import Action, Array, ResetResult, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.trajectory_record import StateRecord, StateTrajectoryRecord, TrajectoryWriter
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
@@ -117,13 +117,13 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         self._look(self._record)
         return result
 
-    def step(self, action: Action) -> StepResult:
+    def step_in_parts(self, action: Action) -> StepParts:
         """Step, and record the decision, unless an inner wrapper only stores the action."""
         env, record = self.env, self._record
         fired = self._events
         env_time, actor_id = env.get_env_time(), env.core_env.actor_id()
         components = _copied(env.get_serializable_components())
-        result = env.step(action)
+        result: StepResult = yield action
         _, reward, terminated, truncated, info = result
         self._reward += reward
         if record is not None and fired.has_acted:
