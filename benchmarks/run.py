@@ -245,6 +245,15 @@ def networks(repetitions: int) -> str:
     return f"{title}\n\n{table(header, rows)}"
 
 
+def decisions(repetitions: int) -> str:
+    """The section on decisions in deployment."""
+    runs = outputs("decisions.py", repetitions)
+    rows = [[name, f"{statistics.median(run[name] for run in runs):.2f}"] for name in runs[0]]
+    title = "## W13: one decision in deployment, CartPole-v1, networks of 64 x 64"
+    note = "Quotients are what `AgentDeployment.act` takes without its wrappers, over `act` of the agent."
+    return f"{title}\n\n{note}\n\n{table(['', 'microseconds'], rows)}"
+
+
 def engines(repetitions: int) -> str:
     """The section on local processes."""
     runs = outputs("engines.py", repetitions)
@@ -397,6 +406,7 @@ def short_report(repetitions: int) -> str:
         header(repetitions, "make bench"),
         training(repetitions, is_short=True),
         environments(repetitions),
+        decisions(repetitions),
         soft_actor_critic(repetitions, (1,)),
         start(repetitions),
     ]
@@ -409,6 +419,7 @@ def whole_report(repetitions: int) -> str:
         header(repetitions, "make bench-all"),
         training(repetitions, is_short=False),
         environments(repetitions),
+        decisions(repetitions),
         events(repetitions),
         wrappers(repetitions),
         networks(repetitions),

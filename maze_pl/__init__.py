@@ -12,6 +12,7 @@ from .runs.loading import load as load, load_env as load_env
 from .runs.simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetup
 
 __all__ = [
+    "AgentDeployment",
     "SimpleStatsLoggingSetup",
     "SweepResult",
     "compare",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .bundle.export import export as export
     from .cli.sweep import sweep as sweep
     from .comparison.compare import compare as compare
+    from .deployment.agent_deployment import AgentDeployment as AgentDeployment
     from .runs.metrics import read_metrics as read_metrics
     from .runs.metrics import tensorboard_to_dataframe as tensorboard_to_dataframe
     from .runs.metrics import tensorboard_to_pandas as tensorboard_to_pandas
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from .viewer.events import events_table as events_table
 else:
     _LATE = {
+        "AgentDeployment": "maze_pl.deployment.agent_deployment",
         "SweepResult": "maze_pl.sweeps.result",
         "compare": "maze_pl.comparison.compare",
         "events_table": "maze_pl.viewer.events",
@@ -53,7 +56,7 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        """Return a function that is imported when it is asked for."""
+        """Return a function or class that is imported when it is asked for."""
         if name not in _LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(_LATE[name]), name)

@@ -99,3 +99,11 @@ def test_the_dungeon_of_the_examples_follows_the_interface_of_gymnasium() -> Non
         ended, n_steps = terminated or truncated, n_steps + 1
         assert abs(reward) <= 2.6
     assert terminated or n_steps == 20
+
+
+def test_a_deployed_agent_controls_a_system_of_others() -> None:
+    from maze_pl import AgentDeployment
+
+    example = runpy.run_path(str(EXAMPLES / "external_cartpole.py"))
+    deployment = AgentDeployment(policy="heuristic", env=GymMazeEnv("CartPole-v1"))
+    assert example["control"](deployment, 1)["BaseEnvEvents/reward/mean"] > 100

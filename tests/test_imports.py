@@ -46,6 +46,7 @@ ALLOWED = {
     "viewer": EVERYTHING - {"callbacks"},
     "callbacks": (EVERYTHING | {"viewer"}) - {"callbacks"},
     "comparison": (EVERYTHING | {"viewer"}) - {"callbacks"},
+    "deployment": EVERYTHING - {"callbacks"},
     "reports": {"core", "system", "events", "records", "config", "functional", "runs"},
     "bundle": {"core", "system", "envs", "distributions", "agents", "config", "runs"},
     "sweeps": {"config", "events", "reports", "runs", "system"},

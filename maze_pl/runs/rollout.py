@@ -1,41 +1,35 @@
 """Rollouts: recorded episodes of a policy, played in this or other processes or machines."""
 
-import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import methodcaller
 from typing import Any
 
 import gymnasium
 import torch
-from torch import nn
 from tqdm import tqdm
 
-from maze_pl.agents import TorchPolicy
 from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.episodes import play_episodes
-from maze_pl.config.factories import Factory
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.checks import check_room_for_environments
-from maze_pl.core.class_path import import_object
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.policy import MazeStatePolicy, Policy, PolicyBatch, PolicyStep, evaluation_mode
+from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep, evaluation_mode
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import MaskError, no_value
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
 from maze_pl.envs import wrappers as ours
 from maze_pl.envs.building import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
-from maze_pl.envs.contract import name_of
 from maze_pl.envs.trajectory_record import GifFiles, KeptFrames, StateTrajectoryRecord
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy, without_wrappers
-from maze_pl.runs.compatibility import require_same_spaces
+from maze_pl.runs.bundle_policy import bundle_policy, without_wrappers
+from maze_pl.runs.policies import make_policy
 from maze_pl.system.time_limit import time_limit_to_make
 
 Env = gymnasium.Env[Any, Any]
@@ -298,7 +292,7 @@ def rollout(
         sample = factory()
     statistics = wrapper_statistics or _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
     spec = Spec.of(without_wrappers(sample, removed), max_agents)
-    policy = _made(policy if bundle is None else bundle, spec, sample)
+    policy = make_policy(policy if bundle is None else bundle, spec, sample)
     if not is_single:
         sample.close()
     make = _RecordingEnvs(factory, statistics, record, max_steps, max_agents, removed)
@@ -358,39 +352,3 @@ def _played(workers: Engine, groups: list[range], stop: Callable[[], object]) ->
                 if following is not None:
                     workers.submit(done.player, "play", following)
         yield from finished.pop(group.start)
-
-
-def _made(policy: Any, spec: Spec, env: Any) -> Policy:
-    """Make the policy that the argument `policy` of `rollout` describes."""
-    if isinstance(policy, str):
-        policy = Factory(policy)
-    target = policy
-    if isinstance(policy, Factory):
-        named = {"random": "maze_pl.agents.RandomPolicy", "heuristic": env.heuristic_policy or "heuristic"}
-        path = named.get(policy.class_path, policy.class_path)
-        try:
-            target = import_object(path)
-        except ImportError as error:
-            known = "use random, heuristic (where the environment has a heuristic_policy), a class path, or a bundle"
-            fault = f"no policy {policy.class_path!r} for {name_of(env)}: {error}"
-            raise ValueError(f"{fault}; {known}") from error
-        policy = replace(policy, class_path=path)
-    if isinstance(policy, type) or not isinstance(policy, Policy):
-        available = {
-            "action_spaces_dict": {key: step.action_space for key, step in spec.steps.items()},
-            "masks": {key: step.masks for key, step in spec.steps.items()},
-            "spec": spec,
-            "env": env,
-        }
-        configured = {**getattr(policy, "init_args", {}), **getattr(policy, "keywords", {})}
-        names = inspect.signature(target).parameters.keys() & available.keys() - configured
-        policy = policy(**{name: available[name] for name in names})
-    if isinstance(policy, nn.Module):
-        policy = getattr(policy, "policy", policy)  # of an algorithm
-    if isinstance(policy, BundlePolicy):
-        policy.require_fit(spec)
-    if isinstance(policy, TorchPolicy):
-        require_same_spaces(policy.spec.to_dict(), spec.to_dict(), "the policy")
-    if not isinstance(policy, Policy):
-        raise TypeError(f"policy={policy!r} is not a policy: it has no method act")
-    return policy

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
 
+    from maze_pl.core.episode import EpisodeSummary
     from maze_pl.envs.structured_env import StructuredEnv
 
 
@@ -64,25 +65,47 @@ class SimpleStatsLoggingSetup:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         from tqdm import tqdm
 
-        from maze_pl.events import EpochStatistics
         from maze_pl.events.display import render
-        from maze_pl.loggers.dashboard import log_epoch
-        from maze_pl.modules.run_statistics import SourceStatistics
 
         if kind is not None and issubclass(kind, Exception):  # an interrupt prints what there is
             return
         self.env.close_episode()
-        epoch = EpochStatistics(self.env.pubsub.topics)
         n_unfinished = self.env.n_unfinished
-        for summary in self.env.drain_episode_summaries():
-            epoch.add(summary)
-        plots, self.statistics = epoch.compute_plots(), dict(epoch.compute())
-        prefix, env_steps = self.env.logging_prefix or "main", epoch.total_step_count
+        prefix = self.env.logging_prefix or "main"
+        summaries = self.env.drain_episode_summaries()
+        self.statistics = log_episodes(summaries, self.env.pubsub.topics, prefix, self.loggers)
+        env_steps = sum(int(summary.env_steps) for summary in summaries)
         tqdm.write(render(f"{prefix} | {env_steps:,} env steps", 1, {prefix: self.statistics}))
         if n_unfinished:
             left_out = f"unfinished episodes that reset cut off, and that are not counted: {n_unfinished}"
             tqdm.write(f"{left_out}; LogStatsWrapper(env, count_unfinished=True) counts them")
-        scalars = SourceStatistics(self.statistics, {}).scalars(prefix)
-        for logger in self.loggers:
-            logger.log_metrics(scalars, step=env_steps)
-        log_epoch(self.loggers, prefix, self.statistics, plots, env_steps)
+
+
+def log_episodes(
+    summaries: Iterable[EpisodeSummary], topics: Iterable[type], prefix: str, loggers: Sequence[Logger]
+) -> dict[str, Any]:
+    """Compute the statistics of episodes, and pass them to loggers.
+
+    Args:
+        summaries: The episodes.
+        topics: Topics of their events.
+        prefix: Name of the statistics in the logs.
+        loggers: Lightning loggers, which get them over env steps.
+
+    Returns:
+        `<Topic>/<event>/<statistic>/<groups>` -> number or histogram.
+    """
+    from maze_pl.events import EpochStatistics
+    from maze_pl.loggers.dashboard import log_epoch
+    from maze_pl.modules.run_statistics import SourceStatistics
+
+    epoch = EpochStatistics(topics)
+    for summary in summaries:
+        epoch.add(summary)
+    plots = epoch.compute_plots()
+    statistics: dict[str, Any] = dict(epoch.compute())
+    scalars = SourceStatistics(statistics, {}).scalars(prefix)
+    for logger in loggers:
+        logger.log_metrics(scalars, step=epoch.total_step_count)
+    log_epoch(loggers, prefix, statistics, plots, epoch.total_step_count)
+    return statistics

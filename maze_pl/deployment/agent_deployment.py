@@ -1,0 +1,392 @@
+"""A policy with conversions and wrappers, for a system that asks for actions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.checks import check_count
+from maze_pl.core.policy import PolicyBatch
+from maze_pl.core.seeding import derive_seed
+from maze_pl.deployment.assembling import RunParts, made, make_env, spec_of
+from maze_pl.deployment.candidates import Candidate, best_actions
+from maze_pl.deployment.decider import Decider, ready
+from maze_pl.deployment.outside import Outside, Received
+from maze_pl.deployment.stack_steps import Outcome, StackSteps
+from maze_pl.envs.structured_env import Observation
+from maze_pl.runs.policies import make_policy
+from maze_pl.runs.simple_stats import log_episodes
+
+if TYPE_CHECKING:
+    from pytorch_lightning.loggers import Logger
+
+    from maze_pl.core.episode import EpisodeSummary
+
+_MOST_EPISODES: Final = 10_000
+
+
+class AgentDeployment:
+    """Answers the states of a real system with actions, as the agent did in training.
+
+    The environment provides conversions, wrappers and events; its simulation is never stepped. All
+    wrappers are kept in step with the states: stacks of observations, time limits, skipped steps,
+    statistics. One deployment belongs to one system and one thread; there can be any number of
+    them.
+
+    States of an episode must be given in order, each to one call of `act`. An episode begins with
+    the first state, and with the first one after an end.
+
+    Args:
+        policy: A policy, a trained module, a class path or configuration, or a callable that makes a
+            policy; see `maze_pl.rollout`. Networks are copied.
+        env: The environment, a callable that makes it, or its configuration (`class_path` and
+            `init_args`). The deployment owns and closes it.
+        wrappers: Further wrappers: callables or configurations, the first one innermost.
+        wrapper_statistics: Statistics of the wrappers, by name; None leaves those that they have.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0.
+        max_agents: Most agents alive at once, for policies that need it.
+        deterministic: Whether the most likely actions are taken instead of sampled ones.
+        temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
+        seed: Determines sampled actions and the wrappers' randomness, as in `maze_pl.rollout` with
+            one environment; None gives different ones each time.
+        reports_events: Whether the caller fires the simulation's events through `event_topic`, from
+            which KPIs are computed.
+        loggers: Lightning loggers, which receive the statistics at `close`.
+
+    Raises:
+        TypeError: A wrapper cannot be kept in step, or something is neither an environment nor a
+            policy.
+        ValueError: Policy, environment and wrappers do not fit together.
+
+    Attributes:
+        env: The environment with its wrappers.
+        needs_actor: False if one call of `act` decides on all sub-steps of an environment step.
+            True if the simulation itself has several actors: each call decides for one of them,
+            and names it by `actor_id` and `env_time`.
+        is_running: Whether an episode is running.
+
+    Example:
+        >>> from maze_pl.agents import DummyCartPolePolicy
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> deployment = AgentDeployment(policy=DummyCartPolePolicy, env=GymMazeEnv("CartPole-v1"))
+        >>> deployment.act([0.0, 0.0, 0.1, 0.2])
+        1
+        >>> deployment.act([0.0, 0.2, 0.1, -0.3], reward=1.0)
+        0
+        >>> deployment.close()
+    """
+
+    def __init__(
+        self,
+        policy: Any,
+        env: Any,
+        wrappers: Sequence[Any] = (),
+        *,
+        wrapper_statistics: Mapping[str, Any] | None = None,
+        action_masks: dict[str, str] | None = None,
+        max_agents: dict[StepKey, int] | None = None,
+        deterministic: bool = True,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        reports_events: bool = False,
+        loggers: Sequence[Logger] = (),
+    ) -> None:
+        if not temperature >= 1e-9:
+            raise ValueError(f"temperature={temperature} must be above 0")
+        self.env = make_env(env, wrappers, wrapper_statistics, action_masks)
+        self._steps = StackSteps(self.env)
+        spec = spec_of(self.env, max_agents)
+        acting = ready(make_policy(made(policy), spec, self.env))
+        self._decider = Decider(acting, spec, deterministic, temperature, seed)
+        self._outside = Outside(self.env, reports_events)
+        self.needs_actor = not self._outside.is_flat
+        self.is_running = False
+        self._loggers = tuple(loggers)
+        self._seed = None if seed is None else derive_seed(seed, "rollout")
+        self._n_episodes = 0
+        self._summaries: deque[EpisodeSummary] = deque(maxlen=_MOST_EPISODES)
+        self._observation: Observation | None = None  # while the policy has to decide
+        self._answer: Any = None  # action in a skipped step, while nobody but `candidates` has asked for it
+        self._last_actor = self.env.actor_id()
+        self._is_advancing = False  # True while the stack advances, and after an error in it
+        self._is_closed = False
+
+    @classmethod
+    def from_run(
+        cls,
+        run: str | Path,
+        *,
+        policy: Any = None,
+        env: Any = None,
+        wrappers: Sequence[Any] | None = None,
+        trust: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Make the deployment of a trained agent, with the wrappers and statistics of its run.
+
+        Args:
+            run: A run directory, whose best or else last checkpoint is taken, or a checkpoint.
+            policy: Replaces the run's policy.
+            env: Replaces its environment.
+            wrappers: Replace its wrappers; those of the same classes get the run's statistics.
+            trust: Whether the run may name any class, because you know who made it.
+            options: Further arguments of the class.
+
+        Raises:
+            ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs
+                trust.
+        """
+        parts = RunParts.of(run, trust)
+        wrapped = make_env(
+            parts.env if env is None else env,
+            parts.wrappers if wrappers is None else wrappers,
+            options.pop("wrapper_statistics", parts.wrapper_statistics),
+            options.pop("action_masks", parts.action_masks),
+            may_differ=wrappers is not None,
+        )
+        return cls(parts.policy if policy is None else policy, wrapped, **{"max_agents": parts.max_agents, **options})
+
+    # ---------------------------------------------------------------------------------------------- acting
+
+    def act(
+        self,
+        maze_state: Any,
+        reward: float = 0.0,
+        terminated: bool = False,
+        truncated: bool = False,
+        info: dict[str, Any] | None = None,
+        *,
+        actor_id: tuple[StepKey, int] | None = None,
+        env_time: int | None = None,
+        is_actor_done: bool = False,
+        actor_rewards: Sequence[float] | None = None,
+    ) -> Any:
+        """Return the action of the simulation in a state.
+
+        Everything but the state describes the step from the previous state, and counts for nothing
+        in the first state of an episode.
+
+        Args:
+            maze_state: The state, as the simulation or the gymnasium environment returns it.
+            reward: Reward of the previous action.
+            terminated: Whether the episode has ended in this state.
+            truncated: Whether it was cut off here.
+            info: Further information about the step.
+            actor_id: The actor that acts next: step key and agent. Needed if `needs_actor`.
+            env_time: Environment steps completed in the episode. Needed if `needs_actor`.
+            is_actor_done: Whether the actor that has acted will not act again.
+            actor_rewards: If rewards are attributed: those of the acts of a finished environment step.
+
+        Returns:
+            The action; None if the episode is over, because it was said to be or because a wrapper
+            such as a time limit ends it. The next call then begins another episode; a system that
+            goes on gives the same state again.
+
+        Raises:
+            EnvContractError: The state or another argument is refused. Nothing has advanced, and the
+                next call may give another one.
+            MaskError: A mask is malformed.
+            RuntimeError: The deployment is closed, an error interrupted the episode, or another
+                state has no decision yet.
+        """
+        flags = terminated, truncated
+        outcome = self._observe(
+            Received(maze_state, reward, *flags, info, actor_id, env_time, is_actor_done, actor_rewards)
+        )
+        while self._observation is not None:
+            actor, batch = self._next_act()
+            action = self._decider.choose(actor, batch)
+            outcome = self._begin_step(actor, action)
+        return outcome
+
+    def candidates(self, maze_state: Any, k: int, *step: Any, **named: Any) -> list[Candidate]:
+        """Return the k most likely actions in a state, and leave the choice to the caller.
+
+        The caller then passes one of them to `take`, or the same state to `act`. If several
+        sub-steps are decided in one call, these are the actions of the next one. A state may be
+        given again, for the next sub-step or another k.
+
+        Args:
+            maze_state: As for `act`.
+            k: Number of actions.
+            step: Further arguments of `act`.
+            named: The same by name.
+
+        Returns:
+            Actions of positive probability, the most likely first; fewer if there are not as many,
+            and none if the policy is not asked: when the episode is over (not `is_running`), and in
+            skipped steps, where `act` then returns what is to be done.
+
+        Raises:
+            TypeError: The policy has no probabilities, or an action is continuous.
+        """
+        check_count("k", k, 1)
+        self._answer = self._observe(Received(maze_state, *step, **named))
+        if self._observation is None:
+            return []
+        actor, batch = self._next_act()
+        space = self._decider.spec.steps[actor.step_key].action_space
+        found = []
+        for action, probability in best_actions(self._decider.policy, batch, space, self._decider.temperature, k):
+            maze_action = self._outside.preview(self.env, action, maze_state)
+            found.append(Candidate(actor, action, probability, maze_action))
+        return found
+
+    def take(self, candidate: Candidate) -> Any:
+        """Take an action that `candidates` has returned for the current state.
+
+        Returns:
+            The action of the simulation; None if another sub-step has to be decided first (ask
+            `candidates` again, or `act`).
+
+        Raises:
+            ValueError: It is another actor's turn, or none is to act.
+        """
+        actor = self.env.actor_id()
+        if self._observation is None or candidate.actor_id != actor:
+            now = "no actor" if self._observation is None else actor
+            raise ValueError(f"the candidate is for {candidate.actor_id}, but {now} has to act; call candidates first")
+        actor, batch = self._next_act()
+        self._decider.follow(actor, batch)
+        return self._begin_step(actor, candidate.action)
+
+    # -------------------------------------------------------------------------------------------- episodes
+
+    def reset(self) -> None:
+        """Give up the running episode, if any; it counts up to here. The next state begins another one."""
+        self._require_open()
+        self._steps.abandon()
+        self._observation = self._answer = None
+        self._is_advancing = False
+        self.env.close_episode()
+        self._end_episode()
+
+    def close(self, maze_state: Any = None, *step: Any, **named: Any) -> None:
+        """End the episode, write the statistics, and close environment and wrappers; safe to call twice.
+
+        Args:
+            maze_state: State after the last action, if it is to count; None ends the episode before.
+            step: Further arguments of `act`.
+            named: The same by name.
+        """
+        if self._is_closed:
+            return
+        try:
+            if maze_state is not None and self.is_running and not self._is_advancing and self._observation is None:
+                self._observe(Received(maze_state, *step, **named))
+        finally:
+            self.reset()
+            self._is_closed = True
+            self.env.close()
+        if self._loggers:
+            self.statistics(self._loggers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def statistics(self, loggers: Sequence[Logger] = ()) -> dict[str, Any]:
+        """Return the statistics of the episodes so far, at most of the last 10,000.
+
+        Args:
+            loggers: Lightning loggers that receive them, too.
+
+        Returns:
+            `<Topic>/<event>/<statistic>/<groups>` -> number or histogram.
+        """
+        prefix = self.env.logging_prefix or "deployment"
+        return log_episodes(self._summaries, self.env.pubsub.topics, prefix, loggers)
+
+    def event_topic(self, topic: type) -> Any:
+        """Return an object with the events of a topic, for the caller to fire.
+
+        Events that are fired between two calls of `act` belong to the step between them.
+        """
+        return self.env.pubsub.create_event_topic(topic)
+
+    # ---------------------------------------------------------------------------------------------- parts
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("this AgentDeployment is closed: make a new one")
+
+    def _observe(self, received: Received) -> Any:
+        """Receive a state.
+
+        Returns:
+            The action of the simulation if the policy is not asked; `_observation` is set if it is.
+        """
+        self._require_open()
+        outside = self._outside
+        if self._is_advancing:
+            raise RuntimeError("an error interrupted the episode: call reset, and begin another one")
+        if self._observation is not None or self._answer is not None:
+            if received.maze_state is not outside.maze_state:
+                remedy = "call act with the same state or take a candidate, or reset to drop it"
+                raise RuntimeError(f"the previous state has no decision yet: {remedy}")
+            answer, self._answer = self._answer, None
+            return answer
+        outside.check_step(received)
+        if not self.is_running:
+            if not (received.terminated or received.truncated):
+                self._begin_episode(received)
+            return None
+        outside.accept(received)
+        self._is_advancing = True
+        if received.is_actor_done:
+            self._decider.forget(self._last_actor)
+        info = received.info or {}
+        step = (received.maze_state, received.reward, received.terminated, received.truncated, info)
+        return self._go_on(self._steps.resume(step))
+
+    def _begin_episode(self, received: Received) -> None:
+        """Reset the stack to the first state of an episode."""
+        self._outside.accept_first(received)
+        self._is_advancing = True
+        index = self._n_episodes
+        seed = None if self._seed is None else derive_seed(self._seed, "env", 0, index)
+        self._observation, _ = self.env.reset(seed=seed)
+        self._decider.begin_episode(index)
+        self.is_running = True
+        self._n_episodes += 1
+        self._is_advancing = False
+
+    def _next_act(self) -> tuple[ActorID, PolicyBatch]:
+        """Return the actor that acts next, with its policy batch."""
+        assert self._observation is not None
+        actor = self.env.actor_id()
+        return actor, self._decider.batch_of(actor, self._observation, self._outside.maze_state)
+
+    def _begin_step(self, actor: ActorID, action: Any) -> Any:
+        """Begin the step of an actor."""
+        self._last_actor = actor
+        self._observation = None
+        self._is_advancing = True
+        return self._go_on(self._steps.begin(action))
+
+    def _go_on(self, outcome: Outcome) -> Any:
+        """Use the outcome of a step, as far as it has come.
+
+        Returns:
+            The next action of the simulation, if there is one.
+        """
+        is_complete, value = outcome
+        self._is_advancing = False
+        if not is_complete:
+            return value
+        observation, _, terminated, truncated, _ = value
+        if terminated or truncated:
+            self._end_episode()
+        else:
+            self._observation = observation
+        return None
+
+    def _end_episode(self) -> None:
+        """Keep the summary of an episode that is over."""
+        self.is_running = False
+        self._summaries.extend(self.env.drain_episode_summaries())

@@ -1,0 +1,116 @@
+"""Parts of a deployment from instances, configuration, or a run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from maze_pl.config.factories import Factory
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.spec import Spec
+from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.contract import describe
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.envs.wrappers.observation_normalization_wrapper import normalizers_of
+from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
+from maze_pl.runs.loading import load, load_data
+
+Configuration = Mapping[str, Any]
+"""`class_path` and `init_args`, as in a YAML file."""
+
+
+@dataclass
+class RunParts:
+    """Parts of a deployment that a run provides.
+
+    Attributes:
+        policy: The trained policy.
+        env: Factory of the simulation.
+        wrappers: Factories of its wrappers.
+        wrapper_statistics: Their statistics.
+        action_masks: Masks that the run's configuration declares.
+        max_agents: Most agents alive at once, by sub-step.
+    """
+
+    policy: Any
+    env: Any
+    wrappers: Sequence[Any]
+    wrapper_statistics: Mapping[str, Any] = field(default_factory=dict)
+    action_masks: dict[str, str] | None = None
+    max_agents: dict[StepKey, int] | None = None
+
+    @classmethod
+    def of(cls, run: str | Path, trust: bool) -> "RunParts":
+        """Read the parts of a run directory or a checkpoint.
+
+        Raises:
+            ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs
+                trust.
+        """
+        statistics = wrapper_statistics_in(read_checkpoint(run), run)
+        policy = load(run, trust=trust).policy
+        options = load_data(run, trust=trust).rollout_options
+        return cls(policy=policy, wrapper_statistics=statistics, **options)
+
+
+def made(part: Any) -> Any:
+    """Return the factory that a configuration describes; anything else as it is."""
+    if isinstance(part, str):
+        return Factory(part)
+    if isinstance(part, Mapping):
+        if "class_path" not in part:
+            raise ValueError(
+                f"configuration {dict(part)} names no class: write class_path, and init_args for arguments"
+            )
+        return Factory.of(part)
+    return part
+
+
+def make_env(
+    env: Any,
+    wrappers: Sequence[Any],
+    wrapper_statistics: Mapping[str, Any] | None,
+    action_masks: Mapping[str, str] | None,
+    may_differ: bool = False,
+) -> LogStatsWrapper:
+    """Make the environment of a deployment, with frozen wrapper statistics.
+
+    Args:
+        env: An environment, a callable that makes one, or its configuration.
+        wrappers: Callables that wrap it, or their configurations, the first one innermost.
+        wrapper_statistics: Statistics by wrapper; None leaves those that the wrappers have.
+        action_masks: Action head -> observation, in addition to the declared masks.
+        may_differ: Whether statistics of wrappers that are not there are ignored.
+
+    Raises:
+        TypeError: Something is neither an environment nor a wrapper.
+        ValueError: A wrapper needs statistics, and there are none.
+    """
+    source = made(env)
+    if not isinstance(source, gymnasium.Env) and not callable(source):
+        raise TypeError(f"env is {describe(env)}; expected an environment, a callable that makes one, or a class_path")
+    make: Callable[[], Any] = (lambda: source) if isinstance(source, gymnasium.Env) else source
+    wrapped = make_wrapped(make, [made(wrapper) for wrapper in wrappers], action_masks)
+    stack = wrapper_stack(wrapped)
+    if wrapper_statistics is not None:
+        kept = {name: state for name, state in wrapper_statistics.items() if name in stack or not may_differ}
+        load_shared_states(stack, kept)
+    for wrapper in stack.values():
+        wrapper.freeze()
+        wrapper.prepare_deployment()
+    for normalizer in normalizers_of(wrapped):
+        if normalizer.missing_statistics:
+            needed = f"ObservationNormalizationWrapper has no statistics of {normalizer.missing_statistics}"
+            raise ValueError(f"{needed}: give wrapper_statistics, or take them from a run by AgentDeployment.from_run")
+    return wrapped
+
+
+def spec_of(env: LogStatsWrapper, max_agents: Mapping[StepKey, int] | None) -> Spec:
+    """Return the specification; numbers of agents that change need no limit, as nothing is stored."""
+    limits = dict(max_agents or {})
+    for key, count in env.agent_counts_dict.items():
+        if count < 0:
+            limits.setdefault(key, 1)
+    return Spec.of(env, limits)

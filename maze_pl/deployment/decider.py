@@ -1,0 +1,146 @@
+"""The policy of a deployment, with the memory of the actors of an episode."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.policy import Array, Policy, PolicyBatch, PolicyStep
+from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spaces import environment_action
+from maze_pl.core.spec import Spec
+from maze_pl.deployment.prepared_conversion import is_finite
+from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.structured_env import Action, Observation
+
+_State = dict[str, Array]
+_TRUE, _FALSE = np.array([True]), np.array([False])
+
+
+class Decider:
+    """Asks a policy for one actor at a time, as a rollout of one environment does.
+
+    Args:
+        policy: The policy; networks must be in evaluation mode.
+        spec: Observations and actions of the actors.
+        deterministic: Whether the most likely actions are taken.
+        temperature: Above 1 flattens the distributions, below 1 sharpens them.
+        seed: Determines the sampled actions of each episode; None gives different ones each time.
+
+    Attributes:
+        policy: The policy.
+        spec: The specification.
+        temperature: The temperature.
+    """
+
+    def __init__(self, policy: Policy, spec: Spec, deterministic: bool, temperature: float, seed: int | None) -> None:
+        self.policy = policy
+        self.spec = spec
+        self.temperature = temperature
+        self._deterministic = deterministic
+        self._seed = seed
+        self._generator = torch.Generator()
+        if seed is None:
+            self._generator.seed()
+        self._dtypes: dict[StepKey, list[tuple[str, np.dtype[Any]]]] = {}
+        self._heads: dict[StepKey, list[tuple[str, Any]]] = {}
+        for key, step in spec.steps.items():
+            observations = step.observation_space.spaces.items()
+            self._dtypes[key] = [(name, np.dtype(part.dtype)) for name, part in observations]
+            self._heads[key] = list(step.action_space.spaces.items())
+        self._policy_states: dict[ActorID, _State] = {}
+        self._noise_states: dict[ActorID, _State] = {}
+        self._zeros: dict[StepKey, _State] = {}  # policy states of actors that have not acted
+        self._has_acted: set[ActorID] = set()
+        self._episode_index = np.zeros(1, np.int64)
+        self._n_acts = 0
+
+    def begin_episode(self, index: int) -> None:
+        """Forget the previous episode."""
+        self._policy_states.clear()
+        self._noise_states.clear()
+        self._has_acted.clear()
+        self._episode_index = np.array([index])
+        self._n_acts = 0
+        if self._seed is not None:
+            self._generator.manual_seed(derive_seed(self._seed, "policy", index))
+
+    def forget(self, actor: ActorID) -> None:
+        """Forget an actor that is done."""
+        self._policy_states.pop(actor, None)
+        self._noise_states.pop(actor, None)
+
+    def batch_of(self, actor: ActorID, observation: Observation, maze_state: Any) -> PolicyBatch:
+        """Make the policy batch of one actor.
+
+        Raises:
+            EnvContractError: An observation holds a value that is not finite.
+        """
+        key, agent = actor
+        arrays = {}
+        for name, dtype in self._dtypes[key]:
+            array = np.asarray(observation[name], dtype)
+            if dtype.kind == "f" and not is_finite(array):
+                fault = f"observation {name!r} of sub-step {key!r} is not finite after the wrappers"
+                raise EnvContractError(f"{fault}: {array.ravel()[:8]}; call reset to go on with another state")
+            arrays[name] = array[np.newaxis]
+        return PolicyBatch(
+            key,
+            arrays,
+            np.array([agent]),
+            self._policy_states.get(actor, self._zeros.get(key)),
+            _FALSE if actor in self._has_acted else _TRUE,
+            [maze_state],
+            self._episode_index,
+            np.array([self._n_acts]),
+            self._noise_states.get(actor, {}),
+        )
+
+    def choose(self, actor: ActorID, batch: PolicyBatch) -> Action:
+        """Let the policy choose the action of an actor."""
+        step = self.policy.act(
+            batch,
+            deterministic=self._deterministic,
+            temperature=self.temperature,
+            generator=self._generator,
+        )
+        self._remember(actor, step)
+        return self.action_of(actor.step_key, step.action)
+
+    def follow(self, actor: ActorID, batch: PolicyBatch) -> None:
+        """Keep the policy state up to date in an act that somebody else chooses."""
+        self._remember(actor, self.policy.act(batch, deterministic=True, generator=torch.Generator()))
+
+    def action_of(self, step_key: StepKey, values: dict[str, Array]) -> Action:
+        """Convert a batch of one action to the action for the environment."""
+        action: dict[str, Any] = {}
+        for head, space in self._heads[step_key]:
+            value = values[head][0]
+            if isinstance(space, spaces.Discrete):
+                action[head] = int(value)
+            else:
+                action[head] = environment_action(space, np.asarray(value, space.dtype))
+        return action
+
+    def _remember(self, actor: ActorID, step: PolicyStep) -> None:
+        """Keep the states of an actor after its act."""
+        self._n_acts += 1
+        self._has_acted.add(actor)
+        if step.policy_state is not None:
+            self._policy_states[actor] = step.policy_state
+            if actor.step_key not in self._zeros:
+                zeros = {name: np.zeros_like(array) for name, array in step.policy_state.items()}
+                self._zeros[actor.step_key] = zeros
+        if step.noise_state is not None:
+            self._noise_states[actor] = step.noise_state
+
+
+def ready(policy: Any) -> Any:
+    """Return a policy for a deployment: of networks a copy in evaluation mode, others as they are."""
+    if not isinstance(policy, nn.Module):
+        return policy
+    return copy.deepcopy(policy).eval()

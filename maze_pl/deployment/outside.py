@@ -1,0 +1,150 @@
+"""The outside world of a deployment: its states in the place of the simulation's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.deployment.prepared_conversion import PreparedConversion
+from maze_pl.deployment.stack_steps import layers_of
+from maze_pl.envs.contract import FLAGS, NUMBERS, EnvContractError, check_step, describe
+from maze_pl.envs.external_core_env import ExternalCoreEnv
+from maze_pl.envs.structured_env import Action, StructuredEnv
+from maze_pl.envs.wrapper import ActionWrapper, wrappers_of
+
+
+@dataclass(slots=True)
+class Received:
+    """A state, and the step that led to it; see `AgentDeployment.act`."""
+
+    maze_state: Any
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    info: dict[str, Any] | None = None
+    actor_id: tuple[StepKey, int] | None = None
+    env_time: int | None = None
+    is_actor_done: bool = False
+    actor_rewards: Sequence[float] | None = None
+
+
+class Outside:
+    """Puts the states of a real system in the place of those of a simulation, after checking them.
+
+    Args:
+        env: The environment with its wrappers; its simulation is replaced.
+        reports_events: Whether the simulation's events are fired, so that KPIs can be computed.
+
+    Attributes:
+        is_flat: Whether the simulation has a single actor, which acts once in each environment step.
+    """
+
+    def __init__(self, env: StructuredEnv, reports_events: bool) -> None:
+        layers = layers_of(env)
+        maze_env = layers[-1]
+        if type(maze_env.core_env) is ExternalCoreEnv:
+            raise ValueError("the environment belongs to another deployment already: make one for each")
+        own = all(type(layer).__module__.startswith("maze_pl.") for layer in layers[:-1])
+        self._core = ExternalCoreEnv(maze_env.core_env, reports_events)
+        self._maze_env = maze_env
+        self._conversions: dict[StepKey, PreparedConversion] = {}
+        for key, conversion in maze_env.observation_conversion_dict.items():
+            space = maze_env.observation_spaces_dict[key]
+            self._conversions[key] = PreparedConversion(conversion, space, key, refuses_nan=own)
+        maze_env.core_env = self._core
+        maze_env.observation_conversion_dict.update(self._conversions)
+        self.is_flat = self._core.is_flat
+        self._counts = self._core.agent_counts_dict
+        self._only_actor = self._core.actor_id()
+        self._env_time = 0
+        self._can_preview = dict(env.agent_counts_dict) == dict(self._counts) and own
+
+    @property
+    def maze_state(self) -> Any:
+        """The latest state."""
+        return self._core.get_maze_state()
+
+    def accept_first(self, received: Received) -> None:
+        """Take the first state of an episode.
+
+        Raises:
+            EnvContractError: It is refused, and nothing has changed.
+        """
+        actor, _ = self._actor_of(received, is_first=True)
+        self._prepare(received.maze_state, actor)
+        self._env_time = 0
+        self._core.begin(received.maze_state, received.info or {}, actor)
+
+    def accept(self, received: Received) -> None:
+        """Take the state after an act.
+
+        Raises:
+            EnvContractError: It is refused, and nothing has changed.
+        """
+        actor, completes = self._actor_of(received, is_first=False)
+        self._prepare(received.maze_state, actor)
+        self._env_time += completes
+        rewards = received.actor_rewards
+        attributed = None if rewards is None else np.array(rewards, np.float64)
+        self._core.advance(received.maze_state, actor, received.is_actor_done, attributed, completes)
+
+    def check_step(self, received: Received) -> None:
+        """Refuse a malformed outcome of a step.
+
+        Raises:
+            EnvContractError: The reward is not a finite number, or another argument is of the wrong
+                type.
+        """
+        reward, info = received.reward, received.info
+        has_flags = type(received.terminated) in FLAGS and type(received.truncated) in FLAGS
+        if type(reward) not in NUMBERS or not has_flags or not (info is None or type(info) is dict):
+            try:
+                flags = received.terminated, received.truncated
+                check_step((None, reward, *flags, {} if info is None else info), self._maze_env)
+            except EnvContractError as error:
+                given = str(error).partition(" returned ")[2]
+                raise EnvContractError(f"act was given {given}") from None
+        if not isfinite(reward):
+            raise EnvContractError(f"act was given the reward {reward}; expected a finite number")
+
+    def _actor_of(self, received: Received, is_first: bool) -> tuple[ActorID, bool]:
+        """Determine the actor that acts next, and whether an environment step has been completed."""
+        actor_id, env_time = received.actor_id, received.env_time
+        if self.is_flat:
+            if actor_id is not None and tuple(actor_id) != self._only_actor:
+                raise EnvContractError(f"actor_id={actor_id}: the only actor is {tuple(self._only_actor)}")
+            return self._only_actor, False
+        if actor_id is None or (env_time is None and not is_first):
+            needed = "its simulation has several actors: give actor_id=(step key, agent) and env_time to act"
+            raise EnvContractError(f"{type(self._maze_env).__name__} needs to know who acts, as {needed}")
+        actor = ActorID(*actor_id)
+        count = self._counts.get(actor.step_key)
+        if count is None or actor.agent_id < 0 or 0 <= count <= actor.agent_id:
+            raise EnvContractError(f"actor_id={tuple(actor)} is unknown; numbers of agents are {dict(self._counts)}")
+        expected = (0,) if is_first else (self._env_time, self._env_time + 1)
+        env_time = env_time or 0
+        if env_time not in expected:
+            numbers = " or ".join(map(str, expected))
+            raise EnvContractError(f"env_time={env_time}: expected {numbers}; it counts the steps of an episode from 0")
+        return actor, not is_first and env_time > self._env_time
+
+    def _prepare(self, maze_state: Any, actor: ActorID) -> None:
+        """Convert and check a state."""
+        if maze_state is None:
+            raise EnvContractError(f"act was given {describe(maze_state)} in the place of a state")
+        self._conversions[actor.step_key].prepare(maze_state)
+
+    def preview(self, env: StructuredEnv, action: Action, maze_state: Any) -> Any:
+        """Return an action as the simulation would receive it; None if that cannot be known yet."""
+        if not self._can_preview:
+            return None
+        for wrapper in wrappers_of(env):
+            if issubclass(type(wrapper), ActionWrapper):
+                action = wrapper.action(action)
+        conversion = self._maze_env.action_conversion_dict[self._core.actor_id().step_key]
+        return conversion.space_to_maze(action, maze_state)

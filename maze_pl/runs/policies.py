@@ -1,0 +1,64 @@
+"""Policies from instances, classes, names and configuration."""
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.config.factories import Factory
+from maze_pl.core.class_path import import_object
+from maze_pl.core.policy import Policy
+from maze_pl.core.spec import Spec
+from maze_pl.envs.contract import name_of
+from maze_pl.runs.bundle_policy import BundlePolicy
+from maze_pl.runs.compatibility import require_same_spaces
+
+
+def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
+    """Make a policy.
+
+    Args:
+        policy: A policy; a trained module; a class path or callable that makes a policy from any of
+            `action_spaces_dict`, `masks` (by sub-step), `spec` and `env`; `random`; or `heuristic`
+            for the policy that the environment names.
+        spec: Specification of the environment.
+        env: The environment.
+
+    Raises:
+        TypeError: It is not a policy.
+        ValueError: There is no such policy, or it is for other spaces.
+    """
+    if isinstance(policy, str):
+        policy = Factory(policy)
+    target = policy
+    if isinstance(policy, Factory):
+        named = {"random": "maze_pl.agents.RandomPolicy", "heuristic": env.heuristic_policy or "heuristic"}
+        path = named.get(policy.class_path, policy.class_path)
+        try:
+            target = import_object(path)
+        except ImportError as error:
+            known = "use random, heuristic (where the environment has a heuristic_policy), a class path, or a bundle"
+            fault = f"no policy {policy.class_path!r} for {name_of(env)}: {error}"
+            raise ValueError(f"{fault}; {known}") from error
+        policy = replace(policy, class_path=path)
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        available = {
+            "action_spaces_dict": {key: step.action_space for key, step in spec.steps.items()},
+            "masks": {key: step.masks for key, step in spec.steps.items()},
+            "spec": spec,
+            "env": env,
+        }
+        configured = {**getattr(policy, "init_args", {}), **getattr(policy, "keywords", {})}
+        names = inspect.signature(target).parameters.keys() & available.keys() - configured
+        policy = policy(**{name: available[name] for name in names})
+    if isinstance(policy, nn.Module):
+        policy = getattr(policy, "policy", policy)  # of an algorithm
+    if isinstance(policy, BundlePolicy):
+        policy.require_fit(spec)
+    if isinstance(policy, TorchPolicy):
+        require_same_spaces(policy.spec.to_dict(), spec.to_dict(), "the policy")
+    if not isinstance(policy, Policy):
+        raise TypeError(f"policy={policy!r} is not a policy: it has no method act")
+    return policy

@@ -1,0 +1,206 @@
+"""Every decision of a deployment is the one that a rollout took in the same state of the simulation."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from maze_pl.__main__ import main
+from maze_pl.agents import RandomPolicy
+from maze_pl.envs import GymMazeEnv, make_pettingzoo_env
+from maze_pl.envs.cutting_2d import (
+    GreedyCuttingPolicy,
+    MixedPeriodicDemand,
+    masked_struct_env_factory,
+    maze_env_factory,
+    struct_env_factory,
+)
+from maze_pl.envs.wrappers import (
+    DictActionWrapper,
+    DictObservationWrapper,
+    DiscretizeActionsWrapper,
+    MazeEnvMonitoringWrapper,
+    NoDictActionWrapper,
+    NoDictObservationWrapper,
+    ObservationNormalizationWrapper,
+    ObservationStackWrapper,
+    PreProcessingWrapper,
+    ReturnNormalizationRewardWrapper,
+    RewardClippingWrapper,
+    RewardScalingWrapper,
+    SortedSpacesWrapper,
+    SpacesRecordingWrapper,
+    SplitActionsWrapper,
+    StepSkipWrapper,
+    TimeLimitWrapper,
+)
+from maze_pl.perception import (
+    ConcatModelBuilder,
+    DenseBlock,
+    FlattenBlock,
+    ProbabilisticPolicyComposer,
+    RecurrentBlock,
+    SharedStateCriticComposer,
+    TemplateModelComposer,
+)
+from tests.deployment.replaying import require_same_decisions, untrained
+from tests.envs.split_steps import BidFirstWrapper, make_auction_env
+from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env
+from tests.structured.catalogue import every_environment
+
+pytestmark = pytest.mark.slow
+STACKED = partial(ObservationStackWrapper, stack_config=[{"observation": "observation", "stack_steps": 3}])
+WATCHED = partial(MazeEnvMonitoringWrapper, observation_logging=True, action_logging=False, reward_logging=True)
+STACKS: dict[str, list[Any]] = {
+    "nothing": [],
+    "normalised and stacked": [ObservationNormalizationWrapper, STACKED, partial(RewardScalingWrapper, scale=0.1)],
+    "stacked, then normalised": [STACKED, ObservationNormalizationWrapper, WATCHED, SpacesRecordingWrapper],
+    "watched within": [WATCHED, partial(RewardClippingWrapper, min_val=-1, max_val=1), SortedSpacesWrapper],
+    "limited": [partial(TimeLimitWrapper, max_episode_steps=7), ReturnNormalizationRewardWrapper],
+    "plain and back": [NoDictActionWrapper, NoDictObservationWrapper, DictObservationWrapper, DictActionWrapper],
+    "skipped": [partial(StepSkipWrapper, n_steps=3), STACKED],
+    "skipped outside": [STACKED, WATCHED, partial(StepSkipWrapper, n_steps=4)],
+    "skipped twice": [partial(StepSkipWrapper, n_steps=2), STACKED, partial(StepSkipWrapper, n_steps=3)],
+    "limited within skipped": [partial(TimeLimitWrapper, max_episode_steps=6), partial(StepSkipWrapper, n_steps=4)],
+}
+"""Representative stacks of wrappers for CartPole."""
+RECURRENT = TemplateModelComposer(
+    ConcatModelBuilder(
+        observation_modality_mapping={"observation": "feature"},
+        modality_config={
+            "feature": {"block_type": FlattenBlock, "block_params": {"num_flatten_dims": 2}},
+            "hidden": {"block_type": DenseBlock, "block_params": {"hidden_units": [8], "non_lin": torch.nn.Tanh}},
+            "recurrence": {
+                "block_type": RecurrentBlock,
+                "block_params": {"hidden_size": 8, "num_layers": 1, "cell": "gru"},
+            },
+        },
+        shared_embedding_keys=["latent"],
+    ),
+    policy=ProbabilisticPolicyComposer(),
+    critic=SharedStateCriticComposer(),
+)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_cart_pole_with_wrappers(name: str) -> None:
+    require_same_decisions(partial(GymMazeEnv, "CartPole-v1"), STACKS[name])
+
+
+GYM: dict[str, tuple[str, list[Any]]] = {
+    "a continuous action": ("Pendulum-v1", [partial(StepSkipWrapper, n_steps=2)]),
+    "no action in skipped steps": (
+        "Pendulum-v1",
+        [partial(StepSkipWrapper, n_steps=3, skip_mode="noop", noop_actions={0: {"action": [0.0]}})],
+    ),
+    "discretised": (
+        "Pendulum-v1",
+        [partial(DiscretizeActionsWrapper, discretization_config={"action": {"num_bins": 5}})],
+    ),
+    "three actions": ("Acrobot-v1", [ObservationNormalizationWrapper]),
+    "a car": ("MountainCarContinuous-v0", [STACKED]),
+    "one-hot observations": (
+        "FrozenLake-v1",
+        [
+            partial(
+                PreProcessingWrapper,
+                pre_processor_mapping=[
+                    {
+                        "observation": "observation",
+                        "class_path": "maze_pl.envs.wrappers.OneHotPreProcessor",
+                        "keep_original": False,
+                        "config": {},
+                    }
+                ],
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GYM)
+def test_other_gymnasium_environments(case: str) -> None:
+    name, wrappers = GYM[case]
+    require_same_decisions(partial(GymMazeEnv, name), wrappers, n_episodes=5)
+
+
+def test_split_actions() -> None:
+    pytest.importorskip("Box2D")
+    split = {"action": {"main": {"indices": [0]}, "side": {"indices": [1]}}}
+    wrappers = [partial(SplitActionsWrapper, split_config=split)]
+    require_same_decisions(partial(GymMazeEnv, "LunarLanderContinuous-v3"), wrappers, n_episodes=2)
+
+
+CUTTING: dict[str, Callable[[], Any]] = {}
+for _name, _factory in {
+    "flat": maze_env_factory,
+    "sub-steps": struct_env_factory,
+    "masks": masked_struct_env_factory,
+}.items():
+    CUTTING[_name] = partial(_factory, 8, (4, 3), [(1, 2), (1, 1), (2, 2)])
+    CUTTING[f"{_name}, mixed"] = lambda factory=_factory: factory(8, (10, 8), MixedPeriodicDemand(2, 6))
+
+
+@pytest.mark.parametrize("skips", [False, True], ids=["", "skipping"])
+@pytest.mark.parametrize("name", CUTTING)
+def test_cutting_2d(name: str, skips: bool) -> None:
+    stacked = partial(ObservationStackWrapper, stack_config=[{"observation": "ordered_piece", "stack_steps": 2}])
+    wrappers = [stacked, partial(StepSkipWrapper, n_steps=2)] if skips else [ObservationNormalizationWrapper]
+    deployment = require_same_decisions(CUTTING[name], wrappers, max_steps=15)
+    assert not deployment.needs_actor, "both sub-steps are decided in one call"
+
+
+def test_a_policy_that_reads_the_state() -> None:
+    require_same_decisions(CUTTING["flat"], policy=GreedyCuttingPolicy(CUTTING["flat"]().action_spaces_dict))
+
+
+def test_sub_steps_of_wrappers() -> None:
+    stacked = partial(ObservationStackWrapper, stack_config=[{"observation": "observation", "stack_steps": 2}])
+    halves = partial(GymMazeEnv, "CartPole-v1")
+    require_same_decisions(halves, [TwoHalvesWrapper, stacked])
+    require_same_decisions(make_auction_env, [BidFirstWrapper])
+
+
+def test_agents_that_come_and_go() -> None:
+    deployment = require_same_decisions(make_heap_env)
+    assert deployment.needs_actor, "each call decides for one actor"
+
+
+@every_environment
+def test_structured_simulations(module: ModuleType) -> None:
+    require_same_decisions(module.make_env)
+
+
+@pytest.mark.parametrize("name", ["classic/tictactoe-v3", "classic/connect_four-v3", "classic/rps-v2"])
+def test_petting_zoo(name: str) -> None:
+    pytest.importorskip("pettingzoo")
+    deployment = require_same_decisions(partial(make_pettingzoo_env, name), n_episodes=5)
+    assert deployment.needs_actor
+
+
+def test_the_project_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["new", str(tmp_path / "corner_shop")]) == 0
+    monkeypatch.syspath_prepend(str(tmp_path / "corner_shop"))
+    make_env = importlib.import_module("corner_shop.stock").make_env
+    require_same_decisions(make_env, [ObservationNormalizationWrapper])
+    for name in [name for name in sys.modules if name.startswith("corner_shop")]:
+        del sys.modules[name]
+
+
+def test_policies_with_memory() -> None:
+    make_env = partial(GymMazeEnv, "CartPole-v1")
+    policy = untrained(make_env, [STACKED], networks=RECURRENT)
+    require_same_decisions(make_env, [STACKED], policy)
+
+
+def test_random_actions_are_those_of_the_same_seed() -> None:
+    make_env = partial(GymMazeEnv, "Pendulum-v1")
+    require_same_decisions(make_env, policy=RandomPolicy(make_env().action_spaces_dict))
