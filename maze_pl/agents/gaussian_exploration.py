@@ -33,7 +33,7 @@ class GaussianExploration(nn.Module):
     """Completes the outputs of networks for one head to the parameters of a Gaussian.
 
     Args:
-        options: What the standard deviations depend on.
+        options: Dependence of the standard deviations, and their limits.
         n_components: Number of components of the action, n.
         n_networks: Number of networks: 1, or one for each agent, each with separate parameters.
         n_features: Number of features L of the networks; needed by gsde only.

@@ -30,7 +30,7 @@ Operation = Callable[[Any], Array]
 
 
 class NumpyNetwork:
-    """Evaluates a network if it is plain enough; one that was not once is never tried again.
+    """Evaluates a network with NumPy if it is plain enough; if it is not, it is not tried again.
 
     Args:
         network: Maps a dict of observations to a dict of logits.

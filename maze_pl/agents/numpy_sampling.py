@@ -26,7 +26,7 @@ TORCH_TYPES: dict[Any, torch.dtype] = {
 
 
 class Sampling(NamedTuple):
-    """The way in which actions are sampled.
+    """Options of sampling.
 
     Attributes:
         deterministic: Whether to take the most likely action.
@@ -63,7 +63,7 @@ class NumpySampler:
         Args:
             logits: Head -> [B, L] outputs of the network.
             allowed: Head -> [B, L] mask of allowed entries, for masked heads.
-            sampling: The way in which actions are sampled.
+            sampling: Options of sampling.
         """
         temperature = sampling.temperature
         generator = sampling.generator

@@ -36,7 +36,7 @@ def sample_with_noise(
     state: NoiseState,
     sampling: Sampling,
 ) -> dict[str, Tensor]:
-    """Sample an action of each actor, with the noise of gsde for the heads that have it."""
+    """Sample an action for each actor, with the noise of gsde for the heads that have it."""
     sampled: dict[str, Tensor] = {}
     for head, part in distribution.distributions.items():
         exploration = step.explorations.get(head)
@@ -86,7 +86,7 @@ def sample(
     deterministic: bool,
     generator: torch.Generator | None,
 ) -> dict[str, Tensor]:
-    """Sample an action of each actor, or take the most likely one."""
+    """Sample an action for each actor, or take the most likely one."""
     if deterministic:
         return distribution.deterministic_sample()
     return distribution.sample(generator)

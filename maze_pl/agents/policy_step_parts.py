@@ -102,7 +102,7 @@ def make_policy_step(
 def _explorations(
     key: StepKey, networks: Sequence[nn.Module], mapper: DistributionMapper
 ) -> dict[str, GaussianExploration]:
-    """Make the explorations of the Gaussian heads that have options of their own.
+    """Make the explorations of the Gaussian heads that are configured to have one.
 
     Raises:
         ValueError: A network cannot return the features that gsde needs, or their numbers differ.

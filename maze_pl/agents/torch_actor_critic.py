@@ -12,8 +12,8 @@ class TorchActorCritic(nn.Module):
     """A policy and, for algorithms that need one, a critic.
 
     Recurrent modules that a network of the critic shares with the policy's only network of the same
-    sub-step have the policy state. All others have a state of their own, which algorithms carry
-    along the acts of each actor while they learn; acting does not need it.
+    sub-step have the policy state. All others have a separate state, which algorithms carry along
+    the acts of each actor while they learn; acting does not need it.
 
     Args:
         policy: The policy.

@@ -123,7 +123,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         if any(mapper.explorations for mapper in mappers.values()):
             of_steps = [nn.ModuleList(step.explorations.values()) for step in self._steps.values()]
             self.explorations = nn.ModuleList(of_steps)
-        # torch takes the elements of a ModuleList for plain modules, which have no index
+        # Any, as torch types the elements of a ModuleList as modules without an index
         self.networks: Any = nn.ModuleList(nn.ModuleList(step.networks) for step in self._steps.values())
         self.register_buffer("exploration", None)
         self._explores = False  # faster to read than a buffer
@@ -298,7 +298,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         if not step.state_shapes:
             return separate_outputs(step.networks, inputs, agent_id)
         chosen: dict[str, Tensor] = {}
-        # each network runs on all rows, since none can be taken out of sequences
+        # each network runs on all rows, since sequences must stay whole
         for agent, network in enumerate(step.networks):
             for name, value in evaluate_recurrent(network, inputs, step.state_shapes).items():
                 further_dimensions = [1] * (value.dim() - 1)

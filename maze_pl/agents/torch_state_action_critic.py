@@ -65,7 +65,7 @@ class _Stacked(NamedTuple):
     Attributes:
         pair: The stacked tensors, a parameter if they are.
         target: Their copy for the target networks.
-        original: The tensor of the first network, kept alive so that its `id` stays its own.
+        original: The tensor of the first network, kept alive so that its `id` is not reused.
     """
 
     pair: Tensor

@@ -17,7 +17,7 @@ class ActorSlots:
 
     In a sub-step with a fixed number of agents, an agent has the slot of its id. Where agents come
     and go, an agent takes a free slot on its first turn and frees it when it is done. It takes the
-    first free slot in which nobody has acted in the row, since a row has at most one act of each
+    first free slot in which no agent has acted in the row, since a row has at most one act of each
     slot. If no such slot is left, slots are added.
 
     For recurrent policies, the policy state of each actor after its last act is kept. Nothing is
@@ -33,8 +33,7 @@ class ActorSlots:
         offsets: [number of step keys + 1] number of the first slot of each step key.
         acted_in_episode: [N, number of slots] bool, whether the holder has acted in the running
             episode.
-        acted_in_row: [N, number of slots] bool, whether somebody has acted in the slot in the
-            current row.
+        acted_in_row: [N, number of slots] bool, whether an agent has acted in the slot in the current row.
         next_slot: [N] slot, within its step key, of the actor that acts next.
         policy_states: By index of the step key, name -> [N, n_slots, ...] policy states.
         noise_states: The same for exploration noise.
@@ -128,12 +127,12 @@ class ActorSlots:
         """Return the slot of a dynamic agent; it takes a free one if it has none."""
         name = f"agent {agent} of sub-step {self._keys[key]!r}"
         if agent < 0:
-            raise ValueError(f"{name} acts; ids of agents are numbers from 0 on")
+            raise ValueError(f"{name} acts; ids of agents must be at least 0")
         slot = self.slot_of(n, key, agent)
         if slot >= 0:
             return slot
         if (key, agent) in self._finished[n]:
-            raise ValueError(f"{name} acts after it was done; ids are not used again")
+            raise ValueError(f"{name} acts after it was done; ids must not be reused in an episode")
         limit = self._spec.steps[self._keys[key]].n_slots
         slots_of_key = slice(self.offsets[key], self.offsets[key + 1])
         is_free = self._occupant[n, slots_of_key] < 0

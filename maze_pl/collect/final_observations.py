@@ -51,7 +51,7 @@ class FinalObservations:
 
         Args:
             row: [N] rows of each environment.
-            envs: Environments whose episodes go on.
+            envs: Environments whose episodes continue.
         """
         staging = self._vector.staging
         for key, step_key in enumerate(self._spec.step_keys):

@@ -82,7 +82,7 @@ class PopulationWorker(RolloutWorker):
         return next(self.episode)
 
     def _copy(self, policy: Any) -> None:
-        """Copy a policy, whose parameters are the center of the perturbed ones."""
+        """Copy a policy, whose parameters are the centre of the perturbed ones."""
         if self.perturbed is None:
             self.perturbed = copy.deepcopy(policy).eval()
         self.perturbed.load_state_dict(policy.state_dict())
@@ -90,7 +90,7 @@ class PopulationWorker(RolloutWorker):
         self.center = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
     def _perturb(self, update: int, pair: int, scale: float) -> None:
-        """Add the noise of a pair, times `scale`, to the parameters of the center."""
+        """Add the noise of a pair, times `scale`, to the parameters of the centre."""
         size = len(self.center)
         noise = self.noise.piece(self.noise.offset(size, update, pair), size)
         moved = self.center.add(noise.to(self.center), alpha=scale)

@@ -107,7 +107,7 @@ class RolloutWorker:
         wrapper_statistics: dict[str, Any],
         policy: Any = None,
     ) -> list[EpisodeSummary]:
-        """Play a group of an evaluator's episodes, with the same results wherever and whenever.
+        """Play a group of an evaluator's episodes; results depend neither on the worker nor on earlier episodes.
 
         Args:
             name: Name of the evaluator.

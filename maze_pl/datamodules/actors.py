@@ -55,8 +55,7 @@ class ActorDataModule(RolloutDataModule):
             to the masks that the environment declares itself.
         max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
-        engine: Steps the environments and runs the policy; None means in this process. The numbers
-            that come out do not depend on it.
+        engine: Steps the environments and runs the policy; None means in this process. Results do not depend on it.
         check: Validation of environment returns in each step, `fast` or `full`; see
             `SequentialVectorEnv`.
 

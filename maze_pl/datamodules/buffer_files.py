@@ -55,7 +55,7 @@ def find_buffer(name: str, folders: list[Path]) -> Path:
         path = folder / name
         if path.is_file() and _digest(path) in name:
             return path
-    remedy = "restore it from a copy, or begin a new run with the weights alone: --warm-start"
+    remedy = "restore it from a copy, or start a new run from the weights alone with --warm-start"
     problem = f"the replay buffer {folders[0] / name}, which the checkpoint names, is missing or was altered"
     raise ValueError(f"{problem}; {remedy}")
 

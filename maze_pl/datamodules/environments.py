@@ -102,7 +102,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         default = {} if env is None else {"eval": RolloutEvaluator()}
         self.evaluators = default if evaluators is None else dict(evaluators)
         if "train" in self.evaluators:
-            raise ValueError("no evaluator can be named 'train': that is what statistics of training are named")
+            raise ValueError("no evaluator can be named 'train', the name of the statistics of training")
         self.seed = seed if seed is not None else int(os.environ.get("PL_GLOBAL_SEED", "0"))
         self.n_normalization_samples = n_normalization_samples
         self.engine = engine or InProcessEngine()
@@ -263,7 +263,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         return None
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
-        """Return the players' answers; on failure close all, as nobody will collect the rest."""
+        """Return the players' answers; on failure close all, as the other answers would never be collected."""
         try:
             return self.engine.map(jobs)
         except BaseException:
@@ -322,7 +322,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """Refuse a checkpoint without state of this class, which Lightning would ignore."""
         if self.trainer is not None and self.trainer.ckpt_path is not None and not self._has_loaded:
             fault = f"the checkpoint {self.trainer.ckpt_path} holds no state of a {type(self).__qualname__}"
-            remedy = "resume with the class of data module that wrote it, or start again from its weights: --warm-start"
+            remedy = "resume with the class of data module that wrote it, or use its weights alone with --warm-start"
             raise ValueError(f"{fault}; {remedy}")
 
     def state_dict(self) -> dict[str, Any]:

@@ -92,17 +92,15 @@ class ReplayDataModule(RolloutDataModule):
         on_nondeterminism: Reaction, on resuming, to an episode that does not reach the same state
             when it is replayed: `restart` it with a message, or `refuse`.
         n_shards: Number of groups of environments that collect independently, each with its own
-            random numbers; 0 means one per environment. It affects the numbers that come out, and
-            limits how many workers of an engine are useful. One is the fastest if everything is in
-            this process.
+            random numbers; 0 means one per environment. It affects results, and limits how many
+            workers of an engine are useful. One is the fastest if everything is in this process.
         evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
         seed: Seed of the run; None takes the seed of `seed_everything`.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
             to the masks that the environment declares itself.
         max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
-        engine: Steps the environments and runs the policy; None means in this process. The numbers
-            that come out do not depend on it.
+        engine: Steps the environments and runs the policy; None means in this process. Results do not depend on it.
         check: Validation of environment returns in each step, `fast` or `full`; see
             `SequentialVectorEnv`.
 
@@ -271,9 +269,9 @@ class ReplayDataModule(RolloutDataModule):
         batch.measures.update({name: value for name, value in values.items() if callable(options[name])})
 
     def _refuse_no_errors(self) -> None:
-        """Raise ValueError: the algorithm learned from a batch without reporting TD errors."""
+        """Refuse an algorithm that learned from a batch without reporting TD errors."""
         raise ValueError(
-            f"prioritized=True draws acts by their TD errors, but {self._algorithm_name()} gave none back: call "
+            f"prioritized=True draws acts by their TD errors, but {self._algorithm_name()} reported none: call "
             "batch.reprioritise({step_key: errors [U, B]}) in its training_step, or set prioritized=False"
         )
 
@@ -316,7 +314,7 @@ class ReplayDataModule(RolloutDataModule):
         try:
             policy = (self.initial_sampling_policy or RandomPolicy)({key: step.action_space for key, step in steps})
         except TypeError as error:
-            raise ValueError(f"initial_sampling_policy makes no policy of the action spaces: {error}") from error
+            raise ValueError(f"initial_sampling_policy cannot make a policy from the action spaces: {error}") from error
         if isinstance(policy, RandomPolicy):
             policy.masks = {key: step.masks for key, step in steps} | policy.masks
         bar = tqdm(None, "replay buffer", self.initial_buffer_size, False, delay=PROGRESS_AFTER, disable=None)

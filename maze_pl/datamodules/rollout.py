@@ -46,11 +46,9 @@ class RolloutDataModule(EnvironmentDataModule):
         check: Validation of environment returns in each step: `fast`, or `full`, which is slower
             and also finds values outside of their spaces.
         n_shards: Number of groups of environments that collect independently, each with its own
-            random numbers; 0 means one per environment. It affects the numbers that come out, and
-            limits how many workers of an engine are useful. One is the fastest if everything is in
-            this process.
-        engine: Steps the environments and runs the policy; None means in this process. The numbers
-            that come out do not depend on it.
+            random numbers; 0 means one per environment. It affects results, and limits how many
+            workers of an engine are useful. One is the fastest if everything is in this process.
+        engine: Steps the environments and runs the policy; None means in this process. Results do not depend on it.
 
     Raises:
         ValueError: A number is out of range, or options contradict each other.
@@ -206,7 +204,7 @@ class RolloutDataModule(EnvironmentDataModule):
         answers = zip(jobs, self._ask(jobs), strict=True)
         strayed = [self._shards[shard][n] for (shard, *_), numbers in answers for n in numbers]
         if strayed:
-            reason = "are not deterministic: played again, their episodes did not come out where they had been"
+            reason = "are not deterministic: when replayed, their episodes did not reach the saved observations"
             message = f"environments {strayed} of rank {self._rank} {reason}"
             if self.on_nondeterminism == "refuse":
                 raise ValueError(message + "; on_nondeterminism=restart starts new episodes instead")

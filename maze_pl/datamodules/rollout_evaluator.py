@@ -18,8 +18,8 @@ class RolloutEvaluator:
         n_episodes: Number of episodes, over all ranks.
         deterministic: Whether the policy takes its most likely action instead of sampling.
         n_envs: Number of episodes that one worker of the data module's engine plays in parallel, as
-            a group; 0 means 8. The numbers that come out depend on this, but not on the number of
-            workers; several workers are useful if there are several groups.
+            a group; 0 means 8. Results depend on this, but not on the number of workers; several
+            workers are useful if there are several groups.
         render: Whether to write each episode as a gif to `renderings/<evaluator>/` of the run
             directory (of the current folder in `maze-pl validate`). The next evaluation replaces
             it, as the seeds are the same. A gymnasium environment must be made with

@@ -50,7 +50,7 @@ def completed_statistics(
         return CompletedStatistics({}, refusal=f"{fault}: {_REMEDY}")
     messages = []
     if foreign:
-        messages.append(f"statistics of the wrappers {foreign} are left out, as these are not here")
+        messages.append(f"statistics of the wrappers {foreign} are left out, as this run does not have these wrappers")
     if new:
         messages.append(f"the wrappers {new} start from scratch, as the other run has no statistics of them")
     return CompletedStatistics(states, "; ".join(messages))

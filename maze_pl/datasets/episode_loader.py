@@ -85,7 +85,7 @@ class EpisodeLoader:
 
     def _converted(self, record: StateTrajectoryRecord, name: str) -> SpacesTrajectoryRecord:
         if self._make_env is None or self._spec is None:
-            raise ValueError(f"{name} holds states, which only an environment can convert: give one")
+            raise ValueError(f"{name} holds states, which only an environment can convert: pass one")
         if self._env is None:
             self._env = self._make_env()
         try:
@@ -123,7 +123,7 @@ def sources_of(entry: Any) -> list[Any]:
     if not isinstance(entry, str | Path) or str(entry).startswith(MINARI_PREFIX):
         return [entry]
     path = Path(entry)
-    deferred_files().flush()  # of this process, which may just have written the files
+    deferred_files().flush()  # files of this process that are not on the disk yet
     if not path.exists():
         raise ValueError(f"there is no file or folder {path} with recorded episodes")
     if not path.is_dir():

@@ -219,7 +219,7 @@ class InMemoryDataset:
         n_state_files = sum(map(has_states, sources))
         if n_state_files and not self.trust:
             unsafe = next(filter(has_states, sources))
-            remedy = "say trust=True if you know who wrote it"
+            remedy = "set trust=True if you know who wrote it"
             raise ValueError(f"reading {unsafe} runs whatever code it holds; {remedy}")
         n_processes = self._n_processes(n_state_files)
         engine: Engine = InProcessEngine() if n_processes == 1 else ProcessEngine(n_processes)

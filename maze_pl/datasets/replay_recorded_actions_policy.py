@@ -48,7 +48,7 @@ class ReplayRecordedActionsPolicy:
         """Look up the recorded actions.
 
         Raises:
-            ValueError: For an act nothing was recorded, or the act of another actor.
+            ValueError: No action was recorded for an act, or one of another actor.
         """
         if batch.episode_index is None or batch.n_acts is None:
             where = "where whole episodes are played, as in rollouts"

@@ -13,7 +13,7 @@ from maze_pl.distributions.probability_distribution import ProbabilityDistributi
 
 
 def has_floats(space: spaces.Box) -> bool:
-    """Tell if the actions of a box are floats."""
+    """True if the actions of a box are floats."""
     return bool(np.issubdtype(space.dtype, np.floating))
 
 

@@ -24,8 +24,8 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
     Logits [..., L] are action values: of the n options of a Discrete space, of the options of all
     choices of a MultiDiscrete space, sum(nvec), and of two options of each bit of a MultiBinary
     space, not set and set. The choices are independent: each of them explores with probability
-    epsilon. Epsilon is the policy's `exploration`. Of equal values the first is taken. If a mask
-    allows no option, all are allowed; a masked bit is always 0.
+    epsilon. Epsilon is the policy's `exploration`. Ties go to the first option. If a mask allows no option, all are
+    allowed; a masked bit is always 0.
 
     Mnih et al. 2015, https://doi.org/10.1038/nature14236.
 

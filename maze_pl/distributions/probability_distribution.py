@@ -35,8 +35,8 @@ class ProbabilityDistribution(ABC):
         mask: [..., L] nonzero where an entry is allowed, None to allow all.
 
     Attributes:
-        exploration: Scale of exploration, which the policy sets to its own (a scalar) in each
-            distribution. It has an effect only in distributions that say so.
+        exploration: Scale of exploration, a scalar that the policy sets in each distribution. It
+            has an effect only in distributions that document one.
 
     Raises:
         ValueError: Shapes do not fit, the temperature is not positive, or the distribution cannot

@@ -52,7 +52,7 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         tensor([2.])
     """
 
-    _latest: tuple[Tensor, Tensor] | None = None  # an action and its x
+    _latest: tuple[Tensor, Tensor] | None = None  # the latest sampled action, and its x
 
     @functools.cached_property
     def _normal(self) -> DiagonalGaussianProbabilityDistribution:

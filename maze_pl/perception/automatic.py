@@ -1,7 +1,7 @@
 """Choice of a block for each observation, from its space alone.
 
 Nothing here makes networks: a choice is an entry of a template's `modality_config`, as in YAML, so
-that it can be printed, and repeated.
+that it can be printed and reused.
 """
 
 import math
@@ -72,7 +72,7 @@ def choose(
     Args:
         name: Name of the observation, for messages.
         space: Its space.
-        kind: The kind of observation if it is not to follow from the space.
+        kind: The kind of observation; derived from the space if None.
         channels: Layout of images; `auto` takes the shorter of first and last dimension as channels.
 
     Raises:
@@ -133,7 +133,7 @@ def choose_for_all(
         joined = _joined(several)
         if joined is None or any(choice.kind != first.kind for choice in choices):
             found = " and ".join(str(space) for space in several)
-            remedy = "rename one of them, or say in kinds how to treat it"
+            remedy = "rename one of them, or set its treatment in kinds"
             raise ValueError(f"no block fits the observation {name!r} of all sub-steps, {found}: {remedy}")
         return choose(name, joined, kind, channels)
     return first
@@ -225,7 +225,7 @@ def _require_few(name: str, space: spaces.Space[Any]) -> None:
     """Refuse more categories than one-hot vectors can hold."""
     n = spaces.flatdim(space)
     if n > _MOST_CATEGORIES:
-        remedy = f"say kinds: {{{name}: scaled}} if they are numbers in truth, or omitted, or write a block"
+        remedy = f"set kinds: {{{name}: scaled}} if they are really numbers, or omitted, or write a block"
         raise ValueError(f"the observation {name!r} has {n:,} categories, too many for one-hot vectors: {remedy}")
 
 

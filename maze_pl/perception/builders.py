@@ -90,7 +90,7 @@ class BaseModelBuilder(ABC):
         for name, modality in self.observation_modality_mapping.items():
             if modality not in modality_config:
                 known = list(modality_config)
-                raise ValueError(f"observation {name!r} has the modality {modality!r}, none of {known}")
+                raise ValueError(f"observation {name!r} has the modality {modality!r}, expected one of {known}")
         for name in self.further_inputs:
             if name not in self.observation_modality_mapping:
                 needed = "a modality in observation_modality_mapping"
@@ -99,7 +99,7 @@ class BaseModelBuilder(ABC):
             self._check_roles(name, modality)
 
     def _check_roles(self, name: str, modality: str) -> None:
-        """Refuse further inputs of an observation that its blocks do not read, or lack."""
+        """Refuse further inputs of an observation that its blocks do not read, and missing ones that they do."""
         roles = set(self.further_inputs.get(name, ()))
         read = {role for entry in self._blocks.get(modality, ()) for role in entry.roles(roles)}
         if read != roles:
@@ -193,7 +193,7 @@ class BaseModelBuilder(ABC):
         configured = [*self._blocks, *(modality for modality, _ in self._heads.values())]
         unused = [name for name in dict.fromkeys(configured) if name not in usable]
         if unused:
-            remedy = f"in use may be {sorted(usable)}"
+            remedy = f"entries that can be used are {sorted(usable)}"
             raise ValueError(f"modality_config has {unused}, which nothing uses; {remedy}")
         if isinstance(self.shared_embedding_keys, dict):
             steps = {str(key) for key in spec.step_keys}

@@ -38,7 +38,7 @@ def build_network(
         expected: Name of each output -> its shape, without the batch dimension; the state of a
             recurrent network is expected, too.
         where: Description of the network for messages.
-        with_latent: Have the network also return its features, see `HasLatent`.
+        with_latent: Whether the network also returns its features, see `HasLatent`.
         may_have_auxiliary: True if the network may declare auxiliary outputs, which are then expected, too.
         arguments: Further arguments for the factory.
 
@@ -52,7 +52,7 @@ def build_network(
         network = _made(factory, observation_space, where, arguments)
     class_name = type(network).__name__
     if not isinstance(network, nn.Module):
-        raise TypeError(f"{where}: {factory} gave a {class_name}, expected a torch.nn.Module")
+        raise TypeError(f"{where}: {factory} returned a {class_name}, expected a torch.nn.Module")
     outputs = {**expected, **state_shapes(network)}
     if with_latent:
         outputs[LATENT] = (request_latent(network, where),)
@@ -108,10 +108,10 @@ def _check(network: nn.Module, observation_space: spaces.Dict, expected: Shapes,
         raise ValueError(f"{failed}: {_text_of(error)}") from error
     names = sorted(expected)
     if not isinstance(output, Mapping):
-        found = f"forward gave a {type(output).__name__}"
+        found = f"forward returned a {type(output).__name__}"
         raise TypeError(f"{where}: {found}, expected a dict with {names}")
     if set(output) != set(expected):
-        found = f"forward gave the keys {sorted(map(str, output))}"
+        found = f"forward returned the keys {sorted(map(str, output))}"
         raise ValueError(f"{where}: {found}, expected {names}")
     for name, shape in expected.items():
         _check_output(output[name], (2, *shape), f"{where}: output {name!r} for a batch of 2")

@@ -94,7 +94,7 @@ def factories_by_step(
         return {"all": next(iter(factories))}
     if not isinstance(networks, Mapping) and len(networks) == 1 and len(step_keys) > 1:
         if isinstance(networks[0], nn.Module):
-            refused = f"one finished network cannot serve the sub-steps {list(step_keys)}"
+            refused = f"one network instance cannot serve the sub-steps {list(step_keys)}"
             raise ValueError(f"{refused}; give its class")
         return dict.fromkeys(step_keys, networks[0])
     return networks_by_step(networks, step_keys)

@@ -29,11 +29,11 @@ class BlockEntry:
     is_first: bool
     listed_roles: tuple[str, ...] | None
 
-    def roles(self, given: Iterable[str]) -> list[str]:
-        """Roles of the further inputs that the block reads, of an observation that has the given ones."""
+    def roles(self, available: Iterable[str]) -> list[str]:
+        """Select the roles that the block reads from the further inputs of its observation."""
         if self.listed_roles is not None:
             return list(self.listed_roles)
-        return list(given) if self.is_first else []
+        return list(available) if self.is_first else []
 
 
 class ReadModality(NamedTuple):

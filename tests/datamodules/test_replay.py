@@ -226,7 +226,7 @@ class Forgetful(Learner):
 
 
 def test_an_algorithm_that_gives_no_errors_back_cannot_have_priorities() -> None:
-    with pytest.raises(ValueError, match=r"Forgetful gave none back: call batch.reprioritise.*prioritized=False"):
+    with pytest.raises(ValueError, match=r"Forgetful reported none: call batch.reprioritise.*prioritized=False"):
         fit(make_data(prioritized=True), module=Forgetful())
     fit(make_data(), module=Forgetful())
 

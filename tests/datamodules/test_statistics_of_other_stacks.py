@@ -111,7 +111,7 @@ def test_a_warm_start_says_what_is_left_out(tmp_path: Path, caplog: pytest.LogCa
     warm.warm_start(data.wrapper_statistics())
     with caplog.at_level(logging.INFO):
         assert list(frozen(warm)) == [OBSERVATIONS]
-    assert f"statistics of the wrappers ['{RETURNS}'] are left out, as these are not here" in caplog.text
+    assert f"statistics of the wrappers ['{RETURNS}'] are left out, as this run does not have these" in caplog.text
 
 
 @pytest.mark.parametrize(

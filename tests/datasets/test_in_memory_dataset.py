@@ -197,7 +197,7 @@ def test_converted_episodes_say_how_they_ended() -> None:
 
 
 def test_states_need_an_environment() -> None:
-    with pytest.raises(ValueError, match="holds states, which only an environment can convert: give one"):
+    with pytest.raises(ValueError, match="holds states, which only an environment can convert: pass one"):
         InMemoryDataset(walks([0])).load()
 
 

@@ -211,7 +211,7 @@ def test_shapes_that_cannot_be_joined_are_refused() -> None:
 
 
 def test_an_unknown_modality_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"observation 'x' has the modality 'image', none of \['feature'\]"):
+    with pytest.raises(ValueError, match=r"observation 'x' has the modality 'image', expected one of \['feature'\]"):
         ConcatModelBuilder({"feature": FEATURE}, {"x": "image"})
 
 

@@ -90,9 +90,9 @@ class Host:
 class Engine(ABC):
     """Runs jobs of numbered players with a policy whose weights are published from time to time.
 
-    The jobs of one player are done in the order in which they are submitted, jobs of different
-    players in any order. A player that is lost, because its worker or a process of its environments
-    died, is made again, and its jobs are repeated.
+    The jobs of one player run in the order in which they are submitted, jobs of different players
+    in any order. A player that is lost, because its worker or a process of its environments died,
+    is made again, and its jobs are repeated.
 
     Args:
         max_replacements: Number of dead processes to replace, over the whole run.
@@ -118,7 +118,7 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, make_player: MakePlayer, policy: Any) -> None:
-        """Get ready to work.
+        """Prepare to run jobs.
 
         Args:
             make_player: Makes a player, in the process that runs it; may be a lambda.
@@ -165,7 +165,7 @@ class Engine(ABC):
         """End all workers; safe to call twice, and before `start`."""
 
     def map(self, jobs: "list[tuple[int, str, tuple[Any, ...]]]") -> list[Any]:
-        """Do jobs and wait for all of them.
+        """Run jobs and wait for all of them.
 
         Args:
             jobs: (player, method, arguments) of each job.
@@ -208,4 +208,4 @@ class Engine(ABC):
 
 def not_started(*_: Any) -> Any:
     """Refuse a call that needs a started engine."""
-    raise RuntimeError("this engine was not started, or it was closed since")
+    raise RuntimeError("this engine was not started, or has been closed; call start first")

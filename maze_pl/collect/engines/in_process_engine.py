@@ -27,7 +27,7 @@ class InProcessEngine(Engine):
         self._version = 0
 
     def start(self, make_player: MakePlayer, policy: Any) -> None:
-        """Get ready to work; see `Engine.start`."""
+        """Prepare to run jobs; see `Engine.start`."""
         self.close()
         self._host = Host(make_player, policy)
         self._version = 0

@@ -61,7 +61,7 @@ class ProcessEngine(WorkerEngine):
         self._memory: BinaryIO | None = None  # file with the version and the weights
 
     def start(self, make_player: MakePlayer, policy: Any) -> None:
-        """Get ready to work; see `Engine.start`."""
+        """Prepare to run jobs; see `Engine.start`."""
         self.close()
         prepare_workers(self, self._sent, _PRELOADED)
         self._memory = _file_in_memory(pickle.dumps(0))

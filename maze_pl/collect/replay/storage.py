@@ -187,7 +187,7 @@ class ReplayStorage:
         """
         assert self._priorities is not None and self._alpha is not None
         sizes = errors.detach().abs().cpu().double().numpy().ravel()
-        sizes = sizes + 1e-6  # so that a perfect fit is drawn at times
+        sizes = sizes + 1e-6  # transitions without error are still drawn at times
         if self._sizes is None:
             sizes = sizes**self._alpha
         self._set_sizes(places.ravel(), sizes)

@@ -233,7 +233,7 @@ def _stacked(*arrays: Array) -> Array:
 
 
 def _state_of(open_acts: Mapping[_Actor, Columns]) -> list[Any]:
-    """Describe open acts between two rollouts, when nobody is done, by lists and tensors."""
+    """Describe open acts between two rollouts, when no actor is done, by lists and tensors."""
     return [[actor.step_key, actor.agent_id, to_tensors(act)] for actor, act in open_acts.items()]
 
 

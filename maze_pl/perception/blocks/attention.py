@@ -14,8 +14,8 @@ from maze_pl.perception.blocks.perception_block import Keys, Shapes, as_keys
 from maze_pl.perception.blocks.shape_normalization_block import ShapeNormalizationBlock
 
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
-"""Function of query, key, value and a mask of allowed pairs [..., L, S] to outputs [..., L, E] and, if
-they are wanted, weights [..., L, S']."""
+"""Function of query, key, value and a mask of allowed pairs [..., L, S]; returns outputs [..., L, E] and weights
+[..., L, S'], which are None unless requested."""
 
 
 def attend(

@@ -74,7 +74,7 @@ class ConvolutionBlock(ShapeNormalizationBlock):
             options: Further arguments of the convolution.
         """
         kinds: tuple[type[nn.Module], ...] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-        bias = self.normalization != "batch"  # which would subtract it again
+        bias = self.normalization != "batch"  # batch normalisation would subtract the bias again
         layers = [kinds[self.n_image_dims - 1](n_in, n_out, bias=bias, **options)]
         layers += normalization_layers(self.normalization, n_out, self.n_image_dims)
         layers.append(activation())

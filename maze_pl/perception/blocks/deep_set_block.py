@@ -22,8 +22,8 @@ class DeepSetBlock(ItemSetBlock):
     `PointerBlock` chooses one item.
 
     Args:
-        in_keys: Name of the items, and names of further inputs in any order. Those that no option
-            below names are the context.
+        in_keys: Name of the items, and names of further inputs in any order. Inputs that no option
+            below names form the context.
         out_keys: Name of the output.
         in_shapes: Shapes of the inputs, first of the items, (N, F).
         mask_key: Input (N,) that is 0 where the slot holds no item; such slots have no effect.
@@ -42,7 +42,7 @@ class DeepSetBlock(ItemSetBlock):
         skip_zeros: Whether items whose numbers are all 0 do not exist.
         skip_masked: Whether masked slots are not even computed, which is faster if there are many,
             but makes shapes depend on values, so that updates cannot be traced.
-        pooling_func: "mean", "sum" or "max". With "sum", the output tells how many items there are.
+        pooling_func: "mean", "sum" or "max". With "sum", the output also depends on the number of items.
 
     Raises:
         ValueError: Shapes do not fit the roles of the inputs, or an option names no input.

@@ -20,7 +20,7 @@ def dense_layers(
     """Make dense layers between consecutive widths, each followed by an activation.
 
     Each layer consists of a linear map, normalisation, activation and dropout, in this order. With
-    batch normalisation, which subtracts it again, the linear map has no bias.
+    batch normalisation, which would subtract it again, the linear map has no bias.
 
     Args:
         widths: Width of the input, then of each layer.

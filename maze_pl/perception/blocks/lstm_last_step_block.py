@@ -1,4 +1,4 @@
-"""Block with an LSTM of which the last time step counts."""
+"""Block with an LSTM that returns its last time step."""
 
 from functools import partial
 

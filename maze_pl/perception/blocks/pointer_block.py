@@ -43,8 +43,8 @@ class PointerBlock(ItemSetBlock):
     context, and a glimpse is added to the query instead of replacing it.
 
     Args:
-        in_keys: Name of the items, and names of further inputs in any order. Those that no option
-            below names are the context, such as an embedding of all other observations.
+        in_keys: Name of the items, and names of further inputs in any order. Inputs that no option
+            below names form the context, such as an embedding of all other observations.
         out_keys: Name of the logits.
         in_shapes: Shapes of the inputs, first of the items, (N, F).
         mask_key: Input (N,) that is 0 where the slot holds no item that may be chosen. Such slots

@@ -1,4 +1,4 @@
-"""Block around a module of your own."""
+"""Block around a custom module."""
 
 from collections.abc import Mapping
 

@@ -171,7 +171,7 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
             inputs = critic_inputs[key]
             where = f"state-action network of sub-step {key!r}"
             if isinstance(factory, nn.Module):
-                refused = "one finished network cannot be two of them"
+                refused = "one network instance cannot serve as both twins"
                 raise ValueError(f"{where}: {refused}; give its class")
             all_spaces = {**inputs.observation_space.spaces, **inputs.action_space.spaces}
             build = partial(

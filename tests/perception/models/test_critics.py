@@ -84,9 +84,9 @@ def test_the_one_network_of_a_shared_critic_may_have_any_key(spec):
 
 
 def test_what_a_network_cannot_do_is_found_out_at_once():
-    with pytest.raises(ValueError, match="state-action network of sub-step 'all': one finished network cannot be two"):
+    with pytest.raises(ValueError, match="state-action network of sub-step 'all': one network instance cannot serve"):
         SharedStateActionCriticComposer([NET(obs_shapes={"view": (4,)}, action_shapes={}, q_shapes={})]).compose(SPEC)
-    with pytest.raises(ValueError, match=r"forward gave the keys \['action'\], expected \['tool'\]"):
+    with pytest.raises(ValueError, match=r"forward returned the keys \['action'\], expected \['tool'\]"):
         wrong = lambda obs_shapes, action_shapes, q_shapes: FlattenConcatPolicyNet(obs_shapes, {"action": (2,)})  # noqa: E731
         SharedStateActionCriticComposer([wrong]).compose(SPEC)
     with pytest.raises(ValueError, match="networks are needed"):

@@ -204,19 +204,19 @@ def test_finished_networks_are_used_as_they_are():
         (
             WrongKeys,
             ValueError,
-            r"policy network of sub-step 0 \(WrongKeys\): forward gave the keys \['wrong'\], expec",
+            r"policy network of sub-step 0 \(WrongKeys\): forward returned the keys \['wrong'\], expec",
         ),
         (WrongShape, ValueError, r"output 'action' for a batch of 2 has shape \(2, 7\), expected \(2, 2\)"),
-        (NoDict, TypeError, "forward gave a Tensor, expected a dict"),
+        (NoDict, TypeError, "forward returned a Tensor, expected a dict"),
         (NoTensor, TypeError, "is a float, expected a tensor of floats"),
         (
             Rounding,
             TypeError,
             r"'action' for a batch of 2 is a torch\.int64, expected a tensor of floats of shape \(2, 2\)",
         ),
-        (lambda **shapes: "net", TypeError, r"gave a str, expected a torch\.nn\.Module"),
-        (MoreKeys, ValueError, r"forward gave the keys \['action', 'value'\], expected \['action'\]"),
-        (MixedKeys, ValueError, r"forward gave the keys \['1', 'action'\], expected \['action'\]"),
+        (lambda **shapes: "net", TypeError, r"returned a str, expected a torch\.nn\.Module"),
+        (MoreKeys, ValueError, r"forward returned the keys \['action', 'value'\], expected \['action'\]"),
+        (MixedKeys, ValueError, r"forward returned the keys \['1', 'action'\], expected \['action'\]"),
         (
             partial(Recorder, depth=3),
             ValueError,
@@ -228,7 +228,7 @@ def test_finished_networks_are_used_as_they_are():
             ValueError,
             r"\(FailsWhenRun\): forward failed for the zeros {'observation': 'float32 \(2, 4\)'}: RuntimeError",
         ),
-        (partial(Carrying, size=0), ValueError, r"gave the keys \['action'\], expected \['action', 'memory'\]"),
+        (partial(Carrying, size=0), ValueError, r"returned the keys \['action'\], expected \['action', 'memory'\]"),
         (partial(Carrying, size=5), ValueError, r"'memory' for a batch of 2 has shape \(2, 5\), expected \(2, 3\)"),
     ],
 )
