@@ -1,8 +1,8 @@
 """Algorithms: each a LightningModule that learns from what a data module yields.
 
-Besides the algorithms, this exports what somebody needs who writes one: `AlgorithmModule` and
-`OnPolicyModule` to derive from, and what their methods take and return. Generating data belongs to
-`maze_pl.datamodules`.
+Besides the algorithms, it exports what authors of algorithms need: `AlgorithmModule` and
+`OnPolicyModule` to derive from, and the types that their methods take and return. Generating data
+belongs to `maze_pl.datamodules`.
 """
 
 from maze_pl.core.training_data import DataRequirements as DataRequirements

@@ -140,7 +140,7 @@ class AlgorithmModule(RunModule):
             self.on_networks_ready()
             self._optimizer_options.apply_to_parameters()
             if self.critic_burn_in_epochs and not self.parameter_groups().get("critic"):
-                raise ValueError("critic_burn_in_epochs needs a critic with parameters of its own, but there is none")
+                raise ValueError("critic_burn_in_epochs needs a critic with separate parameters, but there is none")
         except BaseException:
             self.actor_critic = None  # a later run is refused for the same reason
             raise
@@ -261,10 +261,11 @@ class AlgorithmModule(RunModule):
             optimizer: Index of the optimiser in `configure_optimizers`. Parameters of the other
                 optimisers are constants of the loss. Optimisers other than `FlatAdam` keep the
                 learning rates that they were created with, see `follow_learning_rate`.
-            even: All minibatches have the same shapes, for each of which a trace is made. Otherwise
-                one trace serves minibatches with any numbers of acts; it takes longer to make.
-            traced: The loss may be traced. False for a loss that does more than compute a result
-                and `record` values, such as one that keeps tensors in an attribute.
+            even: Whether all minibatches have the same few shapes, for each of which a trace is
+                made. Otherwise one trace serves minibatches with any numbers of acts; it takes
+                longer to make.
+            traced: Whether the loss may be traced. False for a loss that does more than compute a
+                result and `record` values, such as one that keeps tensors in an attribute.
             record_norms: Also record the gradient norms of policies and critics.
 
         Raises:
@@ -299,7 +300,7 @@ class AlgorithmModule(RunModule):
         """Return the plan of an optimiser's steps in this batch."""
         plans = self._gradient_steps.plans
         if plans is None:
-            raise RuntimeError("a gradient step was asked for outside of a training batch")
+            raise RuntimeError("gradient_step was called outside of a training batch")
         if index in plans:
             return plans[index]
         wrapped = optimizer_of(self, index).optimizer

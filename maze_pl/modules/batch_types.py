@@ -31,7 +31,7 @@ def learned_type(algorithm: type[pl.LightningModule]) -> type:
 def require_fitting_data(module: pl.LightningModule, learned: type, data: object) -> None:
     """Refuse a data module that delivers other batches than a module learns from.
 
-    A data module that declares no `batch_type` passes: its batches are checked when they come.
+    A data module that declares no `batch_type` passes: its batches are checked when they arrive.
 
     Args:
         module: The algorithm.

@@ -35,11 +35,11 @@ DESCRIPTIONS: Mapping[str, str] = {
     "n_rollouts": "episodes that were played for an update",
     "n_timesteps": "env steps that were played for an update",
     "open_acts": "share of acts that are left out because nothing follows them in the rollout",
-    "policy_entropy": "entropy of the policy in nats: high is random, falling means that it commits itself",
+    "policy_entropy": "entropy of the policy in nats: high for random actions, falls as the policy becomes decisive",
     "policy_grad_norm": "L2 norm of the policy's gradient before clipping",
     "policy_kl": "KL divergence from the policy that acted, averaged over updates, which target_kl limits",
     "policy_l2_norm": "L2 norm of the policy's parameters",
-    "policy_loss": "loss of the policy, without coefficients; of BC -log pi of the demonstrated actions",
+    "policy_loss": "loss of the policy, without coefficients; for BC, -log pi of the demonstrated actions",
     "policy_loss_coef": "weight of the policy's loss, which follows a schedule",
     "policy_norm": "L2 norm of the policy's parameters",
     "policy_std": "mean of the standard deviations that are parameters of a Gaussian policy",
@@ -53,7 +53,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "target_kl": "KL divergence after which no further pass follows, which follows a schedule",
     "target_noise": "scale of the noise on target actions, which follows a schedule",
     "td_error": "mean size of the TD error",
-    "target_entropy": "entropy that the entropy coefficient steers to",
+    "target_entropy": "entropy towards which the entropy coefficient is adapted",
     "tau": "fraction by which target networks move, which follows a schedule",
     "time_epoch": "seconds of the whole epoch",
     "time_rollout": "seconds to get a batch, averaged over batches",
@@ -67,14 +67,14 @@ DESCRIPTIONS: Mapping[str, str] = {
 """Name of the statistic -> description."""
 
 
-def descriptions_of(topic: str, own: Mapping[str, str]) -> dict[str, str]:
+def descriptions_of(topic: str, additional: Mapping[str, str]) -> dict[str, str]:
     """Return the descriptions of an algorithm's statistics by the names under which they are logged.
 
     Args:
         topic: Section of the logs of the algorithm.
-        own: Descriptions that the algorithm adds or replaces.
+        additional: Descriptions that the algorithm adds or replaces.
 
     Returns:
         "<topic>/<name>" -> description.
     """
-    return {f"{topic}/{name}": text for name, text in {**DESCRIPTIONS, **own}.items()}
+    return {f"{topic}/{name}": text for name, text in {**DESCRIPTIONS, **additional}.items()}

@@ -159,7 +159,7 @@ class DQN(AlgorithmModule):
         policy, critic = self.policy, self.networks.critic
         if isinstance(critic, StateCritic) and critic.kind == "delta":
             remedy = "use a SharedStateCriticComposer or a StepStateCriticComposer"
-            raise ValueError(f"dueling=True needs values of single states, which a delta critic has not: {remedy}")
+            raise ValueError(f"dueling=True needs values of states, which a delta critic does not have: {remedy}")
         if not self.dueling and critic is not None:
             remedy = "leave the critic out of networks (null), or set dueling=True"
             raise ValueError(f"DQN learns the values with the policy's networks, without a critic: {remedy}")

@@ -30,7 +30,7 @@ def centred_ranks(returns: Tensor) -> Tensor:
 
     The lowest of n returns gets -0.5, the highest 0.5, and the others lie between them in equal
     steps. Equal returns get the mean of their ranks, so that ties have no effect. The sum of all
-    ranks is 0. Salimans et al. 2017, arXiv:1703.03864, section 2.1; the treatment of ties is ours.
+    ranks is 0. Salimans et al. 2017, arXiv:1703.03864, section 2.1; the treatment of ties is an addition.
 
     Args:
         returns: [...] at least two returns.
@@ -137,7 +137,7 @@ class ES(AlgorithmModule):
         """Drop the critic, and replace the policy if there is a `policy_wrapper`.
 
         Raises:
-            ValueError: The policy has no parameters, or what replaces it is not a policy.
+            ValueError: The policy has no parameters, or its replacement is not a policy.
         """
         super().on_networks_ready()
         policy: Any = self.policy
@@ -145,12 +145,12 @@ class ES(AlgorithmModule):
             policy = self._policy_wrapper(torch_policy=policy)
             is_policy = isinstance(policy, Policy) and isinstance(getattr(policy, "spec", None), Spec)
             if not (isinstance(policy, nn.Module) and is_policy):
-                came = f"policy_wrapper made a {type(policy).__name__}, which is not what can act"
-                raise ValueError(f"{came}: make it a torch.nn.Module with a method act and the policy's spec")
+                came = f"policy_wrapper returned a {type(policy).__name__}, which cannot act"
+                raise ValueError(f"{came}: return a torch.nn.Module with a method act and the policy's spec")
         if not perturbed_parameters(policy):
             raise ValueError(f"there is nothing to learn: the {type(policy).__name__} has no parameters")
         if self.grad_norms_by_part and not isinstance(policy, TorchPolicy):
-            came = f"policy_wrapper made a {type(policy).__name__}"
+            came = f"policy_wrapper returned a {type(policy).__name__}"
             raise ValueError(f"grad_norms_by_part=True needs a TorchPolicy, but {came}: set it to False")
         self._policy_wrapper = None  # it may be a lambda, which cannot be sent to a spawned process
         self.actor_critic = TorchActorCritic(policy)
@@ -162,7 +162,7 @@ class ES(AlgorithmModule):
     def training_step(self, batch: PopulationBatch, batch_idx: int) -> None:
         """Learn from the returns of a population."""
         if not bool(batch.returns.isfinite().all()):
-            raise ValueError("returns of the population are not finite: look at what wrappers make of rewards")
+            raise ValueError("returns of the population are not finite: check rewards, and wrappers that change them")
         parameters = perturbed_parameters(self.policy)
         theta = torch.cat([parameter.reshape(-1) for parameter in parameters])
         before, gradient = theta.detach(), theta.detach() * self.value_of("l2_penalty")

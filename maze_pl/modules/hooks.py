@@ -22,8 +22,7 @@ class AlgorithmHooks:
         critic_type: Class of critics that the algorithm needs; networks with another critic, or
             without one, are refused, and automatic networks have one. `object` accepts any
             networks; automatic ones have no critic then.
-        head_distributions: Distributions of action heads in automatic networks, where they are to
-            be others than the default ones.
+        head_distributions: Distributions of action heads in automatic networks that replace the default ones.
         topic: Section of the logs in which recorded values appear.
         statistics: Name of a recorded value -> one line that describes it, for statistics that shipped
             algorithms do not record.
@@ -47,7 +46,7 @@ class AlgorithmHooks:
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
         """Return the learning rate of a parameter group; 0 leaves the group unchanged.
 
-        It is asked about groups of flat optimisers, and of optimisers by `make_optimizer`.
+        It is called for groups of flat optimisers, and of optimisers that `make_optimizer` returned.
 
         Args:
             group: Name of the group in `parameter_groups`.
@@ -84,4 +83,4 @@ class AlgorithmHooks:
         return {}
 
     def load_rank_state(self, state: dict[str, Any]) -> None:
-        """Restore the result of `rank_state`, if the run continues with equally many ranks."""
+        """Restore the result of `rank_state`, if the run continues with the same number of ranks."""

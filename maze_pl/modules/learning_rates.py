@@ -105,7 +105,7 @@ class LearningRates:
             self._module.record(name, rate)
 
     def _record(self, learning_rate: float) -> None:
-        """Record the learning rate, and those of the parameters with options of their own."""
+        """Record the learning rate, and those of the parameters with separate options."""
         self._module.record("learning_rate", learning_rate)
         for optimizer in self._module.trainer.optimizers:
             for group in optimizer.param_groups:

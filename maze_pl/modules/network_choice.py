@@ -47,7 +47,7 @@ def composer_of(networks: Any, actor_critic: TorchActorCritic | None) -> ModelCo
         ValueError: Both are given, or `networks` is an unknown name.
     """
     if networks is not None and actor_critic is not None:
-        raise ValueError("give either networks, which are built from the specification, or a ready actor_critic")
+        raise ValueError("pass either networks, which are built from the specification, or a ready-made actor_critic")
     if isinstance(networks, str) and networks != "auto":
         raise ValueError(f"networks={networks!r} must be a composer, or 'auto' for networks that fit the spaces")
     if actor_critic is not None:

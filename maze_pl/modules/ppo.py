@@ -125,7 +125,7 @@ class PPO(OnPolicyModule):
         self.normalize_advantage = normalize_advantage
 
     def check_data_module(self, data: object) -> None:
-        """Refuse data that does not fit, also rollouts that `batch_size` does not divide."""
+        """Refuse data that does not fit, including rollouts that `batch_size` does not divide."""
         super().check_data_module(data)
         if isinstance(data, DeclaresRolloutSize):
             count_minibatches(self.batch_size, data.env_steps_per_rollout)

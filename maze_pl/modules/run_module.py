@@ -113,7 +113,7 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         require_fitting_data(self, self._learned_type, data)
 
     def setup(self, stage: str) -> None:
-        """Refuse data that does not fit; arrange that this rank leaves the others in an orderly way."""
+        """Refuse data that does not fit; make this rank leave the others in an orderly way."""
         leave_at_exit()
         if stage == "fit" and self._trainer is not None:
             self.check_data_module(getattr(self.trainer, "datamodule", None))
@@ -121,7 +121,7 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
     # ----------------------------------------------------------------------------------------------- schedules
 
     def coefficient(self, name: str, value: Coefficient, check: Check | None = None) -> float | Tensor:
-        """Let an option of the constructor be a number or follow a schedule.
+        """Make an option of the constructor accept a number or a schedule.
 
             self.clip_range = self.coefficient("clip_range", clip_range, check_positive)
 
@@ -136,7 +136,8 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         Args:
             name: Name of the option.
             value: A number, or a function of the progress of the run, from 0 to 1.
-            check: Check of the values, such as `maze_pl.core.checks.check_positive`.
+            check: Function that raises ValueError for values out of range, such as
+                `maze_pl.core.checks.check_positive`.
 
         Raises:
             TypeError: It is neither, or the function does not return numbers.
@@ -320,7 +321,7 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
                 self._unfinished_batches = own["unfinished_batches"]
                 self.load_rank_state(own.get("further", {}))
                 return
-            found = f"the checkpoint is of {len(ranks)} ranks, not {world_size()}"
+            found = f"the checkpoint was written by {len(ranks)} ranks, not {world_size()}"
             rank_zero_warn(f"random generators are seeded again: {found}")
         seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed() % 2**31))
         self.generator.manual_seed(derive_seed(seed, "minibatches", self.env_steps, self.global_rank))

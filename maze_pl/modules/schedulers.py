@@ -147,7 +147,7 @@ class Schedulers:
             name = type(self._module).__name__
             remedy = "remove lr_schedulers().step(), or do not return the scheduler from configure_optimizers"
             raise ValueError(
-                f"learning-rate schedulers of {name} are stepped by themselves after their interval: {remedy}"
+                f"learning-rate schedulers of {name} are stepped automatically after their interval: {remedy}"
             )
         n_batches = trainer.fit_loop.batch_idx + 1
         self._step("step", n_batches)
@@ -185,7 +185,7 @@ class Schedulers:
             return self._restored[name]
         known = ", ".join(sorted(metric for metric in metrics if "_" not in metric.partition("/")[0])) or "none"
         kind = type(config.scheduler).__name__
-        message = f"{kind} monitors {name!r}, of which there is no value; there is {known}"
+        message = f"{kind} monitors {name!r}, which has no value; there is {known}"
         if config.strict:
             raise ValueError(f"{message}: monitor one of these, or evaluate before it is stepped")
         rank_zero_warn(f"{message}: the learning rate stays as it is")

@@ -43,7 +43,7 @@ class Empty(torch.nn.Module):
         (["--data.n_timesteps_per_update", "-1"], ["n_timesteps_per_update=-1 must be at least 0"]),
         (["--data", "runner/dev", "--data.n_shards", "2"], ["n_shards=2 must be 0"]),
         (["--data.max_steps", "-1"], ["max_steps=-1 must be at least 0"]),
-        (["--model.policy_wrapper", "es_classes.Mute"], ["policy_wrapper made a Mute", "act"]),
+        (["--model.policy_wrapper", "es_classes.Mute"], ["policy_wrapper returned a Mute", "act"]),
         (["--model.policy_wrapper", "es_classes.Mut"], ["es_classes.Mut"]),
         ([NETS, "[es_classes.Empty]"], ["nothing to learn", "no parameters"]),
         (["--model.noise_stddev", "0"], ["noise_stddev=0.0 must be greater than 0"]),

@@ -175,7 +175,7 @@ def test_shared_parameters_belong_to_the_policy_and_rest_during_burn_in(kit: Sim
 def test_burn_in_of_a_critic_without_parameters_of_its_own_is_refused(kit: SimpleNamespace) -> None:
     actor_critic = kit.make_actor_critic()
     actor_critic.critic = None
-    with pytest.raises(ValueError, match="critic_burn_in_epochs needs a critic with parameters of its own"):
+    with pytest.raises(ValueError, match="critic_burn_in_epochs needs a critic with separate parameters"):
         AlgorithmModule(actor_critic=actor_critic, critic_burn_in_epochs=2)
 
 
@@ -492,7 +492,7 @@ def test_other_number_of_ranks_is_said(kit: SimpleNamespace, tmp_path: Path) -> 
     checkpoint = torch.load(tmp_path / "x.ckpt", weights_only=True)
     checkpoint["maze_pl"]["ranks"] *= 2
     torch.save(checkpoint, tmp_path / "y.ckpt")
-    with pytest.warns(UserWarning, match="the checkpoint is of 2 ranks, not 1"):
+    with pytest.warns(UserWarning, match="the checkpoint was written by 2 ranks, not 1"):
         kit.fit(PPO(actor_critic=kit.make_actor_critic(), batch_size=20), epochs=2, ckpt_path=tmp_path / "y.ckpt")
 
 

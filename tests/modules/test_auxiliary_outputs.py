@@ -206,7 +206,7 @@ def test_declarations_that_do_not_hold_are_refused(kit: SimpleNamespace) -> None
         return make
 
     for shapes, message in (
-        ({}, r"forward gave the keys \['action', 'prediction'\], expected \['action'\]"),
+        ({}, r"forward returned the keys \['action', 'prediction'\], expected \['action'\]"),
         ({"prediction": (3,), "more": (1,)}, r"expected \['action', 'more', 'prediction'\]"),
         ({"prediction": (4,)}, r"output 'prediction' for a batch of 2 has shape \(2, 3\), expected \(2, 4\)"),
         ({"prediction": (3,), "action": (2,)}, r"auxiliary_shapes names \['action'\], .* rename them"),

@@ -1,4 +1,4 @@
-"""Critics with a memory of their own: compared with critics that share the policy's, along streams and rollouts."""
+"""Critics that do not share the policy state: compared with critics that do, along streams and rollouts."""
 
 from __future__ import annotations
 

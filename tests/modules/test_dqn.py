@@ -405,7 +405,7 @@ def test_networks_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="DQN needs a StateCritic, not a TorchSharedStateActionCritic"):
         DQN(networks=composer(critic=twins), spec=spec, dueling=True)
     delta = DeltaStateCriticComposer([partial(FlattenConcatStateValueNet, hidden_units=[4])])
-    with pytest.raises(ValueError, match="which a delta critic has not: use a SharedStateCriticComposer"):
+    with pytest.raises(ValueError, match="which a delta critic does not have: use a SharedStateCriticComposer"):
         DQN(networks=composer(critic=delta), spec=Spec({"a": spec.steps[0], "b": spec.steps[0]}), dueling=True)
     with pytest.raises(ValueError, match="without a critic: leave the critic out of networks"):
         DQN(networks=composer(dueling=True), spec=spec)

@@ -197,8 +197,8 @@ class Empty(Numbers):
         ({"noise_stddev": 0.0}, "noise_stddev=0.0 must be greater than 0"),
         ({"l2_penalty": -1.0}, "l2_penalty=-1.0 must be at least 0"),
         ({"optimizer": "rmsprop"}, "optimizer='rmsprop' must be 'adam', 'sgd', or a class of optimisers"),
-        ({"policy_wrapper": Mute}, "policy_wrapper made a Mute, .* a method act and the policy's spec"),
-        ({"policy_wrapper": lambda torch_policy: object()}, "policy_wrapper made a object"),
+        ({"policy_wrapper": Mute}, "policy_wrapper returned a Mute, .* a method act and the policy's spec"),
+        ({"policy_wrapper": lambda torch_policy: object()}, "policy_wrapper returned a object"),
         ({"critic_burn_in_epochs": 1}, "needs a critic"),
     ],
 )

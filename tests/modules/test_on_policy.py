@@ -174,7 +174,7 @@ def test_log_probabilities_of_the_collector_are_used(kit: SimpleNamespace) -> No
 def test_missing_critic_is_refused(kit: SimpleNamespace) -> None:
     actor_critic = kit.make_actor_critic()
     actor_critic.critic = None
-    with pytest.raises(ValueError, match="needs a critic"):
+    with pytest.raises(ValueError, match="needs a state critic"):
         prepare(actor_critic, kit.make_flat_rollout())
 
 

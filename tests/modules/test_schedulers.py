@@ -288,7 +288,7 @@ def test_stepping_by_hand_too_is_refused(kit: SimpleNamespace) -> None:
             super().training_step(rollout, batch_idx)
             self.lr_schedulers().step()  # type: ignore[union-attr, call-arg]
 
-    with pytest.raises(ValueError, match=r"ByHand are stepped by themselves .*: remove lr_schedulers\(\).step\(\)"):
+    with pytest.raises(ValueError, match=r"ByHand are stepped automatically .*: remove lr_schedulers\(\).step\(\)"):
         kit.fit(make(kit, scheduled(CONFIGURATIONS["alone"], ByHand)))
 
 
@@ -300,7 +300,7 @@ def test_a_value_that_is_not_there_is_named(kit: SimpleNamespace, strict: bool) 
 
     module, message = (
         make(kit, scheduled(configuration)),
-        r"'eval/kpi/speed', of which there is no value; there is .*eval/return",
+        r"'eval/kpi/speed', which has no value; there is .*eval/return",
     )
     if strict:
         with pytest.raises(ValueError, match=message):

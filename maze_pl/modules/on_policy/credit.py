@@ -64,7 +64,7 @@ def assign_credit(
     gamma: float,
     method: Method,
 ) -> Credits:
-    """Assign credit to the acts of a rollout as the kind of critic wants it.
+    """Assign credit to the acts of a rollout as the kind of critic requires.
 
     Args:
         critic_kind: `StateCritic.kind`: one value for each row, for each actor's act, or for each act of
@@ -224,10 +224,9 @@ def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma:
 def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
     """Assign credit if all acts of an environment form one stream, with a value for each act.
 
-    The worth of an act shows in the value before the next act, already within the row, instead of
-    only in the return of the whole row. There is no discount between the sub-steps of a row.
-    Rewards are those returned by `env.step`; rewards attributed to actors are ignored, because
-    values are of the whole environment.
+    The value before the next act shows the merit of an act already within the row, not only the return of the whole
+    row. There is no discount between the sub-steps of a row. Rewards are those returned by `env.step`; rewards
+    attributed to actors are ignored, because values are of the whole environment.
 
     Args:
         rollout: The collected rollout.

@@ -1,4 +1,4 @@
-"""States of critics with a memory of their own, computed along the streams of a rollout."""
+"""States of recurrent critics that do not share the policy state, computed along the streams of a rollout."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class CriticStates:
             rollout: The rollout, given once.
 
         Returns:
-            By step key, without step keys whose critic has no memory of its own.
+            By step key, without step keys whose critic has no separate state.
         """
         critic = actor_critic.critic
         if not isinstance(critic, StateCritic):

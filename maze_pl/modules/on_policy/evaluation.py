@@ -30,7 +30,7 @@ class ExistingActs:
     Args:
         segment: Acts of one step key.
         flat: Every entry of the segment is an act.
-        states: States of a critic with a memory of its own.
+        states: States of a critic that does not share the policy state.
 
     Attributes:
         segment: Acts of one step key.
@@ -39,7 +39,7 @@ class ExistingActs:
         action: Head -> [n, ...].
         agent_id: [n]
         earlier: Further inputs of delta critics, name -> [n, ...].
-        critic_state: State of a critic with a memory of its own before each act, name -> [n, ...].
+        critic_state: Separate state of the critic before each act, name -> [n, ...].
         final_critic_state: Its state at the final observations, name -> [F, ...].
     """
 
@@ -70,7 +70,7 @@ def existing_acts(rollout: Rollout, critic: StateCritic, states: Mapping[StepKey
     Args:
         rollout: The collected rollout.
         critic: Evaluates the acts.
-        states: States of the critic, for step keys in which it has a memory of its own.
+        states: States of the critic, for step keys in which it has a separate state.
     """
     acts: Acts = {}
     for key, segment in rollout.segments.items():

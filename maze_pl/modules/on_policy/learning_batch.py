@@ -134,7 +134,7 @@ class OnPolicyModule(AlgorithmModule):
         self._has_seen_rewards = False
 
     def rank_state(self) -> dict[str, Any]:
-        """Return the states of a critic with a memory of its own."""
+        """Return the states of a critic that does not share the policy state."""
         return {**super().rank_state(), "critic_states": self._critic_states.state_dict()}
 
     def load_rank_state(self, state: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ class OnPolicyModule(AlgorithmModule):
             The acts with values and advantages, to be divided into minibatches.
 
         Raises:
-            ValueError: The networks have no critic of states.
+            ValueError: The networks have no state critic.
         """
         if not self._has_seen_rewards:
             self._has_seen_rewards = True
@@ -269,7 +269,7 @@ class OnPolicyModule(AlgorithmModule):
             outputs: Name -> [n, *shape], with gradients.
 
         Returns:
-            [n] losses of the acts, with their coefficient; None for none.
+            [n] losses of the acts, with their coefficient; None if there are none.
         """
         return None
 
@@ -311,11 +311,11 @@ def learning_batch(
             key over the valid acts of all ranks.
         with_log_prob: Compute log-probabilities too; otherwise they are 0.
         sequence_length: Maximum number of acts of a sequence, for recurrent policies and critics.
-        critic_states: States of a critic with a memory of its own after the previous rollout, which
-            are advanced; None starts from zeros.
+        critic_states: States, after the previous rollout, of a critic that does not share the
+            policy state; they are advanced. None starts from zeros.
 
     Raises:
-        ValueError: The networks have no critic of states.
+        ValueError: The networks have no state critic.
     """
     critic = _state_critic(actor_critic)
     samples: dict[StepKey, PolicySamples] = {}
@@ -361,12 +361,12 @@ def _state_critic(actor_critic: TorchActorCritic) -> StateCritic:
     """Return the critic.
 
     Raises:
-        ValueError: The networks have no critic of states.
+        ValueError: The networks have no state critic.
     """
     critic = actor_critic.critic
     if not isinstance(critic, StateCritic):
         found = "the networks have none" if critic is None else f"that of the networks is a {type(critic).__name__}"
-        raise ValueError(f"this algorithm needs a critic of states, but {found}; name one in the composer")
+        raise ValueError(f"this algorithm needs a state critic, but {found}; name one in the composer")
     return critic
 
 

@@ -46,8 +46,7 @@ class PolicySamples:
         value_weight: [n] weight of the act's value in the loss of the critic.
         old_log_prob: [n] log-probability under the policy that acted; 0 if not requested.
         earlier: Further inputs of delta critics: observations of earlier sub-steps of the row.
-        critic_state: Name -> [S, ...], state before the first act of each sequence, of critics with a
-            memory of their own.
+        critic_state: Name -> [S, ...], separate state of the critic before the first act of each sequence.
         policy_state_names: Names of the entries of `observation` that are policy states.
         share: Sum of `weight`; 1 on average over ranks. A tensor [] unless each row is one act.
         value_share: Sum of `value_weight`; 1 on average over ranks, summed over step keys if they

@@ -1,4 +1,4 @@
-"""Steps of optimizers: the gradient step, its traced form, and optimizers over one flat tensor.
+"""Steps of optimisers: the gradient step, its traced form, and optimisers over one flat tensor.
 
 Nothing here knows which algorithm computes the loss.
 """

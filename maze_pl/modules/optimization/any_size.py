@@ -80,7 +80,7 @@ class AnySizeTrace:
         self._condition = compile(condition or "True", "<sizes>", "eval")  # once, as it is evaluated before each update
 
     def admits(self, sizes: tuple[int, ...]) -> bool:
-        """Tell if the operations are valid for these sizes."""
+        """True if the operations are valid for these sizes."""
         if min(sizes, default=SMALLEST) < SMALLEST:
             return False
         return bool(self._shapes.evaluate_guards_expression(self._condition, sizes))  # type: ignore[arg-type]

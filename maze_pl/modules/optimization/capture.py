@@ -40,7 +40,7 @@ class GradientTracer:
         module: Owner of the parameters; a loss that changes its buffers is refused.
 
     Attributes:
-        refused: Reason why nothing is traced any more; None if there is none.
+        refused: Reason why losses are no longer traced; None if there is none.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -111,7 +111,7 @@ class GradientTracer:
         trace = trace or self._make(key, function, arguments, sizes)
         is_exact = sizes is not None  # the same operations on the same shapes
         if trace is not None and not _agree(trace, function, arguments, is_exact):
-            self.refused, trace = "the traced update gave other numbers than autograd", None
+            self.refused, trace = "the traced update computed other values than autograd", None
         if trace is not None:
             self._traces[key] = trace
         return trace

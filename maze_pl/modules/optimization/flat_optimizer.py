@@ -29,8 +29,8 @@ class FlatOptimizer(Optimizer):
     """Base of optimisers of torch whose state lives in flat buffers.
 
     A subclass also derives from the optimiser of torch, whose `param_groups`, `state_dict` and
-    numbers it has. Differences: a missing gradient counts as zero; a group with a learning rate of
-    0 is skipped entirely, including its state; `zero_grad` always zeroes.
+    results it reproduces. Differences: a missing gradient counts as zero; a group with a learning
+    rate of 0 is skipped entirely, including its state; `zero_grad` always zeroes.
 
     The parameters become views of one buffer, their `grad` views of another. Calls that replace
     them (`module.double()`, `module.zero_grad()`) are detected and repaired at the next step.
@@ -180,7 +180,7 @@ class FlatOptimizer(Optimizer):
         self._views.append((parameter, gradient))
 
     def _repair(self) -> None:
-        """Take in groups that were added and views that were replaced since the last step."""
+        """Bind groups that were added, and views that were replaced, since the last step."""
         if self._pointers != [item.data_ptr() for group in self.param_groups for item in group["params"]]:
             self._bind()
         for parameter, gradient in self._views:

@@ -117,8 +117,8 @@ class GradientSteps:
             plan: Plan of the step.
             loss: Function from the minibatch to a scalar.
             minibatch: Input of the loss.
-            even: All minibatches have the same shapes.
-            traced: The loss may be traced.
+            even: Whether all minibatches have the same shapes.
+            traced: Whether the loss may be traced.
         """
         computed = None
         if traced:

@@ -18,8 +18,8 @@ def parts_of(network: nn.Module) -> dict[str, list[nn.Parameter]]:
         network: A network, or a list of networks and explorations.
 
     Returns:
-        Name of the part -> its parameters, without parts that have none. The name of a parameter
-            that belongs to the network itself is a part of its own.
+        Name of the part -> its parameters, without parts that have none. A parameter that belongs
+        to the network itself is a separate part.
     """
     parts: dict[str, list[nn.Parameter]] = {}
     if isinstance(network, nn.ModuleList):

@@ -220,7 +220,7 @@ class OptimizerOptions:
         return value_at(f"optimizer_groups[{pattern!r}].lr", own, progress(), check_not_negative)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return the options as plain values; texts stand for what is not plain, which no constructor accepts."""
+        """Return the options as plain values; others become text, which no constructor accepts."""
         plain: dict[str, Any] = {}
         if callable(self._choice):
             plain["optimizer"] = described_factory(self._factory)

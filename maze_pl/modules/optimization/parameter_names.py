@@ -38,7 +38,7 @@ def matches(pattern: str, names: Iterable[str]) -> bool:
 
 
 def refuse_unmatched(option: str, pattern: str, names: Mapping[int, Collection[str]]) -> None:
-    """Raise ValueError: a pattern matches nothing.
+    """Refuse a pattern that matches no parameter.
 
     Args:
         option: Name of the option that the pattern belongs to.

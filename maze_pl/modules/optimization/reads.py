@@ -47,7 +47,7 @@ _CELLS = partial(map, attrgetter("cell_contents"))  # in C, like everything that
 
 
 class _Refused(Exception):
-    """Something cannot be watched."""
+    """Error for a value that cannot be watched."""
 
 
 class Observation:
@@ -156,7 +156,7 @@ class Observation:
             self._fresh.add(id(owner))
             self._kept.append(owner)
         elif name == "self" and id(owner) not in self._visited | self._fresh and is_user_code(code):
-            raise _Refused(f"{place_of(code)} is called of a {type(owner).__name__} that is reached in no known way")
+            raise _Refused(f"{place_of(code)} is called on a {type(owner).__name__} that is reached in an unknown way")
 
     def _read(self, code: types.CodeType, scope: dict[str, Any]) -> None:
         """Watch everything that a function can read through its names."""
@@ -285,7 +285,7 @@ class Observation:
             foreign = [base for base in kind.__mro__ if base not in BASES and not self._is_in_python(base)]
             if foreign:
                 name = f"{kind.__module__}.{kind.__qualname__}"
-                raise _Refused(f"{label} is a {name}, changes of which cannot be noticed")
+                raise _Refused(f"{label} is a {name}, whose changes cannot be noticed")
         if isinstance(value, CONTAINERS):
             if len(value) > LARGEST_CONTAINER:
                 raise _Refused(f"{label} has {len(value)} entries, too many to compare them each time")

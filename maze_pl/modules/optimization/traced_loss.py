@@ -182,7 +182,7 @@ class TracedLosses:
             plan: Plan of the step.
             loss: Function from the minibatch to a scalar.
             minibatch: Input of the loss.
-            even: All minibatches have the same shapes. Otherwise a trace serves any sizes.
+            even: Whether all minibatches have the same shapes. Otherwise a trace serves any sizes.
 
         Returns:
             The numbers of the step; None if nothing was computed.
@@ -200,7 +200,7 @@ class TracedLosses:
             return None
         tensors, rebuild, structure = _flatten(minibatch)
         sizes = None
-        if not even or self._n_uneven[loss.__name__]:  # an even minibatch among others needs no trace of its own
+        if not even or self._n_uneven[loss.__name__]:  # an even minibatch among others needs no separate trace
             self._n_uneven[loss.__name__] += 1
             if self._n_uneven[loss.__name__] <= N_UPDATES_BEFORE:
                 return None

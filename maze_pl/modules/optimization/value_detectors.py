@@ -1,4 +1,4 @@
-"""Detection of Python values that a loss takes out of tensors, which a trace would keep for ever."""
+"""Detection of Python values that a loss takes out of tensors, which a trace would keep forever."""
 
 from collections.abc import Callable
 from typing import Any

@@ -53,7 +53,7 @@ class _Place:
 
 
 def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, PLAIN) else f"one {type(value).__name__}"
+    return repr(value) if isinstance(value, PLAIN) else f"a {type(value).__name__}"
 
 
 class Watch:

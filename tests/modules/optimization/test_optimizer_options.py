@@ -342,7 +342,7 @@ class NoOptimizer:
         ),
         ({"optimizer_groups": {"critic.*": ParameterGroup(options={"lr": 1.0})}}, ValueError, "must not contain lr"),
         ({"optimizer_groups": {"critic.*": 0.1}}, TypeError, r"=0.1 must be a ParameterGroup, such as"),
-        ({"critic_burn_in_epochs": 1, "frozen": ["critic.*"]}, ValueError, "needs a critic with parameters of its own"),
+        ({"critic_burn_in_epochs": 1, "frozen": ["critic.*"]}, ValueError, "needs a critic with separate parameters"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], error: type, message: str) -> None:

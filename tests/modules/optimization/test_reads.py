@@ -545,10 +545,10 @@ class Impure:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("counter", "itertools.count, changes of which cannot be noticed"),
-        ("generator", "generator, changes of which cannot be noticed"),
-        ("own_random", "random.Random, changes of which cannot be noticed"),
-        ("own_generator", "Generator, changes of which cannot be noticed"),
+        ("counter", "itertools.count, whose changes cannot be noticed"),
+        ("generator", "generator, whose changes cannot be noticed"),
+        ("own_random", "random.Random, whose changes cannot be noticed"),
+        ("own_generator", "Generator, whose changes cannot be noticed"),
         ("file", "uses open"),
         ("new_generator", "uses numpy.random"),
         ("shown", "uses print"),
