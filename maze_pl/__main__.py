@@ -86,9 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0, 1 if a wanted return was not reached, an environment is not sound, a process was lost or
-        user code called `sys.exit`, 2 if the user asked for something impossible, 130 or 143 if INT or TERM ended the
-        command.
+        The exit status: 0, 1 if a required return was not reached, an environment is not sound, a
+        process was lost or user code called `sys.exit`, 2 if the user asked for something
+        impossible, 130 or 143 if INT or TERM ended the command.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     arguments = [argument for argument in given if argument != DEBUG]

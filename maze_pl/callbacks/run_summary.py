@@ -71,7 +71,7 @@ def _end(trainer: pl.Trainer) -> tuple[str, str]:
             reason = "the time limit of trainer.max_time or a Timer was reached"
             return reason, " --trainer.max_time null"
     if 0 < trainer.max_steps <= trainer.global_step:
-        reason = f"max_steps={trainer.max_steps} optimizer steps reached"
+        reason = f"max_steps={trainer.max_steps} optimiser steps reached"
         return reason, " --trainer.max_steps -1"
     if trainer.current_epoch == trainer.max_epochs:
         reason = f"max_epochs={trainer.max_epochs} reached"

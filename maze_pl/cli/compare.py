@@ -81,7 +81,7 @@ def play(
         entries: Run directories, folders of several seeds, checkpoints, and policies (`random`,
             `heuristic`, a group such as `policy/random_policy`, or a class path); written without an option:
             `maze-pl compare RUN_DIR random`.
-        baseline: What the others are compared with; may be repeated. Without it, the first entry.
+        baseline: Entry or policy that the others are compared with; may be repeated. Without it, the first entry.
         env: Builds the environment that all play in; by default that of each run, and that of the
             first run for policies.
         wrappers: Wrappers for all, the first one innermost; by default those of each run.
@@ -96,7 +96,7 @@ def play(
         metric: The metric by which the winner is chosen: `return`, or `kpi/<name>`.
         lower_is_better: Whether lower values of this metric are better; also `--lower-is-better`.
         must_beat: An entry or baseline; the exit status is 1 unless all entries that are not baselines
-            are better than it, with an interval of the difference that does not hold 0; also `--must-beat`.
+            are better than it, with an interval of the difference that excludes 0; also `--must-beat`.
         precision: Episodes are added until intervals of the metric are narrower than this.
         max_episodes: Largest number of episodes for `precision`.
         runner: Plays the episodes: `sequential`, `parallel`, or an engine; by default this process or,
@@ -240,7 +240,7 @@ def _words(line: CommandLine) -> list[str]:
 
 
 def _has_configuration(entry: str) -> bool:
-    """Tell if an entry is a run directory or a folder of several seeds."""
+    """True if an entry is a run directory or a folder of several seeds."""
     return any(Path(entry, name).is_file() for name in (RUN_CONFIG, SEEDS_FILE))
 
 
@@ -250,5 +250,5 @@ def _first_run(folder: str) -> str:
         return folder
     runs = sorted(path.parent for path in Path(folder).glob(f"seed_*/{RUN_CONFIG}"))
     if not runs:
-        raise ConfigurationError(f"{folder} is to hold runs of several seeds, but there is none yet")
+        raise ConfigurationError(f"{folder} should hold runs of several seeds, but there is none yet")
     return str(runs[0])

@@ -22,12 +22,12 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
         The exit status.
 
     Raises:
-        ConfigurationError: A path is no run, or the page cannot be written.
+        ConfigurationError: A path is not a run, or the page cannot be written.
     """
     from maze_pl.reports.run_page import ReportedRuns, run_page
     from maze_pl.system.atomic_files import write_file
 
-    parser = OptionParser("report", "Write one HTML page about a run; what is missing is named on it.")
+    parser = OptionParser("report", "Write one HTML page about a run; it names missing parts.")
     parser.add_paths("runs", "run directories, or a folder of several seeds", nargs="+")
     target = f"the page (default: {_NAME} in the first run directory)"
     parser.add_argument("--to", type=Path, metavar="FILE", help=target)

@@ -31,7 +31,7 @@ _LARGEST_SEED: Final = 2**32 - 1  # of Lightning
 
 
 def is_for_seeds(arguments: Sequence[str]) -> bool:
-    """Tell if a command line of `fit` trains with several seeds, or continues such a training.
+    """True if a command line of `fit` trains with several seeds, or continues such a training.
 
     Args:
         arguments: The command line after `maze-pl`.

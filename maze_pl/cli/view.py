@@ -1,4 +1,4 @@
-"""`maze-pl view`: writes an HTML file in which episodes are seen act by act."""
+"""`maze-pl view`: writes an HTML file that shows episodes act by act."""
 
 import sys
 from collections.abc import Sequence
@@ -47,9 +47,9 @@ def show(
         temperature: Above 1 flattens the distributions of sampled actions, below 1 sharpens them.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         checkpoint: Checkpoint of a run: `best`, `last`, or a file.
-        compare_with: Second policy that plays the same seeds, to be seen side by side: `heuristic`
-            (the policy that the environment names), `random`, `last`, `best`, a checkpoint, another
-            run directory, or a class path.
+        compare_with: Second policy that plays the same seeds, shown side by side: `heuristic` (the
+            policy that the environment names), `random`, `last`, `best`, a checkpoint, another run
+            directory, or a class path.
         pictures: Whether states are drawn, or frames of gymnasium environments recorded.
         renderer_arguments: Values of the renderer's arguments, such as `{"scale": 2}`.
         title: Title of the view.

@@ -1,4 +1,4 @@
-"""From the results of episodes to the table of a comparison."""
+"""Analysis of the results of episodes, which gives the table of a comparison."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Question:
         metric: The metric by which the winner is chosen.
         lower_is_better: Whether lower values of this metric are better.
         n_planned: Number of episodes to begin with.
-        precision: Width that intervals are to reach by adding episodes; None adds none.
+        precision: Width of intervals down to which episodes are added; None adds none.
     """
 
     metric: str = "return"
@@ -59,7 +59,7 @@ class Question:
 
 
 def is_precise(entries: Sequence[Entry], values: Sequence[Values], question: Question) -> bool:
-    """Tell if intervals are narrower than the wanted precision.
+    """True if intervals are narrower than the requested precision.
 
     These are the intervals of the mean of each entry, and of its differences from the baselines.
 
@@ -86,7 +86,7 @@ def analyze(
     Args:
         entries: The entries.
         values: Metric -> [R, E] values for each entry.
-        question: The metric by which the winner is chosen, and how.
+        question: The metric by which the winner is chosen, and its better direction.
     """
     summaries = _summaries(entries, values, question)
     differences = _differences(entries, values, question)
@@ -172,8 +172,8 @@ def _within(interval: Interval | None, low: float, high: float) -> Interval | No
 def _winner(entries: Sequence[Entry], values: Sequence[Values], question: Question) -> str | None:
     """Return the name of the entry that is better than all others; None while there is none.
 
-    The intervals of its differences from the K - 1 others must not hold 0 at a confidence level of
-    1 - alpha / (K - 1). A wrong winner would have to be better than the best entry by such an
+    The intervals of its differences from the K - 1 others must exclude 0 at a confidence level of 1
+    - alpha / (K - 1). A wrong winner would have to be better than the best entry by such an
     interval, and there are K - 1 entries that could: by Bonferroni's inequality the probability of
     that is at most alpha / 2, as the interval has to miss on one side.
     """
@@ -207,7 +207,7 @@ def make_comparison(
     Args:
         entries: The entries.
         values: Metric -> [R, E] values for each entry.
-        question: The metric by which the winner is chosen, and how.
+        question: The metric by which the winner is chosen, and its better direction.
         seed: Seed of the episodes.
         max_steps: Env steps after which an episode was truncated; 0 means no limit.
         deterministic: Whether policies took their most likely actions.

@@ -49,7 +49,7 @@ def compare(
             checkpoint; `random`, `heuristic`, a group file or a class path; a policy or a trained
             module; or a dict with one name and one policy. Runs that differ only in their seed
             are one entry.
-        baselines: What the others are compared with; without baselines, the first source.
+        baselines: Runs and policies that the others are compared with; without baselines, the first source.
         env: Builds the environment that all play in; None means that of each run, and that of the
             first run for policies.
         wrappers: Wrappers for all, the first one innermost; None means those of each run.

@@ -47,7 +47,7 @@ class RunVariance:
 
 @dataclass(frozen=True)
 class Effects:
-    """An estimate, with what its variance consists of.
+    """An estimate, with the components of its variance.
 
     Attributes:
         estimate: The estimate; NaN if there are no values.

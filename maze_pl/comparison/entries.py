@@ -78,8 +78,8 @@ def make_entries(
     """Return the entries of a comparison; without baselines, the first one is the baseline.
 
     Args:
-        sources: What is compared.
-        baselines: What others are compared with; may also be among the sources.
+        sources: Runs and policies to compare.
+        baselines: Runs and policies that the others are compared with; may also be among the sources.
         checkpoint: Checkpoint of runs: `best` or `last`.
         options: Environment, wrappers and so on that all play with, as arguments of `rollout`;
             without an environment, each run plays in the environment of its training, and policies
@@ -87,8 +87,7 @@ def make_entries(
         trust: Whether runs may name any class, because you know who made them.
 
     Raises:
-        ConfigurationError: Something is neither a run nor a policy, is given twice, or plays in
-            another environment.
+        ConfigurationError: A source is neither a run nor a policy, is given twice, or plays in another environment.
     """
     entries: list[Entry] = []
     known: dict[Any, Entry] = {}
@@ -112,7 +111,7 @@ def make_entries(
 
 
 def _key(source: Source) -> Any:
-    """Return what tells sources apart."""
+    """Return the key that identifies a source."""
     if isinstance(source, str | Path):
         return os.path.realpath(source) if os.path.exists(source) else str(source)
     return next(iter(source)) if isinstance(source, Mapping) and source else id(source)
@@ -128,7 +127,7 @@ def _add(entries: list[Entry], source: Source, checkpoint: str, trust: bool) -> 
     elif Path(source, SEEDS_FILE).is_file():
         folders = [path.parent for path in sorted(Path(source).glob(f"seed_*/{RUN_CONFIG}"))]
         if not folders:
-            raise ConfigurationError(f"{source} is to hold runs of several seeds, but there is none yet")
+            raise ConfigurationError(f"{source} should hold runs of several seeds, but there is none yet")
         runs = [_of_run(folder, checkpoint, trust) for folder in folders]
         made = Entry(str(source), [run.players[0] for run in runs], seeds=[run.seeds[0] for run in runs])
     elif Path(source).exists():
@@ -176,7 +175,7 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
 
 
 def _common_configuration(path: Path) -> tuple[Any, Any]:
-    """Return the configuration of a run without what differs between its seeds, and its seed."""
+    """Return the configuration of a run without options that differ between seeds, and its seed."""
     if not path.is_dir():
         return None, None
     content = dict(read(path / RUN_CONFIG))

@@ -91,16 +91,16 @@ def _document(body: str) -> str:
 
 
 def _reading(comparison: Comparison) -> str:
-    """Return how to read the tables."""
+    """Return the explanation of the tables."""
     percent = f"{CONFIDENCE:.0%}"
     n = comparison.n_comparisons
     corrected = f", corrected for {n} comparisons (Bonferroni)" if n > 1 else ""
     text = f"""Plots show means as circles and interquartile means as squares. Intervals are {percent} confidence
     intervals. IQM is the mean without the lowest and the highest quarter.
-    A difference is that of the means on the same episodes; while its interval holds 0, the entries are not told apart.
+    A difference is that of the means on the same episodes; if its interval contains 0, it may be due to chance.
     P(improvement) is the probability of a better result in an episode; 0.5 means no difference.
-    Better means higher, and lower for a metric for which that was asked.
-    A winner has intervals of its differences from all others that do not hold 0{corrected}."""
+    Better means higher, or lower for the metric of the winner if this was requested.
+    A winner has intervals of its differences from all others that exclude 0{corrected}."""
     return f"<h2>Reading</h2>\n<p>{_escaped(' '.join(text.split()))}</p>"
 
 

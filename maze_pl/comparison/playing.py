@@ -19,7 +19,7 @@ from maze_pl.runs.rollout import Trajectory, rollout
 RETURN = "return"
 KPI = "kpi/"
 _SECONDS_IN_PROCESS = 30.0
-"""Expected time of a player's further episodes from which on they are played in worker processes."""
+"""Expected time of a player's further episodes, in seconds, above which they are played in worker processes."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class Comparison:
         differences: Each entry compared with each baseline.
         winner: Name of the entry that is better than all others; None while no entry is.
         n_comparisons: Number of comparisons that the winner's intervals are corrected for.
-        precision: Width that intervals were to reach, if any.
+        precision: Requested width of intervals, if any.
         is_precise: Whether they have reached it; None without precision.
         confidence: Confidence level of all intervals.
     """
@@ -161,11 +161,11 @@ class Comparison:
         raise ConfigurationError(f"{entry} was not compared with {baseline} by {wanted[2]}: name it as a baseline")
 
     def is_better(self, entry: str, baseline: str) -> bool:
-        """Tell if the interval of the difference lies on the better side of 0."""
+        """True if the interval of the difference lies on the better side of 0."""
         return self.is_on_better_side(self.difference(entry, baseline).interval)
 
     def is_on_better_side(self, interval: Interval | None) -> bool:
-        """Tell if an interval of differences does not hold 0 and lies on the better side of it."""
+        """True if an interval of differences excludes 0 and lies on the better side of it."""
         if interval is None:
             return False
         return interval[1] < 0.0 if self.lower_is_better else interval[0] > 0.0

@@ -54,8 +54,8 @@ def episodes_needed(difference: Effects, confidence: float = CONFIDENCE, power: 
 
     Args:
         difference: Difference of two entries.
-        confidence: Confidence level 1 - alpha of the interval that shall not hold 0.
-        power: Probability that it does not hold 0 then.
+        confidence: Confidence level 1 - alpha of the interval that should exclude 0.
+        power: Probability that it then excludes 0.
 
     Returns:
         The number; None if no number suffices, or if there are too few values to tell.

@@ -37,11 +37,11 @@ def difference_rows(comparison: Comparison) -> list[list[str]]:
     return rows
 
 
-def needed_text(one: Difference) -> str:
-    """Return how two entries can be told apart; empty if they are."""
-    if one.needs_more_runs:
+def needed_text(difference: Difference) -> str:
+    """Return the episodes or runs needed to tell two entries apart; empty if they are told apart."""
+    if difference.needs_more_runs:
         return "more runs"
-    return "" if one.episodes_needed is None else f"{one.episodes_needed:,}"
+    return "" if difference.episodes_needed is None else f"{difference.episodes_needed:,}"
 
 
 def winner_text(comparison: Comparison) -> str:
@@ -51,7 +51,7 @@ def winner_text(comparison: Comparison) -> str:
     direction = " (lower is better)" if comparison.lower_is_better else ""
     if comparison.winner is not None:
         return f"winner by {comparison.metric}{direction}: {comparison.winner}"
-    reason = f"no entry is better than each other one with intervals that do not hold 0 at {_PERCENT}"
+    reason = f"no entry is better than all others with intervals that exclude 0 at {_PERCENT}"
     return f"no winner by {comparison.metric}{direction}: {reason}"
 
 
@@ -67,7 +67,7 @@ def title_text(comparison: Comparison) -> str:
 
 
 def precision_text(comparison: Comparison) -> str:
-    """Return the sentence about the wanted precision; empty without one."""
+    """Return the sentence about the requested precision; empty without one."""
     if comparison.precision is None:
         return ""
     wanted = f"{comparison.metric} to a precision of {number_text(comparison.precision)}"

@@ -26,7 +26,7 @@ from maze_pl.comparison.effects import Effects, RunVariance, Values
 from maze_pl.runs.intervals import CONFIDENCE, N_RESAMPLES, Interval, t_quantile
 
 FEWEST_UNITS = 8
-"""Number of runs, and of episodes, from which on the bootstrap is used."""
+"""Smallest number of runs, and of episodes, for which the bootstrap is used."""
 _LEAST_VARIANCE = 0.1
 """Smallest variance of a resample, relative to the variance from episodes.
 
@@ -71,7 +71,7 @@ def two_level_intervals(
 
 
 def _is_determined(effects: Effects) -> bool:
-    """Tell if the data determines an interval."""
+    """True if the data determines an interval."""
     if math.isnan(effects.estimate):
         return False
     if len(effects.episodes) == 1:
@@ -80,7 +80,7 @@ def _is_determined(effects: Effects) -> bool:
 
 
 def _has_enough_units(effects: Effects) -> bool:
-    """Tell if there are enough episodes and runs for the bootstrap."""
+    """True if there are enough episodes and runs for the bootstrap."""
     has_episodes = len(effects.episodes) >= FEWEST_UNITS
     return has_episodes and all(part.n_runs >= FEWEST_UNITS for part in effects.runs)
 

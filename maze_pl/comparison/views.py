@@ -79,7 +79,7 @@ def most_different(values: Values, baseline: Values) -> tuple[int, int, int] | N
 
 
 def write_views(folder: Path, comparison: Comparison, played: Tournament) -> list[Link]:
-    """Play the episodes again that are to be seen, and write their pages.
+    """Play the selected episodes again, and write their pages.
 
     Args:
         folder: Folder of the comparison.

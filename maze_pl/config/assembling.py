@@ -65,12 +65,12 @@ class Prepared(list[str]):
     trust = Trust()
 
 
-def prepare(arguments: Sequence[str], shown: Sequence[str] | None = None) -> Prepared:
+def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> Prepared:
     """Rewrite a command, and make the projects of its configuration files importable.
 
     Args:
         arguments: The command line after `maze-pl`: a command and its options.
-        shown: The command line that messages repeat; None means `arguments`.
+        original: The command line that messages repeat; None means `arguments`.
 
     Returns:
         The command line for jsonargparse.
@@ -100,7 +100,7 @@ def prepare(arguments: Sequence[str], shown: Sequence[str] | None = None) -> Pre
     for piece in interpolate(pieces):
         if run_dir is not None:
             allowed = set() if piece.of_run else users_names
-            _require_trust(piece, run_dir, trust, allowed, shown or arguments)
+            _require_trust(piece, run_dir, trust, allowed, original or arguments)
         if command in _ENVIRONMENT_OPTIONS:
             _take_environment(piece, command)
         word = "=".join(token for token in (piece.option, piece.text) if token is not None)
@@ -183,23 +183,23 @@ def _pieces(options: Sequence[_Option], run_dir: Path | None, is_trusted: bool) 
     """Return the pieces of a run directory's configuration, then of each option, bases included.
 
     Args:
-        options: The options of the user.
+        options: The user's options.
         run_dir: The run directory whose configuration precedes them, if any.
         is_trusted: Whether names in the options may also refer to files next to that configuration.
     """
-    beside = [resolve(value) for option, value in options if _is_config(value, option)]
+    config_files = [resolve(value) for option, value in options if _is_config(value, option)]
     pieces: list[Piece] = []
     if run_dir is not None:
         path = run_dir / RUN_CONFIG
-        beside = [path, *beside] if is_trusted else beside
+        config_files = [path, *config_files] if is_trusted else config_files
         pieces = [replace(piece, of_run=True) for piece in with_bases("--config", path)]
     for option, value in options:
         if option is None or value is None:
             pieces.append(Piece(option, value))
         elif _is_config(value, option):
             pieces += with_bases(option, resolve(value))
-        elif _is_group(option, value, beside):
-            path = resolve(value, beside)
+        elif _is_group(option, value, config_files):
+            path = resolve(value, config_files)
             pieces.append(from_file(option, path, read(path)))
         else:
             pieces.append(Piece(option, value, parse(value)))
@@ -207,18 +207,18 @@ def _pieces(options: Sequence[_Option], run_dir: Path | None, is_trusted: bool) 
 
 
 def _is_config(value: str | None, option: str | None) -> TypeGuard[str]:
-    """Tell if an option's value names a file that configures the whole command."""
+    """True if an option's value names a file that configures the whole command."""
     return option in CONFIG_OPTIONS and value is not None and not value.lstrip().startswith("{")
 
 
-def _is_group(option: str, value: str, beside: Sequence[Path]) -> bool:
-    """Tell if an option's value names a group file, in one of the searched folders."""
+def _is_group(option: str, value: str, config_files: Sequence[Path]) -> bool:
+    """True if an option's value names a group file, in one of the searched folders."""
     if not option.startswith(_COMPONENT_OPTIONS) or not GROUP_NAME.fullmatch(value):
         return False
     if Path(value).exists():
         return False
     group = value.split("/")[0]
-    return any((folder / group).is_dir() for folder in search_path.search_folders(beside))
+    return any((folder / group).is_dir() for folder in search_path.search_folders(config_files))
 
 
 def _split(arguments: Sequence[str]) -> list[_Option]:
@@ -285,5 +285,5 @@ def options_of(command: Sequence[str]) -> list[str]:
 
 
 def names_configuration(command: Sequence[str]) -> bool:
-    """Tell if a command line names a configuration."""
+    """True if a command line names a configuration."""
     return any(option in CONFIG_OPTIONS for option in options_of(command))

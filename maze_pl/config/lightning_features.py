@@ -18,7 +18,7 @@ _BATCHES: Final = (
 )
 _OPTIONS: Final[dict[str, tuple[Any, str]]] = {
     "gradient_clip_val": (None, "algorithms clip the gradient themselves: use model.max_grad_norm"),
-    "accumulate_grad_batches": (1, f"algorithms step their optimizers themselves: {_BATCHES}"),
+    "accumulate_grad_batches": (1, f"algorithms step their optimisers themselves: {_BATCHES}"),
     "barebones": (
         False,
         "a run without checkpoints and logs is `--trainer.logger false --trainer.enable_checkpointing false "
@@ -26,8 +26,8 @@ _OPTIONS: Final[dict[str, tuple[Any, str]]] = {
     ),
 }
 _CALLBACKS: Final[dict[type[callbacks.Callback], str]] = {
-    callbacks.GradientAccumulationScheduler: f"algorithms step their optimizers themselves: {_BATCHES}",
-    callbacks.BatchSizeFinder: "the batch size of rollouts is not free: set model.batch_size",
+    callbacks.GradientAccumulationScheduler: f"algorithms step their optimisers themselves: {_BATCHES}",
+    callbacks.BatchSizeFinder: "the batch size must divide the size of a rollout: set model.batch_size",
     callbacks.LearningRateFinder: "the loss of a policy says little about its learning rate: compare runs with "
     "several values of model.lr by their eval/return",
     callbacks.StochasticWeightAveraging: "it averages after training and outside of checkpoints: use "

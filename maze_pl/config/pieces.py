@@ -58,7 +58,7 @@ def with_bases(option: str, path: Path, derived: tuple[Path, ...] = ()) -> list[
         ConfigurationError: A base does not exist, or is itself based on this file.
     """
     if path.resolve() in derived:
-        fault = f"{derived[-1]} is based on {path}, which makes a circle of bases"
+        fault = f"{derived[-1]} is based on {path}, which is a circular reference"
         raise ConfigurationError(fault)
     content = read(path)
     if not isinstance(content, dict):
@@ -75,8 +75,8 @@ def with_bases(option: str, path: Path, derived: tuple[Path, ...] = ()) -> list[
         if not isinstance(name, str):
             fault = f"{_BASE} must name configurations, but {name!r} is not a name"
             raise ConfigurationError(f"{path}: {fault}")
-        beside = path.parent / name
-        base = beside if beside.is_file() else resolve(name, [path])
+        sibling = path.parent / name
+        base = sibling if sibling.is_file() else resolve(name, [path])
         pieces += with_bases(option, base, (*derived, path.resolve()))
     return [*pieces, from_file(option, path, content)]
 
@@ -109,14 +109,14 @@ def _expand(text: str, source: Path, referring: tuple[Path, ...]) -> Any:
         source: File that contains it.
         referring: Files that refer to it, directly or indirectly.
     """
-    beside = source.parent / text
+    sibling = source.parent / text
     named: Path | None = None
-    if text.endswith(search_path.SUFFIXES) and beside.is_file():
-        content = read(beside)
+    if text.endswith(search_path.SUFFIXES) and sibling.is_file():
+        content = read(sibling)
         parts = content if isinstance(content, list) else [content]
         if not parts or not all(map(_is_component, parts)):
-            return str(beside.resolve())  # for a constructor that reads files itself
-        named = beside.resolve()
+            return str(sibling.resolve())  # for a constructor that reads files itself
+        named = sibling.resolve()
     elif GROUP_NAME.fullmatch(text):
         named = search_path.find(text, [source])
     if named is None:
@@ -127,5 +127,5 @@ def _expand(text: str, source: Path, referring: tuple[Path, ...]) -> Any:
 
 
 def _is_component(node: Any) -> bool:
-    """Tell if a part of a file is a class path with arguments."""
+    """True if a part of a file is a class path with arguments."""
     return isinstance(node, dict) and bool(node) and {*node} <= {*COMPONENT_KEYS}

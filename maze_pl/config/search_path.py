@@ -16,7 +16,7 @@ OUTPUT_FOLDER = "outputs"
 
 
 class ConfigurationError(ValueError):
-    """A request of the user that names something that does not exist, or contradicts itself."""
+    """Error for a request that names something that does not exist, or contradicts itself."""
 
 
 def shipped_folder() -> Path:
@@ -26,18 +26,18 @@ def shipped_folder() -> Path:
     return inside if inside.is_dir() else package.parent / _CONFIG_FOLDER
 
 
-def search_folders(beside: Iterable[Path] = ()) -> list[Path]:
+def search_folders(files: Iterable[Path] = ()) -> list[Path]:
     """Return the folders in which names are looked up; the first one wins.
 
     Args:
-        beside: Files whose folders are searched first.
+        files: Files whose folders are searched first.
 
     Returns:
         The `configs` folders that these files are in, `./configs`, the folders of the environment
         variable `MAZE_PL_CONFIG_PATH`, and the shipped ones.
     """
     named = os.environ.get(SEARCH_PATH_VARIABLE, "").split(os.pathsep)
-    folders = [config_folder(path) for path in beside]
+    folders = [config_folder(path) for path in files]
     folders.append(Path.cwd() / _CONFIG_FOLDER)
     folders += [Path(folder) for folder in named if folder]
     folders.append(shipped_folder())
@@ -68,35 +68,35 @@ def project_folder(path: Path) -> Path | None:
     return project
 
 
-def find(name: str, beside: Iterable[Path] = ()) -> Path | None:
+def find(name: str, files: Iterable[Path] = ()) -> Path | None:
     """Return the path of a configuration by name without suffix, or None; see `search_folders`."""
-    paths = (folder / f"{name}{suffix}" for folder in search_folders(beside) for suffix in SUFFIXES)
+    paths = (folder / f"{name}{suffix}" for folder in search_folders(files) for suffix in SUFFIXES)
     return next((path for path in paths if path.is_file()), None)
 
 
-def known_names(beside: Iterable[Path] = ()) -> list[str]:
+def known_names(files: Iterable[Path] = ()) -> list[str]:
     """Return all names that `find` would find, sorted."""
     names: set[str] = set()
-    for folder in search_folders(beside):
+    for folder in search_folders(files):
         for path in folder.rglob("*"):
             if path.suffix in SUFFIXES:
                 names.add(path.relative_to(folder).with_suffix("").as_posix())
     return sorted(names)
 
 
-def resolve(name: str, beside: Iterable[Path] = ()) -> Path:
+def resolve(name: str, files: Iterable[Path] = ()) -> Path:
     """Return the path of a configuration that the user gave by path or by name.
 
     Raises:
         ConfigurationError: There is no such file; lists the searched folders and similar names.
     """
-    beside = list(beside)
+    files = list(files)
     is_path = name.endswith(SUFFIXES)
-    path = Path(name) if is_path else find(name, beside)
+    path = Path(name) if is_path else find(name, files)
     if path is None or not path.is_file():
-        folders = [Path.cwd()] if is_path else search_folders(beside)
+        folders = [Path.cwd()] if is_path else search_folders(files)
         searched = ", ".join(map(str, folders))
-        near = suggestion(name, known_names(beside))
+        near = suggestion(name, known_names(files))
         raise ConfigurationError(f"there is no configuration {name!r}; looked in {searched}{near}")
     return path
 

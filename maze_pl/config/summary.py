@@ -41,7 +41,7 @@ class Summary:
 
 
 def summarize(arguments: Sequence[str]) -> Summary:
-    """Summarize the configuration that a command starts from and the changes to it.
+    """Summarise the configuration that a command starts from, and the changes to it.
 
     The start is the last configuration in the command that is shipped with maze_pl or from a run
     directory; without one, it is all of the user's files.

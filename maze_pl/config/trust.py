@@ -2,8 +2,8 @@
 
 A configuration names classes and functions by their paths, and instantiating them runs their code.
 Files that the user writes or names on the command line are trusted. A run directory or a checkpoint
-may come from anybody: without `--trust` (`trust=True`) it may only name parts of `LIBRARIES`, and
-nothing is imported from its folder.
+may come from an unknown author: without `--trust` (`trust=True`) it may only name parts of
+`LIBRARIES`, and nothing is imported from its folder.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import yaml
 from maze_pl.config.search_path import ConfigurationError, project_folder
 
 LIBRARIES: Final = ("maze_pl", "gymnasium", "torch.nn", "torch.optim")
-"""Packages whose classes a configuration from anybody may name."""
+"""Packages whose classes an untrusted configuration may name."""
 
 _FUNCTIONS: Final = "torch.nn.functional"  # some come from torch's C++ part, as their module says
 _DATA_SETS: Final = "minari:"  # prefix of data set names, where other texts have a module
@@ -112,7 +112,7 @@ def foreign_names(content: Any, import_folders: Sequence[str] = ()) -> list[str]
 
 
 def may_name_foreign(content: Any) -> bool:
-    """Tell if any text looks like a name outside of `LIBRARIES`, whether it is found or not."""
+    """True if any text looks like a name outside of `LIBRARIES`, whether it is found or not."""
     for text in _texts(content):
         path = text.partition(":")[0]
         is_path = ("." in text or ":" in text) and all(map(str.isidentifier, path.split(".")))
@@ -177,7 +177,7 @@ class _Search:
                 self.look(value, [*folders, path.parent])
 
     def _is_foreign(self, text: str, is_class_path: bool) -> bool:
-        """Tell if a text names something outside of `LIBRARIES` that can be imported or fetched."""
+        """True if a text names something outside of `LIBRARIES` that can be imported or fetched."""
         if ("://" in text or "::" in text) and _is_elsewhere(text):
             return True
         if text.startswith(_DATA_SETS):
@@ -192,7 +192,7 @@ class _Search:
 
 
 def _is_elsewhere(text: str) -> bool:
-    """Tell if a text is the address of a remote file, which the parser would read."""
+    """True if a text is the address of a remote file, which the parser would read."""
     from fsspec import available_protocols  # type: ignore[import-untyped]
 
     return any(part.partition("://")[0] in available_protocols() for part in text.split("::"))
@@ -213,7 +213,7 @@ def _is_importable(root: str, folders: Sequence[str] = ()) -> bool:
 
 
 def _is_known_object(path: str) -> bool:
-    """Tell if a path in `LIBRARIES` stays inside of them and makes an object of theirs.
+    """True if a path in `LIBRARIES` stays inside of them and makes an object of theirs.
 
     A path that does not exist passes; others report it.
     """

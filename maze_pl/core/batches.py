@@ -113,10 +113,10 @@ class Rollout(Experience):
             return parts[0]
         n_rows = max(len(part.rows.filled) for part in parts)
 
-        def beside(*tensors: Tensor) -> Tensor:  # [T_i, B_i, ...] -> [T, B, ...]
+        def side_by_side(*tensors: Tensor) -> Tensor:  # [T_i, B_i, ...] -> [T, B, ...]
             return torch.cat([pad(x, (0, 0) * (x.dim() - 1) + (0, n_rows - len(x))) for x in tensors], 1)
 
-        rows = mapped(beside, *(part.rows for part in parts))
+        rows = mapped(side_by_side, *(part.rows for part in parts))
         rows.first_key[~rows.filled] = rows.next_key[~rows.filled] = -1
         segments: dict[StepKey, Any] = {}
         finals: dict[StepKey, Any] = {}
@@ -126,7 +126,7 @@ class Rollout(Experience):
             acts = [_widened(part, key, n_slots) for part in parts]
             if len({one.actor_reward is None for one in acts}) > 1:
                 raise ValueError("get_actor_rewards() must return an array in all environments, or None in all of them")
-            segments[key] = mapped(beside, *with_policy_states(acts))
+            segments[key] = mapped(side_by_side, *with_policy_states(acts))
             ends = [part.finals[key] for part in parts]
             ends = [replace(end, env=end.env + first) for end, first in zip(ends, first_envs, strict=False)]
             finals[key] = Final.joined(ends)

@@ -33,8 +33,8 @@ class PolicyBatch:
         episode_index: [B] episode that each row belongs to, if whole episodes are played.
         n_acts: [B] acts of all actors in that episode before this one.
         noise_state: Exploration noise of the actors after their last acts, without entries if none has
-            acted; zero for actors that have not acted in their episode. None if nobody keeps it, so
-            that a policy explores independently in each act.
+            acted; zero for actors that have not acted in their episode. None if the caller does not keep it, so that a
+            policy explores independently in each act.
     """
 
     step_key: StepKey

@@ -99,7 +99,7 @@ class PettingZooCoreEnv(CoreEnv):
     Args:
         env: The environment (AEC).
         roles: Assignment of its agents to policies.
-        team_reward: Whether all agents learn from the sum of the rewards instead of their own.
+        team_reward: Whether all agents learn from the sum of the rewards instead of individual ones.
 
     Attributes:
         reset_options: Options for the environment at the next `reset`.

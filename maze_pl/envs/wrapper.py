@@ -52,8 +52,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
     through wrappers (`EnvMeta`).
 
     A wrapper that keeps running statistics has two kinds of state: `state_dict` is everything that
-    this copy needs to continue, `shared_state` is what can also be given to copies around other
-    environments.
+    this copy needs to continue, `shared_state` is the part that copies around other environments can take over.
 
     Args:
         env: The environment to wrap.

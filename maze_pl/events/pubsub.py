@@ -27,7 +27,7 @@ class EnvironmentContext:
             environments counts from it.
         env_step_incremented: Whether the latest environment step is complete and the next one has
             not begun.
-        episode_started: Unix time in seconds at which the running episode began; it tells apart the
+        episode_started: Unix time in seconds at which the running episode began; it distinguishes
             repetitions of an episode, as in evaluations.
         is_logged: Whether events belong in raw logs; False while the environment is stepped only to
             estimate statistics, or to restore the state of a resumed run.
@@ -245,7 +245,7 @@ class Pubsub:
         Args:
             reader: Number from `add_reader`; each reader receives each event of an episode exactly
                 once, whatever others drain. None is for a single consumer: it returns the events
-                that nobody has drained.
+                that no reader has drained.
         """
         self._keep_undrained = True
         records = self._records[self._drained :]

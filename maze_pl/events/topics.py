@@ -354,7 +354,7 @@ class ObservationEvents:
 
 
 class ObservationVisualizationEvents:
-    """Figures of observations, drawn by functions of the user."""
+    """Figures of observations, drawn by user-defined functions."""
 
     @define_plot(create_own_plot)
     @define_stats_grouping("plot_function", "step_key", "name")

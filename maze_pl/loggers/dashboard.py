@@ -33,7 +33,9 @@ class Dashboard(Logger):
 
     @abstractmethod
     def begin(self, config: str, command: str, env_steps: int) -> None:
-        """Begin or continue a run; later points from before are hidden, or not logged again.
+        """Begin or continue a run.
+
+        Points that earlier commands logged beyond this step are hidden, or not logged again.
 
         Args:
             config: The configuration, as YAML.

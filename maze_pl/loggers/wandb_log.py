@@ -149,7 +149,7 @@ class WandbLog(Dashboard):
 
 
 def is_logged_in() -> bool:
-    """Tell if there is a Weights & Biases key, in the environment or from `wandb login`."""
+    """True if there is a Weights & Biases key, in the environment or from `wandb login`."""
     from requests.utils import get_netrc_auth  # a dependency of wandb as well
 
     server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")

@@ -113,13 +113,13 @@ def archive_values(path: Path) -> dict[str, Any]:
             content = archive.read(names[0])
     except _DAMAGES as error:
         is_archive = _begins_as_archive(path)
-        raise ValueError("it is damaged or cut short" if is_archive else "it is no archive") from error
+        raise ValueError("it is damaged or cut short" if is_archive else "it is not an archive") from error
     try:
         values = _PlainUnpickler(io.BytesIO(content)).load()
     except Exception as error:  # a forged pickle may raise anything
         raise ValueError(f"its description cannot be read: {type(error).__name__}") from error
     if not isinstance(values, dict):
-        raise ValueError(f"it holds a {type(values).__name__} and no dict")
+        raise ValueError(f"it holds a {type(values).__name__}, not a dict")
     return cast(dict[str, Any], values)
 
 

@@ -53,7 +53,7 @@ def file_facts(path: Path) -> Facts:
         `kind`, `size` and what the file tells about itself.
 
     Raises:
-        ConfigurationError: It is damaged, or no file of maze_pl.
+        ConfigurationError: It is damaged, or not a file of maze_pl.
     """
     try:
         size = path.stat().st_size
@@ -80,7 +80,7 @@ def _describer(path: Path, start: bytes) -> Callable[[Path], Facts]:
     if path.suffix in _SUFFIXES or path.name.startswith("events.out.tfevents"):
         return _named
     kinds = "a checkpoint, a trajectory file, a replay buffer, a log, a table or a run directory"
-    raise ValueError(f"it is no file of maze_pl; expected {kinds}")
+    raise ValueError(f"it is not a file of maze_pl; expected {kinds}")
 
 
 def provenance_facts(provenance: Any) -> Facts:
@@ -198,7 +198,7 @@ def _records(path: Path) -> Facts:
     names = {"spaces": "observations and actions", "states": "states of the simulation"}
     note = None
     if contents.kind == "states":
-        note = "states are pickles, which may run code: nothing of them was read"
+        note = "states are pickles, which may run code, and were not read"
     return {
         "kind": f"recorded episodes: {names[contents.kind]}",
         "format": contents.format,
@@ -276,7 +276,7 @@ def _table(path: Path) -> Facts:
             columns = next(rows, [])
             n_rows = _count(rows)
     except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"it is no table: {error}") from error
+        raise ValueError(f"it is not a table: {error}") from error
     kind = _TABLES.get(path.name, "event log" if "episode_id" in columns else "table")
     return {"kind": kind, "rows": n_rows, **provenance_nearby(path), "columns": columns}
 

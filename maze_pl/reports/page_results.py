@@ -48,7 +48,7 @@ def final_section(runs: Sequence[Path]) -> Markup:
         note = "Intervals are over the episodes of one run: of the mean by Student's t, of the IQM by the bootstrap."
         shown = table(named, rows, len(named) - len(_HEAD))
         return section("Final evaluation", shown, element("p", note, class_="muted"))
-    note = "There is no final evaluation: training has not come to its end, or an earlier version wrote this run."
+    note = "There is no final evaluation: training has not finished, or an earlier version wrote this run."
     command = f"maze-pl validate {shlex.quote(str(runs[0]))}{trust_option(runs[0])}"
     parts: list[Content] = [missing(f"{note} To evaluate the best policy:", command)]
     last = _last_evaluations(runs)

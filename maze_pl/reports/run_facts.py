@@ -24,12 +24,12 @@ COMPARISON: Final = "comparison.json"
 
 
 def is_run(folder: Path) -> bool:
-    """Tell if a folder is the run directory of a training."""
+    """True if a folder is the run directory of a training."""
     return (folder / RUN_CONFIG).is_file() and not is_rollout(folder)
 
 
 def is_rollout(folder: Path) -> bool:
-    """Tell if a folder holds episodes that `maze-pl rollout` has played."""
+    """True if a folder holds episodes that `maze-pl rollout` has played."""
     has_episodes = any((folder / name).exists() for name in _EPISODES)
     is_trained = any((folder / name).exists() for name in (METRICS_FILE, "checkpoints", "run.log"))
     return (folder / RUN_CONFIG).is_file() and has_episodes and not is_trained
@@ -55,8 +55,8 @@ def runs_in(folder: Path) -> list[Path]:
     if is_run(folder):
         return [folder]
     if is_rollout(folder):
-        raise ConfigurationError(f"{folder} holds played episodes and no training: name a run directory")
-    raise ConfigurationError(f"{folder} is no run directory: it has no {RUN_CONFIG} of `maze-pl fit`")
+        raise ConfigurationError(f"{folder} holds played episodes, not a training: name a run directory")
+    raise ConfigurationError(f"{folder} is not a run directory: it has no {RUN_CONFIG} of `maze-pl fit`")
 
 
 def run_status(run_dir: Path) -> str:

@@ -1,4 +1,4 @@
-"""The page of a run, or of the runs of several seeds: what was run, how it went, and what is missing."""
+"""The page of a run, or of the runs of several seeds: its configuration, its results, and parts that are missing."""
 
 import shlex
 from dataclasses import dataclass
@@ -120,7 +120,7 @@ def _origin(reported: ReportedRuns) -> Markup:
         notes.append(folded("the whole configuration", code(text)))
     except OSError:
         notes.append(missing("config.yaml cannot be read."))
-    return section("What was run", facts(values), *notes)
+    return section("Configuration", facts(values), *notes)
 
 
 def _runs(reported: ReportedRuns) -> Markup:

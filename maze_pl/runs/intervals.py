@@ -36,7 +36,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Summarize independent numbers.
+    """Summarise independent numbers.
 
     Args:
         values: At least one number.
@@ -45,7 +45,7 @@ def estimate(values: Sequence[float]) -> Estimate:
         ValueError: There is no number.
     """
     if not values:
-        raise ValueError("there is nothing to summarize: at least one number is needed")
+        raise ValueError("there is nothing to summarise: at least one number is needed")
     numbers = np.asarray(values, dtype=np.float64)
     is_single = len(numbers) == 1
     return Estimate(

@@ -79,7 +79,7 @@ def recorded_provenance(run_dir: Path) -> list[Provenance]:
 
 
 def is_provenance(value: Any) -> TypeGuard[Provenance]:
-    """Tell if a value read from a file has the form of provenance."""
+    """True if a value read from a file has the form of provenance."""
     if not isinstance(value, dict) or not isinstance(value.get("command"), str):
         return False
     if not isinstance(value.get("versions"), dict) or not isinstance(value.get("git"), dict | None):

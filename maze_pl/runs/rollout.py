@@ -185,8 +185,8 @@ class _Player:
         except Exception as error:
             is_own = type(self.policy).__module__.startswith("maze_pl.")
             if batch.step_key in self._checked or not is_own:
-                raise  # users understand errors of their policies better
-            fault = f"{type(self.policy).__name__} is a policy for something else than sub-step {batch.step_key!r}"
+                raise  # the traceback of a user's policy shows its cause
+            fault = f"{type(self.policy).__name__} is not a policy for sub-step {batch.step_key!r}"
             raise ValueError(f"{fault} with observations {[*batch.observation]}: {error}") from error
         return step
 
@@ -255,7 +255,7 @@ def rollout(
         The trajectories, in the order of the episodes.
 
     Raises:
-        TypeError: Something is neither an environment nor a policy.
+        TypeError: An argument is not an environment, or not a policy.
         ValueError: A number is too small, or policy, environment and wrappers do not fit together.
 
     Example:
@@ -282,7 +282,7 @@ def rollout(
     group_size = 1 if is_single else n_envs
     step_timeout = None if engine is None else engine.step_timeout
     if is_single and step_timeout is not None:
-        fault = f"step_timeout={step_timeout} has environments made in processes of their own"
+        fault = f"step_timeout={step_timeout} needs environments that are made in separate processes"
         raise ValueError(f"{fault}: give a function that makes one, such as lambda: MyEnv(), instead of {env}")
     make_env: Any = partial(_same, env) if is_single else env
     factory = partial(make_wrapped, make_env, wrappers or (), action_masks)

@@ -17,13 +17,13 @@ _LOCK: Final = ".lock"
 
 
 def is_first_rank() -> bool:
-    """Tell if this is rank 0, which prints and writes for all ranks."""
+    """True if this is rank 0, which prints and writes for all ranks."""
     return getattr(rank_zero_only, "rank", 0) == 0
 
 
 def run_directory(
     resumed: str | None,
-    named: str | None,
+    requested: str | None,
     experiment: str | None,
     undo: contextlib.ExitStack,
 ) -> str:
@@ -31,7 +31,7 @@ def run_directory(
 
     Args:
         resumed: Directory of the run that is resumed, if any.
-        named: Directory that the user asked for, if any.
+        requested: Directory that the user asked for, if any.
         experiment: Folder under `outputs` in which a new directory is made otherwise.
         undo: On closing, removes directories that were made for this run and are still empty.
 
@@ -48,10 +48,10 @@ def run_directory(
         return os.environ[RUN_DIR_VARIABLE]
     if resumed is not None:
         path = Path(resumed)
-    elif named is None:
+    elif requested is None:
         path = new_directory(Path(OUTPUT_FOLDER, experiment or "run"), is_first, undo)
     else:
-        path = Path(named)
+        path = Path(requested)
         if is_first and path.is_dir() and any(file.name != _LOCK for file in path.iterdir()):
             remedy = f"choose another one, or continue its run with `maze-pl fit --resume {path}`"
             raise ConfigurationError(f"the run directory {path} is not empty: {remedy}")

@@ -1,4 +1,4 @@
-"""Results of several runs that differ only in their seed: read from their directories, summarized, written."""
+"""Results of runs that differ only in their seed: read from the directories, summarised, and written."""
 
 import csv
 import json

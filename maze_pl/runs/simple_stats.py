@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class SimpleStatsLoggingSetup:
     """Statistics of a hand-written loop: its end closes the open episode and prints the table.
 
-    Other unfinished episodes, cut off by `reset`, are left out; a line below the table tells their
+    Other unfinished episodes, cut off by `reset`, are left out; a line below the table gives their
     number. `LogStatsWrapper(env, count_unfinished=True)` includes them, as far as they went.
 
     Lightning loggers write the statistics elsewhere, as in a `Trainer`: one of Lightning's,

@@ -23,7 +23,7 @@ _EXPLORATION = f"{NETWORKS}policy.exploration"
 
 
 def warm_start(path: str | Path, module: AlgorithmModule, datamodule: EnvironmentDataModule) -> None:
-    """Initialize a module and a data module with the weights and wrapper statistics of another run.
+    """Initialise a module and a data module with the weights and wrapper statistics of another run.
 
     Optimisers, counters, environments and parameters outside of networks start from scratch, so the
     algorithm may be a different one. If the other run had no critic, as in behavioural cloning, the
@@ -70,7 +70,7 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: Environmen
 
 
 def _has(weights: Mapping[str, Tensor], network: str) -> bool:
-    """Tell if weights contain those of a network."""
+    """True if weights contain those of a network."""
     return any(name.startswith(f"{network}.") for name in weights)
 
 
@@ -105,5 +105,5 @@ def _original(network: nn.Module, module: AlgorithmModule) -> nn.Module | None:
 
 
 def _equal(first: Tensor, second: Tensor) -> bool:
-    """Tell if two tensors have the same shape and values."""
+    """True if two tensors have the same shape and values."""
     return first.shape == second.shape and bool((first == second).all())

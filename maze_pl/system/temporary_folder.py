@@ -23,8 +23,8 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
         prefix: Prefix of the folder's name, the same for all folders of one purpose.
 
     Yields:
-        A folder inside a folder with mode 0700, so that nobody else can enter it, whatever its own
-        mode is.
+        A folder inside a folder with mode 0700, so that no other user can enter it, whatever the mode of the folder
+        itself.
     """
     _remove_abandoned(prefix)
     hidden = Path(tempfile.mkdtemp(prefix=f".{prefix}"))

@@ -1,4 +1,4 @@
 """The episode viewer: documents that hold recorded episodes, and the page that shows them.
 
-How episodes are played and stored does not belong here, see `maze_pl.runs` and `maze_pl.records`.
+Playing episodes belongs to `maze_pl.runs`, the format of their files to `maze_pl.records`.
 """

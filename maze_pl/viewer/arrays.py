@@ -10,7 +10,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SMALLEST_DEFLATED = 1024
-"""Bytes from which on an array is compressed; short ones would not become much smaller."""
+"""Smallest size in bytes of an array that is compressed; short ones would not become much smaller."""
 _INT32 = np.iinfo(np.int32)
 _SAFE_INTEGER = 2**53
 """Exclusive upper bound of the integers that JavaScript represents exactly."""

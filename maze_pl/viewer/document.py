@@ -35,7 +35,7 @@ def episode_document(
 
     Args:
         episodes: The episodes.
-        pairs: Episodes of the same seed that are to be seen side by side, by their positions.
+        pairs: Episodes of the same seed that are shown side by side, by their positions.
         title: Title of the view.
         progress: Whether to show the progress of drawing.
 
@@ -179,7 +179,7 @@ def _running_kpis(episode: Episode, n_env_steps: int) -> dict[str, Array]:
 
 
 def _agree(kpis: dict[str, float], others: dict[str, float]) -> bool:
-    """Tell if two sets of KPIs are equal up to rounding."""
+    """True if two sets of KPIs are equal up to rounding."""
     if kpis.keys() != others.keys():
         return False
     return all(np.isclose(kpis[name], others[name], equal_nan=True) for name in kpis)

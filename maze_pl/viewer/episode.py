@@ -1,4 +1,4 @@
-"""An episode to be viewed, from whatever source."""
+"""An episode to be viewed, from any source."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +37,7 @@ class Decisions:
 
     Attributes:
         heads: Step key -> head -> distributions.
-        value: [acts] values of the critic, NaN where it has none; None without a critic of states.
+        value: [acts] values of the critic, NaN where it has none; None without a state critic.
     """
 
     heads: dict[StepKey, dict[str, HeadDecisions]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Decisions:
 
 @dataclass(slots=True)
 class Episode:
-    """An episode with everything that is known of it.
+    """An episode with everything that is known about it.
 
     Attributes:
         name: Name in the view, such as "trained, seed 3".
@@ -61,7 +61,7 @@ class Episode:
         renderer_arguments: Values of the renderer's arguments.
         kpi_calculator: Computes KPIs, if there is one.
         kpis: KPIs of the whole episode.
-        total_reward: Return, if it is known from elsewhere than the rewards.
+        total_reward: Return, if it is known without the rewards.
     """
 
     name: str

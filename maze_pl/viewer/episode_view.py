@@ -133,7 +133,7 @@ def _given(sources: Sequence[Any], agent: Any) -> list[Episode]:
             records.append(one)
         else:
             known = "trajectories of maze_pl.rollout, records, an episode document, and paths"
-            raise TypeError(f"{type(one).__name__} cannot be viewed; what can be are {known}")
+            raise TypeError(f"{type(one).__name__} cannot be viewed; expected {known}")
     episodes += episodes_of_records(records, agent)
     if not episodes:
         raise ValueError("there are no episodes to view: the list is empty")

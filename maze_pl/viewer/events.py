@@ -119,7 +119,7 @@ def rows_of_folder(folder: Path) -> dict[str, list[EventRows]]:
             continue
         columns = dict.fromkeys(lines[0], "")
         if list(columns)[:_N_IDENTITY] != ["episode_id", "episode_started", "env_time"]:
-            raise ConfigurationError(f"{path} is no event log: its columns are {list(columns)}")
+            raise ConfigurationError(f"{path} is not an event log: its columns are {list(columns)}")
         by_episode: dict[str, list[tuple[Any, ...]]] = {}
         for line in lines[1:]:
             if len(line) != len(columns) or not line[2].lstrip("-").isdigit():
@@ -207,7 +207,7 @@ def _kinds_of(source: Any) -> list[tuple[str, list[EventRows]]]:
     if isinstance(source, str | Path):
         folder = Path(source)
         if not folder.is_dir():
-            raise ConfigurationError(f"{folder} is no folder of a rollout or of event logs")
+            raise ConfigurationError(f"{folder} is not a folder of a rollout or of event logs")
         logs = folder / "event_logs"
         return list(rows_of_folder(logs if logs.is_dir() else folder).items())
     episodes = source if isinstance(source, Sequence) else [source]

@@ -12,9 +12,9 @@ from maze_pl.viewer.arrays import Array, encoded, finite
 from maze_pl.viewer.pictures import Pictures, chosen_places, picture_table
 
 _SMALLEST_IMAGE: Final = 16
-"""Pixels in height and width from which on an array of bytes is taken for an image."""
+"""Smallest height and width in pixels of an array of bytes that counts as an image."""
 _LARGEST_BOUND: Final = 1e6
-"""Larger bounds of a space do not say in which range values are."""
+"""Larger bounds of a space say nothing about the range of values."""
 _COLOUR_CHANNELS: Final = (1, 3)
 
 
@@ -58,7 +58,7 @@ def _observation(space: spaces.Space[Any], values: Array, is_mask: bool) -> dict
 
 
 def _is_image(space: spaces.Space[Any], shape: tuple[int, ...]) -> bool:
-    """Tell if an observation is an image: bytes in two dimensions, and maybe channels."""
+    """True if an observation is an image: bytes in two dimensions, and maybe channels."""
     if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(shape) not in (2, 3):
         return False
     sizes = sorted(shape)[-2:]

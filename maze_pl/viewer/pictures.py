@@ -158,7 +158,7 @@ def png(picture: Array) -> bytes:
 
 
 def _has_many_colours(picture: Array) -> bool:
-    """Tell if a picture has too many colours for a palette."""
+    """True if a picture has too many colours for a palette."""
     from PIL import Image
 
     return Image.fromarray(np.ascontiguousarray(picture)).getcolors(_MOST_PALETTE_COLOURS) is None

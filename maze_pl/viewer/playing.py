@@ -1,4 +1,4 @@
-"""Episodes that a trained agent, or a policy for comparison, plays to be viewed."""
+"""Playing of episodes to be viewed, by a trained agent and by a policy for comparison."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -190,7 +190,7 @@ class _Stage:
 
 
 def _draws(make_env: Callable[[], Any]) -> bool:
-    """Tell if an environment can be made and rendered; packages for it may be missing."""
+    """True if an environment can be made and rendered; packages for it may be missing."""
     try:
         with _drawing_without_display():
             env = make_env()
@@ -204,7 +204,7 @@ def _draws(make_env: Callable[[], Any]) -> bool:
 
 @contextmanager
 def _drawing_without_display() -> Iterator[None]:
-    """Let SDL, with which gymnasium draws, look for no display where there is none, as it complains otherwise."""
+    """Keep SDL, with which gymnasium draws, from looking for a display where there is none, which causes warnings."""
     is_set = not any(os.environ.get(name) for name in _DISPLAYS)
     if is_set:
         os.environ[_SDL_DRIVER] = "dummy"

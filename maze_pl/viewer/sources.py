@@ -69,7 +69,7 @@ def _same_episodes(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
 
 
 def _is_run(path: Path) -> bool:
-    """Tell if a path is a run directory."""
+    """True if a path is a run directory."""
     return (path / RUN_CONFIG).is_file() and (path / "checkpoints").is_dir()
 
 
@@ -84,7 +84,7 @@ def _read(path: Path, options: PlayOptions) -> list[Episode]:
         )
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.suffix in _RECORDS)
     if path.is_file() and path.suffix not in _RECORDS:
-        raise ConfigurationError(f"{path} is no file of episodes: those of maze_pl end in {' or '.join(_RECORDS)}")
+        raise ConfigurationError(f"{path} is not a file of episodes: those of maze_pl end in {' or '.join(_RECORDS)}")
     skipped = 0
     if not options.trust:
         skipped = sum(file.suffix == ".states" for file in files)
@@ -109,7 +109,7 @@ def _read(path: Path, options: PlayOptions) -> list[Episode]:
 
 
 def _limited(files: Sequence[Path], origin: "_Origin", options: PlayOptions) -> list[Record]:
-    """Read the records of at most as many episodes as are wanted, in the order of the rollout."""
+    """Read the records of at most the requested number of episodes, in the order of the rollout."""
     n_episodes = options.n_episodes or _MOST_READ
     order = {episode_id: place for place, episode_id in enumerate(origin.rows)}
     records: list[Record] = []
@@ -182,7 +182,7 @@ def _policy_name(config: dict[str, Any]) -> str:
 
 
 def _agent_of(folder: Path, config: dict[str, Any], options: PlayOptions) -> Any:
-    """Return the agent that played a rollout; None if it is not known, or is not the same any more."""
+    """Return the agent that played a rollout; None if it is unknown, or has changed since."""
     run = folder.parent.parent
     if config.get("policy") is not None or folder.parent.name != "rollouts" or not _is_run(run):
         return None

@@ -79,7 +79,7 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_is_written(
     )
     assert "nowhere does not exist: name a run directory" in refusal(capsys, "run", "nowhere")
     Path("empty").mkdir()
-    assert "empty is no run directory" in refusal(capsys, "empty")
+    assert "empty is not a run directory" in refusal(capsys, "empty")
     write_run(Path("new"))
     Path("new", "metrics.csv").unlink()
     assert "it appears after the first epoch" in refusal(capsys, "new")

@@ -171,10 +171,10 @@ def test_what_is_no_run_is_refused_and_nothing_is_written(capsys: pytest.Capture
     Path("played", "episodes.csv").touch()
     before = tree(Path())
     for words, message in (
-        (["empty"], "empty is no run directory"),
+        (["empty"], "empty is not a run directory"),
         (["nowhere"], "nowhere does not exist"),
         (["file"], "file is a file"),
-        (["played"], "holds played episodes and no training"),
+        (["played"], "holds played episodes, not a training"),
         (["run", "--comparison", "empty"], "has no comparison.json"),
         (["run", "--to", "file/page.html"], "cannot be written"),
         ([], "the following arguments are required: RUNS"),

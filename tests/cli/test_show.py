@@ -161,7 +161,7 @@ def test_what_is_damaged_or_foreign_is_refused_in_one_message(
     Path("cut.ckpt").write_bytes(whole[: len(whole) // 2])
     assert "it is damaged or cut short" in refusal(capsys, "cut.ckpt")
     Path("text.ckpt").write_text("hello")
-    assert "it is no archive" in refusal(capsys, "text.ckpt")
+    assert "it is not an archive" in refusal(capsys, "text.ckpt")
     with zipfile.ZipFile("other.ckpt", "w") as archive:
         archive.writestr("a", "b")
     assert "archive of another program" in refusal(capsys, "other.ckpt")
@@ -171,9 +171,9 @@ def test_what_is_damaged_or_foreign_is_refused_in_one_message(
     Path("changed.spaces").write_bytes(spaces[:100] + b"?" + spaces[101:])
     assert "checksum" in refusal(capsys, "changed.spaces")
     Path("notes.txt").write_text("hello")
-    assert "it is no file of maze_pl" in refusal(capsys, "notes.txt")
+    assert "it is not a file of maze_pl" in refusal(capsys, "notes.txt")
     Path("empty").mkdir()
-    assert "is no run directory" in refusal(capsys, "empty")
+    assert "is not a run directory" in refusal(capsys, "empty")
     assert "cannot be described" in refusal(capsys, "nowhere")
     assert "unrecognized arguments: --jsn; did you mean --json?" in refusal(capsys, "empty", "--jsn")
     assert tree(tmp_path / "empty") == {}

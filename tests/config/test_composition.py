@@ -115,7 +115,7 @@ def test_the_same_base_may_be_reached_twice_but_not_in_a_circle() -> None:
     write("configs/two.yaml", "base: root")
     assert len(with_bases("--config", write("configs/both.yaml", "base: [one, two]"))) == 5
     write("configs/root.yaml", "base: both")
-    with pytest.raises(ConfigurationError, match="circle"):
+    with pytest.raises(ConfigurationError, match="circular reference"):
         with_bases("--config", Path("configs/both.yaml"))
 
 

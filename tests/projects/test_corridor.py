@@ -151,7 +151,7 @@ def test_a_base_that_is_missing_or_based_on_its_own_experiment_is_refused(
     assert "did you mean ppo_cartpole" in refused(capsys, "--config", "a.yaml")
     (elsewhere / "a.yaml").write_text("base: b.yaml")
     (elsewhere / "b.yaml").write_text("base: [a.yaml]")
-    assert "which makes a circle of bases" in refused(capsys, "--config", "a.yaml")
+    assert "which is a circular reference" in refused(capsys, "--config", "a.yaml")
     (elsewhere / "a.yaml").write_text("base: {ppo: 1}")
     assert "is not a name" in refused(capsys, "--config", "a.yaml")
 

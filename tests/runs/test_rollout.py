@@ -150,7 +150,9 @@ def test_a_time_limit_and_policies_that_want_states_go_together() -> None:
     engine = InProcessEngine(step_timeout=60)
     found = rollout(cutting, "heuristic", episodes=3, max_steps=5, engine=engine)
     assert content(found) == content(rollout(cutting, "heuristic", episodes=3, max_steps=5))
-    with pytest.raises(ValueError, match="step_timeout=60 has environments made in processes of their own: give a fun"):
+    with pytest.raises(
+        ValueError, match="step_timeout=60 needs environments that are made in separate processes: give a fun"
+    ):
         rollout(cart_pole(), episodes=1, engine=engine)
 
 
@@ -228,8 +230,14 @@ def test_a_rollout_can_be_stopped_between_groups() -> None:
             },
             "5:a",
         ),
-        ({"env": partial(GymMazeEnv, "Pendulum-v1"), "policy": DummyCartPolePolicy}, "DummyCartPolePolicy is a policy"),
-        ({"env": partial(GymMazeEnv, "Acrobot-v1"), "policy": GreedyCuttingPolicy}, "GreedyCuttingPolicy is a policy"),
+        (
+            {"env": partial(GymMazeEnv, "Pendulum-v1"), "policy": DummyCartPolePolicy},
+            "DummyCartPolePolicy is not a policy for",
+        ),
+        (
+            {"env": partial(GymMazeEnv, "Acrobot-v1"), "policy": GreedyCuttingPolicy},
+            "GreedyCuttingPolicy is not a policy for",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
@@ -390,7 +398,7 @@ def test_what_was_not_recorded_is_not_replayed() -> None:
         rollout(cart_pole, replay, 2)
     with pytest.raises(ValueError, match=r"act 0 of episode 2 .* nothing was recorded"):
         rollout(cart_pole, replay, 3, max_steps=5)
-    with pytest.raises(ValueError, match=r"is a policy for something else"):
+    with pytest.raises(ValueError, match=r"is not a policy for sub-step"):
         rollout(cutting, replay, 2, max_steps=5)
     batch = PolicyBatch(0, {}, np.zeros(1, np.int64))
     with pytest.raises(ValueError, match="whole episodes"):

@@ -126,7 +126,7 @@ def test_hostile_text_stays_text(walked: Trajectory) -> None:
 @pytest.mark.parametrize(
     ("source", "kind", "message"),
     [
-        (3, TypeError, "int cannot be viewed; what can be are trajectories"),
+        (3, TypeError, "int cannot be viewed; expected trajectories"),
         ([], ValueError, "there are no episodes to view"),
         ("missing", ConfigurationError, "missing does not exist: name a run directory"),
     ],

@@ -62,7 +62,7 @@ def test_shares_of_rewards_are_summed_by_step() -> None:
 def test_nothing_to_read_is_told(played: list[Trajectory], tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there are no events"):
         maze_pl.events_table(tmp_path)
-    with pytest.raises(ConfigurationError, match="no folder of a rollout"):
+    with pytest.raises(ConfigurationError, match="not a folder of a rollout"):
         maze_pl.events_table(tmp_path / "missing")
 
 
