@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: help setup train test slow long check docs bench bench-all learn fix clean
 
-help:  ## Say what can be made.
+help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
 $(STAMP): pyproject.toml constraints.txt
@@ -61,9 +61,9 @@ $(BENCH_STAMP): pyproject.toml constraints.txt
 	-.venv-imitation/bin/python -m pip install --quiet --disable-pip-version-check imitation $$(grep ^torch== constraints.txt)
 	touch $(BENCH_STAMP)
 
-fix: $(STAMP)  ## Repair what ruff can repair.
+fix: $(STAMP)  ## Fix what ruff can fix.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:  ## Remove what was built, the virtual environment included.
+clean:  ## Remove all build products, including the virtual environment.
 	rm -rf .venv .venv-bench .venv-imitation build dist .mypy_cache .pytest_cache .ruff_cache

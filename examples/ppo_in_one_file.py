@@ -5,7 +5,7 @@
 It trains an agent of cutting-2D, which chooses a piece from the inventory in the first sub-step of
 each environment step, and the way to cut it in the second. Only the environment comes from maze_pl.
 The updates have the numbers of `maze_pl.modules.PPO` with a shared critic: a test compares the
-parameters of both. What the library adds to them is said in the comments.
+parameters of both. Comments say what the library adds to them.
 
 Shapes: T environment steps are collected in each of N environments; a batch consists of B = T * N of them.
 """
