@@ -28,7 +28,7 @@ def read_bundle(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise BundleError(f"{path} cannot be read: {error.strerror}") from None
     if hashlib.sha256(data[:-N_DIGITS]).hexdigest().encode() != data[-N_DIGITS:]:
         reason = "its content does not match the checksum at its end"
-        raise BundleError(f"{path} is no bundle of `maze-pl export`, or was changed or cut off: {reason}")
+        raise BundleError(f"{path} is not a bundle of `maze-pl export`, or was changed or cut off: {reason}")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):

@@ -50,7 +50,7 @@ def to_onnx(graph: nn.Module, inputs: dict[str, Tensor], outputs: Sequence[str],
                 output_names=list(outputs),
                 opset_version=OPSET,
             )
-        except Exception as error:  # torch raises classes of its own
+        except Exception as error:  # torch raises many classes
             raise ExportError(f"{where} cannot be translated to ONNX: {_reason(error)}") from error
     content: bytes = translated.model_proto.SerializeToString()
     return content

@@ -127,7 +127,7 @@ def _compare_actions(parity: Parity, found: Any, expected: Any, what: str, is_ne
 
 
 def _is_near_tie(graph: StepGraph, parameters: Mapping[str, Array]) -> bool:
-    """Tell if the two best options of a choice are equally likely up to the tolerance."""
+    """True if the two best options of a choice are equally likely up to the tolerance."""
     for head, outputs in graph.heads.items():
         first = 0
         for n_options in outputs.choices:

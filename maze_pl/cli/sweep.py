@@ -190,7 +190,7 @@ def _resume(folder: Path, changes: Mapping[str, Any], signals: StopSignals, is_t
 
 
 def _require_trust(plan: SweepPlan, folder: Path, is_runner_given: bool) -> None:
-    """Refuse files of a sweep that may come from somebody else, if they could execute any code.
+    """Refuse files of a sweep that may come from someone else, if they could execute code.
 
     Args:
         plan: The sweep.

@@ -1,7 +1,7 @@
 """Trained agents behind real systems, which ask for actions instead of being stepped.
 
-Here belongs what keeps conversions and wrappers in step with states from outside, and what watches them. The simulation
-and its wrappers themselves are in `maze_pl.envs`; nothing here trains.
+This package keeps conversions and wrappers in step with states from outside, and monitors them. The simulation
+and its wrappers are in `maze_pl.envs`; nothing here trains.
 """
 
 from .agent_deployment import AgentDeployment as AgentDeployment

@@ -109,7 +109,7 @@ class AgentDeployment:
         self._n_episodes = 0
         self._summaries: deque[EpisodeSummary] = deque(maxlen=_MOST_EPISODES)
         self._observation: Observation | None = None  # while the policy has to decide
-        self._answer: Any = None  # action in a skipped step, while nobody but `candidates` has asked for it
+        self._answer: Any = None  # action in a skipped step that only `candidates` has asked for
         self._last_actor = self.env.actor_id()
         self._is_advancing = False  # True while the stack advances, and after an error in it
         self._is_closed = False

@@ -112,7 +112,7 @@ class Decider:
         return self.action_of(actor.step_key, step.action)
 
     def follow(self, actor: ActorID, batch: PolicyBatch) -> None:
-        """Keep the policy state up to date in an act that somebody else chooses."""
+        """Keep the policy state up to date in an act that is chosen elsewhere."""
         self._remember(actor, self.policy.act(batch, deterministic=True, generator=torch.Generator()))
 
     def action_of(self, step_key: StepKey, values: dict[str, Array]) -> Action:

@@ -10,7 +10,7 @@ from maze_pl.events import KpiCalculator
 
 
 class ExternalCoreEnv(CoreEnv):
-    """Takes the place of a simulation in its `MazeEnv`; the real system steps, and tells its states.
+    """Replaces a simulation in its `MazeEnv`; the real system steps and provides its states.
 
     It shares context and pubsub with the simulation, so that wrappers go on as before. The
     simulation itself is only asked for what does not depend on its state: renderer, KPIs and
@@ -18,10 +18,10 @@ class ExternalCoreEnv(CoreEnv):
 
     Args:
         simulation: The simulation.
-        reports_events: Whether somebody fires the simulation's events, so that KPIs can be computed.
+        reports_events: Whether the simulation's events are fired, so that KPIs can be computed.
 
     Attributes:
-        reset_options: Options of the last reset; nobody uses them.
+        reset_options: Options of the last reset; they are not used.
         reset_info: Information about the first state of the episode.
         is_flat: Whether the simulation has one actor, which acts once in each environment step.
     """
@@ -110,7 +110,7 @@ class ExternalCoreEnv(CoreEnv):
         return self._simulation.get_renderer()
 
     def get_kpi_calculator(self) -> KpiCalculator | None:
-        """Return the simulation's calculator, or None if nobody fires the events that it needs."""
+        """Return the simulation's calculator, or None if the events that it needs are not fired."""
         return self._simulation.get_kpi_calculator() if self._reports_events else None
 
     def actor_id(self) -> ActorID:

@@ -147,7 +147,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
             cls.step = _step_by_parts  # type: ignore[method-assign]
 
     def prepare_deployment(self) -> None:
-        """Adapt to a deployment, in which nobody can step the simulation; nothing changes by default.
+        """Adapt to a deployment, in which the simulation cannot be stepped; by default, nothing changes.
 
         Raises:
             TypeError: This wrapper cannot be deployed.

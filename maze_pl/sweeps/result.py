@@ -67,9 +67,9 @@ class SweepResult:
 
     Example:
         >>> import maze_pl
-        >>> maze_pl.SweepResult("outputs/nowhere")
+        >>> maze_pl.SweepResult("outputs/none")
         Traceback (most recent call last):
-        maze_pl.config.search_path.ConfigurationError: outputs/nowhere is no folder of a sweep: it has no sweep.yaml
+        maze_pl.config.search_path.ConfigurationError: outputs/none is not the folder of a sweep: it has no sweep.yaml
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -196,7 +196,7 @@ def read_plan(folder: Path) -> SweepPlan:
     """
     path = folder / SWEEP_FILE
     if not path.is_file():
-        raise ConfigurationError(f"{folder} is no folder of a sweep: it has no {SWEEP_FILE}")
+        raise ConfigurationError(f"{folder} is not the folder of a sweep: it has no {SWEEP_FILE}")
     content = read(path)
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path} is damaged: expected a mapping with `search`")

@@ -25,7 +25,7 @@ class Parameter:
     when: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
 
     def is_active(self, assignment: Mapping[str, Any]) -> bool:
-        """Tell if this option is searched, given the values of the options before it."""
+        """True if this option is searched, given the values of the options before it."""
         return all(
             option in assignment and dump(assignment[option]) in allowed for option, allowed in self.when.items()
         )

@@ -108,7 +108,7 @@ def _require_journal(path: Path, is_writer: bool) -> None:
     """Refuse a damaged journal; cut off a last line that a crash has left unfinished.
 
     Raises:
-        ConfigurationError: A line other than the last is no JSON.
+        ConfigurationError: A line other than the last is not JSON.
     """
     lock = Path(f"{path}.lock")
     with contextlib.suppress(OSError):
@@ -123,7 +123,7 @@ def _require_journal(path: Path, is_writer: bool) -> None:
             is_entry = False
         if not is_entry:
             if n_good + len(line) < len(content):
-                raise ConfigurationError(f"{path} is damaged: line {number} is no entry of Optuna's journal")
+                raise ConfigurationError(f"{path} is damaged: line {number} is not an entry of Optuna's journal")
             break
         n_good += len(line)
     if is_writer and n_good < len(content):

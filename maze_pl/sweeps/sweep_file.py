@@ -130,7 +130,7 @@ def read_content(sweep: str | Path | Mapping[str, Any]) -> tuple[dict[str, Any],
         sweep: Path or name of the file, or its content.
 
     Raises:
-        ConfigurationError: There is no such file, or it is no mapping.
+        ConfigurationError: There is no such file, or it is not a mapping.
     """
     if isinstance(sweep, Mapping):
         return dict(sweep), "sweep"

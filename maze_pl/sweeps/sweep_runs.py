@@ -191,7 +191,7 @@ class SweepRuns:
 
     @staticmethod
     def _has_changed(running: _Running) -> bool:
-        """Tell if a trial has written metrics since the last call."""
+        """True if a trial has written metrics since the last call."""
         times: dict[Path, int] = {}
         for run in runs_of(running.folder):
             path = run / METRICS_FILE

@@ -34,12 +34,12 @@ def runs_of(trial_dir: Path) -> list[Path]:
 
 
 def has_finished(trial_dir: Path) -> bool:
-    """Tell if all runs of a trial have trained to the end."""
+    """True if all runs of a trial have trained to the end."""
     return all(has_ended(run) for run in runs_of(trial_dir))
 
 
 def in_use(trial_dir: Path) -> bool:
-    """Tell if a process still trains in a run directory of a trial."""
+    """True if a process still trains in a run directory of a trial."""
     for path in trial_dir.rglob(".lock"):
         with path.open("rb") as lock:
             try:

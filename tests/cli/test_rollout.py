@@ -302,7 +302,10 @@ def test_a_run_whose_environment_is_replaced_by_one_with_other_spaces_is_refused
             [*CART_POLE, "--policy", "maze_pl.agents.LunarLanderHeuristicPolicy"],
             ["LunarLanderHeuristicPolicy is not a policy for"],
         ),
-        ([*CART_POLE, "--policy", "maze_pl.envs.cutting_2d.GreedyCuttingPolicy"], ["GreedyCuttingPolicy is not a policy for"]),
+        (
+            [*CART_POLE, "--policy", "maze_pl.envs.cutting_2d.GreedyCuttingPolicy"],
+            ["GreedyCuttingPolicy is not a policy for"],
+        ),
         ([*CART_POLE, "--policy", "maze_pl.envs.GymMazeEnv"], ["has no method act"]),
         ([*CART_POLE, "--policy", "random", "--policy.look_ahead", "3"], ["look_ahead"]),
         ([*CART_POLE, "--policy", f"{HERE}OutOfRange"], ["are not 4 actions of {'action': Discrete(2)}"]),

@@ -244,7 +244,7 @@ def test_other_folders_and_storages_are_refused(
     assert sweep(SWEEP) == 2
     assert "here holds a sweep: choose another folder, or continue it with" in capsys.readouterr().err
     assert main(["sweep", "--resume", "nowhere"]) == 2
-    assert "nowhere is no folder of a sweep: it has no sweep.yaml" in capsys.readouterr().err
+    assert "nowhere is not the folder of a sweep: it has no sweep.yaml" in capsys.readouterr().err
     assert main(["sweep", "--resume", "here", "--seed", "3"]) == 2
     assert "seed is fixed for the sweep of here" in capsys.readouterr().err
     other = {**SWEEP, "search": {"model.gamma": [0.9]}, "n_trials": 1}
@@ -256,7 +256,7 @@ def test_other_folders_and_storages_are_refused(
     journal = Path("here", "study.journal")
     journal.write_text("nonsense\n" + journal.read_text())
     assert main(["sweep", "--show", "here"]) == 2
-    assert "study.journal is damaged: line 1 is no entry" in capsys.readouterr().err
+    assert "study.journal is damaged: line 1 is not an entry" in capsys.readouterr().err
 
 
 def test_a_sweep_of_others_runs_no_code_of_theirs_without_trust(

@@ -167,5 +167,5 @@ def test_files_that_are_missing_or_something_else_are_refused(tmp_path: Path) ->
     with pytest.raises(BundleError, match="cannot be read: Is a directory"):
         Policy.load(tmp_path)
     (tmp_path / "text").write_text("hello" * 100)
-    with pytest.raises(BundleError, match="is no bundle"):
+    with pytest.raises(BundleError, match="is not a bundle"):
         Policy.load(tmp_path / "text")

@@ -98,5 +98,5 @@ def test_folders_of_sweeps_are_described_and_are_no_runs(tmp_path: Path) -> None
     finished(tmp_path)
     facts = folder_facts(tmp_path)
     assert str(facts["kind"]).startswith("sweep") and list(facts["trials"]) == ["trial_0000"]
-    with pytest.raises(ConfigurationError, match="is no folder of a sweep"):
+    with pytest.raises(ConfigurationError, match="is not the folder of a sweep"):
         SweepResult(tmp_path / "trial_0000")
