@@ -12,6 +12,7 @@ commands:
   view       look at episodes in a browser: maze-pl view RUN_DIR|ROLLOUT_DIR|FILE...
   check      find faults of an environment: maze-pl check --env env/gym_env --env.name ID
   export     write a trained policy and its wrappers to one ONNX file: maze-pl export RUN_DIR --to FILE
+  serve      answer requests for decisions over HTTP: maze-pl serve FILE|RUN_DIR
   plot       draw learning curves: maze-pl plot RUN_DIR... [--statistic NAME] [--x wall_clock]
   report     write one HTML page about a run: maze-pl report RUN_DIR [--to FILE]
   show       describe a run directory or a file: maze-pl show RUN_DIR|FILE [--json]
@@ -60,6 +61,7 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "view": "view",
     "check": "check",
     "export": "export",
+    "serve": "serve",
     "plot": "plot",
     "report": "report",
     "show": "show",

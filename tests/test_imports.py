@@ -50,7 +50,8 @@ ALLOWED = {
     "reports": {"core", "system", "events", "records", "config", "functional", "runs"},
     "bundle": {"core", "system", "envs", "distributions", "agents", "config", "runs"},
     "sweeps": {"config", "events", "reports", "runs", "system"},
-    "cli": EVERYTHING | {"bundle", "comparison", "reports", "sweeps", "viewer"},
+    "serving": {"config"},
+    "cli": EVERYTHING | {"bundle", "comparison", "reports", "serving", "sweeps", "viewer"},
 }
 
 

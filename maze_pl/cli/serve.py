@@ -1,0 +1,125 @@
+"""`maze-pl serve`: answers requests for decisions over HTTP."""
+
+import ipaddress
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from maze_pl.cli.command_options import OptionParser
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.system.temporary_folder import temporary_folder
+
+_TOKEN_VARIABLE: Final = "MAZE_PL_SERVE_TOKEN"
+
+
+def run(_: Any, command: Sequence[str], *__: Any) -> int:
+    """Run the command.
+
+    Args:
+        command: The command line as the user gave it.
+
+    Returns:
+        The exit status: 0, or 130 if INT ended it.
+
+    Raises:
+        ConfigurationError: There is nothing to serve, or options are wrong.
+    """
+    options = _parsed(command)
+    token = _token(options.token_file)
+    if token is None and not options.without_token and not _is_loopback(options.host):
+        remedy = f"set {_TOKEN_VARIABLE}, give --token_file FILE, or allow it by --without_token"
+        raise ConfigurationError(f"--host {options.host} can be reached by others, but there is no token: {remedy}")
+    try:
+        from maze_pl.serving.app import DecisionServer, ServerOptions
+        from maze_pl.serving.server import serve
+    except ImportError as error:
+        raise ConfigurationError(f"{error}; install the extras: pip install 'maze-pl[onnx,serve]'") from error
+    server_options = ServerOptions(
+        token,
+        options.max_request_bytes,
+        options.body_seconds,
+        options.max_batch,
+        options.max_episodes,
+        options.episode_seconds,
+    )
+    with temporary_folder("maze-pl-serve-") as folder:
+        load = partial(_load, options, folder)
+        try:
+            server = DecisionServer(load, server_options)
+        except ValueError as error:  # BundleError
+            raise ConfigurationError(str(error)) from error
+        number = serve(server, options.host, options.port)
+    return 130 if number == signal.SIGINT else 0
+
+
+def _parsed(command: Sequence[str]) -> Any:
+    """Parse the options, and refuse numbers that make no sense."""
+    parser = OptionParser("serve", "Answer requests for decisions over HTTP.")
+    parser.add_paths("source", "file of `maze-pl export`, run directory, or checkpoint")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8000, help="port, 0 for a free one (default: 8000)")
+    secret = f"file with the token that requests must bring (default: the variable {_TOKEN_VARIABLE})"
+    parser.add_argument("--token_file", type=Path, metavar="FILE", help=secret)
+    parser.add_argument("--without_token", action="store_true", help="listen on other interfaces without a token")
+    limits: dict[str, tuple[float, str]] = {
+        "max_request_bytes": (2**20, "largest body of a request"),
+        "max_batch": (1024, "largest number of observations of a request"),
+        "max_episodes": (10_000, "largest number of episodes on the server"),
+        "episode_seconds": (3600.0, "seconds without a request after which an episode is forgotten"),
+        "body_seconds": (10.0, "seconds in which the body of a request must arrive"),
+    }
+    for name, (default, meaning) in limits.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{meaning} (default: {default})")
+    which = "checkpoint of a run: best (the default), last, or a file"
+    parser.add_argument("--checkpoint", default="best", metavar="NAME", help=which)
+    parser.add_argument("--trust", action="store_true", help="let the run name any class")
+    options = parser.parse(command[1:])
+    for name in limits:
+        value = getattr(options, name)
+        if not 0 < value < 2**53:
+            raise ConfigurationError(f"--{name} {value} must be a number greater than 0")
+    if not 0 <= options.port < 2**16:
+        raise ConfigurationError(f"--port {options.port} must be from 0 to 65535")
+    return options
+
+
+def _token(file: Path | None) -> str | None:
+    """Return the token, None if there is none."""
+    if file is None:
+        return os.environ.get(_TOKEN_VARIABLE) or None
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--token_file {file} cannot be read: {error}") from error
+    if not token:
+        raise ConfigurationError(f"--token_file {file} is empty: write the token into it")
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    """True if only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _load(options: Any, folder: Path) -> Any:
+    """Load the bundle; export it first if the source is a run or a checkpoint."""
+    from maze_pl.serving.served_policy import ServedPolicy
+
+    path: Path = options.source
+    if path.is_dir() or path.suffix == ".ckpt":
+        from maze_pl.bundle.export import export
+
+        bundle = folder / "agent.bundle"
+        manifest = export(path, bundle, checkpoint=options.checkpoint, trust=options.trust)
+        left = [role["name"] for role in manifest["wrappers"] if not role["is_included"]]
+        if left:
+            sys.stdout.write(f"left to clients: {', '.join(left)}; see the manifest, GET /spec\n")
+        path = bundle
+    return ServedPolicy(path, options.max_batch)

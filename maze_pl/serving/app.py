@@ -1,0 +1,273 @@
+"""The ASGI application of a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from maze_pl.serving.batcher import Batcher
+from maze_pl.serving.decoding import JSON, NPZ, decoded, encoded
+from maze_pl.serving.episode_store import EpisodeStore
+from maze_pl.serving.openapi import description_of
+from maze_pl.serving.request_error import RequestError
+from maze_pl.serving.served_policy import Rows, ServedPolicy
+from maze_pl.serving.server_metrics import ServerMetrics
+from maze_pl_runtime import BundleError, Decision
+
+_LOGGER: Final = logging.getLogger(__name__)
+_CLIENT_GONE: Final = 499  # nobody reads the answer
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Options of a server.
+
+    Attributes:
+        token: Secret that requests must bring; None for none.
+        max_request_bytes: Largest body of a request.
+        body_seconds: Time in seconds in which a body must arrive.
+        max_batch: Largest number of observations of a request, and of those decided together.
+        max_episodes: Largest number of episodes on the server.
+        episode_seconds: Seconds without a request after which an episode is forgotten.
+    """
+
+    token: str | None = None
+    max_request_bytes: int = 2**20
+    body_seconds: float = 10.0
+    max_batch: int = 1024
+    max_episodes: int = 10_000
+    episode_seconds: float = 3600.0
+
+
+class DecisionServer:
+    """Answers requests for decisions.
+
+    Args:
+        load: Loads the bundle, at the start and for each reload.
+        options: Options.
+
+    Attributes:
+        app: The ASGI application.
+        served: The policy that decides.
+    """
+
+    def __init__(self, load: Callable[[], ServedPolicy], options: ServerOptions) -> None:
+        self._load = load
+        self._options = options
+        self._metrics = ServerMetrics()
+        self._episodes = EpisodeStore(options.max_episodes, options.episode_seconds)
+        self._batcher = Batcher(options.max_batch, self._metrics.count_batch)
+        self._reloading = asyncio.Lock()
+        self.served = load()
+        self._metrics.name_policy(self.served.digest)
+        routes = [
+            self._route("/act", "POST", self._act),
+            self._route("/episodes", "POST", self._begin_episode),
+            self._route("/episodes/{episode}", "DELETE", self._end_episode),
+            self._route("/episodes/{episode}/act", "POST", self._act_in_episode),
+            self._route("/health", "GET", self._health, is_open=True),
+            self._route("/spec", "GET", self._spec),
+            self._route("/openapi.json", "GET", self._openapi),
+            self._route("/metrics", "GET", self._metrics_text),
+            self._route("/reload", "POST", self._reload),
+        ]
+        self.app = Starlette(
+            routes=routes,
+            lifespan=self._lifespan,
+            exception_handlers={HTTPException: _unknown_path},
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        self._batcher.close()
+
+    def _route(self, path: str, method: str, handler: Handler, *, is_open: bool = False) -> Route:
+        """Make a route whose errors are answers, and which is counted.
+
+        Args:
+            path: The path.
+            method: Its method.
+            handler: Answers a request.
+            is_open: Whether no token is needed.
+        """
+
+        async def endpoint(request: Request) -> Response:
+            began = time.perf_counter()
+            status = 500
+            try:
+                if not is_open:
+                    self._require_token(request)
+                response = await handler(request)
+                status = response.status_code
+            except RequestError as error:
+                status = error.status
+                response = _json(error.content(), status)
+                if status == 401:
+                    response.headers["WWW-Authenticate"] = "Bearer"
+            except ClientDisconnect:
+                status = _CLIENT_GONE
+                response = Response(status_code=400)
+            except Exception as error:  # a fault of the policy or of this server; details stay in its log
+                _LOGGER.exception("a request to %s failed", path)
+                response = _json({"error": f"the decision failed: {type(error).__name__}", "field": ""}, status)
+            finally:
+                self._metrics.count_request(path, status, time.perf_counter() - began)
+            return response
+
+        return Route(path, endpoint, methods=[method])
+
+    def _require_token(self, request: Request) -> None:
+        """Raise RequestError if a token is needed, and the request does not have it."""
+        if self._options.token is None:
+            return
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        expected = self._options.token.encode()
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), expected):
+            raise RequestError("send the header `Authorization: Bearer TOKEN` with the server's token", status=401)
+
+    # --------------------------------------------------------------------------------------------- decisions
+
+    async def _act(self, request: Request) -> Response:
+        served = self.served
+        content = decoded(await self._body(request), request.headers.get("content-type", ""))
+        rows = served.rows(content)
+        return self._answer(request, served, rows, await self._batcher.decide(served, rows))
+
+    async def _act_in_episode(self, request: Request) -> Response:
+        body = await self._body(request)
+        episode = self._episodes.find(request.path_params["episode"])
+        async with episode.lock:
+            served = self.served
+            content = decoded(body, request.headers.get("content-type", ""))
+            if "state" in content:
+                raise RequestError("an episode has its state on the server; leave out state", "state")
+            rows = served.rows(content, {})
+            if rows.is_batch:
+                raise RequestError("an episode takes one observation at a time", "observation")
+            actor = (rows.step_key, int(rows.agent_id[0]))
+            if actor in episode.states:
+                rows = served.rows(content, episode.states[actor])
+            decision = await self._batcher.decide(served, rows)
+            if episode.state_shapes != served.state_shapes:
+                fault = "the bundle was replaced by one with other states"
+                raise RequestError(f"{fault}; begin a new episode", "episode", 404)
+            episode.states[actor] = {name: array[0] for name, array in decision.state.items()}
+            episode.n_acts += 1
+            return self._answer(request, served, rows, decision, with_state=False)
+
+    def _answer(
+        self, request: Request, served: ServedPolicy, rows: Rows, decision: Decision, with_state: bool = True
+    ) -> Response:
+        """Answer with a decision, in the form that the request accepts."""
+        spaces = served.policy.spec[rows.step_key]["actions"]
+        self._metrics.count_decisions(rows.step_key, spaces, decision.action)
+        content: dict[str, Any] = {"action": decision.action}
+        if with_state and decision.state:
+            content["state"] = decision.state
+        if rows.with_parameters:
+            content["parameters"] = decision.parameters
+        if not rows.is_batch:
+            for name, arrays in content.items():
+                content[name] = {key: array[0] for key, array in arrays.items()}
+        accepted = request.headers.get("accept", "")
+        kind = NPZ if NPZ in accepted else JSON
+        return Response(encoded(content, kind), media_type=kind)
+
+    async def _body(self, request: Request) -> bytes:
+        """Read the body of a request, within the limits of size and time."""
+        limit = self._options.max_request_bytes
+        fault = f"the body is larger than {limit} bytes, the limit of this server"
+        declared = request.headers.get("content-length", "0")
+        if declared.isdecimal() and int(declared[:20]) > limit:
+            raise RequestError(fault, status=413)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._options.body_seconds):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > limit:
+                        raise RequestError(fault, status=413)
+        except TimeoutError:
+            raise RequestError(f"the body did not arrive within {self._options.body_seconds:g} s", status=408) from None
+        return bytes(body)
+
+    # ---------------------------------------------------------------------------------------------- episodes
+
+    async def _begin_episode(self, _: Request) -> Response:
+        name = self._episodes.begin(self.served.state_shapes)
+        return _json({"episode": name, "max_age": self._options.episode_seconds}, 201)
+
+    async def _end_episode(self, request: Request) -> Response:
+        self._episodes.end(request.path_params["episode"])
+        return Response(status_code=204)
+
+    # -------------------------------------------------------------------------------------------- the server
+
+    async def _health(self, _: Request) -> Response:
+        return _json({"status": "ok", "sha256": self.served.digest})
+
+    async def _spec(self, _: Request) -> Response:
+        return _json(self.served.policy.manifest)
+
+    async def _openapi(self, _: Request) -> Response:
+        options = self._options
+        return _json(description_of(self.served.policy.manifest, options.max_batch, options.token is not None))
+
+    async def _metrics_text(self, _: Request) -> Response:
+        return Response(self._metrics.text(len(self._episodes)), media_type=self._metrics.content_type)
+
+    async def _reload(self, _: Request) -> Response:
+        if self._options.token is None:
+            raise RequestError("this server has no token, so only SIGHUP reloads its bundle", status=403)
+        try:
+            return _json(await self.reload())
+        except (BundleError, OSError) as error:
+            raise RequestError(f"the bundle in use stays: {error}", status=409) from None
+
+    async def reload(self) -> dict[str, Any]:
+        """Put the current content of the file in place; requests under way are answered by the former one.
+
+        Returns:
+            The hash of the bundle that decides now, and the number of episodes that it cannot continue.
+
+        Raises:
+            BundleError: The file is no valid bundle; the former one stays in place.
+        """
+        async with self._reloading:
+            try:
+                served = await asyncio.to_thread(self._load)
+            except Exception:
+                self._metrics.count_reload(False)
+                raise
+            self.served = served
+            n_ended = self._episodes.forget_incompatible(served.state_shapes)
+            self._metrics.name_policy(served.digest)
+            self._metrics.count_reload(True)
+            return {"sha256": served.digest, "ended_episodes": n_ended}
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Response:
+    return Response(encoded(content, JSON), status, media_type=JSON)
+
+
+async def _unknown_path(_: Request, error: Exception) -> Response:
+    """Answer requests for unknown paths and methods."""
+    assert isinstance(error, HTTPException)
+    response = _json({"error": error.detail, "field": ""}, error.status_code)
+    response.headers.update(error.headers or {})
+    return response

@@ -1,0 +1,82 @@
+"""Batching of concurrent requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from maze_pl.serving.served_policy import Rows, ServedPolicy
+from maze_pl_runtime import Decision
+
+Waiting = tuple[ServedPolicy, Rows, "asyncio.Future[Decision]"]
+
+
+class Batcher:
+    """Decides in a thread; requests that arrive in the meantime are decided together.
+
+    Nothing waits for further requests, so that a single one is answered immediately.
+
+    Args:
+        max_batch: Largest number of observations that are decided together.
+        on_batch: Called with the number of observations of each batch.
+    """
+
+    def __init__(self, max_batch: int, on_batch: Callable[[int], object]) -> None:
+        self._max_batch = max_batch
+        self._on_batch = on_batch
+        self._waiting: list[Waiting] = []
+        self._executor = ThreadPoolExecutor(1, "decisions")
+        self._task: asyncio.Task[None] | None = None
+
+    async def decide(self, served: ServedPolicy, rows: Rows) -> Decision:
+        """Decide on a request by the policy that it was checked for."""
+        future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self._waiting.append((served, rows, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        return await future
+
+    async def _work(self) -> None:
+        """Decide until nobody waits."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                batch = self._next_batch()
+                served = batch[0][0]
+                requests = [rows for _, rows, _ in batch]
+                self._on_batch(sum(rows.n_rows for rows in requests))
+                try:
+                    decisions = await loop.run_in_executor(self._executor, served.decide, requests)
+                except Exception as error:  # of the policy; it concerns whoever waits
+                    for _, _, future in batch:
+                        if not future.done():
+                            future.set_exception(error)
+                    continue
+                for (_, _, future), decision in zip(batch, decisions, strict=True):
+                    if not future.done():  # the client may be gone
+                        future.set_result(decision)
+        finally:
+            self._task = None
+
+    def _next_batch(self) -> list[Waiting]:
+        """Take the first request, and those that can be decided together with it."""
+        served, first, _ = self._waiting[0]
+        kind = (id(served), first.step_key, first.deterministic)
+        batch: list[Waiting] = []
+        rest: list[Waiting] = []
+        n_rows = 0
+        for entry in self._waiting:
+            rows = entry[1]
+            fits = not batch or n_rows + rows.n_rows <= self._max_batch
+            if (id(entry[0]), rows.step_key, rows.deterministic) == kind and fits:
+                batch.append(entry)
+                n_rows += rows.n_rows
+            else:
+                rest.append(entry)
+        self._waiting = rest
+        return batch
+
+    def close(self) -> None:
+        """End the thread, after what it is deciding."""
+        self._executor.shutdown()

@@ -1,0 +1,99 @@
+"""Episodes on the server: policy states of their actors, bounded in number and age."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from maze_pl.serving.decoding import Array
+from maze_pl.serving.request_error import RequestError
+
+
+@dataclass
+class Episode:
+    """An episode of a client.
+
+    Attributes:
+        state_shapes: Step key -> description of the policy states, of the policy that it began with.
+        states: (step key, agent id) -> policy state after the actor's previous act, without batch dimension.
+        lock: Held while an act is decided, since it depends on the one before.
+        last_used: Time of the last request.
+        n_acts: Number of acts so far.
+    """
+
+    state_shapes: dict[Any, Any]
+    states: dict[tuple[Any, int], dict[str, Array]] = field(default_factory=dict)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    last_used: float = 0.0
+    n_acts: int = 0
+
+
+class EpisodeStore:
+    """Episodes by id; one that was not used for a while is forgotten.
+
+    Args:
+        max_episodes: Largest number of episodes.
+        max_age: Seconds without a request after which an episode is forgotten.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, max_episodes: int, max_age: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.max_episodes = max_episodes
+        self.max_age = max_age
+        self._clock = clock
+        self._episodes: dict[str, Episode] = {}  # in the order of their last use
+
+    def __len__(self) -> int:
+        self._forget_old()
+        return len(self._episodes)
+
+    def begin(self, state_shapes: dict[Any, Any]) -> str:
+        """Begin an episode, and return its id.
+
+        Raises:
+            RequestError: There are too many episodes.
+        """
+        if len(self) >= self.max_episodes:
+            remedy = f"end some by DELETE /episodes/ID; unused ones are forgotten after {self.max_age:g} s"
+            raise RequestError(f"there are already {self.max_episodes} episodes: {remedy}", status=503)
+        name = secrets.token_urlsafe(16)
+        self._episodes[name] = Episode(state_shapes, last_used=self._clock())
+        return name
+
+    def find(self, name: str) -> Episode:
+        """Return an episode, which counts as used now.
+
+        Raises:
+            RequestError: There is no such episode.
+        """
+        self._forget_old()
+        if name not in self._episodes:
+            reason = f"it has ended, was not used for {self.max_age:g} s, or never began"
+            raise RequestError(f"there is no episode {name[:40]!r}: {reason}", "episode", 404)
+        episode = self._episodes[name] = self._episodes.pop(name)
+        episode.last_used = self._clock()
+        return episode
+
+    def end(self, name: str) -> None:
+        """Forget an episode; raises RequestError if there is no such episode."""
+        self.find(name)
+        del self._episodes[name]
+
+    def forget_incompatible(self, state_shapes: dict[Any, Any]) -> int:
+        """Forget episodes whose states a new policy cannot continue, and return their number."""
+        names = [name for name, episode in self._episodes.items() if episode.state_shapes != state_shapes]
+        for name in names:
+            del self._episodes[name]
+        return len(names)
+
+    def _forget_old(self) -> None:
+        limit = self._clock() - self.max_age
+        while self._episodes:
+            name = next(iter(self._episodes))
+            if self._episodes[name].last_used >= limit:
+                return
+            del self._episodes[name]

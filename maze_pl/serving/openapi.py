@@ -1,0 +1,164 @@
+"""OpenAPI description of a server, from the manifest of its bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from maze_pl import __version__
+from maze_pl.serving.decoding import JSON, NPZ
+from maze_pl_runtime.inputs import read_space
+
+_LARGEST: Final = float(np.finfo(np.float32).max)
+_BOOLEAN: Final = {"type": "boolean"}
+_ERROR: Final = {
+    "type": "object",
+    "properties": {"error": {"type": "string"}, "field": {"type": "string"}},
+    "required": ["error", "field"],
+}
+_REFUSALS: Final = {
+    "400": "The body cannot be read.",
+    "401": "The token is missing or wrong.",
+    "408": "The body did not arrive in time.",
+    "413": "The body is too large.",
+    "415": "The content type is unknown.",
+    "422": "A field is wrong; `field` names it.",
+}
+
+
+def _array(item: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
+    """Schema of an array of a fixed shape."""
+    schema = dict(item)
+    for size in reversed(shape):
+        schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
+    return schema
+
+
+def _space(space: Mapping[str, Any], is_mask: bool) -> dict[str, Any]:
+    """Schema of a value of a space."""
+    dtype, shape, low, high = read_space(dict(space))
+    if is_mask:
+        return _array({"type": "integer", "minimum": 0, "maximum": 1}, shape)
+    if dtype.kind == "f":
+        return _array({"type": "number", "minimum": -_LARGEST, "maximum": _LARGEST}, shape)
+    if space["type"] == "box":
+        limits = np.iinfo(dtype)
+        return _array({"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, shape)
+    item = {"type": "integer", "minimum": int(np.max(low)), "maximum": int(np.min(high))}
+    return _array(item, shape)
+
+
+def _batch(schema: Mapping[str, Any], max_batch: int) -> dict[str, Any]:
+    return {"type": "array", "items": dict(schema), "minItems": 1, "maxItems": max_batch}
+
+
+def _requests(step: Mapping[str, Any], max_batch: int, is_only: bool, in_episode: bool) -> list[dict[str, Any]]:
+    """Schemas of a request in a sub-step: single ones, and batches."""
+    masks = step["masks"].values()
+    observation: dict[str, Any] = {}
+    for name, space in step["observations"].items():
+        observation[name] = _space(space, name in masks)
+    number = {"type": "number", "minimum": -_LARGEST, "maximum": _LARGEST}
+    state: dict[str, Any] = {}
+    for name, part in step["state"].items():
+        state[name] = _array(number, tuple(part["shape"]))
+    most_agents = step["separate_networks"]
+    agent = {"type": "integer", "minimum": 0, "maximum": 2**31 if most_agents is None else most_agents - 1}
+    uniform = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
+    common = {"step_key": {"enum": [step["key"]]}, "deterministic": _BOOLEAN, "with_parameters": _BOOLEAN}
+    schemas = []
+    for is_batch in (False,) if in_episode else (False, True):
+
+        def sized(schema: Mapping[str, Any], is_batch: bool = is_batch) -> dict[str, Any]:
+            return _batch(schema, max_batch) if is_batch else dict(schema)
+
+        parts = {name: sized(schema) for name, schema in observation.items()}
+        properties: dict[str, Any] = dict(common)
+        properties["observation"] = {"type": "object", "properties": parts, "required": list(parts)}
+        properties["uniforms"] = sized(_array(uniform, (step["n_uniforms"],)))
+        properties["agent_id"] = sized(agent)
+        if state and not in_episode and not is_batch:
+            properties["state"] = {"type": "object", "properties": state, "required": list(state)}
+        required = ["observation"] if is_only else ["observation", "step_key"]
+        schemas.append(
+            {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        )
+    return schemas
+
+
+def _answers(codes: Mapping[str, Mapping[str, Any]], *refused: str) -> dict[str, Any]:
+    """Descriptions of answers: given ones, and refusals."""
+    answers = dict(codes)
+    for code in refused:
+        content = {JSON: {"schema": _ERROR}}
+        answers[code] = {"description": _REFUSALS.get(code, "Refused."), "content": content}
+    return answers
+
+
+def _object(description: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Description of an answer that is a JSON object."""
+    schema = {"type": "object", "properties": dict(properties)}
+    return {"description": description, "content": {JSON: {"schema": schema}}}
+
+
+def description_of(manifest: Mapping[str, Any], max_batch: int, with_token: bool) -> dict[str, Any]:
+    """Describe a server.
+
+    Args:
+        manifest: The manifest of its bundle.
+        max_batch: Largest number of observations of a request.
+        with_token: Whether requests need a token.
+    """
+    steps = manifest["steps"]
+    schemas: dict[bool, list[Any]] = {False: [], True: []}
+    for in_episode, listed in schemas.items():
+        for step in steps:
+            listed += _requests(step, max_batch, len(steps) == 1, in_episode)
+    decision = {"action": {"type": "object"}, "state": {"type": "object"}, "parameters": {"type": "object"}}
+    decided = _object("The decision: head -> action, and the new policy state if there is one.", decision)
+    decided["content"][NPZ] = {"schema": {"type": "string", "format": "binary"}}
+    act: dict[str, Any] = {
+        "summary": "Decide on an observation, or on a batch",
+        "requestBody": {"required": True, "content": {JSON: {"schema": {"anyOf": schemas[False]}}}},
+        "responses": _answers({"200": decided}, *_REFUSALS),
+    }
+    episode = {"name": "episode", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    act_in_episode: dict[str, Any] = {
+        "summary": "Decide on the next observation of an episode",
+        "parameters": [episode],
+        "requestBody": {"required": True, "content": {JSON: {"schema": {"anyOf": schemas[True]}}}},
+        "responses": _answers({"200": decided}, *_REFUSALS, "404"),
+    }
+    begun = _object("The episode has begun.", {"episode": {"type": "string"}, "max_age": {"type": "number"}})
+    text = {"description": "Metrics of Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    ended = {"204": {"description": "The episode has ended."}}
+    paths: dict[str, Any] = {
+        "/act": {"post": act},
+        "/episodes": {
+            "post": {"summary": "Begin an episode", "responses": _answers({"201": begun}, "401", "503")},
+        },
+        "/episodes/{episode}": {
+            "delete": {"summary": "End an episode", "parameters": [episode], "responses": _answers(ended, "401", "404")}
+        },
+        "/episodes/{episode}/act": {"post": act_in_episode},
+        "/health": {"get": {"summary": "State of the server", "responses": {"200": _object("It decides.", {})}}},
+        "/spec": {"get": {"summary": "Manifest", "responses": _answers({"200": _object("Manifest.", {})}, "401")}},
+        "/metrics": {"get": {"summary": "Metrics", "responses": _answers({"200": text}, "401")}},
+        "/reload": {
+            "post": {
+                "summary": "Put the current content of the bundle's file in place",
+                "responses": _answers({"200": _object("The bundle that decides now.", {})}, "401", "403", "409"),
+            }
+        },
+    }
+    described: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "Decisions of a maze_pl policy", "version": __version__},
+        "paths": paths,
+    }
+    if with_token:
+        described["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        described["security"] = [{"token": []}]
+    return described

@@ -1,0 +1,249 @@
+"""The policy that a server decides with: checks requests, and decides on several of them at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from maze_pl.config.search_path import suggestion
+from maze_pl.serving.decoding import Array
+from maze_pl.serving.request_error import RequestError
+from maze_pl_runtime import Decision, Policy
+from maze_pl_runtime.inputs import Input
+
+StepKey = int | str
+FIELDS: Final = ("observation", "step_key", "deterministic", "state", "uniforms", "agent_id", "with_parameters")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Observations of one sub-step to decide on, as a batch.
+
+    Attributes:
+        step_key: The sub-step.
+        deterministic: Whether the most likely actions are taken.
+        observation: Name -> [n, ...].
+        state: Name -> [n, ...] policy states before the acts; empty if the policy has none.
+        uniforms: [n, n_uniforms] numbers that determine sampled actions.
+        agent_id: [n] agents that act.
+        is_batch: Whether the request has a batch dimension.
+        with_parameters: Whether the answer contains parameters of distributions.
+    """
+
+    step_key: StepKey
+    deterministic: bool
+    observation: dict[str, Array]
+    state: dict[str, Array]
+    uniforms: Array
+    agent_id: Array
+    is_batch: bool
+    with_parameters: bool
+
+    @property
+    def n_rows(self) -> int:
+        """Number of observations."""
+        return len(self.agent_id)
+
+
+class ServedPolicy:
+    """A bundle that is served.
+
+    Args:
+        path: The bundle.
+        max_batch: Largest number of observations of a request.
+
+    Attributes:
+        policy: The policy.
+        digest: SHA-256 of the file.
+
+    Raises:
+        BundleError: The file is no valid bundle.
+    """
+
+    def __init__(self, path: str | Path, max_batch: int) -> None:
+        self.policy = Policy.load(path)
+        self.digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        self.max_batch = max_batch
+        self._inputs: dict[StepKey, list[Input]] = {}
+        for key, step in self.policy.spec.items():
+            masks = step["masks"].values()
+            self._inputs[key] = [Input(name, space, name in masks) for name, space in step["observations"].items()]
+
+    @property
+    def has_state(self) -> bool:
+        """True if decisions depend on earlier ones."""
+        return any(step["state"] for step in self.policy.spec.values())
+
+    @property
+    def state_shapes(self) -> dict[StepKey, Any]:
+        """Step key -> the description of its policy state."""
+        return {key: step["state"] for key, step in self.policy.spec.items()}
+
+    # ---------------------------------------------------------------------------------------------- requests
+
+    def rows(self, content: Mapping[str, Any], state: Mapping[str, Array] | None = None) -> Rows:
+        """Check a request.
+
+        Args:
+            content: The request's fields.
+            state: Policy state of the actor on the server; None for a request that brings its state.
+
+        Raises:
+            RequestError: A field is unknown, missing or has a wrong value.
+        """
+        for name in content:
+            if name not in FIELDS:
+                near = suggestion(name, FIELDS)
+                expected = f"expected some of {', '.join(FIELDS)}{near}"
+                raise RequestError(f"unknown field {name[:80]!r}: {expected}", name[:80])
+        step_key = self._step_key(content.get("step_key"))
+        step = self.policy.spec[step_key]
+        observation, n_rows, is_batch = self._observation(step_key, content.get("observation"))
+        deterministic = _flag(content, "deterministic", True)
+        return Rows(
+            step_key,
+            deterministic,
+            observation,
+            self._state(step["state"], content.get("state") if state is None else state, n_rows, is_batch),
+            self._uniforms(step["n_uniforms"], content.get("uniforms"), n_rows, is_batch),
+            self._agent_id(step["separate_networks"], content.get("agent_id"), n_rows, is_batch),
+            is_batch,
+            _flag(content, "with_parameters", False),
+        )
+
+    def _step_key(self, given: Any) -> StepKey:
+        known = list(self.policy.spec)
+        if given is None and len(known) == 1:
+            return known[0]
+        if isinstance(given, bool) or not isinstance(given, int | str) or given not in self.policy.spec:
+            raise RequestError(f"step_key={given!r:.80} must be one of the sub-steps {known}", "step_key")
+        return given
+
+    def _observation(self, step_key: StepKey, given: Any) -> tuple[dict[str, Array], int, bool]:
+        """Return the observations [n, ...], n, and whether the request has a batch dimension."""
+        inputs = self._inputs[step_key]
+        names = [part.name for part in inputs]
+        if not isinstance(given, Mapping):
+            raise RequestError(f"observation must be an object with {names}, not {given!r:.80}", "observation")
+        observation: dict[str, Array] = {}
+        leading: dict[str, tuple[bool, int]] = {}
+        for part in inputs:
+            field = f"observation/{part.name}"
+            if part.name not in given:
+                raise RequestError(f"observation {part.name!r} is missing; this sub-step needs {names}", field)
+            try:
+                array, is_batch = part(given[part.name])
+            except (ValueError, OverflowError) as error:
+                raise RequestError(str(error), field) from None
+            observation[part.name] = array
+            leading[part.name] = (is_batch, len(array))
+        if len(set(leading.values())) != 1:
+            shapes = {name: array.shape for name, array in observation.items()}
+            expected = "single ones, or batches of the same size"
+            raise RequestError(f"observations must be {expected}, not {shapes}", "observation")
+        ((is_batch, n_rows),) = set(leading.values())
+        if n_rows > self.max_batch:
+            fault = f"a batch of {n_rows} observations is too large"
+            raise RequestError(f"{fault}: at most {self.max_batch}", "observation")
+        return observation, n_rows, is_batch
+
+    def _state(self, described: Mapping[str, Any], given: Any, n_rows: int, is_batch: bool) -> dict[str, Array]:
+        if given is None:
+            given = {}
+        elif not isinstance(given, Mapping) or (given and given.keys() != described.keys()):
+            raise RequestError(f"state must be null or have the entries {sorted(described)}", "state")
+        state: dict[str, Array] = {}
+        for name, part in described.items():
+            shape = (n_rows, *part["shape"])
+            if not given:
+                state[name] = np.zeros(shape, part["dtype"])
+            else:
+                state[name] = _numbers(given[name], f"state/{name}", part["dtype"], shape, is_batch)
+        return state
+
+    def _uniforms(self, n_uniforms: int, given: Any, n_rows: int, is_batch: bool) -> Array:
+        shape = (n_rows, n_uniforms)
+        if given is None:
+            return np.random.default_rng().random(shape)
+        uniforms = _numbers(given, "uniforms", "float64", shape, is_batch)
+        if not ((uniforms >= 0) & (uniforms < 1)).all():
+            raise RequestError("uniforms must be at least 0 and below 1", "uniforms")
+        return uniforms
+
+    def _agent_id(self, n_agents: int | None, given: Any, n_rows: int, is_batch: bool) -> Array:
+        if given is None:
+            return np.zeros(n_rows, np.int64)
+        agents = _numbers(given, "agent_id", "int64", (n_rows,), is_batch)
+        if (agents < 0).any() or (n_agents is not None and (agents >= n_agents).any()):
+            limit = "" if n_agents is None else f" to {n_agents - 1}"
+            raise RequestError(f"agent_id must be from 0{limit}", "agent_id")
+        return agents
+
+    # --------------------------------------------------------------------------------------------- decisions
+
+    def decide(self, requests: Sequence[Rows]) -> list[Decision]:
+        """Decide on several requests of one sub-step, all of which are deterministic or none.
+
+        Returns:
+            For each request, head -> [n, ...], and so on, also for requests without a batch dimension.
+        """
+        first = requests[0]
+        step = self.policy.spec[first.step_key]
+        decision = self.policy.decide(
+            _joined([rows.observation for rows in requests]),
+            first.step_key,
+            _joined([rows.state for rows in requests]) if step["state"] else None,
+            first.deterministic,
+            uniforms=None if first.deterministic else np.concatenate([rows.uniforms for rows in requests]),
+            agent_id=np.concatenate([rows.agent_id for rows in requests]),
+        )
+        ends = np.cumsum([rows.n_rows for rows in requests]).tolist()
+        parts = []
+        for start, stop in zip([0, *ends], ends, strict=False):
+            kinds = []
+            for values in decision:
+                kinds.append({name: array[start:stop] for name, array in values.items()})
+            parts.append(Decision(*kinds))
+        return parts
+
+
+def _joined(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
+    """Concatenate arrays by name."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _flag(content: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = content.get(name, default)
+    if not isinstance(value, bool | np.bool_):
+        raise RequestError(f"{name} must be true or false, not {value!r:.80}", name)
+    return bool(value)
+
+
+def _numbers(given: Any, field: str, dtype: str, shape: tuple[int, ...], is_batch: bool) -> Array:
+    """Return numbers as an array with a batch dimension.
+
+    Args:
+        given: What came.
+        field: The field, for messages.
+        dtype: Type of the numbers.
+        shape: Expected shape, with the batch dimension.
+        is_batch: Whether the request has a batch dimension.
+    """
+    expected = shape if is_batch else shape[1:]
+    try:
+        array = np.asarray(given)
+    except (ValueError, OverflowError):  # ragged lists
+        array = np.empty(0, object)
+    is_number = array.dtype.kind in "fiub" and array.shape == expected
+    if not is_number or not np.isfinite(array).all():
+        raise RequestError(f"{field} must be finite numbers of shape {expected}, not {given!r:.80}", field)
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = array.astype(dtype).reshape(shape)
+    if not np.isfinite(converted).all() or (converted.dtype.kind in "iu" and (converted != array.reshape(shape)).any()):
+        raise RequestError(f"{field} must be {dtype}, not {given!r:.80}", field)
+    return converted

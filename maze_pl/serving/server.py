@@ -1,0 +1,110 @@
+"""Running a server until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import uvicorn
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.serving.app import DecisionServer
+from maze_pl_runtime import BundleError
+
+_LOGGER: Final = logging.getLogger(__name__)
+_SECONDS_TO_FINISH: Final = 30  # for requests under way when the server is stopped
+
+
+class _Server(uvicorn.Server):
+    """Server that leaves signals to `serve`, and says when it listens."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and print the address."""
+        await super().startup(sockets)
+        assert sockets is not None
+        address, port = sockets[0].getsockname()[:2]
+        shown = f"[{address}]" if ":" in address else address
+        sys.stdout.write(f"serving on http://{shown}:{port} (description: /openapi.json); TERM ends, HUP reloads\n")
+        sys.stdout.flush()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do nothing; uvicorn would end the process by the signal afterwards."""
+        yield
+
+
+def serve(server: DecisionServer, host: str, port: int) -> int:
+    """Answer requests until INT or TERM; HUP reloads the bundle.
+
+    On a signal, the server takes no more requests, answers those under way and returns.
+
+    Args:
+        server: The application.
+        host: Address to listen on.
+        port: Port; 0 for a free one.
+
+    Returns:
+        The signal that ended the server.
+
+    Raises:
+        ConfigurationError: The address cannot be used.
+    """
+    return asyncio.run(_serve(server, host, port))
+
+
+async def _serve(server: DecisionServer, host: str, port: int) -> int:
+    config = uvicorn.Config(
+        server.app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_SECONDS_TO_FINISH,
+        server_header=False,
+    )
+    running = _Server(config)
+    received: list[int] = []
+    reloads: set[asyncio.Task[None]] = set()
+
+    def stop(number: int) -> None:
+        received.append(number)
+        running.should_exit = True
+        if len(received) > 1:
+            running.force_exit = True
+
+    def reload() -> None:
+        task = asyncio.ensure_future(_reload(server))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    try:
+        sockets = [config.bind_socket()]
+    except SystemExit:  # uvicorn has logged the reason
+        raise ConfigurationError(f"port {port} of {host} cannot be used: choose another one by --port") from None
+    await running.serve(sockets=sockets)
+    return received[0] if received else 0
+
+
+async def _reload(server: DecisionServer) -> None:
+    """Reload the bundle, and say so."""
+    try:
+        done = await server.reload()
+    except (BundleError, OSError) as error:
+        _LOGGER.error("the bundle in use stays: %s", error)
+        return
+    sys.stdout.write(f"reloaded: sha256 {done['sha256']}, {done['ended_episodes']} episodes ended\n")
+    sys.stdout.flush()

@@ -1,0 +1,257 @@
+"""The application of a server, without a network."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from maze_pl.serving.app import DecisionServer, ServerOptions
+from maze_pl.serving.served_policy import ServedPolicy
+from maze_pl_runtime import Policy
+from tests.bundle.written_bundles import STEP, write_bundle
+
+ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
+TOKEN = {"Authorization": "Bearer secret"}
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return write_bundle(tmp_path / "agent.bundle")
+
+
+def server_of(bundle: Path, **options: Any) -> DecisionServer:
+    return DecisionServer(lambda: ServedPolicy(bundle, options.get("max_batch", 8)), ServerOptions(**options))
+
+
+@pytest.fixture
+def client(bundle: Path) -> Iterator[TestClient]:
+    with TestClient(server_of(bundle, max_batch=8, max_request_bytes=5000, max_episodes=3)) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def app_of_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `TestClient(server)` test the application of the server."""
+    original = TestClient.__init__
+
+    def init(self: TestClient, server: Any, **options: Any) -> None:
+        original(self, getattr(server, "app", server), **options)
+
+    monkeypatch.setattr(TestClient, "__init__", init)
+
+
+def test_it_decides_as_the_bundle_does(client: TestClient, bundle: Path) -> None:
+    policy = Policy.load(bundle)
+    answer = client.post("/act", json={"observation": ONE, "with_parameters": True})
+    decision = policy.decide(ONE)
+    assert answer.status_code == 200
+    assert answer.json()["action"] == decision.action
+    assert answer.json()["state"] == {"memory": decision.state["memory"].tolist()}
+    assert answer.json()["parameters"] == {"turn": decision.parameters["turn"].tolist()}
+
+
+def test_a_batch_and_a_given_state_are_decided(client: TestClient) -> None:
+    batch = {"place": [[0.5, -1.0], [0.25, 0.0]], "allowed": [[1, 1, 1]] * 2, "kind": [1, 4]}
+    content = client.post("/act", json={"observation": batch, "state": {"memory": [[0, 0], [0.5, 0]]}}).json()
+    assert content["action"] == {"turn": [0, 2]}
+    assert content["state"] == {"memory": [[0.5, -1.0], [0.75, 0.0]]}
+
+
+def test_uniform_numbers_determine_sampled_actions(client: TestClient) -> None:
+    found = []
+    for uniform in (0.1, 0.5, 0.9):
+        request = {"observation": ONE, "deterministic": False, "uniforms": [uniform]}
+        found.append(client.post("/act", json=request).json()["action"]["turn"])
+    assert found == [0, 1, 2]
+
+
+def test_the_binary_form_has_the_same_decisions(client: TestClient) -> None:
+    stream = io.BytesIO()
+    np.savez(stream, **{f"observation/{name}": np.asarray(value) for name, value in ONE.items()})
+    headers = {"content-type": "application/x-npz", "accept": "application/x-npz"}
+    answer = client.post("/act", content=stream.getvalue(), headers=headers)
+    assert answer.headers["content-type"] == "application/x-npz"
+    with np.load(io.BytesIO(answer.content)) as arrays:
+        assert arrays["action/turn"] == 0
+        assert arrays["state/memory"].tolist() == [0.5, -1.0]
+
+
+def test_an_episode_keeps_the_state_of_each_actor(client: TestClient) -> None:
+    episode = client.post("/episodes").json()["episode"]
+    actions = []
+    for place, agent in (([0.5, -1.0], 0), ([0.25, 0.0], 0), ([0.25, 0.0], 1)):
+        request = {"observation": {**ONE, "place": place}, "agent_id": agent}
+        answer = client.post(f"/episodes/{episode}/act", json=request).json()
+        assert "state" not in answer
+        actions.append(answer["action"]["turn"])
+    assert actions == [0, 2, 0]  # the second agent has not seen the first place
+    assert client.delete(f"/episodes/{episode}").status_code == 204
+    assert client.post(f"/episodes/{episode}/act", json={"observation": ONE}).status_code == 404
+
+
+def test_episodes_are_limited(client: TestClient) -> None:
+    assert [client.post("/episodes").status_code for _ in range(4)] == [201, 201, 201, 503]
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "message"),
+    [
+        ({}, "observation", "must be an object with ['place', 'allowed', 'kind'], not None"),
+        ({"observation": []}, "observation", "must be an object"),
+        ({"observation": {"place": [0, 0]}}, "observation/allowed", "'allowed' is missing"),
+        ({"observation": {**ONE, "place": [1.0]}}, "observation/place", "has shape (1,), expected (2,)"),
+        ({"observation": {**ONE, "place": "east"}}, "observation/place", "must be float32 of shape (2,), not 'east'"),
+        ({"observation": {**ONE, "place": [1e300, 0]}}, "observation/place", "not finite"),
+        ({"observation": {**ONE, "kind": 9}}, "observation/kind", "must be integers from 1 to 4"),
+        ({"observation": {**ONE, "allowed": [2, 0, 1]}}, "observation/allowed", "integers from 0 to 1"),
+        ({"observation": {**ONE, "kind": [1, 2]}}, "observation", "must be single ones, or batches of the same size"),
+        ({"observation": ONE, "step_key": 3}, "step_key", "step_key=3 must be one of the sub-steps [0]"),
+        ({"observation": ONE, "deterministic": 1}, "deterministic", "must be true or false, not 1"),
+        ({"observation": ONE, "determinstic": True}, "determinstic", "did you mean deterministic"),
+        ({"observation": ONE, "state": {"x": 1}}, "state", "must be null or have the entries ['memory']"),
+        ({"observation": ONE, "state": {"memory": [1]}}, "state/memory", "finite numbers of shape (2,)"),
+        ({"observation": ONE, "uniforms": [1.5]}, "uniforms", "at least 0 and below 1"),
+        ({"observation": ONE, "agent_id": -1}, "agent_id", "must be from 0"),
+        ({"observation": ONE, "agent_id": 0.5}, "agent_id", "must be int64"),
+    ],
+)
+def test_a_wrong_request_names_its_field(client: TestClient, request_: Any, field: str, message: str) -> None:
+    answer = client.post("/act", json=request_)
+    assert answer.status_code == 422
+    assert answer.json()["field"] == field
+    assert message in answer.json()["error"]
+
+
+def test_bodies_and_batches_are_limited(client: TestClient) -> None:
+    assert client.post("/act", json={"observation": {"place": [0.0] * 5000}}).status_code == 413
+    batch = {"place": [[0, 0]] * 9, "allowed": [[1, 1, 1]] * 9, "kind": [1] * 9}
+    answer = client.post("/act", json={"observation": batch})
+    assert answer.status_code == 422
+    assert "at most 8" in answer.json()["error"]
+
+    def chunks() -> Iterator[bytes]:  # without a declared length
+        for _ in range(10):
+            yield b" " * 1000
+
+    headers = {"content-type": "application/json"}
+    assert client.post("/act", content=chunks(), headers=headers).status_code == 413
+
+
+def test_a_token_is_needed_for_all_but_the_health(bundle: Path) -> None:
+    with TestClient(server_of(bundle, token="secret")) as client:
+        assert client.get("/health").status_code == 200
+        for path in ("/spec", "/metrics", "/openapi.json"):
+            assert client.get(path).status_code == 401
+            assert client.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 401
+            assert client.get(path, headers=TOKEN).status_code == 200
+        answer = client.post("/act", json={"observation": ONE})
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert client.post("/act", json={"observation": ONE}, headers=TOKEN).status_code == 200
+        assert client.get("/openapi.json", headers=TOKEN).json()["security"] == [{"token": []}]
+
+
+def test_the_bundle_is_replaced_only_by_a_valid_one(bundle: Path) -> None:
+    with TestClient(server_of(bundle, token="secret")) as client:
+        first = client.get("/health").json()["sha256"]
+        kept = client.post("/episodes", headers=TOKEN).json()["episode"]
+        content = bundle.read_bytes()
+        bundle.write_bytes(content[:-80] + b"x" + content[-79:])
+        refused = client.post("/reload", headers=TOKEN)
+        assert refused.status_code == 409
+        assert "was changed or cut off" in refused.json()["error"]
+        assert client.get("/health").json()["sha256"] == first
+        write_bundle(bundle, observations={**STEP["observations"], "kind": {"type": "discrete", "n": 9, "start": 1}})
+        assert client.post("/reload", headers=TOKEN).json()["ended_episodes"] == 0
+        assert client.get("/health").json()["sha256"] != first
+        request = {"observation": {**ONE, "kind": 9}}
+        assert client.post(f"/episodes/{kept}/act", json=request, headers=TOKEN).status_code == 200
+        text = client.get("/metrics", headers=TOKEN).text
+        assert 'maze_pl_reloads_total{outcome="refused"} 1.0' in text
+
+
+def test_a_bundle_is_not_reloaded_over_http_without_a_token(client: TestClient) -> None:
+    answer = client.post("/reload")
+    assert answer.status_code == 403
+    assert "SIGHUP" in answer.json()["error"]
+
+
+def test_metrics_count_requests_and_decisions(client: TestClient) -> None:
+    client.post("/act", json={"observation": ONE})
+    client.post("/act", json={"observation": ONE})
+    client.post("/act", json={})
+    text = client.get("/metrics").text
+    assert 'maze_pl_requests_total{path="/act",status="200"} 2.0' in text
+    assert 'maze_pl_requests_total{path="/act",status="422"} 1.0' in text
+    assert 'maze_pl_decisions_total{head="turn",option="0",step_key="0"} 2.0' in text
+    assert 'maze_pl_request_seconds_count{path="/act"} 3.0' in text
+
+
+def test_unknown_paths_and_methods_are_answered_in_json(client: TestClient) -> None:
+    assert (client.get("/nothing").status_code, client.get("/nothing").json()["error"]) == (404, "Not Found")
+    answer = client.get("/act")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+def test_a_fault_of_the_policy_is_no_detail_for_clients(bundle: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server = server_of(bundle)
+
+    def fail(_: Any) -> Any:
+        raise RuntimeError("secret path")
+
+    server.served.decide = fail  # type: ignore[method-assign]
+    with TestClient(server) as client:
+        answer = client.post("/act", json={"observation": ONE})
+    assert (answer.status_code, answer.json()["error"]) == (500, "the decision failed: RuntimeError")
+    assert "secret path" in caplog.text
+
+
+def test_concurrent_requests_are_decided_together(bundle: Path) -> None:
+    server = server_of(bundle)
+    sizes: list[int] = []
+    release = threading.Event()
+    decide = server.served.decide
+
+    def slow(requests: Any) -> Any:
+        sizes.append(len(requests))
+        release.wait(10)
+        return decide(requests)
+
+    server.served.decide = slow  # type: ignore[method-assign]
+    answers: dict[int, Any] = {}
+    with TestClient(server) as client:
+
+        def ask(number: int) -> None:
+            request = {"observation": {**ONE, "place": [number, 0.5]}}
+            answers[number] = client.post("/act", json=request).json()["state"]["memory"]
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+            while not sizes:  # the first one is being decided
+                release.wait(0.01)
+        # nothing public shows requests that wait
+        while len(server._batcher._waiting) < 5:
+            release.wait(0.01)
+        release.set()
+        for thread in threads:
+            thread.join()
+    assert sizes == [1, 5]
+    assert answers == {number: [float(number), 0.5] for number in range(6)}
+
+
+def test_the_description_fits_the_bundle(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()
+    assert {"/act", "/episodes", "/health", "/spec", "/metrics", "/reload"} <= set(described["paths"])
+    single, batch = described["paths"]["/act"]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    place = single["properties"]["observation"]["properties"]["place"]
+    assert (place["minItems"], place["maxItems"], place["items"]["type"]) == (2, 2, "number")
+    assert batch["properties"]["observation"]["properties"]["kind"]["items"]["maximum"] == 4
+    json.dumps(described, allow_nan=False)

@@ -1,0 +1,98 @@
+"""Bodies of requests and answers."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maze_pl.serving.decoding import JSON, NPZ, decoded, encoded
+from maze_pl.serving.request_error import RequestError
+
+
+def archive(**arrays: Any) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def test_arrays_of_an_archive_become_fields() -> None:
+    body = archive(**{"observation/x": np.arange(6.0).reshape(2, 3), "step_key": 1, "deterministic": False})
+    content = decoded(body, NPZ)
+    assert content["observation"]["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert content["step_key"] == 1
+    assert content["deterministic"] is False
+
+
+def test_an_archive_of_an_answer_has_the_same_arrays() -> None:
+    answer = {"action": {"turn": np.array([1, 2])}, "state": {"memory": np.ones((2, 3), np.float32)}}
+    with np.load(io.BytesIO(encoded(answer, NPZ))) as found:
+        assert sorted(found) == ["action/turn", "state/memory"]
+        assert found["state/memory"].dtype == np.float32
+        np.testing.assert_array_equal(found["action/turn"], [1, 2])
+
+
+def test_json_has_no_numbers_that_are_not_finite() -> None:
+    answer = {"parameters": {"turn": np.array([0.5, -np.inf, np.nan])}, "action": {"turn": np.int64(2)}}
+    assert json.loads(encoded(answer, JSON)) == {"parameters": {"turn": [0.5, None, None]}, "action": {"turn": 2}}
+
+
+def compressed() -> bytes:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, x=np.zeros(1_000_000))
+    return stream.getvalue()
+
+
+def huge_header() -> bytes:
+    """An archive whose array claims to have 8 TB."""
+    npy = io.BytesIO()
+    np.lib.format.write_array_header_1_0(npy, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        file.writestr("x.npy", npy.getvalue())
+    return stream.getvalue()
+
+
+def pickled() -> bytes:
+    npy = io.BytesIO()
+    np.lib.format.write_array(npy, np.array([{}], object), allow_pickle=True)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        file.writestr("x.npy", npy.getvalue())
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "message"),
+    [
+        (b"{", JSON, 400, "not valid JSON"),
+        (b"\xff", JSON, 400, "not valid JSON"),
+        (b"[" * 100_000, JSON, 400, "not valid JSON"),
+        (b'{"x": ' + b"9" * 10_000 + b"}", JSON, 400, "not valid JSON"),
+        (b"[]", JSON, 422, "must be a JSON object, not list"),
+        (b"", "text/plain", 415, "content type 'text/plain' must be application/json or application/x-npz"),
+        (b"PK", NPZ, 400, "not a valid archive"),
+        (compressed(), NPZ, 422, "'x.npy' is compressed"),
+        (huge_header(), NPZ, 422, "'x' has 0 bytes, which do not fit its shape (1000000000000,)"),
+        (pickled(), NPZ, 422, "'x' holds Python objects"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(body: bytes, kind: str, status: int, message: str) -> None:
+    with pytest.raises(RequestError) as error:
+        decoded(body, kind)
+    assert error.value.status == status
+    assert message in str(error.value)
+
+
+@given(st.binary(max_size=300), st.sampled_from([JSON, NPZ]))
+def test_no_bytes_are_a_fault_of_the_server(body: bytes, kind: str) -> None:
+    try:
+        decoded(body, kind)
+    except RequestError as error:
+        assert error.status in (400, 422)

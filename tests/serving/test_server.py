@@ -1,0 +1,172 @@
+"""The server as a process: its start, its signals, and clients that are slow or hostile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+
+from maze_pl.__main__ import main
+from maze_pl.serving.app import DecisionServer, ServerOptions
+from maze_pl.serving.served_policy import ServedPolicy
+from tests.bundle.written_bundles import STEP, write_bundle
+
+ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
+BODY = json.dumps({"observation": ONE}).encode()
+
+
+@contextlib.contextmanager
+def served(bundle: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A server and its port."""
+    command = [sys.executable, "-m", "maze_pl", "serve", str(bundle), "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"serving on http://127.0.0.1:(\d+)", line)
+        assert found, (line, process.communicate()[1])
+        yield process, int(found[1])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def post(port: int, path: str = "/act", body: bytes = BODY) -> Any:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def head(length: int) -> bytes:
+    return (
+        f"POST /act HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n".encode()
+    )
+
+
+@pytest.mark.slow
+def test_it_answers_what_is_under_way_when_it_is_ended_and_reloads_on_hup(tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+    with served(bundle, "--body_seconds", "30") as (process, port):
+        stalled = socket.create_connection(("127.0.0.1", port))
+        stalled.sendall(head(len(BODY)) + BODY[:10])  # and others are answered meanwhile
+        assert post(port)["action"] == {"turn": 0}
+        write_bundle(bundle, observations={**STEP["observations"], "kind": {"type": "discrete", "n": 9, "start": 1}})
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("reloaded: sha256 ")
+        assert post(port, body=json.dumps({"observation": {**ONE, "kind": 9}}).encode())["action"] == {"turn": 0}
+        bundle.write_bytes(b"nothing")
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        assert "the bundle in use stays" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        assert process.poll() is None  # one request is under way
+        stalled.sendall(BODY[10:])
+        assert b"200 OK" in stalled.recv(4096)
+        stalled.close()
+        assert process.wait(30) == 0
+
+
+@pytest.mark.slow
+def test_hostile_bytes_and_stalled_clients_do_not_stop_it(tmp_path: Path) -> None:
+    with served(write_bundle(tmp_path / "agent.bundle"), "--body_seconds", "1") as (process, port):
+        generator = random.Random(0)
+        stalled = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+        for number, connection in enumerate(stalled):
+            connection.sendall(head(100)[: 20 + 5 * number])
+        slow = socket.create_connection(("127.0.0.1", port))
+        slow.sendall(head(100) + b"{")
+        for _ in range(100):
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.sendall(generator.randbytes(generator.randrange(1, 2000)))
+                connection.shutdown(socket.SHUT_WR)
+                assert b" 500 " not in connection.recv(4096)
+        assert b" 408 " in slow.recv(4096)
+        assert post(port)["action"] == {"turn": 0}
+        assert process.poll() is None
+        for connection in (*stalled, slow):
+            connection.close()
+
+
+def send_cases(operation: Any, n_cases: int) -> int:
+    """Send generated requests of an operation, and return their number."""
+    described = {*operation.definition.raw["responses"], "405"}
+    answers: list[int] = []
+    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+
+    @settings(max_examples=n_cases, deadline=None, database=None, suppress_health_check=checks)
+    @given(case=operation.as_strategy())
+    def send(case: Any) -> None:
+        answer = case.call()
+        assert str(answer.status_code) in described, answer.text
+        answers.append(answer.status_code)
+
+    send()
+    return len(answers)
+
+
+def fuzz(bundle: Path, n_cases: int) -> int:
+    """Send generated requests of each operation of the description, and return their number."""
+    options = ServerOptions(max_batch=4, max_episodes=50)
+    server = DecisionServer(lambda: ServedPolicy(bundle, options.max_batch), options)
+    schema = schemathesis.openapi.from_asgi("/openapi.json", server.app)
+    return sum(send_cases(found.ok(), n_cases) for found in schema.get_all_operations())
+
+
+@pytest.mark.slow
+def test_generated_requests_are_answered_as_described(tmp_path: Path) -> None:
+    assert fuzz(write_bundle(tmp_path / "agent.bundle"), 40) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_ten_thousand_generated_requests_are_answered_as_described(tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+    n_sent = 0
+    while n_sent < 10_000:
+        n_sent += fuzz(bundle, 1500)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--host", "0.0.0.0"], "can be reached by others, but there is no token"),
+        (["--host", "example.org"], "can be reached by others, but there is no token"),
+        (["--port", "70000"], "--port 70000 must be from 0 to 65535"),
+        (["--max_batch", "0"], "--max_batch 0 must be a number greater than 0"),
+        (["--episode_seconds", "nan"], "--episode_seconds nan must be a number greater than 0"),
+        (["--token_file", "nothing"], "--token_file nothing cannot be read"),
+        (["--tokn_file", "x"], "did you mean --token_file"),
+        ([], "agent.bundle is no bundle of `maze-pl export`"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_message(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MAZE_PL_SERVE_TOKEN", raising=False)
+    (tmp_path / "agent.bundle").write_text("x" * 100)
+    assert main(["serve", str(tmp_path / "agent.bundle"), *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
