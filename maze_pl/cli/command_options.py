@@ -1,11 +1,24 @@
 """Options of commands that read what other commands have written; they name no components."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from maze_pl.config.search_path import ConfigurationError, suggestion
+
+
+def require_writable(file: Path) -> None:
+    """Refuse a file that cannot be written to, before something takes time; nothing is written.
+
+    Raises:
+        ConfigurationError: Its folder cannot be made, or files cannot be made in it.
+    """
+    folder = next(path for path in file.absolute().parents if path.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        fault = "is not writable" if folder.is_dir() else "is a file"
+        raise ConfigurationError(f"{file} cannot be written: {folder} {fault}")
 
 
 class OptionParser(argparse.ArgumentParser):

@@ -95,8 +95,9 @@ def play(
         checkpoint: Checkpoint of runs: `best` or `last`.
         metric: The metric by which the winner is chosen: `return`, or `kpi/<name>`.
         lower_is_better: Whether lower values of this metric are better; also `--lower-is-better`.
-        must_beat: An entry or baseline; the exit status is 1 unless all entries that are not baselines
-            are better than it, with an interval of the difference that excludes 0; also `--must-beat`.
+        must_beat: A run or policy, which becomes a baseline; the exit status is 1 unless all entries that
+            are not baselines are better than it, with an interval of the difference that excludes 0; also
+            `--must-beat`.
         precision: Episodes are added until intervals of the metric are narrower than this.
         max_episodes: Largest number of episodes for `precision`.
         runner: Plays the episodes: `sequential`, `parallel`, or an engine; by default this process or,
@@ -148,7 +149,7 @@ def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) 
         ConfigurationError: Something cannot be compared, or options contradict each other.
     """
     line = _split(arguments[1:])
-    must_beat = None if line.must_beat is None else _known(line.must_beat, line)
+    must_beat = None if line.must_beat is None else _named_before(line.must_beat, line)
     if must_beat is not None and must_beat not in line.baselines:
         line.baselines.append(must_beat)
     if must_beat is not None and not set(line.entries) - set(line.baselines):
@@ -214,18 +215,13 @@ def _split(words: Sequence[str]) -> CommandLine:
     return line
 
 
-def _known(name: str, line: CommandLine) -> str:
-    """Return the entry or baseline that `--must-beat` refers to.
-
-    Raises:
-        ConfigurationError: There is none.
-    """
-    given = [*line.entries, *line.baselines]
-    for known in given:
+def _named_before(name: str, line: CommandLine) -> str:
+    """Return the entry or baseline that `--must-beat` refers to; the name itself if it is a further baseline."""
+    for known in (*line.entries, *line.baselines):
         path = os.path.normpath(known)
         if name == known or path == os.path.normpath(name) or path.endswith(f"{os.sep}{name}"):
             return known
-    raise ConfigurationError(f"--must-beat {name} is not among the entries and baselines: use {', '.join(given)}")
+    return name
 
 
 def _words(line: CommandLine) -> list[str]:

@@ -12,6 +12,7 @@ from maze_pl.reports.run_groups import grouped_runs
 
 _NAME: Final = "curves"
 _FORMS: Final = ("png", "svg")
+_OTHER_FORMS: Final = (".eps", ".gif", ".html", ".jpeg", ".jpg", ".pdf", ".webp")
 
 
 def run(_: Any, command: Sequence[str], *__: Any) -> int:
@@ -59,9 +60,15 @@ def _parser() -> OptionParser:
 
 
 def _targets(wanted: Path | None, runs: Sequence[Path]) -> list[Path]:
-    """Return the files to write: one if its kind is named, otherwise a picture of each kind."""
+    """Return the files to write: one if its kind is named, otherwise a picture of each kind.
+
+    Raises:
+        ConfigurationError: The ending is that of another kind of file.
+    """
     if wanted is not None and wanted.suffix.lstrip(".") in _FORMS:
         return [wanted]
+    if wanted is not None and wanted.suffix in _OTHER_FORMS:
+        raise ConfigurationError(f"--to {wanted}: pictures are .png or .svg; a name without ending gives both")
     if wanted is None:
         wanted = Path(_NAME) if len(runs) > 1 else runs[0] / _NAME
     elif wanted.is_dir():

@@ -8,6 +8,7 @@ from typing import Any
 
 from jsonargparse import ArgumentError, ArgumentParser
 
+from maze_pl.cli.command_options import require_writable
 from maze_pl.config.assembling import Prepared
 from maze_pl.config.messages import explain
 from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError
@@ -16,6 +17,8 @@ from maze_pl.viewer.document import FILE_NAME, episode_document
 from maze_pl.viewer.html_page import html_page
 from maze_pl.viewer.playing import Actions, PlayOptions
 from maze_pl.viewer.sources import episodes_of_paths
+
+_NOTHING_NAMED = "name what to view: a run directory, the folder of a rollout, or files of episodes"
 
 
 def show(
@@ -64,9 +67,13 @@ def show(
     target = Path(to) if to is not None else _default_target(Path(paths[0]))
     if target.is_dir():
         raise ConfigurationError(f"--to {target} is a folder: name a file, such as {target / FILE_NAME}")
+    require_writable(target)
     episodes, pairs = episodes_of_paths([Path(path) for path in paths], options, progress=True)
     page = html_page(episode_document(episodes, pairs, title, progress=True))
-    write_file(target, page.encode("utf-8", "replace"))
+    try:
+        write_file(target, page.encode("utf-8", "replace"))
+    except OSError as error:
+        raise ConfigurationError(f"{target} cannot be written: {error.strerror}") from error
     sys.stdout.write(f"{target}\n")
 
 
@@ -99,7 +106,8 @@ def run(arguments: Prepared, command: Sequence[str], *_: Any) -> int:
         options = vars(parser.parse_args(arguments[1:]))
     except ArgumentError as error:
         example = f"maze-pl view {OUTPUT_FOLDER}/ppo_cartpole/2026-11-20_12-00-00"
-        raise ConfigurationError(f"{explain(str(error), options_known())}; for example {example}") from error
+        fault = explain(str(error), options_known()).replace("missing required options: --paths", _NOTHING_NAMED)
+        raise ConfigurationError(f"{fault}; for example {example}") from error
     show(**dict(options))
     return 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.factories import Factory
-from maze_pl.config.pieces import GROUP_NAME, RUN_CONFIG
+from maze_pl.config.pieces import CALL_OPTIONS, GROUP_NAME, RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, find, read
 from maze_pl.config.trust import foreign_names, import_folders, refusal
 from maze_pl.runs.checkpoint import (
@@ -22,7 +22,6 @@ from maze_pl.runs.loading import load, load_data
 
 Source = Any
 """Run directory, checkpoint, folder of several seeds, name of a policy, policy, or name -> policy."""
-_OF_THE_CALL = ("run_dir", "resume", "warm_start", "run", "ckpt_path", "experiment", "print_model", "trust", "seeds")
 _NAMES = ("random", "heuristic")
 
 
@@ -184,7 +183,7 @@ def _common_configuration(path: Path) -> tuple[Any, Any]:
     data["init_args"] = dict(data.get("init_args") or {})
     seeds = (seed, data["init_args"].pop("seed", None))
     content["data"] = data
-    return {key: value for key, value in content.items() if key not in _OF_THE_CALL}, seeds
+    return {key: value for key, value in content.items() if key not in CALL_OPTIONS}, seeds
 
 
 def _named_policy(name: str) -> Any:

@@ -11,6 +11,11 @@ from maze_pl.config.search_path import ConfigurationError, dump, read, resolve
 
 RUN_CONFIG = "config.yaml"
 CONFIG_OPTIONS = ("--config", "-c")
+CALL_OPTIONS = (
+    *("run_dir", "resume", "run", "ckpt_path", "experiment"),
+    *("print_model", "wandb", "view", "trust", "seeds"),
+)
+"""Options of one call of `maze-pl fit`, which do not influence what is learned."""
 COMPONENT_KEYS = ("class_path", "init_args", "dict_kwargs")
 GROUP_NAME = re.compile(r"[\w-]+(/[\w.-]+)+")
 _BASE = "base"

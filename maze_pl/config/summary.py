@@ -7,14 +7,11 @@ from typing import Any
 
 from maze_pl.config import search_path
 from maze_pl.config.assembling import run_and_pieces
-from maze_pl.config.pieces import CONFIG_OPTIONS, RUN_CONFIG, Piece
+from maze_pl.config.pieces import CALL_OPTIONS, CONFIG_OPTIONS, RUN_CONFIG, Piece
 from maze_pl.config.references import interpolate, merge
 from maze_pl.config.search_path import dump
 
-_OF_THE_CALL = (
-    *("run_dir", "resume", "warm_start", "run", "ckpt_path", "experiment"),
-    *("print_model", "wandb", "trust", "seeds"),
-)
+_NOT_SHOWN = (*CALL_OPTIONS, "warm_start")
 _MOST_LETTERS = 60  # length limit of a value in a summary
 
 
@@ -81,7 +78,7 @@ def _merged(pieces: Sequence[Piece]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for piece in pieces:
         keys = (piece.option or "").lstrip("-").split(".")
-        if piece.text is None or keys[0] in _OF_THE_CALL:
+        if piece.text is None or keys[0] in _NOT_SHOWN:
             continue
         content = piece.content
         if piece.option not in CONFIG_OPTIONS:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Final
 
-from maze_pl.reports.curves import Band, Chart
+from maze_pl.reports.curves import Band, Chart, short_name
 from maze_pl.reports.plain_text import printable
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00")
@@ -75,7 +75,7 @@ def _draw(axes: Any, chart: Chart) -> None:
     scale = 1 / 60 if chart.x_axis == "wall_clock" else 1.0
     for index, band in enumerate(chart.bands):
         _draw_band(axes, band, scale, COLOURS[index % len(COLOURS)], _STYLES[index // len(COLOURS) % len(_STYLES)])
-    axes.set_title(_text(chart.statistic), fontsize=10, loc="left", color=_INK, parse_math=False)
+    axes.set_title(_text(short_name(chart.statistic)), fontsize=10, loc="left", color=_INK, parse_math=False)
     axes.set_xlabel(_X_LABELS[chart.x_axis], color=_INK)
     axes.tick_params(colors=_INK)
     axes.grid(visible=True, alpha=0.25, color=_INK, linewidth=0.5)
@@ -85,6 +85,7 @@ def _draw(axes: Any, chart: Chart) -> None:
     if chart.x_axis == "env_steps":
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.locator_params(axis="x", nbins=5)
+    axes.set_xlim(left=0.0)
     axes.ticklabel_format(axis="y", useOffset=False)
     if chart.bands and (len(chart.bands) > 1 or len(chart.bands[0].curves) > 1):
         legend = axes.legend(fontsize=8, frameon=False)
@@ -98,17 +99,21 @@ def _draw_band(axes: Any, band: Band, scale: float, colour: str, style: str) -> 
     n = len(band.curves)
     is_single = n == 1
     for curve in band.curves:
-        marker = "o" if len(curve.x) < 30 else ""
-        options = (
-            {"linewidth": 1.8, "marker": marker, "markersize": 3} if is_single else {"linewidth": 0.6, "alpha": 0.45}
-        )
+        marker = "o" if len(curve.x) < (_FEW_POINTS if is_single else 2) else ""
+        style_of_line = {"linewidth": 1.8} if is_single else {"linewidth": 0.6, "alpha": 0.45}
         label = f" {_text(band.name)}" if is_single else None
-        axes.plot(curve.x * scale, curve.y, color=colour, linestyle=style, label=label, **options)
+        marks = {"marker": marker, "markersize": 3, "label": label}
+        axes.plot(curve.x * scale, curve.y, color=colour, linestyle=style, **style_of_line, **marks)
     if is_single:
+        return
+    if not len(band.x):
+        label = f" {_text(band.name)}: {n} runs without a common range"
+        axes.plot([], [], color=colour, linestyle=style, linewidth=0.6, label=label)
         return
     axes.fill_between(band.x * scale, band.low, band.high, color=colour, alpha=0.22, linewidth=0)
     label = f" {_text(band.name)}: IQM of {n} runs, 95% interval"  # labels that begin with _ are not shown
-    axes.plot(band.x * scale, band.middle, color=colour, linestyle=style, linewidth=2.0, label=label)
+    marks = {"marker": "o" if len(band.x) < _FEW_POINTS else "", "markersize": 3, "label": label}
+    axes.plot(band.x * scale, band.middle, color=colour, linestyle=style, linewidth=2.0, **marks)
 
 
 def _text(text: str) -> str:

@@ -122,8 +122,21 @@ def full_name(statistic: str, metrics: Metrics) -> str:
     for short, long in _SHORT.items():
         if rest.startswith(short) and f"{source}_{rest.replace(short, long, 1)}" in known:
             return f"{source}_{rest.replace(short, long, 1)}"
-    hint = suggestion(statistic, known) or f"; they have {', '.join(known[:5])} and {max(0, len(known) - 5)} more"
+    short_names = [name for full in known if (name := short_name(full)) != full]
+    hint = (
+        suggestion(statistic, [*known, *short_names])
+        or f"; they have {', '.join(known[:5])} and {max(0, len(known) - 5)} more"
+    )
     raise ConfigurationError(f"no run has logged the statistic {statistic!r}{hint}")
+
+
+def short_name(statistic: str) -> str:
+    """Return the short name of a statistic, such as `eval/return`; its full name if it has none."""
+    for short, long in _SHORT.items():
+        source, found, rest = statistic.partition(f"_{long}")
+        if found and bool(rest) == short.endswith("/"):
+            return f"{source}/{short}{rest}"
+    return statistic
 
 
 def chart(groups: Sequence[RunGroup], metrics: Metrics, statistic: str, x_axis: XAxis, smooth: int = 1) -> Chart:

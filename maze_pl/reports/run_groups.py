@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.config.pieces import CALL_OPTIONS, RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, read
 
-_NOT_COMPARED: Final = ("seed_everything", "experiment", "run_dir", "wandb")
+_NOT_COMPARED: Final = ("seed_everything", *CALL_OPTIONS)
 _LENGTHS: Final = ("max_epochs", "min_epochs", "max_steps", "min_steps", "max_time", "default_root_dir")
 _MOST_DIFFERENCES: Final = 3
 _MOST_LETTERS: Final = 60
@@ -64,7 +64,9 @@ def _compared(run: Path) -> dict[str, str]:
     if isinstance(content.get("trainer"), dict):
         for name in _LENGTHS:
             content["trainer"].pop(name, None)
-    return _flat(content)
+    values = _flat(content)
+    values.pop("data.seed", None)
+    return values
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

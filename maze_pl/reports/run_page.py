@@ -143,7 +143,7 @@ def _curves(reported: ReportedRuns) -> Markup:
     """Return the learning curves."""
     from maze_pl.events.display import require_matplotlib
     from maze_pl.reports.chart_drawing import draw_charts, inline_svg
-    from maze_pl.reports.curves import chart, default_statistics, known_statistics, read_all
+    from maze_pl.reports.curves import chart, default_statistics, known_statistics, read_all, short_name
 
     runs = []
     notes: list[Content] = []
@@ -170,7 +170,11 @@ def _curves(reported: ReportedRuns) -> Markup:
     for name in list(dict.fromkeys(names))[:_MOST_CHARTS]:
         drawn = chart(groups, metrics, name, "env_steps")
         if drawn.bands:
-            charts.append(element("div", Markup(inline_svg(draw_charts([drawn], _CHART), escaped(f"curve of {name}")))))
+            charts.append(
+                element(
+                    "div", Markup(inline_svg(draw_charts([drawn], _CHART), escaped(f"curve of {short_name(name)}")))
+                )
+            )
     if not charts:
         notes.append(missing("metrics.csv has no values yet."))
     more = f"maze-pl plot {shlex.quote(str(reported.path))} --statistic NAME"

@@ -83,13 +83,18 @@ def read_values(metrics: Path) -> dict[str, float]:
         metrics: The `metrics.csv` of a run.
 
     Returns:
-        Name of the statistic -> value; empty without file.
+        Name of the statistic -> value; empty without a file, or if it is damaged.
     """
     try:
         with metrics.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-    except OSError:
+        return _values(rows)
+    except (OSError, ValueError, KeyError, TypeError, csv.Error):  # the last four of a damaged file
         return {}
+
+
+def _values(rows: Sequence[Mapping[str, str]]) -> dict[str, float]:
+    """Return the statistics of `read_values` from the rows of a file."""
     if not rows:
         return {}
     values = {"env steps": float(rows[-1]["step"])}

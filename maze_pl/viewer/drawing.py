@@ -27,8 +27,9 @@ def pictures_of(episode: Episode, env_step: Array, n_env_steps: int, progress: b
         progress: Whether to show the progress of drawing.
 
     Raises:
-        ConfigurationError: A state cannot be drawn.
+        ConfigurationError: A state cannot be drawn, or the renderer has no such argument.
     """
+    check_renderer_arguments(episode.renderer, episode.renderer_arguments)
     states = episode.states
     if states is None or not states.steps or not (states.frames or episode.renderer is not None):
         return None
@@ -62,11 +63,10 @@ def _drawings(episode: Episode, states: StateTrajectoryRecord, chosen: Array, pr
     """Draw the chosen states, no wider than needed.
 
     Raises:
-        ConfigurationError: A state cannot be drawn, or the renderer has no such argument.
+        ConfigurationError: A state cannot be drawn.
     """
     require_matplotlib("a view with pictures")
     renderer = episode.renderer
-    _check_arguments(renderer, episode.renderer_arguments)
     interval = 0.2 if sys.stderr.isatty() else 10
     for place in tqdm(chosen.tolist(), unit="picture", disable=not progress, mininterval=interval):
         try:
@@ -79,10 +79,20 @@ def _drawings(episode: Episode, states: StateTrajectoryRecord, chosen: Array, pr
         yield picture
 
 
-def _check_arguments(renderer: Any, arguments: dict[str, Any]) -> None:
-    """Raise ConfigurationError if the renderer has no such argument, or it cannot have that value."""
+def check_renderer_arguments(renderer: Any, arguments: dict[str, Any]) -> None:
+    """Check values of a renderer's arguments.
+
+    Args:
+        renderer: The renderer; None if nothing draws states.
+        arguments: Name -> value.
+
+    Raises:
+        ConfigurationError: There is no such argument, it cannot have that value, or there is no renderer.
+    """
     if not arguments:
         return
+    if renderer is None:
+        raise ConfigurationError(f"renderer_arguments={arguments} are given, but no renderer draws the episode")
     options = {argument.name: list(argument.options) for argument in renderer.arguments()}
     for name, value in arguments.items():
         if value not in options.get(name, []):

@@ -14,6 +14,7 @@ from maze_pl.runs.checkpoint import best_or_last, checkpoint_path
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.viewer.decisions import decisions_of
+from maze_pl.viewer.drawing import check_renderer_arguments
 from maze_pl.viewer.episode import Episode
 
 Actions = Literal["most_likely", "sampled", "both"]
@@ -101,6 +102,8 @@ def played_by_run(
         other = _second(run_dir, options)
         contenders.append(_Contender(options.compare_with, other, options.actions == "sampled"))
     stage = _Stage(path, options)
+    for contender in contenders[1:]:
+        stage.require_fit(contender)
     played = [stage.play(contender, progress) for contender in contenders]
     episodes: list[Episode] = []
     pairs: list[tuple[int, int]] = []
@@ -141,6 +144,7 @@ class _Stage:
         self._data = load_data(path, trust=options.trust)
         sample = self._data.make_env()
         self._renderer = sample.get_renderer() if options.pictures else None
+        check_renderer_arguments(self._renderer, options.renderer_arguments or {})
         self._kpi_calculator = sample.get_kpi_calculator()
         can_render = options.pictures and self._renderer is None
         self._has_frames = can_render and sample.render_mode == "rgb_array"
@@ -152,6 +156,10 @@ class _Stage:
                 self._data = drawing
                 self._has_frames = True
 
+    def require_fit(self, contender: _Contender) -> None:
+        """Raise ConfigurationError if a policy does not exist or cannot play here, before episodes are played."""
+        self._rollout(contender, 1, record=(), max_steps=1)
+
     def play(self, contender: _Contender, progress: bool) -> list[Episode]:
         """Play the episodes with one policy."""
         options = self._options
@@ -161,21 +169,9 @@ class _Stage:
             record.append("states")
         if self._has_frames:
             record.append("frames")
-        with _drawing_without_display():
-            trajectories = rollout(
-                self._data.make_env,
-                contender.policy,
-                n_episodes,
-                options.seed,
-                record=record,
-                max_steps=options.max_steps,
-                deterministic=not contender.is_sampled,
-                temperature=options.temperature,
-                n_envs=1,
-                wrapper_statistics=self._data.wrapper_statistics(),
-                max_agents={key: step.n_slots for key, step in self._data.spec.steps.items() if step.n_agents < 0},
-                progress=progress,
-            )
+        trajectories = self._rollout(
+            contender, n_episodes, record=record, max_steps=options.max_steps, progress=progress
+        )
         parts = {
             "renderer": self._renderer,
             "renderer_arguments": options.renderer_arguments or {},
@@ -187,6 +183,22 @@ class _Stage:
             temperature = options.temperature if contender.is_sampled else 1.0
             episodes.append(episode_of(trajectory, name, contender.name, contender.policy, temperature, parts))
         return episodes
+
+    def _rollout(self, contender: _Contender, n_episodes: int, **others: Any) -> list[Trajectory]:
+        """Play episodes with one policy; `others` are further arguments of `rollout`."""
+        with _drawing_without_display():
+            return rollout(
+                self._data.make_env,
+                contender.policy,
+                n_episodes,
+                self._options.seed,
+                deterministic=not contender.is_sampled,
+                temperature=self._options.temperature,
+                n_envs=1,
+                wrapper_statistics=self._data.wrapper_statistics(),
+                max_agents={key: step.n_slots for key, step in self._data.spec.steps.items() if step.n_agents < 0},
+                **others,
+            )
 
 
 def _draws(make_env: Callable[[], Any]) -> bool:

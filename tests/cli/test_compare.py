@@ -115,7 +115,7 @@ def test_a_folder_of_seeds_is_one_entry_and_its_runs_have_their_last_checkpoints
 
 def test_the_exit_status_says_if_another_entry_is_beaten(capsys: pytest.CaptureFixture[str]) -> None:
     common = [*CART_POLE, "--n_episodes", "12", "--max_steps", "100"]
-    assert main(["compare", "heuristic", *common, "--must-beat", "random", "--baseline", "random"]) == 0
+    assert main(["compare", "heuristic", *common, "--must-beat", "random"]) == 0  # which is a baseline thereby
     assert main(["compare", "random", *common, "--baseline", "heuristic", "--must-beat", "heuristic"]) == 1
     assert "random is not better than heuristic by return: the difference is -" in capsys.readouterr().err
     lower = ["--lower-is-better", "--baseline", "heuristic", "--must-beat", "heuristic"]
@@ -177,7 +177,10 @@ REFUSED = {
     "no environment": (["random"], "policies need an environment"),
     "twice": (["random", "random", *CART_POLE], "random is given twice"),
     "unknown metric": (["random", *CART_POLE, "--metric", "kpi/x"], "there is no metric 'kpi/x': use return"),
-    "unknown entry": (["random", *CART_POLE, "--must-beat", "heuristic"], "--must-beat heuristic is not among"),
+    "unknown opponent": (
+        ["random", *CART_POLE, "--must-beat", "heuristik"],
+        "heuristik is neither a run directory nor",
+    ),
     "only baselines": (["random", *CART_POLE, "--must-beat", "random"], "needs an entry that is not a baseline"),
     "no value": (["random", "--baseline"], "--baseline needs a value"),
     "unknown option": (["random", *CART_POLE, "--metrik", "return"], "did you mean metric"),

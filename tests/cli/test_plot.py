@@ -46,11 +46,18 @@ def test_runs_of_several_seeds_are_one_band_in_both_formats(capsys: pytest.Captu
     assert capsys.readouterr().out.split() == ["seeds/curves.png", "seeds/curves.svg"]
     assert Path("seeds/curves.png").read_bytes().startswith(b"\x89PNG")
     found = texts(Path("seeds/curves.svg"))
-    assert "eval_BaseEnvEvents/reward/mean" in found and "seeds: IQM of 3 runs, 95% interval" in found
+    assert "eval/return" in found and "seeds: IQM of 3 runs, 95% interval" in found
     assert main(["plot", "seeds", "other", "--x", "wall_clock", "--to", "both.svg"]) == 0
     found = texts(Path("both.svg"))
     assert {"model.lr=0.1: IQM of 3 runs, 95% interval", "model.lr=0.5", "wall clock (minutes)"} <= set(found)
     assert not Path("both.png").exists()
+
+
+def test_runs_that_share_no_range_have_curves_and_no_band() -> None:
+    for seed, steps in ((0, 100), (1, 1000)):
+        write_run(Path(f"seeds/seed_{seed}"), seed, [1, 2, 3], step=steps)
+    assert main(["plot", "seeds/seed_0", "seeds/seed_1", "--to", "x.svg"]) == 0
+    assert "seeds: 2 runs without a common range" in texts(Path("x.svg"))
 
 
 def test_the_same_runs_give_the_same_file() -> None:
@@ -85,6 +92,8 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_is_written(
     assert "it appears after the first epoch" in refusal(capsys, "new")
     Path("new", "metrics.csv").write_text("step,a\n1,2,3\n")
     assert "line 2 has 3 values for 2 columns" in refusal(capsys, "new")
+    assert "did you mean eval/return?" in refusal(capsys, "run", "--statistic", "eval/retrun")
+    assert "--to x.pdf: pictures are .png or .svg" in refusal(capsys, "run", "--to", "x.pdf")
     assert "--smooth 0" in refusal(capsys, "run", "--smooth", "0")
     assert "invalid choice: 'epochs'" in refusal(capsys, "run", "--x", "epochs")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -159,6 +159,8 @@ def test_damaged_files_are_named_and_do_not_fail_the_page() -> None:
     Path("run", "checkpoints").mkdir()
     Path("run", "checkpoints", "last.ckpt").write_text("hello")
     page = report("run")
+    Path("run", "metrics.csv").write_text("a,b\n1,2,3\n")
+    assert "its first line must name different columns" in report("run").text
     assert "run/comparison.json is damaged" in page.text and "There is no final evaluation" in page.text
 
 

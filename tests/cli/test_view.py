@@ -192,7 +192,7 @@ def no_acts() -> None:
 
 
 MISTAKES: dict[str, tuple[Any, list[str], str]] = {
-    "nothing named": (None, [], "for example maze-pl view"),
+    "nothing named": (None, [], "name what to view: a run directory, the folder of a rollout, or files of episodes"),
     "missing path": (None, ["missing"], "missing does not exist: name a run directory"),
     "folder with nothing to show": (empty_folder, ["empty"], "there is nothing to view in empty"),
     "runs of several seeds": (several_seeds, ["seeds"], "name one of them (seeds/seed_3)"),
@@ -201,6 +201,8 @@ MISTAKES: dict[str, tuple[Any, list[str], str]] = {
     "damaged event log": (damaged_log, ["rollout"], "A.b.csv is not an event log"),
     "unknown option": (None, ["x", "--pictues", "false"], "pictues"),
     "wrong number": (truncated, ["whole.spaces", "--n_episodes", "0"], "n_episodes=0 of a view must be at least 1"),
+    "file as folder": (truncated, ["whole.spaces", "--to", "cut.spaces/view.html"], "cut.spaces is a file"),
+    "no renderer": (truncated, ["whole.spaces", "--renderer_arguments", '{"scale": 2}'], "no renderer draws"),
     "folder as target": (truncated, ["whole.spaces", "--to", "."], "--to . is a folder"),
     "states without acts": (no_acts, ["a.states", "--trust"], "has no acts"),
 }
@@ -225,5 +227,7 @@ def test_mistake_is_told_in_one_message_and_nothing_is_written(
 @pytest.mark.slow
 def test_policy_that_does_not_exist_is_refused(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["view", str(run), "--compare_with", "heuristik", "--to", "new.html"]) == 2
-    assert "no policy 'heuristik'" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "no policy 'heuristik'" in error
+    assert "episode/s" not in error  # nothing was played before
     assert not list(folder.iterdir())

@@ -48,7 +48,7 @@ def test_smoothing_averages_neighbours_as_far_as_there_are_any() -> None:
 
 def test_runs_that_differ_in_seed_and_length_are_a_group_named_by_what_differs(tmp_path: Path) -> None:
     first = write_run(tmp_path / "a" / "seed_0", 0)
-    second = write_run(tmp_path / "a" / "seed_1", 1, config={"trainer": {"max_epochs": 9}})
+    second = write_run(tmp_path / "a" / "seed_1", 1, config={"trainer": {"max_epochs": 9}, "view": True})
     other = write_run(tmp_path / "b", 0, config={"model": {"lr": 0.2}})
     groups = grouped_runs([first, second, other, first])
     assert [(group.name, group.runs) for group in groups] == [
@@ -65,7 +65,7 @@ def test_statistics_have_short_names_and_unknown_ones_are_refused_with_similar_o
     assert default_statistics(metrics) == [RETURN]
     assert full_name("eval/return", metrics) == RETURN
     assert full_name("night/kpi/x", metrics) == kpi
-    with pytest.raises(ConfigurationError, match=r"logged the statistic 'evl/return'; .*eval_BaseEnvEvents"):
+    with pytest.raises(ConfigurationError, match=r"logged the statistic 'evl/return'; .*mean eval/return"):
         full_name("evl/return", metrics)
     found = chart(groups, metrics, RETURN, "wall_clock")
     assert [one.curves[0].x.tolist() for one in found.bands] == [[30.0, 60.0, 90.0]]

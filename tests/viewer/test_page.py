@@ -167,6 +167,22 @@ def test_two_episodes_are_scrubbed_by_env_step_to_where_they_differ(page: Page, 
     assert page.texts(".ended") == ["This episode ended after 20 env steps; its last act is shown."]
 
 
+def test_a_phone_switches_between_two_episodes(page: Page, pages: dict[str, Path]) -> None:
+    page.open(pages["pair"], PHONE)
+    assert page.texts(".pane h2") == ["Agreedy"]
+    page.press("f")
+    page.click("#which button:nth-child(2)")
+    assert page.texts(".pane h2") == ["Btrained"]
+    assert page.place.startswith("Step 8 ")
+    page.click("#which button:nth-child(3)")
+    assert page.texts(".pane h2") == ["Agreedy", "Btrained"]
+    page.click("#which button")
+    page.resize(DESKTOP)
+    page.draw()
+    assert page.texts(".pane h2") == ["Agreedy", "Btrained"]
+    assert page.texts("#which button") == []
+
+
 def test_users_choose_the_episodes(page: Page, pages: dict[str, Path]) -> None:
     page.open(pages["pair"], address="#episode=1")
     assert page.texts(".pane h2") == ["trained"]

@@ -98,21 +98,27 @@ function drawPointer(context, x, paint, full) {
 function drawDensity(canvas, { xs, ys, low, high, action, likely, height = 84 }) {
   const width = canvas.clientWidth || 300;
   const context = surface(canvas, width, height);
-  const at = (value) => 6 + ((width - 12) * (Math.max(low, Math.min(high, value)) - low)) / (high - low || 1);
+  const place = (value) => 6 + ((width - 12) * (value - low)) / (high - low || 1);
+  const at = (value) => place(Math.max(low, Math.min(high, value)));
   const base = height - 2;
   if (ys) {
     let peak = 0;
     for (const y of ys) if (Number.isFinite(y)) peak = Math.max(peak, y);
     const up = (y) => base - (Number.isFinite(y) ? Math.max(y, 0) : peak) * ((base - 14) / (peak || 1));
+    context.save();
     context.beginPath();
-    context.moveTo(at(xs[0]), base);
-    for (let i = 0; i < xs.length; i += 1) context.lineTo(at(xs[i]), up(ys[i]));
-    context.lineTo(at(xs[xs.length - 1]), base);
+    context.rect(6, 0, width - 12, height); // a density may reach beyond the range of actions
+    context.clip();
+    context.beginPath();
+    context.moveTo(place(xs[0]), base);
+    for (let i = 0; i < xs.length; i += 1) context.lineTo(place(xs[i]), up(ys[i]));
+    context.lineTo(place(xs[xs.length - 1]), base);
     context.fillStyle = colour("bar-soft");
     context.fill();
     context.strokeStyle = colour("bar");
     context.lineWidth = 1.5;
     context.stroke();
+    context.restore();
   }
   context.fillStyle = colour("line");
   context.fillRect(0, base, width, 1);

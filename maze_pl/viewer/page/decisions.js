@@ -39,6 +39,7 @@ class OptionsView {
     this.hasBits = head.kind === "bernoulli";
     this.summary = element("p", { class: "summary" });
     this.root = element("section", { class: "head" }, element("h4", { text: name }), this.summary);
+    this.root.classList.toggle("is-bare", !head.probabilities);
     const sizes = this.hasBits ? [head.sizes.length] : head.sizes;
     this.parts = sizes.map((size, part) => {
       const view = new PartView(head, size);
@@ -79,6 +80,7 @@ class OptionsView {
     };
     const parts = [`Taken ${describe(action)}`];
     if (likely) parts.push(`most likely ${describe(likely)}`);
+    if (!probabilities) parts.push("no probabilities");
     if (allowed) {
       const open = allowed.reduce((sum, isAllowed) => sum + (isAllowed ? 1 : 0), 0);
       if (open < allowed.length) parts.push(`${formatNumber(open)} of ${counted(allowed.length, "option")} allowed`);
@@ -189,7 +191,7 @@ class OptionRow {
   update({ label, share, isMasked, isChosen, isLikely }) {
     setText(this.label, label);
     this.label.title = label;
-    setText(this.share, isMasked && !(share > 0) ? "" : formatShare(share));
+    setText(this.share, (isMasked && !(share > 0)) || Number.isNaN(share) ? "" : formatShare(share));
     this.fill.style.width = `${Number.isNaN(share) ? 0 : 100 * Math.min(share, 1)}%`;
     const state = `${isMasked}${isChosen}${isLikely}`;
     if (state === this.state) return;

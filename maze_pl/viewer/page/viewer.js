@@ -20,6 +20,7 @@ class Viewer {
     this.makeChoices();
     this.makeHelp();
     this.makeTheme();
+    this.makeWhich();
     new ResizeObserver(() => this.redraw()).observe(byId("panes"));
     window.addEventListener("hashchange", () => this.openAddress());
   }
@@ -57,6 +58,17 @@ class Viewer {
 
   help() {
     byId("help").showModal();
+  }
+
+  /** Where the window is too narrow for two episodes side by side: buttons that switch between them. */
+  makeWhich() {
+    const show = (shown) => {
+      byId("panes").dataset.shown = shown;
+      for (const node of byId("which").children) node.setAttribute("aria-pressed", String(node.textContent === shown));
+      this.redraw();
+    };
+    for (const shown of ["A", "B", "Both"]) byId("which").append(button(shown, () => show(shown)));
+    show("A");
   }
 
   makeTheme() {
@@ -120,6 +132,7 @@ class Viewer {
     byId("panes").replaceChildren(...this.panes.map((pane) => pane.root));
     byId("panes").classList.toggle("side-by-side", episodes.length > 1);
     setHidden(byId("comparison"), episodes.length === 1);
+    setHidden(byId("which"), episodes.length === 1);
     setText(byId("comparison"), "Comparing decisions …");
     this.transport.difference.disabled = true;
     this.log.open(episodes);
