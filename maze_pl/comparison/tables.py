@@ -30,11 +30,37 @@ def mean_rows(comparison: Comparison) -> list[list[str]]:
 def difference_rows(comparison: Comparison) -> list[list[str]]:
     """Return the cells of the differences from the baselines, without the head."""
     rows = []
-    for one in comparison.differences:
+    for one in shown_differences(comparison):
         difference = [number_text(one.difference), interval_text(one.interval)]
         improvement = [number_text(one.probability_of_improvement), interval_text(one.probability_interval)]
         rows.append([one.metric, one.entry, one.baseline, *difference, *improvement, needed_text(one)])
     return rows
+
+
+def shown_differences(comparison: Comparison) -> list[Difference]:
+    """Return the differences from the baselines, those between two baselines in one direction only."""
+    kept: list[Difference] = []
+    seen: set[tuple[str, str, str]] = set()
+    for one in comparison.differences:
+        if (one.baseline, one.entry, one.metric) not in seen:
+            kept.append(one)
+            seen.add((one.entry, one.baseline, one.metric))
+    return kept
+
+
+def verdict_text(comparison: Comparison, one: Difference) -> str:
+    """Return the meaning of a difference in a few words; of metrics without a wanted direction, its direction."""
+    if one.interval is None:
+        return "undecided: there is no interval"
+    if one.interval[0] <= 0.0 <= one.interval[1]:
+        if one.needs_more_runs:
+            return "undecided; only more runs can decide"
+        if one.episodes_needed is None:
+            return "no difference" if one.difference == 0.0 else "undecided"
+        return f"undecided; about {one.episodes_needed:,} episodes would decide"
+    if one.metric != comparison.metric:
+        return "higher" if one.difference > 0.0 else "lower"
+    return "better" if comparison.is_on_better_side(one.interval) else "worse"
 
 
 def needed_text(difference: Difference) -> str:

@@ -97,7 +97,10 @@ def write_views(folder: Path, comparison: Comparison, played: Tournament) -> lis
         episodes = [recorder.episode(Place(number, *place), kind) for kind, place in chosen.items()]
         if episodes:
             title = f"{entry.name}: {', '.join(chosen)} by {comparison.metric}"
-            links.append(_write(folder, len(links), title, episodes))
+            file = _write(folder, len(links), title, episodes)
+            results = values[number]
+            names = [f"{kind} ({number_text(float(results[place]))})" for kind, place in chosen.items()]
+            links.append(Link(entry.name, file, tuple(names)))
     for number, entry in enumerate(played.entries):
         for other, baseline in enumerate(played.entries):
             if not baseline.is_baseline or other == number or (entry.is_baseline and other < number):
@@ -106,18 +109,20 @@ def write_views(folder: Path, comparison: Comparison, played: Tournament) -> lis
             if place is not None:
                 run, other_run, episode = place
                 both = [Place(number, run, episode), Place(other, other_run, episode)]
+                both_results = [number_text(float(values[one.entry][one.run, one.episode])) for one in both]
                 title = f"{entry.name} and {baseline.name}: episode {episode}, in which they differ most"
                 episodes = [recorder.episode(one, played.entries[one.entry].name) for one in both]
-                links.append(_write(folder, len(links), title, episodes, is_pair=True))
+                file = _write(folder, len(links), title, episodes, is_pair=True)
+                links.append(Link(f"{title} ({' and '.join(both_results)})", file))
     return links
 
 
-def _write(folder: Path, number: int, title: str, episodes: Sequence[Episode], *, is_pair: bool = False) -> Link:
-    """Write the page of some episodes, and return the link to it."""
+def _write(folder: Path, number: int, title: str, episodes: Sequence[Episode], *, is_pair: bool = False) -> str:
+    """Write the page of some episodes, and return its path in the folder."""
     file = f"{FOLDER}/{number + 1:02d}.html"
     document = episode_document(episodes, [(0, 1)] if is_pair else (), title)
     write_file(folder / file, html_page(document).encode())
-    return Link(title, file)
+    return file
 
 
 class _Recorder:

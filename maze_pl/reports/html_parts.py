@@ -125,11 +125,20 @@ def frame(page: str, label: str) -> Markup:
     return Markup(f'<iframe title="{escaped(label)}" sandbox="allow-scripts" srcdoc="{source}"></iframe>')
 
 
-def document(title: str, body: Content) -> str:
-    """Return a whole page that loads nothing, in light and dark."""
-    head, _, rest = _PAGE.partition("{title}")
+def document(title: str, body: Content, *, style: str = "", with_scripts: bool = True) -> str:
+    """Return a whole page that loads nothing, in light and dark.
+
+    Args:
+        title: Its title.
+        body: Its content.
+        style: Further rules of style.
+        with_scripts: Whether scripts may run, which frames in it need.
+    """
+    page = _PAGE if with_scripts else _PAGE.replace(_SCRIPTS, "")
+    head, _, rest = page.partition("{title}")
     middle, _, end = rest.partition("{body}")
-    return f"{head}{escaped(title)}{middle}{content_html(body)}{end}"
+    start, closing, between = middle.partition("</style>")
+    return f"{head}{escaped(title)}{start}{style}{closing}{between}{content_html(body)}{end}"
 
 
 _STYLE: Final = """
@@ -172,9 +181,9 @@ summary { cursor: pointer; color: var(--accent); } details > pre { margin-top: 8
 @media (max-width: 520px) { body { padding: 10px; } section { padding: 12px; }
   dl > div { grid-template-columns: 1fr; gap: 0; } }
 """
+_SCRIPTS: Final = " script-src 'unsafe-inline';"
 _RULES: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
-    "base-uri 'none'; form-action 'none'"
+    f"default-src 'none'; style-src 'unsafe-inline';{_SCRIPTS} img-src data:; base-uri 'none'; form-action 'none'"
 )
 _PAGE: Final = f"""<!DOCTYPE html>
 <html lang="en">

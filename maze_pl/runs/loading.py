@@ -9,7 +9,7 @@ without `trust` if they are part of maze_pl, gymnasium, torch.nn or torch.optim;
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.trust import Trust, extend_import_path, foreign_names, import_folders, refusal, require_modules
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from maze_pl.datamodules.environments import EnvironmentDataModule
     from maze_pl.envs.wrappers import LogStatsWrapper
     from maze_pl.modules import AlgorithmModule
-
-_GYM_ENVS: Final = ("make_gym_maze_env", "GymMazeEnv")
 
 
 def load(path: str | Path, *, trust: bool = False) -> AlgorithmModule:
@@ -66,13 +64,12 @@ def load_env(path: str | Path, *, trust: bool = False) -> LogStatsWrapper:
     return load_data(path, trust=trust).make_env()
 
 
-def load_data(path: str | Path, *, trust: bool = False, render_mode: str | None = None) -> EnvironmentDataModule:
+def load_data(path: str | Path, *, trust: bool = False) -> EnvironmentDataModule:
     """Load the data module of a run, whose `make_env` makes environments with frozen statistics.
 
     Args:
         path: A run directory or a checkpoint, as for `load`.
         trust: As for `load`.
-        render_mode: If given, mode of rendering of a gymnasium environment that was made without one.
 
     Raises:
         ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs trust.
@@ -81,22 +78,9 @@ def load_data(path: str | Path, *, trust: bool = False, render_mode: str | None 
 
     checkpoint = read_checkpoint(path)
     config = run_configuration(checkpoint, path)
-    node = config["data"]
-    if render_mode is not None:
-        node = _with_render_mode(node, render_mode)
-    datamodule = _make(node, EnvironmentDataModule, path, trust)
+    datamodule = _make(config["data"], EnvironmentDataModule, path, trust)
     datamodule.warm_start(wrapper_statistics_in(checkpoint, path), may_differ=False)
     return cast("EnvironmentDataModule", datamodule)
-
-
-def _with_render_mode(node: dict[str, Any], render_mode: str) -> dict[str, Any]:
-    """Return the configuration of a data module whose gymnasium environment is made with a render mode."""
-    arguments = node.get("init_args") or {}
-    env = arguments.get("env")
-    if not isinstance(env, dict) or env.get("class_path", "").rpartition(".")[2] not in _GYM_ENVS:
-        return node
-    others = {"render_mode": render_mode, **(env.get("dict_kwargs") or {})}
-    return {**node, "init_args": {**arguments, "env": {**env, "dict_kwargs": others}}}
 
 
 def _make(node: Any, base: type, path: str | Path, is_trusted: bool, **arguments: Any) -> Any:

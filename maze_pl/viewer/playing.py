@@ -1,28 +1,24 @@
 """Playing of episodes to be viewed, by a trained agent and by a policy for comparison."""
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import gymnasium
-
 from maze_pl.core.checks import check_count
+from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.drawing import check_renderer_arguments
 from maze_pl.viewer.episode import Episode
+from maze_pl.viewer.frames import MODE, drawing_without_display, with_frames
 
 Actions = Literal["most_likely", "sampled", "both"]
 MOST_EPISODES: Final = 1000
 """Episodes of one view."""
 _CHECKPOINTS: Final = ("best", "last")
-_SDL_DRIVER: Final = "SDL_VIDEODRIVER"
-_DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY", _SDL_DRIVER)
 
 
 @dataclass(frozen=True)
@@ -68,11 +64,13 @@ class _Contender:
         name: Its name in the view.
         policy: Anything that `rollout` takes as a policy.
         is_sampled: Whether it samples actions.
+        stage: Where it plays: the environment of the run, with the wrappers that it was trained with.
     """
 
     name: str
     policy: Any
     is_sampled: bool
+    stage: "_Stage"
 
 
 def played_by_run(
@@ -95,16 +93,18 @@ def played_by_run(
     path = best_or_last(run_dir) if options.checkpoint == "best" else _checkpoint(run_dir, options.checkpoint)
     agent = load(path, trust=options.trust)
     both = options.actions == "both"
-    contenders = [_Contender("trained", agent, options.actions == "sampled")]
-    if both:
-        contenders.append(_Contender("trained, sampled", agent, True))
-    if options.compare_with is not None:
-        other = _second(run_dir, options)
-        contenders.append(_Contender(options.compare_with, other, options.actions == "sampled"))
     stage = _Stage(path, options)
+    contenders = [_Contender("trained", agent, options.actions == "sampled", stage)]
+    if both:
+        contenders.append(_Contender("trained, sampled", agent, True, stage))
+    if options.compare_with is not None:
+        other = _second(run_dir, options.compare_with)
+        policy = options.compare_with if other is None else load(other, trust=options.trust)
+        its_stage = stage if other is None else _Stage(other, options, stage)
+        contenders.append(_Contender(options.compare_with, policy, options.actions == "sampled", its_stage))
     for contender in contenders[1:]:
-        stage.require_fit(contender)
-    played = [stage.play(contender, progress) for contender in contenders]
+        contender.stage.require_fit(contender)
+    played = [contender.stage.play(contender, progress) for contender in contenders]
     episodes: list[Episode] = []
     pairs: list[tuple[int, int]] = []
     for place in range(options.n_episodes or 1):
@@ -121,40 +121,56 @@ def _checkpoint(run_dir: str | Path, name: str) -> Path:
     return checkpoint_path(run_dir, (name,))
 
 
-def _second(run_dir: str | Path, options: PlayOptions) -> Any:
-    """Return the policy to compare with, as `rollout` takes it."""
-    name = str(options.compare_with)
+def _second(run_dir: str | Path, name: str) -> Path | None:
+    """Return the checkpoint of the policy to compare with; None if the name is that of another policy."""
     if name in _CHECKPOINTS:
-        return load(checkpoint_path(run_dir, (name,)), trust=options.trust)
-    if Path(name).exists():
-        return load(checkpoint_path(name), trust=options.trust)
-    return name
+        return checkpoint_path(run_dir, (name,))
+    return checkpoint_path(name) if Path(name).exists() else None
 
 
 class _Stage:
-    """The environment of a run, in which policies play the same seeds.
+    """The environment in which policies play the same seeds, with the wrappers of a run.
 
     Args:
         path: A checkpoint of the run.
         options: The episodes.
+        first: The stage whose environment is used; None means the environment of the run.
     """
 
-    def __init__(self, path: Path, options: PlayOptions) -> None:
+    def __init__(self, path: Path, options: PlayOptions, first: "_Stage | None" = None) -> None:
         self._options = options
-        self._data = load_data(path, trust=options.trust)
-        sample = self._data.make_env()
+        self._renderer: Any = None
+        self._kpi_calculator: Any = None
+        self._has_frames = False
+        data = load_data(path, trust=options.trust)
+        self._arrangement = {
+            **data.rollout_options,
+            "wrapper_statistics": data.wrapper_statistics(),
+            "max_agents": {key: step.n_slots for key, step in data.spec.steps.items() if step.n_agents < 0},
+        }
+        if first is None:
+            self._look_at(data)
+            return
+        self._arrangement["env"] = first._arrangement["env"]
+        self._renderer = first._renderer
+        self._kpi_calculator = first._kpi_calculator
+        self._has_frames = first._has_frames
+
+    def _look_at(self, data: EnvironmentDataModule) -> None:
+        """Find out how the environment is drawn, and its KPIs."""
+        options = self._options
+        sample = data.make_env()
         self._renderer = sample.get_renderer() if options.pictures else None
         check_renderer_arguments(self._renderer, options.renderer_arguments or {})
         self._kpi_calculator = sample.get_kpi_calculator()
         can_render = options.pictures and self._renderer is None
-        self._has_frames = can_render and sample.render_mode == "rgb_array"
+        self._has_frames = can_render and sample.render_mode == MODE
         modes = sample.unwrapped.metadata.get("render_modes", ()) if can_render else ()
         sample.close()
-        if can_render and not self._has_frames and "rgb_array" in modes:
-            drawing = load_data(path, trust=options.trust, render_mode="rgb_array")
-            if _draws(drawing.make_env):
-                self._data = drawing
-                self._has_frames = True
+        drawing = with_frames(self._arrangement["env"]) if MODE in modes and not self._has_frames else None
+        if drawing is not None:
+            self._arrangement["env"] = drawing
+            self._has_frames = True
 
     def require_fit(self, contender: _Contender) -> None:
         """Raise ConfigurationError if a policy does not exist or cannot play here, before episodes are played."""
@@ -186,45 +202,17 @@ class _Stage:
 
     def _rollout(self, contender: _Contender, n_episodes: int, **others: Any) -> list[Trajectory]:
         """Play episodes with one policy; `others` are further arguments of `rollout`."""
-        with _drawing_without_display():
+        with drawing_without_display():
             return rollout(
-                self._data.make_env,
-                contender.policy,
-                n_episodes,
-                self._options.seed,
+                policy=contender.policy,
+                episodes=n_episodes,
+                seed=self._options.seed,
                 deterministic=not contender.is_sampled,
                 temperature=self._options.temperature,
                 n_envs=1,
-                wrapper_statistics=self._data.wrapper_statistics(),
-                max_agents={key: step.n_slots for key, step in self._data.spec.steps.items() if step.n_agents < 0},
+                **self._arrangement,
                 **others,
             )
-
-
-def _draws(make_env: Callable[[], Any]) -> bool:
-    """True if an environment can be made and rendered; packages for it may be missing."""
-    try:
-        with _drawing_without_display():
-            env = make_env()
-            env.reset(seed=0)
-            picture = env.render()
-            env.close()
-    except (gymnasium.error.Error, ImportError, OSError):
-        return False
-    return picture is not None
-
-
-@contextmanager
-def _drawing_without_display() -> Iterator[None]:
-    """Keep SDL, with which gymnasium draws, from looking for a display where there is none, which causes warnings."""
-    is_set = not any(os.environ.get(name) for name in _DISPLAYS)
-    if is_set:
-        os.environ[_SDL_DRIVER] = "dummy"
-    try:
-        yield
-    finally:
-        if is_set:
-            os.environ.pop(_SDL_DRIVER, None)
 
 
 def episode_of(

@@ -165,8 +165,8 @@ def test_a_single_episode_has_no_interval_and_no_winner(capsys: pytest.CaptureFi
 def test_the_page_is_one_file_that_runs_and_loads_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "heuristic", "random", *CART_POLE, "--n_episodes", "8", "--to", "out/<b>"]) == 0
     page = Path("out/<b>/comparison.html").read_text(encoding="utf-8")
-    assert "default-src 'none'" in page and "prefers-color-scheme: dark" in page and "width=device-width" in page
-    assert "<script" not in page and "http:" not in page and "https:" not in page
+    assert "default-src 'none'" in page and "light-dark(" in page and "width=device-width" in page
+    assert "<script" not in page and "script-src" not in page and "http:" not in page and "https:" not in page
     assert "out/&lt;b&gt;" in page and "<b>" not in page  # of the command
 
 

@@ -95,6 +95,19 @@ def test_agent_and_second_policy_play_the_same_seed(run: Path, capsys: pytest.Ca
 
 
 @pytest.mark.slow
+def test_a_second_run_acts_with_the_wrappers_of_its_own_training(run: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    assert main(["fit", "--config", "ppo_cartpole", *SMALL, "--run_dir", str(plain)]) == 0
+    options = ["--max_steps", "9", "--pictures", "false", "--to", "both.html"]
+    assert main(["view", str(plain), "--compare_with", str(run), *options]) == 0
+    first, second = document_in(Path("both.html"))["episodes"]
+    assert first["seed"] == second["seed"]
+    assert has_probabilities(first) and has_probabilities(second)
+    observation = [episode["observations"]["0"]["observation"]["values"] for episode in (first, second)]
+    assert observation[0] != observation[1]  # normalised in one of them
+
+
+@pytest.mark.slow
 def test_most_likely_and_sampled_actions_are_compared(run: Path) -> None:
     options = ["--actions", "both", "--n_episodes", "2", "--max_steps", "15", "--pictures", "false"]
     assert main(["view", str(run), *options, "--to", "view.html"]) == 0

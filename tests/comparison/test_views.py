@@ -51,13 +51,17 @@ def test_pages_hold_the_episodes_that_were_compared(tmp_path: Path) -> None:
     )
     page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
     links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', page)
-    assert [name for name, _ in links] == ["episodes/01.html", "episodes/02.html", "episodes/03.html"]
-    of_random = document(tmp_path / "out" / links[1][0])
+    places = [address.partition("#") for address, _ in links]
+    of_entries = [("episodes/01.html", i) for i in range(3)] + [("episodes/02.html", i) for i in range(3)]
+    assert [(file, int(step[-1])) for file, _, step in places[:-1]] == of_entries
+    of_random = document(tmp_path / "out" / "episodes/02.html")
     returns = [episode["return"] for episode in of_random["episodes"]]
     assert len(returns) == 3 and returns == sorted(returns, reverse=True)
     assert returns[0] >= table.entry("random").metrics["return"].mean >= returns[2]
     assert "played again" not in str([episode["name"] for episode in of_random["episodes"]])
-    both = document(tmp_path / "out" / links[2][0])
+    assert links[-1][0] == "episodes/03.html" and f"in which they differ most ({returns[2]:g} and 40)" in links[-1][1]
+    assert links[3][1] == f"best ({returns[0]:g})" and links[5][1] == f"worst ({returns[2]:g})"
+    both = document(tmp_path / "out" / links[-1][0])
     assert both["pairs"] == [[0, 1]]
     first, second = both["episodes"]
     assert first["seed"] == second["seed"]

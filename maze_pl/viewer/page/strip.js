@@ -1,6 +1,6 @@
 // The strip over a whole episode: reward, value, events and differences by env step, gathered by pixel.
 
-const LANES = { reward: 34, value: 34, events: 14, differences: 10 };
+const LANES = { reward: 34, value: 34, events: 14, differences: 14 };
 const LANE_GAP = 4;
 
 class Strip {

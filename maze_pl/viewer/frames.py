@@ -1,0 +1,67 @@
+"""Environments that return pictures, for simulations that have no renderer."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import gymnasium
+
+from maze_pl.config.factories import Factory
+from maze_pl.core.class_path import import_object
+from maze_pl.envs.building import make_wrapped
+
+MODE: Final = "rgb_array"
+"""Mode of rendering in which environments of gymnasium and PettingZoo return pictures."""
+_SDL_DRIVER: Final = "SDL_VIDEODRIVER"
+_DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY", _SDL_DRIVER)
+
+
+def with_frames(make_env: Callable[[], Any]) -> Callable[[], Any] | None:
+    """Return a factory of the same environment, made with `render_mode="rgb_array"`.
+
+    Args:
+        make_env: A factory that has made an environment before, as its class is imported here.
+
+    Returns:
+        None if it is not a factory of a configuration, the environment takes no render mode or has
+        been given one, or it cannot be drawn, for example because a package is missing.
+    """
+    if not isinstance(make_env, Factory):
+        return None
+    given = make_env.init_args.get("render_mode") or make_env.dict_kwargs.get("render_mode")
+    parameters = inspect.signature(import_object(make_env.class_path)).parameters
+    changed = None
+    if "render_mode" in parameters:
+        changed = replace(make_env, init_args={**make_env.init_args, "render_mode": MODE})
+    elif any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        changed = replace(make_env, dict_kwargs={**make_env.dict_kwargs, "render_mode": MODE})
+    return changed if changed is not None and given is None and _draws(changed) else None
+
+
+def _draws(make_env: Callable[[], Any]) -> bool:
+    """True if an environment can be made and rendered."""
+    try:
+        with drawing_without_display():
+            env = make_wrapped(make_env)
+            env.reset(seed=0)
+            picture = env.render()
+            env.close()
+    except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError):
+        return False
+    return picture is not None
+
+
+@contextmanager
+def drawing_without_display() -> Iterator[None]:
+    """Keep SDL, with which gymnasium draws, from looking for a display where there is none, which causes warnings."""
+    is_set = not any(os.environ.get(name) for name in _DISPLAYS)
+    if is_set:
+        os.environ[_SDL_DRIVER] = "dummy"
+    try:
+        yield
+    finally:
+        if is_set:
+            os.environ.pop(_SDL_DRIVER, None)
