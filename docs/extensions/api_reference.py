@@ -37,6 +37,7 @@ PACKAGES = [
     "maze_pl.callbacks",
     "maze_pl.functional",
     "maze_pl.records",
+    "maze_pl.deployment",
     "maze_pl.comparison",
     "maze_pl.core",
 ]

@@ -11,6 +11,7 @@ from .last_checkpoint import LastCheckpoint as LastCheckpoint
 from .run_summary import RunSummary as RunSummary
 from .stop_at_return import StopAtReturn as StopAtReturn
 from .stop_on_signal import StopOnSignal as StopOnSignal
+from .training_observations import TrainingObservations as TrainingObservations
 from .epoch_table import EpochTable as EpochTable
 from .network_pictures import NetworkPictures as NetworkPictures
 from .rollout_progress_bar import RolloutProgressBar as RolloutProgressBar

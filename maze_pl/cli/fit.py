@@ -276,6 +276,7 @@ class MazeCLI(LightningCLI):
                 callbacks.RunRecord(self._run_dir, *described),
                 *(self._get(self.config_init, name) for name in DEFAULT_CALLBACKS),
                 callbacks.EvaluationCheck(),
+                callbacks.TrainingObservations(),
                 callbacks.FinalEvaluation(self._run_dir),
                 callbacks.RunSummary(self._run_dir, needs_trust),
                 callbacks.NetworkPictures(self._run_dir),

@@ -6,3 +6,5 @@ and its wrappers are in `maze_pl.envs`; nothing here trains.
 
 from .agent_deployment import AgentDeployment as AgentDeployment
 from .candidates import Candidate as Candidate
+from .drift import ObservationDrift as ObservationDrift
+from maze_pl.core.observation_sample import ObservationSample as ObservationSample

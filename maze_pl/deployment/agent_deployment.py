@@ -11,9 +11,10 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.checks import check_count
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.seeding import derive_seed
-from maze_pl.deployment.assembling import RunParts, made, make_env, spec_of
-from maze_pl.deployment.candidates import Candidate, best_actions
+from maze_pl.deployment.assembling import arguments_of_run, made, make_env, spec_of
+from maze_pl.deployment.candidates import Candidate
 from maze_pl.deployment.decider import Decider, ready
+from maze_pl.deployment.drift import DriftMonitor, ObservationDrift
 from maze_pl.deployment.outside import Outside, Received
 from maze_pl.deployment.stack_steps import Outcome, StackSteps
 from maze_pl.envs.structured_env import Observation
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
 
     from maze_pl.core.episode import EpisodeSummary
+    from maze_pl.core.observation_sample import ObservationSample
 
 _MOST_EPISODES: Final = 10_000
 
@@ -40,10 +42,10 @@ class AgentDeployment:
     the first state, and with the first one after an end.
 
     Args:
-        policy: A policy, a trained module, a class path or configuration, or a callable that makes a
-            policy; see `maze_pl.rollout`. Networks are copied.
-        env: The environment, a callable that makes it, or its configuration (`class_path` and
-            `init_args`). The deployment owns and closes it.
+        policy: As for `maze_pl.rollout`, or its configuration (`class_path` and `init_args`). Networks
+            are copied.
+        env: The environment, a callable that makes it, or its configuration. The deployment owns and
+            closes it.
         wrappers: Further wrappers: callables or configurations, the first one innermost.
         wrapper_statistics: Statistics of the wrappers, by name; None leaves those that they have.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0.
@@ -55,6 +57,7 @@ class AgentDeployment:
         reports_events: Whether the caller fires the simulation's events through `event_topic`, from
             which KPIs are computed.
         loggers: Lightning loggers, which receive the statistics at `close`.
+        training_observations: Observations of training, as the policy saw them; for `drift`.
 
     Raises:
         TypeError: A wrapper cannot be kept in step, or something is neither an environment nor a
@@ -93,6 +96,7 @@ class AgentDeployment:
         seed: int | None = None,
         reports_events: bool = False,
         loggers: Sequence[Logger] = (),
+        training_observations: ObservationSample | None = None,
     ) -> None:
         if not temperature >= 1e-9:
             raise ValueError(f"temperature={temperature} must be above 0")
@@ -105,6 +109,7 @@ class AgentDeployment:
         self.needs_actor = not self._outside.is_flat
         self.is_running = False
         self._loggers = tuple(loggers)
+        self._monitor = None if training_observations is None else DriftMonitor(training_observations)
         self._seed = None if seed is None else derive_seed(seed, "rollout")
         self._n_episodes = 0
         self._summaries: deque[EpisodeSummary] = deque(maxlen=_MOST_EPISODES)
@@ -139,15 +144,7 @@ class AgentDeployment:
             ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs
                 trust.
         """
-        parts = RunParts.of(run, trust)
-        wrapped = make_env(
-            parts.env if env is None else env,
-            parts.wrappers if wrappers is None else wrappers,
-            options.pop("wrapper_statistics", parts.wrapper_statistics),
-            options.pop("action_masks", parts.action_masks),
-            may_differ=wrappers is not None,
-        )
-        return cls(parts.policy if policy is None else policy, wrapped, **{"max_agents": parts.max_agents, **options})
+        return cls(**arguments_of_run(run, trust, policy, env, wrappers, options))
 
     # ---------------------------------------------------------------------------------------------- acting
 
@@ -199,7 +196,7 @@ class AgentDeployment:
         while self._observation is not None:
             actor, batch = self._next_act()
             action = self._decider.choose(actor, batch)
-            outcome = self._begin_step(actor, action)
+            outcome = self._begin_step(actor, batch, action)
         return outcome
 
     def candidates(self, maze_state: Any, k: int, *step: Any, **named: Any) -> list[Candidate]:
@@ -228,11 +225,9 @@ class AgentDeployment:
         if self._observation is None:
             return []
         actor, batch = self._next_act()
-        space = self._decider.spec.steps[actor.step_key].action_space
         found = []
-        for action, probability in best_actions(self._decider.policy, batch, space, self._decider.temperature, k):
-            maze_action = self._outside.preview(self.env, action, maze_state)
-            found.append(Candidate(actor, action, probability, maze_action))
+        for action, probability in self._decider.best_actions(batch, k):
+            found.append(Candidate(actor, action, probability, self._outside.preview(self.env, action)))
         return found
 
     def take(self, candidate: Candidate) -> Any:
@@ -251,7 +246,7 @@ class AgentDeployment:
             raise ValueError(f"the candidate is for {candidate.actor_id}, but {now} has to act; call candidates first")
         actor, batch = self._next_act()
         self._decider.follow(actor, batch)
-        return self._begin_step(actor, candidate.action)
+        return self._begin_step(actor, batch, candidate.action)
 
     # -------------------------------------------------------------------------------------------- episodes
 
@@ -302,14 +297,26 @@ class AgentDeployment:
         prefix = self.env.logging_prefix or "deployment"
         return log_episodes(self._summaries, self.env.pubsub.topics, prefix, loggers)
 
+    def drift(self, restart: bool = False) -> list[ObservationDrift]:
+        """Compare the observations so far, as the policy sees them, with those of its training.
+
+        Args:
+            restart: Whether to count from now on, for the next comparison.
+
+        Raises:
+            ValueError: There is no sample of the observations of training.
+        """
+        if self._monitor is None:
+            remedy = "use AgentDeployment.from_run, or ObservationSample.of(records) as training_observations"
+            raise ValueError(f"nothing is known of the observations of training: {remedy}")
+        return self._monitor.report(restart)
+
     def event_topic(self, topic: type) -> Any:
         """Return an object with the events of a topic, for the caller to fire.
 
         Events that are fired between two calls of `act` belong to the step between them.
         """
         return self.env.pubsub.create_event_topic(topic)
-
-    # ---------------------------------------------------------------------------------------------- parts
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -333,9 +340,7 @@ class AgentDeployment:
             return answer
         outside.check_step(received)
         if not self.is_running:
-            if not (received.terminated or received.truncated):
-                self._begin_episode(received)
-            return None
+            return None if received.terminated or received.truncated else self._begin_episode(received)
         outside.accept(received)
         self._is_advancing = True
         if received.is_actor_done:
@@ -362,8 +367,10 @@ class AgentDeployment:
         actor = self.env.actor_id()
         return actor, self._decider.batch_of(actor, self._observation, self._outside.maze_state)
 
-    def _begin_step(self, actor: ActorID, action: Any) -> Any:
+    def _begin_step(self, actor: ActorID, batch: PolicyBatch, action: Any) -> Any:
         """Begin the step of an actor."""
+        if self._monitor is not None:
+            self._monitor.add(actor.step_key, batch.observation)
         self._last_actor = actor
         self._observation = None
         self._is_advancing = True

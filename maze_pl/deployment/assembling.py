@@ -1,14 +1,14 @@
 """Parts of a deployment from instances, configuration, or a run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import gymnasium
 
 from maze_pl.config.factories import Factory
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.observation_sample import ObservationSample
 from maze_pl.core.spec import Spec
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.contract import describe
@@ -17,42 +17,44 @@ from maze_pl.envs.wrappers.observation_normalization_wrapper import normalizers_
 from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.loading import load, load_data
 
-Configuration = Mapping[str, Any]
-"""`class_path` and `init_args`, as in a YAML file."""
+_CALLBACK: Final = "TrainingObservations"
+"""Callback that keeps the sample, by the name of its state in checkpoints."""
 
 
-@dataclass
-class RunParts:
-    """Parts of a deployment that a run provides.
+def arguments_of_run(
+    run: str | Path, trust: bool, policy: Any, env: Any, wrappers: Sequence[Any] | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a deployment with the parts of a run, or others in their place.
 
-    Attributes:
-        policy: The trained policy.
-        env: Factory of the simulation.
-        wrappers: Factories of its wrappers.
-        wrapper_statistics: Their statistics.
-        action_masks: Masks that the run's configuration declares.
-        max_agents: Most agents alive at once, by sub-step.
+    Args:
+        run: A run directory or a checkpoint.
+        trust: Whether it may name any class.
+        policy: The policy; None for the run's.
+        env: The environment; None for the run's.
+        wrappers: The wrappers; None for the run's.
+        options: Further arguments.
+
+    Raises:
+        ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs
+            trust.
     """
-
-    policy: Any
-    env: Any
-    wrappers: Sequence[Any]
-    wrapper_statistics: Mapping[str, Any] = field(default_factory=dict)
-    action_masks: dict[str, str] | None = None
-    max_agents: dict[StepKey, int] | None = None
-
-    @classmethod
-    def of(cls, run: str | Path, trust: bool) -> "RunParts":
-        """Read the parts of a run directory or a checkpoint.
-
-        Raises:
-            ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs
-                trust.
-        """
-        statistics = wrapper_statistics_in(read_checkpoint(run), run)
-        policy = load(run, trust=trust).policy
-        options = load_data(run, trust=trust).rollout_options
-        return cls(policy=policy, wrapper_statistics=statistics, **options)
+    checkpoint = read_checkpoint(run)
+    known = load_data(run, trust=trust).rollout_options
+    others = {"wrapper_statistics": wrapper_statistics_in(checkpoint, run), **known, **options}
+    wrapped = make_env(
+        known["env"] if env is None else env,
+        known["wrappers"] if wrappers is None else wrappers,
+        others.pop("wrapper_statistics"),
+        others.pop("action_masks"),
+        may_differ=wrappers is not None,
+    )
+    kept = checkpoint.get("callbacks", {}).get(_CALLBACK)
+    if kept is not None:
+        sample = ObservationSample()
+        sample.load_state_dict(kept)
+        others.setdefault("training_observations", sample)
+    policy = load(run, trust=trust).policy if policy is None else policy
+    return {**others, "policy": policy, "env": wrapped, "wrappers": ()}
 
 
 def made(part: Any) -> Any:

@@ -34,7 +34,7 @@ class Candidate:
 
 def best_actions(
     policy: Policy, batch: PolicyBatch, space: spaces.Dict, temperature: float, k: int
-) -> list[tuple[dict[str, Any], float]]:
+) -> list[tuple[Action, float]]:
     """Return up to k actions of positive probability for a batch of one actor, the most likely first.
 
     Args:
@@ -55,7 +55,7 @@ def best_actions(
         if head not in probabilities:
             raise TypeError(f"head {head!r} is {part}: only discrete actions have candidates")
         factors += _factors(part, probabilities[head])
-    found = []
+    found: list[tuple[Action, float]] = []
     for choices, probability in best_products(factors, k):
         rest = list(choices)
         action = {}

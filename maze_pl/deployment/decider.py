@@ -13,6 +13,7 @@ from maze_pl.core.policy import Array, Policy, PolicyBatch, PolicyStep
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import environment_action
 from maze_pl.core.spec import Spec
+from maze_pl.deployment.candidates import best_actions
 from maze_pl.deployment.prepared_conversion import is_finite
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Action, Observation
@@ -34,13 +35,12 @@ class Decider:
     Attributes:
         policy: The policy.
         spec: The specification.
-        temperature: The temperature.
     """
 
     def __init__(self, policy: Policy, spec: Spec, deterministic: bool, temperature: float, seed: int | None) -> None:
         self.policy = policy
         self.spec = spec
-        self.temperature = temperature
+        self._temperature = temperature
         self._deterministic = deterministic
         self._seed = seed
         self._generator = torch.Generator()
@@ -105,7 +105,7 @@ class Decider:
         step = self.policy.act(
             batch,
             deterministic=self._deterministic,
-            temperature=self.temperature,
+            temperature=self._temperature,
             generator=self._generator,
         )
         self._remember(actor, step)
@@ -114,6 +114,11 @@ class Decider:
     def follow(self, actor: ActorID, batch: PolicyBatch) -> None:
         """Keep the policy state up to date in an act that is chosen elsewhere."""
         self._remember(actor, self.policy.act(batch, deterministic=True, generator=torch.Generator()))
+
+    def best_actions(self, batch: PolicyBatch, k: int) -> list[tuple[Action, float]]:
+        """Return the k most likely actions with their probabilities; see `maze_pl.deployment.candidates`."""
+        space = self.spec.steps[batch.step_key].action_space
+        return best_actions(self.policy, batch, space, self._temperature, k)
 
     def action_of(self, step_key: StepKey, values: dict[str, Array]) -> Action:
         """Convert a batch of one action to the action for the environment."""

@@ -139,7 +139,7 @@ class Outside:
             raise EnvContractError(f"act was given {describe(maze_state)} in the place of a state")
         self._conversions[actor.step_key].prepare(maze_state)
 
-    def preview(self, env: StructuredEnv, action: Action, maze_state: Any) -> Any:
+    def preview(self, env: StructuredEnv, action: Action) -> Any:
         """Return an action as the simulation would receive it; None if that cannot be known yet."""
         if not self._can_preview:
             return None
@@ -147,4 +147,4 @@ class Outside:
             if issubclass(type(wrapper), ActionWrapper):
                 action = wrapper.action(action)
         conversion = self._maze_env.action_conversion_dict[self._core.actor_id().step_key]
-        return conversion.space_to_maze(action, maze_state)
+        return conversion.space_to_maze(action, self.maze_state)

@@ -146,6 +146,9 @@ def test_a_run_directory_provides_policy_wrappers_and_statistics(run: Path) -> N
     records, played = play(options["env"], options["wrappers"], policy, statistics, 10, 20, deterministic=True)
     with AgentDeployment.from_run(run, seed=SEED) as deployment:
         compare(deployment, records, played)
+        (drift,) = deployment.drift()
+        assert drift.n_observations == sum(len(record.steps) for record in records)
+        assert drift.outside < 0.2
     with AgentDeployment.from_run(run, env=CONFIGURATION, policy=policy, seed=SEED) as deployment:
         compare(deployment, records, played)
     normaliser = {"class_path": "maze_pl.envs.wrappers.ObservationNormalizationWrapper"}

@@ -1,0 +1,36 @@
+"""A sample of the observations of a training, in its checkpoints."""
+
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+
+from maze_pl.core.observation_sample import ObservationSample
+
+
+class TrainingObservations(Callback):
+    """Samples the observations that the agent learns from, so that a deployment can tell others apart.
+
+    The sample is part of checkpoints, and continues when a run is resumed. Data without
+    observations, as of populations, gives none. With several ranks, it is that of rank 0.
+
+    Attributes:
+        sample: The sample.
+    """
+
+    def __init__(self) -> None:
+        self.sample = ObservationSample()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Sample a batch."""
+        self.sample.add_batch(batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the sample."""
+        return self.sample.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from the result of `state_dict`."""
+        self.sample.load_state_dict(state_dict)

@@ -1,0 +1,157 @@
+"""Samples of the observations that a policy has learned from, for comparison with those it meets later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import ReplayBatch, Rollout, TrajectoryBatch
+from maze_pl.core.policy import Array
+from maze_pl.core.seeding import derive_seed
+
+_ROWS_OVERALL: Final = 4096
+_ROWS_RECENT: Final = 1024
+_ROWS_PER_BATCH: Final = 64
+_EVERY: Final = 16
+_MOST_ELEMENTS: Final = 64
+
+
+class ObservationSample:
+    """Random samples of observations: of the whole training, and of its end.
+
+    For each observation of each sub-step it keeps 4,096 values of the whole training, each equally
+    likely (Vitter 1985, algorithm R), and the last 1,024, of the policy as it is at the end. Of a batch
+    64 are considered, and of an observation with more than 64 numbers 64 evenly spaced ones. Of
+    batches that are drawn from a buffer or a data set, every 16th is looked at.
+
+    Random choices depend on the number of batches only, so a resumed training continues the sample.
+
+    Attributes:
+        overall: (Step key, observation) -> [n, elements] float32 of the whole training.
+        recent: The same of its end, in no order.
+        places: (Step key, observation) -> [elements] positions in the flattened observation.
+    """
+
+    def __init__(self) -> None:
+        self.overall: dict[tuple[StepKey, str], Array] = {}
+        self.recent: dict[tuple[StepKey, str], Array] = {}
+        self.places: dict[tuple[StepKey, str], Array] = {}
+        self._n_offered: dict[tuple[StepKey, str], int] = {}
+        self._n_batches = 0  # that were added
+        self._n_drawn = 0  # batches of acts that were drawn from others
+
+    @classmethod
+    def of(cls, records: Iterable[Any]) -> ObservationSample:
+        """Return the sample of recorded episodes, for agents that were trained without one.
+
+        Args:
+            records: Space records (`SpacesTrajectoryRecord`), such as `Trajectory.spaces` of a rollout.
+        """
+        sample = cls()
+        for record in records:
+            for step_key, observations in record.observation.items():
+                sample.add(step_key, {name: np.asarray(values) for name, values in observations.items()})
+        return sample
+
+    def add_batch(self, batch: object) -> None:
+        """Add observations of a training batch; batches without any, as of populations, are passed over."""
+        if isinstance(batch, Rollout):
+            for step_key, segment in batch.segments.items():
+                active = None if batch.flat else segment.active.flatten()
+                self._add_tensors(step_key, segment.observation, segment.active.dim(), active)
+        elif isinstance(batch, ReplayBatch | TrajectoryBatch):
+            self._n_drawn += 1
+            if self._n_drawn % _EVERY != 1:
+                return
+            for step_key, acts in batch.acts.items():
+                self._add_tensors(step_key, acts.observation, acts.agent_id.dim(), None)
+
+    def _add_tensors(
+        self, step_key: StepKey, observation: Mapping[str, torch.Tensor], n_dims: int, active: torch.Tensor | None
+    ) -> None:
+        """Choose some acts of a batch, and add their observations.
+
+        Args:
+            step_key: The sub-step.
+            observation: Name -> [*batch, ...].
+            n_dims: Number of batch dimensions.
+            active: [product of the batch dimensions] whether each act exists; None if all do.
+        """
+        flat = {name: tensor.flatten(0, n_dims - 1) for name, tensor in observation.items()}
+        n_acts = len(next(iter(flat.values()))) if flat else 0
+        existing = None if active is None else active.nonzero()[:, 0]
+        n_existing = n_acts if existing is None else len(existing)
+        if n_existing == 0:
+            return
+        chosen = torch.from_numpy(self._generator(step_key, "acts").integers(0, n_existing, _ROWS_PER_BATCH))
+        if existing is not None:
+            chosen = existing[chosen.to(existing.device)]
+        self.add(step_key, {name: tensor[chosen.to(tensor.device)].cpu().numpy() for name, tensor in flat.items()})
+
+    def add(self, step_key: StepKey, observation: Mapping[str, Array]) -> None:
+        """Add observations of a sub-step.
+
+        Args:
+            step_key: The sub-step.
+            observation: Name -> [n, ...].
+        """
+        for name, values in observation.items():
+            key = step_key, name
+            rows = values.reshape(len(values), -1)
+            if key not in self.places:
+                self.places[key] = places_of(rows.shape[1])
+                empty = np.empty((0, len(self.places[key])), np.float32)
+                self.overall[key] = self.recent[key] = empty
+                self._n_offered[key] = 0
+            rows = rows[:, self.places[key]].astype(np.float32)
+            self._offer(key, rows)
+            self.recent[key] = np.concatenate([self.recent[key], rows])[-_ROWS_RECENT:]
+        self._n_batches += 1
+
+    def _offer(self, key: tuple[StepKey, str], rows: Array) -> None:
+        """Let rows take the places of others in the sample of the whole training."""
+        n_free = _ROWS_OVERALL - len(self.overall[key])
+        if n_free > 0:
+            self.overall[key] = np.concatenate([self.overall[key], rows[:n_free]])
+            self._n_offered[key] += len(rows[:n_free])
+            rows = rows[n_free:]
+        if len(rows) == 0:
+            return
+        numbers = self._n_offered[key] + np.arange(len(rows))
+        places = self._generator(*key).integers(0, numbers + 1)
+        is_taken = places < _ROWS_OVERALL
+        self.overall[key][places[is_taken]] = rows[is_taken]
+        self._n_offered[key] += len(rows)
+
+    def _generator(self, step_key: StepKey, name: str) -> np.random.Generator:
+        """Generator of the choices in the next batch."""
+        return np.random.default_rng(derive_seed("observation_sample", str(step_key), name, self._n_batches))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sample as tensors and plain values."""
+        observations = []
+        for key, overall in self.overall.items():
+            described: dict[str, Any] = {"step_key": key[0], "name": key[1], "n_offered": self._n_offered[key]}
+            for name, array in (("overall", overall), ("recent", self.recent[key]), ("places", self.places[key])):
+                described[name] = torch.from_numpy(array.copy())
+            observations.append(described)
+        return {"n_batches": self._n_batches, "n_drawn": self._n_drawn, "observations": observations}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from the result of `state_dict`."""
+        self._n_batches, self._n_drawn = int(state["n_batches"]), int(state["n_drawn"])
+        for described in state["observations"]:
+            key = described["step_key"], described["name"]
+            self._n_offered[key] = int(described["n_offered"])
+            for name in ("overall", "recent", "places"):
+                getattr(self, name)[key] = described[name].numpy().copy()
+
+
+def places_of(n_elements: int) -> Array:
+    """Return the positions of the numbers that are looked at in a flattened observation."""
+    n_places = min(n_elements, _MOST_ELEMENTS)
+    return np.linspace(0, max(n_elements - 1, 0), n_places).astype(np.int64)

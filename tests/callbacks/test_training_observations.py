@@ -1,0 +1,36 @@
+"""The sample of observations in the checkpoints of a run, also of one that was resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maze_pl.__main__ import main
+from maze_pl.core.observation_sample import ObservationSample
+
+
+def sample_in(run: Path) -> ObservationSample:
+    checkpoint: Any = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    sample = ObservationSample()
+    sample.load_state_dict(checkpoint["callbacks"]["TrainingObservations"])
+    return sample
+
+
+@pytest.mark.slow
+def test_a_resumed_run_continues_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ["--data.n_envs", "2", "--data.n_rollout_steps", "50", "--data.epoch_length", "2"]
+    options = [*small, "--data.evaluators", "null"]
+    for name, n_epochs in (("whole", 2), ("parts", 1)):
+        command = ["fit", "--config", "ppo_cartpole", "--run_dir", name, *options]
+        assert main([*command, "--trainer.max_epochs", str(n_epochs)]) == 0
+    assert sample_in(Path("parts")).overall[0, "observation"].shape == (128, 4)
+    assert main(["fit", "--resume", "parts", "--trainer.max_epochs", "2"]) == 0
+    whole, parts = sample_in(Path("whole")), sample_in(Path("parts"))
+    assert whole.overall[0, "observation"].shape == (256, 4), "64 of each of four batches"
+    np.testing.assert_array_equal(parts.overall[0, "observation"], whole.overall[0, "observation"])
+    np.testing.assert_array_equal(parts.recent[0, "observation"], whole.recent[0, "observation"])

@@ -1,0 +1,113 @@
+"""Samples of observations: what they keep, of which data, and after an interruption."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maze_pl.collect.collector import Collector
+from maze_pl.core.batches import ReplayBatch, Rollout, TransitionBatch
+from maze_pl.core.observation_sample import ObservationSample, places_of
+from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.spec import Spec
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.vector import SequentialVectorEnv
+from maze_pl.runs.rollout import rollout
+from tests.envs.structured_example import make_heap_env
+
+KEY = (0, "x")
+
+
+def added(values: np.ndarray, n_at_once: int = 64) -> ObservationSample:
+    sample = ObservationSample()
+    for start in range(0, len(values), n_at_once):
+        sample.add(0, {"x": values[start : start + n_at_once]})
+    return sample
+
+
+def test_few_observations_are_all_kept() -> None:
+    values = np.arange(200.0).reshape(100, 2)
+    sample = added(values)
+    np.testing.assert_array_equal(sample.overall[KEY], values)
+    np.testing.assert_array_equal(sample.recent[KEY], values)
+
+
+def test_of_many_observations_a_uniform_sample_and_the_last_ones_are_kept() -> None:
+    values = np.arange(100_000.0)[:, np.newaxis]
+    sample = added(values)
+    kept = sample.overall[KEY].ravel()
+    assert kept.shape == (4096,) and len(set(kept.tolist())) == 4096
+    counts = np.histogram(kept, bins=10, range=(0, 100_000))[0]
+    assert (abs(counts - 409.6) < 5 * 409.6**0.5).all(), "each tenth of the training is represented equally"
+    np.testing.assert_array_equal(sample.recent[KEY], values[-1024:])
+
+
+def test_of_large_observations_some_numbers_are_kept() -> None:
+    assert places_of(4).tolist() == [0, 1, 2, 3]
+    assert places_of(0).tolist() == []
+    places = places_of(84 * 84)
+    assert (len(places), places[0], places[-1]) == (64, 0, 84 * 84 - 1)
+    images = np.random.default_rng(0).integers(0, 255, (5, 84, 84)).astype(np.uint8)
+    np.testing.assert_array_equal(added(images).overall[KEY], images.reshape(5, -1)[:, places])
+
+
+def test_an_interruption_changes_nothing() -> None:
+    values = np.random.default_rng(0).normal(size=(20_000, 3))
+    whole = added(values)
+    first = added(values[:12_800])
+    resumed = ObservationSample()
+    resumed.load_state_dict(first.state_dict())
+    for start in range(12_800, len(values), 64):
+        resumed.add(0, {"x": values[start : start + 64]})
+    np.testing.assert_array_equal(resumed.overall[KEY], whole.overall[KEY])
+    np.testing.assert_array_equal(resumed.recent[KEY], whole.recent[KEY])
+
+
+def collected(make_env: Any, max_agents: dict[Any, int] | None = None) -> Rollout:
+    spec = Spec.of(make_env(), max_agents)
+    vector = SequentialVectorEnv([make_env] * 4, seed=1, spec=spec)
+    masks = {key: step.masks for key, step in spec.steps.items()}
+    policy = RandomPolicy({key: step.action_space for key, step in spec.steps.items()}, masks)
+    batch = Collector(vector, 8, torch.Generator().manual_seed(0)).collect(policy)
+    vector.close()
+    return batch
+
+
+@pytest.mark.parametrize("name", ["flat", "agents"])
+def test_rollouts(name: str) -> None:
+    make_env = partial(GymMazeEnv, "CartPole-v1") if name == "flat" else make_heap_env
+    batch = collected(make_env, None if name == "flat" else {"work": 3})
+    sample = ObservationSample()
+    sample.add_batch(batch)
+    for (key, observation), rows in sample.overall.items():
+        segment = batch.segments[key]
+        acts = {tuple(row.ravel()) for row in segment.observation[observation][segment.active].numpy()}
+        assert len(rows) == 64 and {tuple(row) for row in rows} <= acts, "only of acts that exist"
+
+
+def test_every_16th_drawn_batch_is_looked_at() -> None:
+    acts = TransitionBatch({"x": torch.ones(2, 10, 3)}, {}, torch.zeros(2, 10, dtype=torch.int64))
+    sample = ObservationSample()
+    for _ in range(17):
+        sample.add_batch(ReplayBatch({0: acts}, 0))
+    assert sample.overall[KEY].shape == (128, 3)
+
+
+def test_other_data_and_empty_batches_are_passed_over() -> None:
+    sample = ObservationSample()
+    sample.add_batch("a population")
+    none = TransitionBatch({"x": torch.ones(2, 0, 3)}, {}, torch.zeros(2, 0, dtype=torch.int64))
+    sample.add_batch(ReplayBatch({0: none}, 0))
+    assert not sample.overall
+
+
+def test_recorded_episodes() -> None:
+    played = rollout(partial(GymMazeEnv, "CartPole-v1"), episodes=3, max_steps=10)
+    records = [trajectory.spaces for trajectory in played]
+    sample = ObservationSample.of(records)
+    seen = np.concatenate([record.observation[0]["observation"] for record in records if record is not None])
+    np.testing.assert_array_equal(sample.overall[0, "observation"], seen)
