@@ -27,7 +27,7 @@ from maze_pl.serving.server_metrics import ServerMetrics
 from maze_pl_runtime import BundleError, Decision
 
 _LOGGER: Final = logging.getLogger(__name__)
-_CLIENT_GONE: Final = 499  # nobody reads the answer
+_CLIENT_GONE: Final = 499  # the client has closed the connection
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -240,13 +240,13 @@ class DecisionServer:
             raise RequestError(f"the bundle in use stays: {error}", status=409) from None
 
     async def reload(self) -> dict[str, Any]:
-        """Put the current content of the file in place; requests under way are answered by the former one.
+        """Put the current content of the file in place; requests under way are answered by the previous one.
 
         Returns:
             The hash of the bundle that decides now, and the number of episodes that it cannot continue.
 
         Raises:
-            BundleError: The file is no valid bundle; the former one stays in place.
+            BundleError: The file is not a valid bundle; the previous one stays in place.
         """
         async with self._reloading:
             try:

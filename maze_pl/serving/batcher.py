@@ -38,7 +38,7 @@ class Batcher:
         return await future
 
     async def _work(self) -> None:
-        """Decide until nobody waits."""
+        """Decide until no request is waiting."""
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
@@ -48,7 +48,7 @@ class Batcher:
                 self._on_batch(sum(rows.n_rows for rows in requests))
                 try:
                     decisions = await loop.run_in_executor(self._executor, served.decide, requests)
-                except Exception as error:  # of the policy; it concerns whoever waits
+                except Exception as error:  # of the policy; it concerns all requests of the batch
                     for _, _, future in batch:
                         if not future.done():
                             future.set_exception(error)

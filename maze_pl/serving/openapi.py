@@ -50,8 +50,11 @@ def _space(space: Mapping[str, Any], is_mask: bool) -> dict[str, Any]:
     return _array(item, shape)
 
 
-def _batch(schema: Mapping[str, Any], max_batch: int) -> dict[str, Any]:
-    return {"type": "array", "items": dict(schema), "minItems": 1, "maxItems": max_batch}
+def _sized(schema: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+    """Schema of a batch of at most `limit` values; that of a single value if None."""
+    if limit is None:
+        return dict(schema)
+    return {"type": "array", "items": dict(schema), "minItems": 1, "maxItems": limit}
 
 
 def _requests(step: Mapping[str, Any], max_batch: int, is_only: bool, in_episode: bool) -> list[dict[str, Any]]:
@@ -68,17 +71,15 @@ def _requests(step: Mapping[str, Any], max_batch: int, is_only: bool, in_episode
     agent = {"type": "integer", "minimum": 0, "maximum": 2**31 if most_agents is None else most_agents - 1}
     uniform = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
     common = {"step_key": {"enum": [step["key"]]}, "deterministic": _BOOLEAN, "with_parameters": _BOOLEAN}
+    sizes = [False] if in_episode else [False, True]
     schemas = []
-    for is_batch in (False,) if in_episode else (False, True):
-
-        def sized(schema: Mapping[str, Any], is_batch: bool = is_batch) -> dict[str, Any]:
-            return _batch(schema, max_batch) if is_batch else dict(schema)
-
-        parts = {name: sized(schema) for name, schema in observation.items()}
+    for is_batch in sizes:
+        limit = max_batch if is_batch else None
+        parts = {name: _sized(schema, limit) for name, schema in observation.items()}
         properties: dict[str, Any] = dict(common)
         properties["observation"] = {"type": "object", "properties": parts, "required": list(parts)}
-        properties["uniforms"] = sized(_array(uniform, (step["n_uniforms"],)))
-        properties["agent_id"] = sized(agent)
+        properties["uniforms"] = _sized(_array(uniform, (step["n_uniforms"],)), limit)
+        properties["agent_id"] = _sized(agent, limit)
         if state and not in_episode and not is_batch:
             properties["state"] = {"type": "object", "properties": state, "required": list(state)}
         required = ["observation"] if is_only else ["observation", "step_key"]

@@ -62,7 +62,7 @@ class ServedPolicy:
         digest: SHA-256 of the file.
 
     Raises:
-        BundleError: The file is no valid bundle.
+        BundleError: The file is not a valid bundle.
     """
 
     def __init__(self, path: str | Path, max_batch: int) -> None:

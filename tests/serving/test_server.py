@@ -154,7 +154,7 @@ def test_ten_thousand_generated_requests_are_answered_as_described(tmp_path: Pat
         (["--episode_seconds", "nan"], "--episode_seconds nan must be a number greater than 0"),
         (["--token_file", "nothing"], "--token_file nothing cannot be read"),
         (["--tokn_file", "x"], "did you mean --token_file"),
-        ([], "agent.bundle is no bundle of `maze-pl export`"),
+        ([], "agent.bundle is not a bundle of `maze-pl export`"),
     ],
 )
 def test_what_cannot_be_served_is_said_in_one_message(
