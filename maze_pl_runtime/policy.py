@@ -27,7 +27,7 @@ class Policy:
     """A trained policy and its wrappers, without the library that trained it. Threads may share it.
 
     Attributes:
-        manifest: All that the bundle says about itself, as plain values.
+        manifest: Description of the bundle, as plain values.
         spec: Step key -> observations, actions, masks, heads and state of the sub-step.
     """
 

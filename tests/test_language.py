@@ -59,7 +59,7 @@ def test_no_docstring_message_or_comment_has_a_phrase_that_stops_a_reader() -> N
 DOCS = PACKAGE.parent / "docs"
 PAGES = [PACKAGE.parent / "README.md", *DOCS.glob("*.md"), *DOCS.glob("tutorial/*.md"), *DOCS.glob("results/*.md")]
 PHRASES_OF_PAGES = re.compile(
-    r"\b(anew|beside|dealt|slow copies|is none|the former|any more|come out|from which on|holds? 0|nobody)\b"
+    r"\b(anew|beside|dealt|slow copies|is none|the former|any more|come out|from which on|holds? 0|nobody|somebody)\b"
     r"|\bof (one's|its|their|your|his|her|my|our|whose) own\b"
     r"|\b(that|those) of (which|whom|those|that)\b|(?<!there )\bis no (?!longer\b|such\b)\w+",
     re.IGNORECASE,

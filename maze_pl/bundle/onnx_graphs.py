@@ -68,7 +68,7 @@ def _require_packages() -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence torch's notes about its own exporter, which users can do nothing about."""
+    """Silence torch's notes about its exporter, on which users cannot act."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -81,7 +81,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the operation that an error is about, or its first line."""
+    """Return the operation that an error names, or its first line."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:

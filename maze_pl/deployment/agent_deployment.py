@@ -163,8 +163,8 @@ class AgentDeployment:
     ) -> Any:
         """Return the action of the simulation in a state.
 
-        Everything but the state describes the step from the previous state, and counts for nothing
-        in the first state of an episode.
+        Everything but the state describes the step from the previous state, and is ignored in the
+        first state of an episode.
 
         Args:
             maze_state: The state, as the simulation or the gymnasium environment returns it.
@@ -178,9 +178,9 @@ class AgentDeployment:
             actor_rewards: If rewards are attributed: those of the acts of a finished environment step.
 
         Returns:
-            The action; None if the episode is over, because it was said to be or because a wrapper
-            such as a time limit ends it. The next call then begins another episode; a system that
-            goes on gives the same state again.
+            The action; None if the episode is over, because the caller says so or because a wrapper such as a time
+            limit ends it. The next call then begins another episode; a system that continues passes the same state
+            again.
 
         Raises:
             EnvContractError: The state or another argument is refused. Nothing has advanced, and the
@@ -238,7 +238,7 @@ class AgentDeployment:
             `candidates` again, or `act`).
 
         Raises:
-            ValueError: It is another actor's turn, or none is to act.
+            ValueError: It is another actor's turn, or no actor has to act.
         """
         actor = self.env.actor_id()
         if self._observation is None or candidate.actor_id != actor:

@@ -22,8 +22,8 @@ class Candidate:
         actor_id: The actor that would act.
         action: Head -> value.
         probability: Probability of the whole action, the product over all heads.
-        maze_action: The action as the simulation would receive it; None if further sub-steps or a
-            wrapper of the user's own decide on that.
+        maze_action: The action as the simulation would receive it; None if it depends on further
+            sub-steps or on a custom wrapper.
     """
 
     actor_id: ActorID

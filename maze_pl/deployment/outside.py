@@ -1,4 +1,4 @@
-"""The outside world of a deployment: its states in the place of the simulation's."""
+"""States of a real system instead of those of a simulation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Received:
 
 
 class Outside:
-    """Puts the states of a real system in the place of those of a simulation, after checking them.
+    """Replaces the states of a simulation with those of a real system, after checking them.
 
     Args:
         env: The environment with its wrappers; its simulation is replaced.
@@ -136,7 +136,7 @@ class Outside:
     def _prepare(self, maze_state: Any, actor: ActorID) -> None:
         """Convert and check a state."""
         if maze_state is None:
-            raise EnvContractError(f"act was given {describe(maze_state)} in the place of a state")
+            raise EnvContractError(f"act was given {describe(maze_state)} instead of a state")
         self._conversions[actor.step_key].prepare(maze_state)
 
     def preview(self, env: StructuredEnv, action: Action) -> Any:

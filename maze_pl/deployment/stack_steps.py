@@ -13,7 +13,7 @@ Outcome = tuple[bool, Any]
 
 
 class StackSteps:
-    """Runs the step of an environment with wrappers until it needs the next state, and goes on with it.
+    """Runs the step of an environment with wrappers until it needs the next state, and continues with it.
 
     Each layer's `step_in_parts` is suspended where its `step` would wait for the environment
     inside. No thread is needed, and what the layers do, and in which order, is what they do in
@@ -42,7 +42,7 @@ class StackSteps:
         return self._descend(action)
 
     def resume(self, result: tuple[Any, ...]) -> Outcome:
-        """Go on with the result of the simulation's step."""
+        """Continue with the result of the simulation's step."""
         value: Any = result
         while self._running:
             try:
@@ -97,7 +97,7 @@ def require_in_step(layer: Any) -> None:
         if "step_in_parts" in vars(kind):
             return
         if "step" in vars(kind):
-            remedy = "define step_in_parts, with `yield action` in the place of `self.env.step(action)`"
+            remedy = "define step_in_parts, with `yield action` instead of `self.env.step(action)`"
             raise TypeError(f"{kind.__name__} cannot be kept in step, as it overrides step: {remedy}")
 
 

@@ -69,7 +69,7 @@ def check_reset(result: Any, env: Any) -> None:
     """Refuse a malformed result of `reset`; its observation is not checked."""
     is_pair = isinstance(result, tuple) and len(result) == 2
     if not is_pair or not isinstance(result[1], dict):
-        came = f"{describe(result)} with {describe(result[1])} in the place of info" if is_pair else describe(result)
+        came = f"{describe(result)} with {describe(result[1])} instead of info" if is_pair else describe(result)
         old = "; the observation alone is gym's old interface" if isinstance(result, np.ndarray) else ""
         raise EnvContractError(f"reset of {name_of(env)} returned {came}{old}; expected (observation, info dict)")
 

@@ -55,7 +55,7 @@ class Progress:
 
     def stopped(self, number: int) -> None:
         """Print that a trial was stopped."""
-        say(f"trial {number} was stopped, and goes on with the sweep")
+        say(f"trial {number} was stopped; it continues when the sweep is resumed")
         self._is_due = True
 
     def ended(self, number: int) -> None:

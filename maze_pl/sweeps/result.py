@@ -1,4 +1,4 @@
-"""A sweep as seen from outside: trials, the best one, importances, and the table that shows them."""
+"""Result of a sweep: its trials, the best one, importances, and tables of them."""
 
 import csv
 import io
@@ -84,7 +84,7 @@ class SweepResult:
 
     @property
     def best_trials(self) -> list[Trial]:
-        """The best trial; with several objectives, all that no other trial beats in each; empty without any."""
+        """The best trial, or with several objectives the Pareto front; empty if no trial has finished."""
         if not any(trial.status == "finished" for trial in self.trials):
             return []
         best = [self._trial(frozen) for frozen in self.study.best_trials]

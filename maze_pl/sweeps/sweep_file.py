@@ -69,7 +69,7 @@ class SweepPlan:
         n_seeds: Number of seeds with which each trial is trained.
         n_parallel: Number of trials at a time.
         runner: Where the processes run.
-        max_failures: Number of failed trials that the sweep survives.
+        max_failures: Number of failed trials that the sweep tolerates.
         seed: Determines the sampler's random numbers.
         content: The content of the sweep file.
     """

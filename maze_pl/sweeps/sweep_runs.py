@@ -82,7 +82,7 @@ class SweepRuns:
 
     @property
     def has_failed_too_often(self) -> bool:
-        """True if more trials have failed than the sweep survives."""
+        """True if more trials have failed than the sweep tolerates."""
         return self.n_failures > self._plan.max_failures
 
     def run(self) -> None:
@@ -163,7 +163,7 @@ class SweepRuns:
             variables.pop("WANDB_NAME")  # each seed has a run
         self._running[trial.number] = _Running(trial, folder, is_resumed)
         values = ", ".join(f"{option}={value_text(value)}" for option, value in assignment.items())
-        say(f"trial {trial.number}{' goes on' if is_resumed else ''}: {values}")
+        say(f"trial {trial.number}{' continues' if is_resumed else ''}: {values}")
         self._processes.start(trial.number, command, RunOutput(f"trial {trial.number}", ()), variables)
 
     # ------------------------------------------------------------------------------------------------------- following

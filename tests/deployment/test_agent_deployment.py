@@ -503,7 +503,7 @@ def test_the_simulation_is_not_asked_for_what_it_cannot_know() -> None:
         (np.zeros((1, 4), np.float32), r"has shape \(1, 4\)"),
         (["a", "b", "c", "d"], "the observation that the environment returned is a list of 4 values"),
         ({"x": 1}, "is a dict with"),
-        (None, "given None in the place of a state"),
+        (None, "given None instead of a state"),
         (np.array([object()] * 4), "its space expects float32"),
     ],
 )

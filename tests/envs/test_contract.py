@@ -65,7 +65,7 @@ RESETS: list[tuple[str, Callable[[Any], Any], spaces.Space[Any], str]] = [
         "no info",
         put(1, 3),
         BOX,
-        "reset of Broken returned a tuple of 2 values with '3' of type int in the place of info",
+        "reset of Broken returned a tuple of 2 values with '3' of type int instead of info",
     ),
     (
         "a wrong shape",
