@@ -32,7 +32,7 @@ StepKey = Any  # identifies a sub-step
 
 def make_env() -> StructuredEnv:
     """Make the documented instance of cutting-2D, in which 180 orders need 31 raw pieces."""
-    demand = [[1, 2], [1, 2], [1, 1], [2, 2], [1, 2], [1, 1]]
+    demand = [(1, 2), (1, 2), (1, 1), (2, 2), (1, 2), (1, 1)]
     env = masked_struct_env_factory(max_pieces_in_inventory=50, raw_piece_size=(4, 3), static_demand=demand)
     return TimeLimitWrapper.wrap(env, max_episode_steps=180)
 
@@ -71,7 +71,9 @@ class MLP(nn.Module):
 
     def forward(self, observation: Tensors) -> Tensor:
         """Return [B, n_outputs]."""
-        return self.layers(torch.cat([observation[name].flatten(1) for name in self.names], dim=1))
+        inputs = torch.cat([observation[name].flatten(1) for name in self.names], dim=1)
+        outputs: Tensor = self.layers(inputs)
+        return outputs
 
 
 class Policy(nn.Module):
@@ -85,7 +87,7 @@ class Policy(nn.Module):
 
     def __init__(self, observation_space: spaces.Dict, action_space: spaces.Dict, masks: dict[str, str]) -> None:
         super().__init__()
-        self.sizes = {head: int(space.n) for head, space in action_space.items()}
+        self.sizes = {head: spaces.flatdim(space) for head, space in action_space.items()}
         self.masks = masks
         self.network = MLP(observation_space, sum(self.sizes.values()))
 
@@ -295,7 +297,8 @@ def ppo_loss(agent: Agent, batch: Batch, options: Options) -> Tensor:
         surrogate = torch.minimum(ratio * batch.advantage, clipped * batch.advantage)
         loss = loss - surrogate.mean() - options.entropy_coef * entropy.mean()
     value = agent.value(batch.observation[agent.step_keys[0]])[:, 0]
-    return loss + options.value_loss_coef * (value - batch.return_).square().mean()
+    total: Tensor = loss + options.value_loss_coef * (value - batch.return_).square().mean()
+    return total
 
 
 def minibatches(batch: Batch, n: int, generator: torch.Generator) -> Iterator[Batch]:
