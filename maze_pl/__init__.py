@@ -6,8 +6,7 @@ Importing this package is cheap: torch and Lightning are imported when something
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"  # before the imports below, which read it
-
+from .core.version import __version__ as __version__
 from .runs.loading import load as load, load_env as load_env
 from .runs.simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetup
 

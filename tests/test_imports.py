@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import maze_pl
@@ -66,8 +67,38 @@ def imported_parts(path: Path) -> set[str]:
             is_own = node.level == 1 and path.name == "__init__.py"  # of its own folder, to export it
             assert node.level == 0 or is_own, f"{path} imports relatively"
             names = [] if is_own else [f"{node.module}.{alias.name}" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("maze_pl.")} - {"__version__"}
+        found |= {name.split(".")[1] for name in names if name.startswith("maze_pl.")}
     return found
+
+
+def executed_imports(statements: list[ast.stmt]) -> Iterator[str]:
+    """Dotted names that a module imports while it is imported itself, from the package it is in with a dot first."""
+    for node in statements:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.dump(node.test):
+            yield from executed_imports([*node.body, *node.orelse])
+        elif isinstance(node, ast.Try):
+            yield from executed_imports(node.body)
+
+
+def graph_of_modules() -> dict[str, set[str]]:
+    """The modules of the package, and which others each of them imports while it is imported."""
+    paths = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        paths[name.removesuffix(".__init__")] = path
+    graph = {}
+    for module, path in paths.items():
+        graph[module] = set()
+        for name in executed_imports(ast.parse(path.read_text(encoding="utf-8")).body):
+            imported = f"{module}{name}" if name.startswith(".") else name
+            while imported and imported not in paths:
+                imported = imported.rpartition(".")[0]
+            graph[module] |= {imported} - {module, ""}
+    return graph
 
 
 def test_every_part_imports_only_what_lies_below_it() -> None:
@@ -101,6 +132,16 @@ def test_no_import_cycle_between_parts() -> None:
         assert free, f"a cycle between {sorted(remaining)}"
         for part in free:
             del remaining[part]
+
+
+def test_no_import_cycle_between_modules() -> None:
+    remaining = graph_of_modules()
+    assert "maze_pl.modules.ppo" in remaining and len(remaining) > 100
+    while remaining:
+        free = [module for module, imported in remaining.items() if not imported & set(remaining)]
+        assert free, f"a cycle between {sorted(remaining)}"
+        for module in free:
+            del remaining[module]
 
 
 def test_importing_the_package_imports_neither_torch_nor_lightning() -> None:

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from maze_pl import __version__
 from maze_pl.bundle.bundle_files import bundle_bytes
 from maze_pl.bundle.errors import ExportError
 from maze_pl.bundle.onnx_graphs import OPSET
@@ -18,6 +17,7 @@ from maze_pl.bundle.parity import require_parity
 from maze_pl.bundle.recorded_decisions import recorded_decisions
 from maze_pl.bundle.traced_policy import traced
 from maze_pl.core.checkpoint import checkpoint_entry
+from maze_pl.core.version import __version__
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint
 from maze_pl.runs.loading import load, load_data
 from maze_pl.system.atomic_files import write_file

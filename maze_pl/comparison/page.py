@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maze_pl import __version__
+from maze_pl.core.version import __version__
 from maze_pl.comparison import tables
 from maze_pl.comparison.interval_plots import STYLE, Mark, Row, interval_plot, legend
 from maze_pl.comparison.results import Comparison, Difference, EntrySummary

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from maze_pl import __version__
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.version import __version__
 from maze_pl.runs.intervals import CONFIDENCE, Interval
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Unpack, cast
 
-from maze_pl import __version__
 from maze_pl.core.provenance import Provenance
+from maze_pl.core.version import __version__
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from maze_pl import __version__
 from maze_pl.core.provenance import Provenance
+from maze_pl.core.version import __version__
 from maze_pl.system.atomic_files import write_file
 from maze_pl.system.git_state import GitProbe
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from maze_pl import __version__
+from maze_pl.core.version import __version__
 from maze_pl.serving.decoding import JSON, NPZ
 from maze_pl_runtime.inputs import read_space
 

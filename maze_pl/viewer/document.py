@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from maze_pl import __version__
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.version import __version__
 from maze_pl.events import EpisodeEventLog, RunningKpiCalculator
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.viewer.arrays import Array, encoded, finite
