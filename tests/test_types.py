@@ -232,9 +232,10 @@ def test_data_modules_name_all_options_that_they_have_in_common(kind: type[Envir
 
 def test_every_public_name_of_the_package_is_listed() -> None:
     names = [name for name in dir(maze_pl) if not name.startswith("__")]
-    functions = ["compare", "events_table", "load", "load_env", "read_metrics", "rollout"]
+    classes = ["AgentDeployment", "SimpleStatsLoggingSetup", "SweepResult"]
+    functions = ["compare", "events_table", "export", "load", "load_env", "read_metrics", "rollout", "sweep"]
     tables = ["tensorboard_to_dataframe", "tensorboard_to_pandas"]
-    assert names == ["SimpleStatsLoggingSetup", *functions, *tables, "view"]
+    assert names == [*classes, *functions, *tables, "view"]
     assert all(getattr(maze_pl, name).__doc__ for name in names)
     namespace: dict[str, Any] = {}
     exec("from maze_pl import *", namespace)
