@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maze_pl.core.version import __version__
 from maze_pl.comparison import tables
 from maze_pl.comparison.interval_plots import STYLE, Mark, Row, interval_plot, legend
 from maze_pl.comparison.results import Comparison, Difference, EntrySummary
+from maze_pl.core.version import __version__
 from maze_pl.reports.html_parts import Content, Markup, code, document, element, folded, joined, section, table
 from maze_pl.runs.intervals import CONFIDENCE
 from maze_pl.runs.tables import interval_text, number_text
