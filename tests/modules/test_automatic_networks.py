@@ -7,13 +7,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import gymnasium
 import pytest
 import torch
 import yaml
+from gymnasium import spaces
 
 from maze_pl.agents import StateCritic, TorchStateActionCritic
 from maze_pl.config.factories import Factory
 from maze_pl.core.spec import Spec
+from maze_pl.datamodules import ReplayDataModule, RolloutDataModule
 from maze_pl.envs import GymMazeEnv
 from maze_pl.modules import A2C, BC, DQN, ES, IMPALA, PPO, SAC, TD3, AlgorithmModule
 
@@ -75,6 +78,34 @@ def test_sub_steps_learn_with_automatic_networks(kit: SimpleNamespace) -> None:
     before = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
     kit.fit(module, kit.make_team_rollout)
     assert all(not torch.equal(parameter, before[name]) for name, parameter in module.named_parameters())
+
+
+class WithNothing(gymnasium.Env[Any, Any]):
+    """One of its observations has no entries."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Dict({"nothing": spaces.Box(0.0, 1.0, (0,)), "way": spaces.Discrete(2)})
+        self.action_space = spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.2), False, {}
+
+
+@pytest.mark.parametrize("algorithm", [A2C, SAC])
+def test_an_observation_without_entries_is_collected_and_left_out(kit: SimpleNamespace, algorithm: Any) -> None:
+    data: Any = RolloutDataModule(lambda: GymMazeEnv(WithNothing()), n_envs=2, n_rollout_steps=10, epoch_length=1)
+    if algorithm is SAC:
+        sizes = {"batch_size": 8, "initial_buffer_size": 16, "num_batches_per_iter": 1, "epoch_length": 1}
+        data = ReplayDataModule(lambda: GymMazeEnv(WithNothing()), n_rollout_steps=4, **sizes)
+    module = algorithm(spec=data.spec)
+    before = {name: parameter.detach().clone() for name, parameter in module.networks.named_parameters()}
+    kit.make_trainer(limit_val_batches=0).fit(module, data)
+    assert module.policy.networks[0][0].in_keys == ["way"]
+    assert all(not torch.equal(parameter, before[name]) for name, parameter in module.networks.named_parameters())
 
 
 def test_the_choice_is_printed_when_training_starts(

@@ -224,7 +224,7 @@ def _terminal(act: Columns) -> Columns:
 
 def _flattened(array: Array) -> Array:
     """[T, N, ...] -> [T * N, ...]."""
-    return array.reshape(-1, *array.shape[2:])
+    return array.reshape(len(array) * array.shape[1], *array.shape[2:])  # -1 would not work for empty observations
 
 
 def _stacked(*arrays: Array) -> Array:
