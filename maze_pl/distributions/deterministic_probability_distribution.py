@@ -67,7 +67,7 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
         return self.perturbed(self._scale(), generator=generator)
 
     def perturbed(
-        self, scale: Tensor | float, limit: float = math.inf, generator: torch.Generator | None = None
+        self, scale: Tensor | float, limit: Tensor | float = math.inf, generator: torch.Generator | None = None
     ) -> Tensor:
         """Return mu with normal noise, within the bounds.
 
@@ -82,8 +82,8 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
         box = self._box
         action = self.deterministic_sample()
         noise = drawn(torch.randn, action, generator) * scale
-        if limit < math.inf:
-            noise = noise.clamp(-limit, limit)
+        if limit is not math.inf:
+            noise = noise.clamp(-limit, limit)  # type: ignore[arg-type]  # two numbers or two tensors
         return torch.clamp(torch.addcmul(action, box.half_width, noise), box.low, box.high)
 
     def log_prob(self, action: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.agents.network_io import refuse_recurrent
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch, TransitionBatch
-from maze_pl.core.checks import check_at_least, check_fraction
+from maze_pl.core.checks import check_at_least, check_fraction, check_not_negative, check_positive
 from maze_pl.core.rows import Tree
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
@@ -60,7 +60,8 @@ class DQN(AlgorithmModule):
         target_update_interval: Updates between two updates of the target networks.
         tau: Fraction by which the target networks move towards the networks in each update of them;
             1 copies the networks. A number or a schedule.
-        huber_delta: Error beyond which the loss grows linearly; 0 for squared errors.
+        huber_delta: Error beyond which the loss grows linearly: a number or a schedule above 0; the
+            number 0 for squared errors.
         networks: Composer that builds policy and, if dueling, critic; `auto`, the default, for
             networks that fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
@@ -104,7 +105,7 @@ class DQN(AlgorithmModule):
         epsilon: Coefficient | None = None,
         target_update_interval: int = 500,
         tau: Coefficient = 1.0,
-        huber_delta: float = 1.0,
+        huber_delta: Coefficient = 1.0,
         networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,
@@ -119,7 +120,6 @@ class DQN(AlgorithmModule):
     ) -> None:
         check_fraction(gamma=gamma)
         check_at_least(1, target_update_interval=target_update_interval)
-        check_at_least(0, huber_delta=huber_delta)
         epsilon = Linear(1.0, 0.05, until=0.1) if epsilon is None else epsilon
         # Set first: the networks may be made in super().__init__, which reads them.
         self.dueling = dueling
@@ -145,7 +145,8 @@ class DQN(AlgorithmModule):
         self.epsilon = self.coefficient("epsilon", epsilon, check_fraction)
         self.target_update_interval = target_update_interval
         self.tau = self.coefficient("tau", tau, check_fraction)
-        self.huber_delta = huber_delta
+        check_delta = check_positive if callable(huber_delta) else check_not_negative
+        self.huber_delta = self.coefficient("huber_delta", huber_delta, check_delta)
         self.register_buffer("n_updates", torch.zeros((), dtype=torch.int64))
         self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch
 
@@ -265,9 +266,13 @@ class DQN(AlgorithmModule):
 
     def _penalty(self, error: Tensor) -> Tensor:
         """[B] Huber loss of errors [B], or their squares."""
-        if self.huber_delta == 0.0:
+        delta = self.huber_delta
+        if isinstance(delta, Tensor):  # follows a schedule
+            size = error.abs()
+            return torch.where(size <= delta, 0.5 * size.square(), delta * (size - 0.5 * delta))
+        if delta == 0.0:
             return error.square()
-        return functional.huber_loss(error, torch.zeros_like(error), reduction="none", delta=self.huber_delta)
+        return functional.huber_loss(error, torch.zeros_like(error), reduction="none", delta=delta)
 
 
 def _heads(networks: TorchActorCritic, key: StepKey, observation: Tree, agent_id: Tensor) -> Heads:

@@ -55,7 +55,7 @@ class TD3(AlgorithmModule):
             number or a schedule.
         target_noise: Scale of the normal noise that is added to target actions: a number or a
             schedule.
-        target_noise_clip: Largest absolute value of that noise.
+        target_noise_clip: Largest absolute value of that noise: a number or a schedule.
         networks: Composer that builds policy and critic; `auto`, the default, for networks that
             fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
@@ -99,7 +99,7 @@ class TD3(AlgorithmModule):
         policy_delay: int = 2,
         exploration_noise: Coefficient = 0.1,
         target_noise: Coefficient = 0.2,
-        target_noise_clip: float = 0.5,
+        target_noise_clip: Coefficient = 0.5,
         networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,
@@ -114,7 +114,6 @@ class TD3(AlgorithmModule):
     ) -> None:
         check_fraction(gamma=gamma)
         check_at_least(1, policy_delay=policy_delay)
-        check_at_least(0, target_noise_clip=target_noise_clip)
         # Set first: the networks may be made in super().__init__, which reads it.
         self._first_noise = value_at("exploration_noise", exploration_noise, 0.0, check_not_negative)
         super().__init__(
@@ -136,7 +135,7 @@ class TD3(AlgorithmModule):
         self.policy_delay = policy_delay
         self.exploration_noise = self.coefficient("exploration_noise", exploration_noise, check_not_negative)
         self.target_noise = self.coefficient("target_noise", target_noise, check_not_negative)
-        self.target_noise_clip = target_noise_clip
+        self.target_noise_clip = self.coefficient("target_noise_clip", target_noise_clip, check_not_negative)
         self.register_buffer("n_updates", torch.zeros((), dtype=torch.int64))
         self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch
 

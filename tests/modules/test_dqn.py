@@ -31,7 +31,7 @@ from maze_pl.perception import (
     SharedStateCriticComposer,
     StepStateCriticComposer,
 )
-from maze_pl.schedules import Linear
+from maze_pl.schedules import Constant, Linear
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
@@ -198,6 +198,7 @@ VARIANTS = [
     {"dueling": True},
     {"dueling": True, "double_q": False, "huber_delta": 0.5},
     {"huber_delta": 0.0},
+    {"huber_delta": Constant(0.5)},
 ]
 
 
@@ -256,6 +257,16 @@ def test_traced_updates_are_those_of_autograd(kit: SimpleNamespace, kind: str, d
         assert module._gradient_steps.traced_losses.n_made == (capture == "auto")
         states.append(state(module))
     torch.testing.assert_close(*states, rtol=0, atol=0)
+
+
+def test_the_linear_part_of_the_loss_follows_its_schedule_traced_or_not(kit: SimpleNamespace) -> None:
+    states = []
+    for capture, delta in (("auto", Linear(1.0, 0.01)), ("off", Linear(1.0, 0.01)), ("off", 1.0)):
+        module = make("choice", capture, huber_delta=delta, optimizer="sgd")
+        kit.fit(module, lambda seed: replay_batch("choice", 3, seed), length=3)
+        states.append(state(module))
+    torch.testing.assert_close(states[0], states[1], rtol=0, atol=0)
+    assert any(not torch.allclose(states[1][name], states[2][name], rtol=1e-3) for name in states[1])
 
 
 def test_targets_are_copied_after_every_third_update_also_across_a_resume(kit: SimpleNamespace, tmp_path: Any) -> None:
@@ -390,6 +401,7 @@ def test_a_number_is_a_constant_epsilon() -> None:
         ({"gamma": -0.1}, "gamma=-0.1"),
         ({"target_update_interval": 0}, "target_update_interval=0"),
         ({"huber_delta": -1.0}, "huber_delta=-1.0"),
+        ({"huber_delta": Linear(1.0, 0.0)}, "huber_delta=0.0 must be greater than 0"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:

@@ -294,6 +294,18 @@ def test_exploration_follows_the_schedule(kit: SimpleNamespace) -> None:
     assert spread(deterministic=True) == 0.0
 
 
+def test_the_limit_of_target_noise_follows_its_schedule_traced_or_not(kit: SimpleNamespace) -> None:
+    states = []
+    for capture, limit in (("auto", Linear(0.5, 0.01)), ("off", Linear(0.5, 0.01)), ("off", 0.5)):
+        module = make("one", capture, target_noise=2.0, target_noise_clip=limit, optimizer="sgd", lr=0.02)
+        torch.manual_seed(1)
+        kit.fit(module, lambda seed: replay_batch("one", 3, seed), length=3)
+        states.append(state(module))
+    torch.testing.assert_close(states[0], states[1], rtol=0, atol=0)
+    name = "actor_critic.critic.twins.0.network.heads.0.weight"
+    assert not torch.allclose(states[1][name], states[2][name], rtol=1e-3)
+
+
 # ------------------------------------------------------------------------------------------------- what is refused
 
 
