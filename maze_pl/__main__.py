@@ -33,7 +33,7 @@ Run directories with classes outside of maze_pl, gymnasium, torch.nn and torch.o
 `--trust`, because loading them executes code.
 
 `maze-pl COMMAND --help` lists all options of a command, `--print_config` prints the configuration that a command would
-run, and `--debug` prints the traceback of an error.
+run, and `--debug` prints the traceback of an error. `maze-pl --version --verbose` lists the installed packages.
 
 names (searched in ./configs, the folders of MAZE_PL_CONFIG_PATH, and the configurations of maze_pl):
 """
@@ -81,6 +81,17 @@ def _fit_seeds(arguments: Sequence[str], signals: StopSignals) -> int | None:
     return seeds.run(arguments, signals) if seeds.is_for_seeds(arguments) else None
 
 
+def _show_version(is_verbose: bool) -> int:
+    """Print the version, and with `--verbose` those of all packages that maze_pl uses."""
+    text = f"maze-pl {__version__}"
+    if is_verbose:
+        from maze_pl.cli.version import versions_text
+
+        text = versions_text()
+    sys.stdout.write(f"{text}\n")
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `maze-pl`.
 
@@ -100,8 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (sys.stdout if command else sys.stderr).write(f"{__doc__}{names}")
         return 0 if command else 2
     if command == "--version":
-        sys.stdout.write(f"maze-pl {__version__}\n")
-        return 0
+        return _show_version("--verbose" in arguments)
     try:
         is_launched = follow_main_process()
         with StopSignals(deferred=is_launched) as signals:
