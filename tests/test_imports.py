@@ -51,7 +51,7 @@ ALLOWED = {
     "reports": {"core", "system", "events", "records", "config", "functional", "runs"},
     "bundle": {"core", "system", "envs", "distributions", "agents", "config", "runs"},
     "sweeps": {"config", "events", "reports", "runs", "system"},
-    "serving": {"config"},
+    "serving": {"config", "core"},
     "cli": EVERYTHING | {"bundle", "comparison", "reports", "serving", "sweeps", "viewer"},
 }
 
