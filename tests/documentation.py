@@ -5,7 +5,7 @@ A page is Markdown. Of its fenced blocks
 - one whose first line is `# file: PATH` is written there, in the folder in which the page is run; a ```diff block says
   what to change in a file that is there, with parts separated by lines that begin with `@@`;
 - the other ```python blocks run one after the other, in one namespace;
-- of ```console blocks the lines that start with `maze-pl`, `python` or `cd` run, in a shell;
+- of ```console blocks the lines that start with `maze-pl`, `maze-run`, `python` or `cd` run, in a shell;
 - a ```text block that directly follows a program or commands is their output. `...` stands for anything, alone on a
   line for any lines. After `<!-- numbers vary -->` (before it, or before the program) numbers may differ, such as
   times, or what training reaches.
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-COMMANDS = ("maze-pl ", "cd ", "python ")
+COMMANDS = ("maze-pl ", "maze-run ", "cd ", "python ")
 _FENCE = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# file: (\S+)\n")
 _NUMBER = re.compile(r"(?<!epoch )[-+]?\b\d[\d,_]*(\.\d+)?(e[-+]?\d+)?(?![|\d])")  # but those of epochs

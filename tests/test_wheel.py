@@ -33,6 +33,7 @@ def test_the_wheel_brings_configurations_command_types_and_licence(tmp_path: Pat
         archive.extractall(tmp_path / "installed")
         entry_points = archive.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
     assert "maze-pl = maze_pl.__main__:main" in entry_points
+    assert "maze-run = maze_pl.maze_run:main" in entry_points
     assert {"maze_pl/py.typed", "maze_pl/configs/ppo_cartpole.yaml", "maze_pl/configs/algorithm/ppo.yaml"} <= set(names)
     template = {f"maze_pl/project_template/{name}.template" for name in ("README.md", ".gitignore", "package/stock.py")}
     assert template <= set(names)

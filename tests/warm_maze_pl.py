@@ -1,8 +1,8 @@
-"""Lends `maze-pl` to shells, forked from a process that has imported everything, which takes seconds otherwise.
+"""Lends `maze-pl` and `maze-run` to shells, forked from a process that has imported everything, which takes seconds.
 
 usage: python -P tests/warm_maze_pl.py FOLDER
 
-Writes the command into the folder, says so in a line, and serves until standard input ends. What is forked differs
+Writes the commands into the folder, says so in a line, and serves until standard input ends. What is forked differs
 from a process of its own in nothing that `maze-pl` looks at.
 """
 
@@ -18,20 +18,22 @@ import sys
 from pathlib import Path
 
 import maze_pl.cli.fit  # noqa: F401  so that processes that are forked have it
+from maze_pl import maze_run
 from maze_pl.__main__ import main
 
 COMMAND = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    request = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
+    request = {{"program": {program!r}, "arguments": sys.argv[1:], "folder": os.getcwd()}}
+    request["environment"] = dict(os.environ)
     socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
     sys.exit(int(server.recv(8)))
 """
 
 
-def become(connection: socket.socket) -> list[str]:
-    """Make this process what the command would be, and return its arguments."""
+def become(connection: socket.socket) -> tuple[str, list[str]]:
+    """Make this process what the command would be, and return its name and arguments."""
     message, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
     request = json.loads(message)
     connection.close()
@@ -41,21 +43,27 @@ def become(connection: socket.socket) -> list[str]:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    script = str(Path(sys.executable).with_name("maze-pl"))
+    script = str(Path(sys.executable).with_name(request["program"]))
     sys.argv = [script, *request["arguments"]]
     sys.modules["__main__"].__file__ = script  # which other ranks and workers are started by
-    arguments: list[str] = request["arguments"]
-    return arguments
+    return request["program"], request["arguments"]
+
+
+def run(program: str, arguments: list[str]) -> int:
+    """Run the command in this process."""
+    return (maze_run.main if program == "maze-run" else main)(arguments)
 
 
 def serve(folder: Path) -> None:
     """Fork a process for each request, and a second one that waits for it."""
-    address, command = folder / "socket", folder / "maze-pl"
+    address = folder / "socket"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(address))
         listener.listen()
-        command.write_text(COMMAND.format(python=sys.executable, address=str(address)), encoding="utf-8")
-        command.chmod(0o755)
+        for program in ("maze-pl", "maze-run"):
+            text = COMMAND.format(python=sys.executable, address=str(address), program=program)
+            (folder / program).write_text(text, encoding="utf-8")
+            (folder / program).chmod(0o755)
         print("serving", flush=True)
         while listener in select.select([listener, sys.stdin], [], [])[0]:
             connection, _ = listener.accept()
@@ -63,7 +71,7 @@ def serve(folder: Path) -> None:
                 listener.close()
                 pid = os.fork()
                 if pid == 0:
-                    sys.exit(main(become(connection)))
+                    sys.exit(run(*become(connection)))
                 _, status = os.waitpid(pid, 0)
                 connection.send(str(os.waitstatus_to_exitcode(status) % 256).encode())
                 os._exit(0)

@@ -41,6 +41,7 @@ OPTION_OF_GROUP = {
     "critic": "--model.networks.critic",
     "runner": "--data",
     "experiment": "--config",
+    "conf_train": "--config",
 }
 ACTOR_CRITIC = {
     "gamma": 0.98,

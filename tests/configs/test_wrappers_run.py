@@ -8,11 +8,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import yaml
 from gymnasium import spaces
 
 from maze_pl.config import search_path
 from maze_pl.config.factories import Factory
+from maze_pl.config.pieces import from_file
+from maze_pl.config.search_path import read
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.cutting_2d import maze_env_factory
@@ -41,11 +42,14 @@ ENVIRONMENTS: dict[str, Callable[[], MazeEnv]] = {
     "pixel_obs": lambda: GymMazeEnv(Picture()),
     "pixel_obs_rnn": lambda: GymMazeEnv(Picture()),
     "tutorial_cutting_2d": lambda: maze_env_factory(200, [100, 100], [30, 15]),
+    "tutorial_cutting_2d_basic": lambda: maze_env_factory(200, [100, 100], [30, 15]),
+    "tutorial_cutting_2d_events": lambda: maze_env_factory(200, [100, 100], [30, 15]),
 }
 
 
 def make(name: str) -> Any:
-    nodes = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    path = FOLDER / f"{name}.yaml"
+    nodes = from_file("", path, read(path)).content
     env = make_wrapped(
         ENVIRONMENTS.get(name, ENVIRONMENTS["no_wrappers"]),
         [Factory(node["class_path"], node["init_args"]) for node in nodes],
@@ -85,7 +89,7 @@ def test_stacks_for_recurrent_networks_have_one_entry_for_each_time() -> None:
 
 
 def test_the_cutting_problem_gets_a_flat_inventory_and_two_hundred_steps() -> None:
-    env = make("tutorial_cutting_2d")
+    env = make("tutorial_cutting_2d_basic")
     env.reset(seed=0)
     assert env.observation_space["inventory-flatten"].shape == (400,)
     assert "inventory" not in env.observation_space.spaces
