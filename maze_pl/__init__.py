@@ -12,6 +12,7 @@ from .runs.simple_stats import SimpleStatsLoggingSetup as SimpleStatsLoggingSetu
 
 __all__ = [
     "AgentDeployment",
+    "RunContext",
     "SimpleStatsLoggingSetup",
     "SweepResult",
     "compare",
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .cli.sweep import sweep as sweep
     from .comparison.compare import compare as compare
     from .deployment.agent_deployment import AgentDeployment as AgentDeployment
+    from .run_context.run_context import RunContext as RunContext
     from .runs.metrics import read_metrics as read_metrics
     from .runs.metrics import tensorboard_to_dataframe as tensorboard_to_dataframe
     from .runs.metrics import tensorboard_to_pandas as tensorboard_to_pandas
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 else:
     _LATE = {
         "AgentDeployment": "maze_pl.deployment.agent_deployment",
+        "RunContext": "maze_pl.run_context.run_context",
         "SweepResult": "maze_pl.sweeps.result",
         "compare": "maze_pl.comparison.compare",
         "events_table": "maze_pl.viewer.events",

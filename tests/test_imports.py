@@ -53,6 +53,7 @@ ALLOWED = {
     "sweeps": {"config", "events", "reports", "runs", "system"},
     "serving": {"config", "core"},
     "cli": EVERYTHING | {"bundle", "comparison", "reports", "serving", "sweeps", "viewer"},
+    "run_context": EVERYTHING | {"cli"},
 }
 
 

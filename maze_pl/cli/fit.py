@@ -26,6 +26,7 @@ from maze_pl.cli.fit_options import CALL_OPTIONS, DEFAULT_CALLBACKS, TRAINER_DEF
 from maze_pl.cli.replaced_classes import parsing_logger
 from maze_pl.config.assembling import Prepared, names_configuration, options_of
 from maze_pl.config.factories import with_factories
+from maze_pl.config.given_objects import put_objects
 from maze_pl.config.lightning_features import refuse_unsuitable
 from maze_pl.config.messages import explain, tell_writer
 from maze_pl.config.option_types import refuse_nulls, refuse_nulls_of
@@ -56,15 +57,28 @@ _EXPECTED_WARNINGS = (
 
 
 def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> int:
-    """Run a command whose names have been resolved.
+    """Run a command whose names have been resolved; see `carry_out`.
+
+    Returns:
+        The exit status: 0, or 1 if a required return was not reached.
+    """
+    try:
+        return carry_out(arguments, command, signals).status
+    except ProcessExitedException as error:  # of a spawned training process
+        if error.exit_code in (130, 143) or signals.received:
+            return error.exit_code
+        ending = how_it_ended(error.exit_code)
+        message = f"rank {error.error_index} {ending}; all other ranks were stopped"
+        raise LostProcessError(message) from None
+
+
+def carry_out(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> "MazeCLI":
+    """Run a command to its end, and return it with its module, data module and trainer.
 
     Args:
         arguments: The command line as rewritten by `assembling.prepare`.
         command: The command line as the user gave it, to be saved with the run.
         signals: Handler of the signals that stop a command.
-
-    Returns:
-        The exit status: 0, or 1 if a required return was not reached.
     """
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_tip)
     spawning = logging.getLogger("torch.multiprocessing.spawn")
@@ -75,13 +89,7 @@ def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> in
         previous_hook = threading.excepthook
         threading.excepthook = tell_writer
         try:
-            return MazeCLI(arguments, command, signals, undo).status
-        except ProcessExitedException as error:  # of a spawned training process
-            if error.exit_code in (130, 143) or signals.received:
-                return error.exit_code
-            ending = how_it_ended(error.exit_code)
-            message = f"rank {error.error_index} {ending}; all other ranks were stopped"
-            raise LostProcessError(message) from None
+            return MazeCLI(arguments, command, signals, undo)
         finally:
             threading.excepthook = previous_hook
 
@@ -97,6 +105,8 @@ class MazeCLI(LightningCLI):
 
     Attributes:
         status: Exit status of the command.
+        config_text: The assembled configuration, as YAML.
+        run_dir: The run directory; None for a command that does not train.
     """
 
     def __init__(
@@ -108,11 +118,12 @@ class MazeCLI(LightningCLI):
     ) -> None:
         self.status = 0
         self._trust = arguments.trust
+        self._objects = arguments.objects
         self._name = arguments[0]
         self._command = ["maze-pl", *command]
         self._signals = signals
         self._undo = undo
-        self._run_dir: str | None = None
+        self.run_dir: str | None = None
         self._probe = GitProbe() if self._name == "fit" and is_first_rank() else None
         if self._probe is not None:
             undo.callback(self._probe.close)
@@ -178,7 +189,7 @@ class MazeCLI(LightningCLI):
             requested[name] = None
         parser = self._parser(self.subcommand)
         plain = with_plain_values(requested)
-        self._config_text = str(parser.dump(plain, skip_unset=False, skip_validation=True))
+        self.config_text = str(parser.dump(plain, skip_unset=False, skip_validation=True))
         if options.seeds is not None:
             remedy = "give it on the command line of `maze-pl fit`"
             raise ConfigurationError(f"seeds={options.seeds} cannot be set in a configuration: {remedy}")
@@ -205,13 +216,13 @@ class MazeCLI(LightningCLI):
             return
         if options.resume is not None and options.ckpt_path is None:
             options.ckpt_path = last_checkpoint(options.resume, options.last_checkpoint.dirpath)
-        self._run_dir = run_directory(options.resume, options.run_dir, options.experiment, self._undo)
+        self.run_dir = run_directory(options.resume, options.run_dir, options.experiment, self._undo)
         if trainer.default_root_dir is None:
-            trainer.default_root_dir = self._run_dir
+            trainer.default_root_dir = self.run_dir
         if is_first_rank():
             self._summary = str(summarize(self._command[1:]))
             seed = options.seed_everything
-            record = (self._command, seed, self._config_text, self._summary)
+            record = (self._command, seed, self.config_text, self._summary)
             self._provenance = collect_provenance(*record, self._probe)
             share_provenance(self._provenance)
 
@@ -229,7 +240,7 @@ class MazeCLI(LightningCLI):
             refuse_nulls_of(callback, options[name], name)
         refuse_nulls_of(pl.Trainer.__init__, options.trainer, "trainer")
         refuse_nulls(options.trainer, "trainer")
-        self.config_init = self.parser.instantiate(with_factories(self.config))
+        self.config_init = self.parser.instantiate(with_factories(put_objects(self.config, self._objects)))
         self.datamodule = self._get(self.config_init, "data")
         self.model = self._get(self.config_init, "model")
         self.trainer = self.instantiate_trainer()
@@ -269,36 +280,36 @@ class MazeCLI(LightningCLI):
         if has_bar:
             added.append(callbacks.RolloutProgressBar())
         needs_trust = False
-        if self._run_dir is not None:
+        if self.run_dir is not None:
             needs_trust = bool(self._foreign_names())
-            described = (self._config_text, self._command, self._summary, self._provenance)
+            described = (self.config_text, self._command, self._summary, self._provenance)
             added += [
-                callbacks.RunRecord(self._run_dir, *described),
+                callbacks.RunRecord(self.run_dir, *described),
                 *(self._get(self.config_init, name) for name in DEFAULT_CALLBACKS),
                 callbacks.EvaluationCheck(),
                 callbacks.TrainingObservations(),
-                callbacks.FinalEvaluation(self._run_dir),
-                callbacks.RunSummary(self._run_dir, needs_trust),
-                callbacks.NetworkPictures(self._run_dir),
+                callbacks.FinalEvaluation(self.run_dir),
+                callbacks.RunSummary(self.run_dir, needs_trust),
+                callbacks.NetworkPictures(self.run_dir),
             ]
             if self._options.view:
-                added.append(callbacks.EpisodeViews(self._run_dir))
-        return [*added, callbacks.StopOnSignal(self._signals, self._run_dir, needs_trust)]
+                added.append(callbacks.EpisodeViews(self.run_dir))
+        return [*added, callbacks.StopOnSignal(self._signals, self.run_dir, needs_trust)]
 
     def _foreign_names(self) -> list[str]:
         """Return the names in the configuration for which later commands need `--trust`."""
-        return foreign_names(yaml.safe_load(self._config_text))
+        return foreign_names(yaml.safe_load(self.config_text))
 
     def _loggers(self, configured: Any) -> list[Logger] | bool:
         """Return the loggers of a run: the configured ones or TensorBoard, and `metrics.csv`."""
-        if configured is False or self._run_dir is None:
+        if configured is False or self.run_dir is None:
             return False
         is_default = configured is None or configured is True
-        loggers = [callbacks.TensorBoardLog(self._run_dir)] if is_default else _as_list(configured)
+        loggers = [callbacks.TensorBoardLog(self.run_dir)] if is_default else _as_list(configured)
         if self._options.wandb:
-            loggers.append(callbacks.WandbLog(self._run_dir))
+            loggers.append(callbacks.WandbLog(self.run_dir))
         if not any(isinstance(logger, callbacks.MetricsFile) for logger in loggers):
-            loggers.append(callbacks.MetricsFile(self._run_dir))
+            loggers.append(callbacks.MetricsFile(self.run_dir))
         return loggers
 
     # ------------------------------------------------------------------------------------------------- running
@@ -314,8 +325,8 @@ class MazeCLI(LightningCLI):
             return
         if self._options.ckpt_path is not None:
             self._check_checkpoint(self._options.ckpt_path)
-        is_claimed = self.trainer.is_global_zero and self._run_dir is not None
-        claim = claimed(Path(str(self._run_dir))) if is_claimed else contextlib.nullcontext()
+        is_claimed = self.trainer.is_global_zero and self.run_dir is not None
+        claim = claimed(Path(str(self.run_dir))) if is_claimed else contextlib.nullcontext()
         with claim, naming_lost_ranks(self.trainer.strategy.launcher):
             super()._run_subcommand(subcommand)
 

@@ -17,10 +17,10 @@ that jsonargparse understands directly: without names, references and run direct
 
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from maze_pl.config import search_path
 from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
@@ -60,9 +60,11 @@ class Prepared(list[str]):
 
     Attributes:
         trust: The classes that it may instantiate.
+        objects: Name -> object from Python that its configuration stands for.
     """
 
     trust = Trust()
+    objects: Mapping[str, Any] = {}
 
 
 def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> Prepared:

@@ -14,6 +14,7 @@ from typing import Any, Self
 import gymnasium
 from jsonargparse import ArgumentParser, Namespace
 
+from maze_pl.config.given_objects import put_objects
 from maze_pl.config.trust import Trust
 from maze_pl.core.class_path import import_object
 
@@ -27,12 +28,14 @@ class Factory:
         init_args: Its arguments; class paths nested in them are instantiated again in each call.
         dict_kwargs: Further keyword arguments that its signature does not name.
         trust: The classes that its arguments may have.
+        objects: Name -> object from Python that its arguments stand for.
     """
 
     class_path: str
     init_args: dict[str, Any] = field(default_factory=dict)
     dict_kwargs: dict[str, Any] = field(default_factory=dict)
     trust: Trust = field(default_factory=Trust)
+    objects: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Make an object; arguments given here override configured ones."""
@@ -45,16 +48,17 @@ class Factory:
         add_arguments(parser, target, name, skip=passed)
         config = parser.parse_object({name: configured} if configured else {})
         self.trust.require_classes(config, self.class_path)
-        arguments = parser.instantiate(with_factories(config), instantiate_groups=False).get(name)
+        ready = with_factories(put_objects(config, self.objects))
+        arguments = parser.instantiate(ready, instantiate_groups=False).get(name)
         made = {} if arguments is None else vars(arguments)  # without arguments there is no group
         return target(*args, **{**made, **self.dict_kwargs, **kwargs})
 
     @classmethod
-    def of(cls, node: Mapping[str, Any], trust: Trust | None = None) -> Self:
+    def of(cls, node: Mapping[str, Any], trust: Trust | None = None, objects: Mapping[str, Any] | None = None) -> Self:
         """Return the factory for a configuration node; by default all classes are trusted."""
         init_args = node.get("init_args") or {}
         dict_kwargs = node.get("dict_kwargs") or {}
-        return cls(node["class_path"], init_args, dict_kwargs, trust or Trust())
+        return cls(node["class_path"], init_args, dict_kwargs, trust or Trust(), dict(objects or {}))
 
 
 def add_arguments(

@@ -72,6 +72,7 @@ class AlgorithmModule(RunModule):
             `off` runs every update eagerly.
 
     Attributes:
+        composer: Builder of the networks; None once they are built.
         chosen_networks: Automatic networks as YAML; None for all others.
     """
 
@@ -101,7 +102,7 @@ class AlgorithmModule(RunModule):
         self.critic_burn_in_epochs = critic_burn_in_epochs
         self.grad_norms_by_part = grad_norms_by_part
         self.chosen_networks: str | None = None
-        self._composer = composer_of(networks, actor_critic)
+        self.composer = composer_of(networks, actor_critic)
         self._optimizer_options = OptimizerOptions(self, optimizer, optimizer_groups, frozen)
         self._learning_rates = LearningRates(self, lr, lr_schedule, self._optimizer_options, self._schedulers)
         self.lr = self._learning_rates.first
@@ -126,11 +127,11 @@ class AlgorithmModule(RunModule):
                 self._compose(spec_of_data(self.trainer))
 
     def _compose(self, spec: Spec) -> None:
-        assert self._composer is not None
-        chosen = composed(self._composer, spec, self.critic_type, self.head_distributions)
+        assert self.composer is not None
+        chosen = composed(self.composer, spec, self.critic_type, self.head_distributions)
         self.chosen_networks = chosen.description
         self._use_networks(chosen.networks)
-        self._composer = None  # it may hold lambdas, which cannot be sent to a spawned process
+        self.composer = None  # it may hold lambdas, which cannot be sent to a spawned process
 
     def _use_networks(self, actor_critic: TorchActorCritic) -> None:
         self.actor_critic = actor_critic

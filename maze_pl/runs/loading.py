@@ -17,12 +17,14 @@ from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.runs.checkpoint import read_checkpoint, run_configuration, wrapper_statistics_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from maze_pl.datamodules.environments import EnvironmentDataModule
     from maze_pl.envs.wrappers import LogStatsWrapper
     from maze_pl.modules import AlgorithmModule
 
 
-def load(path: str | Path, *, trust: bool = False) -> AlgorithmModule:
+def load(path: str | Path, *, trust: bool = False, objects: Mapping[str, Any] | None = None) -> AlgorithmModule:
     """Load the trained module of a run, in evaluation mode, ready to act on processed observations.
 
     Example:
@@ -35,6 +37,7 @@ def load(path: str | Path, *, trust: bool = False) -> AlgorithmModule:
         trust: Whether it may name classes outside of maze_pl, gymnasium, torch.nn and torch.optim, and run their
             code; set it only if you know who made it. Classes are imported from Python's path, or
             else from the folders that the run was made with.
+        objects: Name -> object that the run was given from Python, as a message names it.
 
     Raises:
         ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs trust.
@@ -46,7 +49,7 @@ def load(path: str | Path, *, trust: bool = False) -> AlgorithmModule:
     config, entry = run_configuration(checkpoint, path), checkpoint_entry(checkpoint)
     if entry is None or "spec" not in entry:
         raise ConfigurationError(f"{path} has no agent: its module is not an AlgorithmModule")
-    module = _make(config["model"], AlgorithmModule, path, trust, spec=Spec.from_dict(entry["spec"]))
+    module = _make(config["model"], AlgorithmModule, path, trust, objects, spec=Spec.from_dict(entry["spec"]))
     module.load_state_dict(checkpoint["state_dict"])
     return cast("AlgorithmModule", module.eval())
 
@@ -64,12 +67,18 @@ def load_env(path: str | Path, *, trust: bool = False) -> LogStatsWrapper:
     return load_data(path, trust=trust).make_env()
 
 
-def load_data(path: str | Path, *, trust: bool = False) -> EnvironmentDataModule:
+def load_data(
+    path: str | Path,
+    *,
+    trust: bool = False,
+    objects: Mapping[str, Any] | None = None,
+) -> EnvironmentDataModule:
     """Load the data module of a run, whose `make_env` makes environments with frozen statistics.
 
     Args:
         path: A run directory or a checkpoint, as for `load`.
         trust: As for `load`.
+        objects: As for `load`.
 
     Raises:
         ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs trust.
@@ -78,12 +87,14 @@ def load_data(path: str | Path, *, trust: bool = False) -> EnvironmentDataModule
 
     checkpoint = read_checkpoint(path)
     config = run_configuration(checkpoint, path)
-    datamodule = _make(config["data"], EnvironmentDataModule, path, trust)
+    datamodule = _make(config["data"], EnvironmentDataModule, path, trust, objects)
     datamodule.warm_start(wrapper_statistics_in(checkpoint, path), may_differ=False)
     return cast("EnvironmentDataModule", datamodule)
 
 
-def _make(node: Any, base: type, path: str | Path, is_trusted: bool, **arguments: Any) -> Any:
+def _make(
+    node: Any, base: type, path: str | Path, is_trusted: bool, objects: Mapping[str, Any] | None, **arguments: Any
+) -> Any:
     """Instantiate a class that a checkpoint describes.
 
     Args:
@@ -91,6 +102,7 @@ def _make(node: Any, base: type, path: str | Path, is_trusted: bool, **arguments
         base: Required base class.
         path: The checkpoint, or its run directory.
         is_trusted: Whether it may name any class.
+        objects: Name -> object that it stands for.
         arguments: Additional arguments of the class.
     """
     from jsonargparse import ArgumentError
@@ -110,7 +122,7 @@ def _make(node: Any, base: type, path: str | Path, is_trusted: bool, **arguments
     try:
         if not is_trusted or isinstance(import_object(node["class_path"]), type):
             import_class(node["class_path"], base, f"{path}: ")
-        return Factory.of(node, Trust() if is_trusted else Trust(frozenset()))(**arguments)
+        return Factory.of(node, Trust() if is_trusted else Trust(frozenset()), objects)(**arguments)
     except ArgumentError as error:
         raise ConfigurationError(f"{path}: {explain(str(error))}") from None  # the message includes the causes
 

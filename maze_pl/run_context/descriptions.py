@@ -1,0 +1,170 @@
+"""Descriptions of Python values as YAML: names, class paths and arguments, and stand-ins for all else."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import gymnasium
+
+from maze_pl.agents import TorchActorCritic
+from maze_pl.config.given_objects import GIVEN
+from maze_pl.core.class_path import import_object
+from maze_pl.core.spec import Spec
+from maze_pl.modules import AlgorithmModule
+from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer
+
+_STAND_INS: Final = {
+    "model": "networks",
+    "policy": "policy",
+    "model.policy": "policy",
+    "critic": "critic",
+    "model.critic": "critic",
+    "runner": "engine",
+    "data.engine": "engine",
+    "data.dataset": "dataset",
+    "runner.dataset": "dataset",
+    "data.demonstrations": "dataset",
+    "algorithm.networks": "networks",
+    "runner.initial_demonstration_trajectories": "dataset",
+}
+"""Key -> function of `maze_pl.run_context.given`; all others have `anything`."""
+_NOT_ARGUMENTS: Final = ("self", "spec", "actor_critic", "networks")
+
+
+class ReadyNetworks:
+    """Composer of networks that exist already.
+
+    Args:
+        actor_critic: The networks.
+    """
+
+    def __init__(self, actor_critic: TorchActorCritic) -> None:
+        self.actor_critic = actor_critic
+
+    def compose(self, spec: Spec) -> TorchActorCritic:
+        """Return the networks."""
+        return self.actor_critic
+
+
+class Descriptions:
+    """Describes values as YAML, and keeps the objects that it cannot describe.
+
+    Attributes:
+        objects: Name -> object; the name is the key of the option that takes it.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+
+    def of(self, key: str, value: Any) -> Any:
+        """Return the value of an option as YAML.
+
+        Args:
+            key: The group or dotted key that the value was given for.
+            value: Plain values, also nested; classes, functions, partial functions, and objects.
+        """
+        if value is None or isinstance(value, str | bool | int | float):
+            return value
+        if isinstance(value, Mapping):
+            return self._of_mapping(key, value)
+        if isinstance(value, list | tuple):
+            return [self.of(f"{key}.{index}", item) for index, item in enumerate(value)]
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return self.of(key, {field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+        if isinstance(value, functools.partial) and not value.args and importable(value.func):
+            return {"class_path": importable(value.func), "init_args": self._of_mapping(key, value.keywords)}
+        path = importable(value)
+        if path is not None:
+            return {"class_path": path}
+        self.objects[key] = value
+        return self._stand_in(key, value)
+
+    def _of_mapping(self, key: str, value: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Describe a mapping; `_target_` and the other keys are a class path and arguments."""
+        described = {name: self.of(f"{key}.{name}", item) for name, item in value.items()}
+        if "_target_" not in described:
+            return described
+        path = described.pop("_target_")
+        path = path["class_path"] if isinstance(path, dict) else path
+        return {"class_path": path, "init_args": described}
+
+    def _stand_in(self, key: str, value: Any) -> dict[str, Any]:
+        name = getattr(value, "__qualname__", None)
+        description = f"a {type(value).__name__}" if name is None else f"the function {name.rpartition('.')[2]}"
+        function = _STAND_INS.get(key, "anything")
+        return {"class_path": f"{GIVEN}.{function}", "init_args": {"name": key, "description": description}}
+
+    # ----------------------------------------------------------------------------------------------------- groups
+
+    def env(self, value: Any) -> Any:
+        """Describe an environment: a name, a class path and arguments, or a function that makes one.
+
+        Raises:
+            TypeError: It is an environment, or cannot be called.
+        """
+        if isinstance(value, gymnasium.Env) or not (isinstance(value, str | Mapping) or callable(value)):
+            remedy = "give a function that makes one, such as env=lambda: GymMazeEnv('CartPole-v1')"
+            raise TypeError(f"env={value!r} must be a name, a dict, or a callable: {remedy}")
+        return self.of("env", value)
+
+    def wrappers(self, value: Any) -> Any:
+        """Describe wrappers: a name, a list, or a dict from class paths to arguments, the innermost first."""
+        if isinstance(value, Mapping) and not {"class_path", "_target_"} & value.keys():
+            items: Sequence[Any] = [
+                {"class_path": importable(path) or path, "init_args": dict(arguments or {})}
+                for path, arguments in value.items()
+            ]
+        elif isinstance(value, str) and "." not in value:
+            return value
+        else:
+            items = value if isinstance(value, list | tuple) else [value]
+        nodes = [self.of(f"wrappers.{index}", item) for index, item in enumerate(items)]
+        return [{"class_path": node} if isinstance(node, str) else node for node in nodes]
+
+    def runner(self, value: Any) -> Any:
+        """Describe a runner: a name, options of the data module, or an engine."""
+        if isinstance(value, str):
+            return value
+        node = self.of("runner", value)
+        is_engine = "class_path" in node
+        return {"init_args": {"n_shards": 0, "engine": node}} if is_engine else {"init_args": node}
+
+    def algorithm(self, value: Any) -> Any:
+        """Describe an algorithm: a name, a class path and arguments, a class, a partial, or a module.
+
+        Raises:
+            TypeError: A module has arguments that cannot be read back from it.
+        """
+        if not isinstance(value, AlgorithmModule):
+            return self.of("algorithm", value)
+        path = importable(type(value))
+        names = [name for name in inspect.signature(type(value)).parameters if name not in _NOT_ARGUMENTS]
+        lost = [name for name in names if name not in value.hparams]
+        if path is None or lost:
+            fault = f"its arguments {', '.join(lost)}" if lost else "its class"
+            remedy = "give {'class_path': ..., 'init_args': {...}}, or a class, or functools.partial"
+            raise TypeError(f"algorithm={type(value).__name__}(...): {fault} cannot be written as YAML: {remedy}")
+        arguments = {name: value.hparams[name] for name in names}
+        if value.actor_critic is not None:
+            arguments["networks"] = ReadyNetworks(value.actor_critic)
+        elif not isinstance(value.composer, AutomaticModelComposer):
+            arguments["networks"] = value.composer
+        elif value.hparams.get("networks") == "auto":
+            arguments["networks"] = "auto"
+        return {"class_path": path, "init_args": self._of_mapping("algorithm", arguments)}
+
+
+def importable(value: Any) -> str | None:
+    """Return the class path by which other processes can import a class or function, None if there is none."""
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", None)
+    if module in (None, "__main__") or name is None or not isinstance(name, str) or "<" in name:
+        return None
+    path = f"{module}.{name}"
+    try:
+        found = import_object(path)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    return path if found is value else None
