@@ -126,7 +126,7 @@ def rollout_options(groups: Mapping[str, Any], keys: Mapping[str, Any]) -> list[
 
 
 def _is_of_gymnasium(words: Sequence[str]) -> bool:
-    """Tell if a rollout plays in an environment that gymnasium makes, which needs a mode of rendering."""
+    """True if a rollout plays in an environment that gymnasium makes, which needs a mode of rendering."""
     try:
         env = configured_value(["rollout", *words], "env")
         data = configured_value(["rollout", *words], "data")

@@ -17,7 +17,7 @@ GIVEN: Final = "maze_pl.run_context.given"
 
 
 def is_given(node: Any) -> bool:
-    """Tell if a part of a configuration stands for an object."""
+    """True if a part of a configuration stands for an object."""
     path = node.get("class_path") if isinstance(node, dict | Namespace) else None
     return isinstance(path, str) and path.startswith(f"{GIVEN}.")
 

@@ -72,7 +72,6 @@ class AlgorithmModule(RunModule):
             `off` runs every update eagerly.
 
     Attributes:
-        composer: Builder of the networks; None once they are built.
         chosen_networks: Automatic networks as YAML; None for all others.
     """
 
@@ -102,7 +101,7 @@ class AlgorithmModule(RunModule):
         self.critic_burn_in_epochs = critic_burn_in_epochs
         self.grad_norms_by_part = grad_norms_by_part
         self.chosen_networks: str | None = None
-        self.composer = composer_of(networks, actor_critic)
+        self.composer = composer_of(networks, actor_critic)  # until networks are built
         self._optimizer_options = OptimizerOptions(self, optimizer, optimizer_groups, frozen)
         self._learning_rates = LearningRates(self, lr, lr_schedule, self._optimizer_options, self._schedulers)
         self.lr = self._learning_rates.first
