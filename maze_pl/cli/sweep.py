@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from maze_pl.sweeps.methods import optuna_module
 from maze_pl.sweeps.pictures import PICTURES, write_pictures
 from maze_pl.sweeps.result import SweepResult, read_plan
 from maze_pl.sweeps.search_space import samples
-from maze_pl.sweeps.storage import create_study, open_study
+from maze_pl.sweeps.storage import JOURNAL_FILE, create_study, open_study
 from maze_pl.sweeps.sweep_file import (
     CHANGEABLE,
     SWEEP_FILE,
@@ -32,7 +33,7 @@ from maze_pl.sweeps.sweep_file import (
 )
 from maze_pl.sweeps.sweep_runs import SweepRuns
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, write_file
-from maze_pl.system.signals import StopSignals
+from maze_pl.system.signals import StoppedBySignal, StopSignals
 
 _HELP: Final = """usage: maze-pl sweep SWEEP.yaml [options]
        maze-pl sweep --resume DIR [options]
@@ -116,6 +117,8 @@ def sweep(
 
     Raises:
         ConfigurationError: The sweep is impossible, or arguments contradict each other.
+        KeyboardInterrupt: INT has stopped the sweep.
+        SystemExit: TERM has stopped the sweep.
     """
     if (sweep is None) == (resume is None):
         raise ConfigurationError("give either a sweep, or resume=DIR")
@@ -123,11 +126,21 @@ def sweep(
         if resume is not None:
             if run_dir is not None:
                 raise ConfigurationError("resume continues in its folder: omit run_dir")
-            _resume(Path(resume), changes, signals, trust)
-            return SweepResult(resume)
-        assert sweep is not None
-        folder, _ = _begin(sweep, changes, None if run_dir is None else str(run_dir), signals, trust)
-        return SweepResult(folder)
+            folder = Path(resume)
+            _resume(folder, changes, signals, trust)
+        else:
+            assert sweep is not None
+            folder, _ = _begin(sweep, changes, None if run_dir is None else str(run_dir), signals, trust)
+    _raise_signal(signals)
+    return SweepResult(folder)
+
+
+def _raise_signal(signals: StopSignals) -> None:
+    """Raise what a signal would have raised if the sweep had not handled it."""
+    if signals.received == signal.SIGINT:
+        raise KeyboardInterrupt
+    if signals.received:
+        raise StoppedBySignal(signals.received)
 
 
 def _taken(words: Sequence[str], names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -269,6 +282,6 @@ def _show(result: SweepResult) -> None:
     if pictures:
         names = ", ".join(path.name for path in pictures)
         sys.stdout.write(f"pictures: {result.folder / PICTURES} ({names})\n")
-    journal = result.folder / "study.journal"
+    journal = result.folder / JOURNAL_FILE
     sys.stdout.write(f"next:\n  tensorboard --logdir {result.folder}\n  optuna-dashboard {journal}\n")
     sys.stdout.flush()

@@ -1,5 +1,6 @@
 """The loop of a sweep: asks for values, runs their trials, follows their evaluations, and stores the results."""
 
+import os
 import shutil
 import signal
 import time
@@ -158,9 +159,9 @@ class SweepRuns:
         command = ["fit", "--resume", str(folder)] if is_resumed else self._plan.command(assignment, folder)
         if self._is_trusted:
             command.append(TRUST_OPTION)
-        variables = {"WANDB_RUN_GROUP": self._folder.name, "WANDB_NAME": folder.name}
-        if self._plan.n_seeds > 1:
-            variables.pop("WANDB_NAME")  # each seed has a run
+        variables = {}
+        if "WANDB_RUN_GROUP" not in os.environ:
+            variables["WANDB_RUN_GROUP"] = self._folder.name
         self._running[trial.number] = _Running(trial, folder, is_resumed)
         values = ", ".join(f"{option}={value_text(value)}" for option, value in assignment.items())
         say(f"trial {trial.number}{' continues' if is_resumed else ''}: {values}")

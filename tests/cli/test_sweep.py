@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,22 @@ def test_a_stopped_sweep_continues_trials_that_were_under_way(project: Path, unc
     assert table()[1]["eval/return"] == whole[1]["eval/return"]
     assert Path("here", "trial_0001", "calls.txt").read_text().splitlines()[1] == "fit --resume here/trial_0001"
     assert len(Path("here", "trial_0000", "calls.txt").read_text().splitlines()) == 1
+
+
+def test_in_python_a_signal_is_raised_once_the_trials_have_ended(project: Path, unchecked: None) -> None:
+    Path("hang").touch()
+
+    def interrupt() -> None:
+        while not Path("here", "trial_0000", "config.yaml").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        maze_pl.sweep(SWEEP, run_dir="here")
+    thread.join()
+    assert [trial.status for trial in maze_pl.SweepResult("here").trials] == ["under way"]
 
 
 @pytest.mark.slow
