@@ -15,7 +15,7 @@ value; their influence is 0, as that of a ratio of sums.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ class Effects:
         runs: Variance from the runs of each entry with several runs.
         n_values: Smallest number of episodes with a value in an entry.
         is_repeated: Whether all entries have several runs.
+        plateau: [R, E] results of an interquartile mean if all values that it keeps are equal while
+            others differ; its influence values then are 0.
     """
 
     estimate: float
@@ -62,6 +64,7 @@ class Effects:
     runs: tuple[RunVariance, ...]
     n_values: int
     is_repeated: bool
+    plateau: Values | None = None
 
     @property
     def variance_of_episodes(self) -> float:
@@ -105,7 +108,9 @@ def iqm_effects(values: Values) -> Effects:
     kept = ordered[left_out : n - left_out]
     clipped = np.where(is_present, np.clip(values, kept[0], kept[-1]), np.nan)
     influence, _ = _influence_of_mean(clipped)
-    return _effects(float(kept.mean()), [influence / (1.0 - 2.0 * left_out / n)], [1.0], [values])
+    effects = _effects(float(kept.mean()), [influence / (1.0 - 2.0 * left_out / n)], [1.0], [values])
+    is_plateau = kept[0] == kept[-1] and ordered[0] != ordered[-1]
+    return replace(effects, plateau=values) if is_plateau else effects
 
 
 def difference_effects(values: Values, baseline: Values) -> Effects:

@@ -12,6 +12,8 @@ the estimated variance, since resampling about 10 of them is too coarse. The per
 Agarwal et al. 2021, arXiv:2108.13264, use covers too rarely with so few runs: it takes the observed
 effects of runs for all that there are.
 
+An interquartile mean whose kept values are all equal has the percentile bootstrap, see `plateaus`.
+
 With 2 to 7 runs or fewer than 8 episodes no bootstrap covers often enough. The interval then is
 Student's t with the degrees of freedom of Satterthwaite 1946, "An approximate distribution of estimates
 of variance components". `tests/comparison/test_coverage.py` simulates both.
@@ -23,6 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from maze_pl.comparison.effects import Effects, RunVariance, Values
+from maze_pl.comparison.plateaus import iqm_percentile_interval
 from maze_pl.runs.intervals import CONFIDENCE, N_RESAMPLES, Interval, t_quantile
 
 FEWEST_UNITS = 8
@@ -53,7 +56,9 @@ def two_level_intervals(
     for index, effects in enumerate(estimates):
         if not _is_determined(effects):
             continue
-        if effects.variance == 0.0:
+        if effects.plateau is not None:
+            intervals[index] = iqm_percentile_interval(effects.plateau, confidence, seed)
+        elif effects.variance == 0.0:
             intervals[index] = (effects.estimate, effects.estimate)
         elif _has_enough_units(effects):
             resampled.append(index)
