@@ -5,7 +5,10 @@ its influence values are 0, and so would be the width of an interval that follow
 runs and episodes are resampled, and the interquartile mean of each resample is computed.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from maze_pl.comparison.effects import Values
 from maze_pl.runs.intervals import Interval
@@ -40,7 +43,7 @@ def iqm_percentile_interval(values: Values, confidence: float, seed: int = 0) ->
     return float(low), float(high)
 
 
-def weighted_iqm(values: Values, counts: Values) -> Values:
+def weighted_iqm(values: Values, counts: NDArray[Any]) -> Values:
     """Return the interquartile means of resamples, NaN for those without values.
 
     Args:

@@ -14,6 +14,7 @@ from maze_pl.runs.metrics import read_columns
 from maze_pl.runs.seed_results import FINAL_FILE
 
 _HEAD: Final = ("episodes", "mean", "95% interval", "IQM", "95% interval of the IQM")
+_PAGE: Final = "comparison.html"
 _RETURN: Final = "_BaseEnvEvents/reward/mean"
 _KPI: Final = "_BaseEnvEvents/kpi/mean/"
 
@@ -157,15 +158,14 @@ def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) ->
     for place in (path, *runs):
         found = sorted([*place.glob(COMPARISON), *place.glob(f"*/{COMPARISON}")])
         if file is None and found:
-            file = found[-1]
+            file = max(found, key=lambda path: path.stat().st_mtime)
     target = shlex.quote(str(path / "comparison"))
-    command = f"maze-pl compare {shlex.quote(str(path))} --baseline random --baseline heuristic --to {target}"
+    command = f"maze-pl compare {shlex.quote(str(path))} --baseline random --to {target}"
     command += trust_option(runs[0])
     title = "Against other policies"
     if file is None:
-        return section(
-            title, missing("There is no comparison with baselines. To play the same episodes with them:", command)
-        )
+        note = "To play the same episodes with a random policy (and --baseline heuristic, if the environment has one):"
+        return section(title, missing(f"There is no comparison with baselines. {note}", command))
     content = read_json(file)
     rows = _entry_rows(content)
     if not rows:
@@ -176,10 +176,14 @@ def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) ->
     differences = _difference_rows(content)
     if differences:
         head = ["entry", "baseline", "metric", "difference", "95% interval", "probability of improvement"]
+        head.append("episodes needed")
         parts.append(element("h3", "Differences on the same episodes"))
         parts.append(table(head, differences, 3))
     played = f"{number(content.get('n_episodes'))} episodes of each, from seed {content.get('seed')}; {file}"
     parts.append(element("p", played, class_="muted"))
+    if (file.parent / _PAGE).is_file():
+        note = f"Plots, and links to episodes in the viewer: {file.parent / _PAGE}"
+        parts.append(element("p", note, class_="muted"))
     if isinstance(content.get("command"), str):
         parts.append(folded("command", element("pre", element("code", content["command"]))))
     return section(title, *parts)
@@ -209,9 +213,16 @@ def _difference_rows(content: Mapping[str, Any]) -> list[list[Content]]:
     rows: list[list[Content]] = []
     if not isinstance(differences, list):
         return rows
+    shown: set[tuple[str, str, str]] = set()  # of two baselines in one direction only
     for one in differences:
-        if isinstance(one, dict):
-            probability = number(one.get("probability_of_improvement"))
-            cells = [number(one.get("difference")), interval_text(one.get("interval")), probability]
-            rows.append([str(one.get("entry")), str(one.get("baseline")), str(one.get("metric")), *cells])
+        if not isinstance(one, dict):
+            continue
+        entry, baseline, metric = (str(one.get(name)) for name in ("entry", "baseline", "metric"))
+        if (baseline, entry, metric) in shown:
+            continue
+        shown.add((entry, baseline, metric))
+        probability = number(one.get("probability_of_improvement"))
+        needed = "more runs" if one.get("needs_more_runs") is True else number(one.get("episodes_needed"))
+        cells = [number(one.get("difference")), interval_text(one.get("interval")), probability, needed]
+        rows.append([entry, baseline, metric, *cells])
     return rows

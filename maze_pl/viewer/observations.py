@@ -16,6 +16,12 @@ _SMALLEST_IMAGE: Final = 16
 _LARGEST_BOUND: Final = 1e6
 """Larger bounds of a space say nothing about the range of values."""
 _COLOUR_CHANNELS: Final = (1, 3)
+_MOST_CHANNELS: Final = 4
+"""Channels, or images of a stack, up to which an array of numbers is taken for an image."""
+_MOST_MATRICES: Final = 16
+"""Matrices up to which an array of several dimensions is drawn as so many matrices."""
+_GAP: Final = 2
+"""Pixels between two images that are drawn side by side."""
 
 
 def observations_of(record: SpacesTrajectoryRecord, key: StepKey) -> dict[str, dict[str, Any]]:
@@ -42,14 +48,15 @@ def _observation(space: spaces.Space[Any], values: Array, is_mask: bool) -> dict
     if _is_image(space, shape):
         chosen, place = chosen_places(len(values))
         pictures = Pictures()
-        pictures.add_all(_picture(values[row]) for row in chosen)
+        pictures.add_all(_picture(_as_bytes(space, values[row])) for row in chosen)
         table = picture_table(pictures, place)
         return content | {"kind": "image", "index": table["index"], "pictures": table["images"]}
     if len(shape) > 2:
-        shape = (math.prod(shape[:-1]), shape[-1])
+        n_matrices = math.prod(shape[:-2])
+        shape = (n_matrices, *shape[-2:]) if n_matrices <= _MOST_MATRICES else (math.prod(shape[:-1]), shape[-1])
         content["shape"] = list(shape)
         values = values.reshape(len(values), *shape)
-    kind = ("scalar", "vector", "matrix")[len(shape)]
+    kind = ("scalar", "vector", "matrix", "matrix")[len(shape)]
     if isinstance(space, spaces.Discrete):
         kind = "discrete"
     if is_mask:
@@ -58,22 +65,50 @@ def _observation(space: spaces.Space[Any], values: Array, is_mask: bool) -> dict
 
 
 def _is_image(space: spaces.Space[Any], shape: tuple[int, ...]) -> bool:
-    """True if an observation is an image: bytes in two dimensions, and maybe channels."""
-    if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(shape) not in (2, 3):
+    """True if an observation is an image or a stack of images.
+
+    These are bytes in two dimensions and maybe channels; numbers of bounded size in two dimensions and
+    channels; and stacks of either.
+    """
+    if not isinstance(space, spaces.Box) or not 2 <= len(shape) <= 4:
         return False
-    sizes = sorted(shape)[-2:]
-    return sizes[0] >= _SMALLEST_IMAGE
+    image = shape[1:] if len(shape) == 4 else shape
+    if sorted(image)[-2] < _SMALLEST_IMAGE:
+        return False
+    is_bounded = bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
+    return space.dtype == np.uint8 or (len(shape) > 2 and is_bounded and min(image) <= _MOST_CHANNELS)
+
+
+def _as_bytes(space: spaces.Space[Any], image: Array) -> Array:
+    """Return an image of numbers as bytes, from the smallest to the largest number of its space."""
+    if image.dtype == np.uint8:
+        return image
+    assert isinstance(space, spaces.Box)
+    low, high = float(space.low.min()), float(space.high.max())
+    scaled: Array = np.rint(255.0 * (image - low) / ((high - low) or 1.0)).clip(0, 255).astype(np.uint8)
+    return scaled
 
 
 def _picture(image: Array) -> Array:
-    """Return an image as [height, width] or [height, width, 3]; other channels follow side by side."""
+    """Return an image as [height, width] or [height, width, 3]; stacks and other channels are side by side."""
+    if image.ndim == 4:
+        return _side_by_side([_picture(part) for part in image])
     if image.ndim == 2 or image.shape[-1] in _COLOUR_CHANNELS:
         return image
     if image.shape[0] < image.shape[-1]:  # channels first
         if image.shape[0] in _COLOUR_CHANNELS:
             return np.moveaxis(image, 0, -1)
-        return np.concatenate(list(image), axis=1)
-    return np.concatenate(list(np.moveaxis(image, -1, 0)), axis=1)
+        return _side_by_side(list(image))
+    return _side_by_side(list(np.moveaxis(image, -1, 0)))
+
+
+def _side_by_side(images: list[Array]) -> Array:
+    """Join images of the same shape, with a white line between two."""
+    line = np.full((images[0].shape[0], _GAP, *images[0].shape[2:]), 255, np.uint8)
+    parts = [images[0]]
+    for image in images[1:]:
+        parts += [line, image]
+    return np.concatenate(parts, axis=1)
 
 
 def _range(space: spaces.Space[Any]) -> tuple[float | None, float | None]:

@@ -67,7 +67,7 @@ def test_what_is_missing_is_named_with_the_command_that_adds_it() -> None:
     for text in (*MISSING, "There is no final evaluation", "versions, machine and git commit are unknown"):
         assert text.lower() in page.text.lower()
     for command in (
-        "compare run --baseline random --baseline heuristic",
+        "compare run --baseline random --to run/comparison",
         "view run --to run/view.html",
         "validate run",
     ):
@@ -90,18 +90,39 @@ def test_everything_that_there_is_is_shown() -> None:
     summary = {"n_values": 100, "mean": 42.0, "mean_interval": [40.0, 44.0], "iqm": 41.0, "iqm_interval": None}
     entries = [{"name": name, "metrics": {"return": summary}} for name in ("mine", "random")]
     both = {"entry": "mine", "baseline": "random", "metric": "return", "difference": 5.5, "interval": [1.0, 10.0]}
-    both["probability_of_improvement"] = 0.875
-    content = {"entries": entries, "differences": [both], "winner": "mine", "metric": "return", "n_episodes": 100}
+    both |= {"probability_of_improvement": 0.875, "episodes_needed": 1234}
+    mirrored = both | {"entry": "random", "baseline": "mine", "difference": -5.5}
+    content = {
+        "entries": entries,
+        "differences": [both, mirrored],
+        "winner": "mine",
+        "metric": "return",
+        "n_episodes": 100,
+    }
     Path("run", "versus").mkdir()
     Path("run", "versus", "comparison.json").write_text(json.dumps(content))
+    Path("run", "versus", "comparison.html").touch()
+    Path("run", "zzz").mkdir()
+    Path("run", "zzz", "comparison.json").write_text("{}")
+    os.utime(Path("run", "zzz", "comparison.json"), (1, 1))  # earlier than the other comparison
     Path("run", "networks").mkdir()
     Path("run", "networks", "policy.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'></svg>")
     Path("run", "view.html").write_text("<p>the episode</p>")
     page = report("run")
     assert page.frames == ["<p>the episode</p>"] and page.tags.count("img") == 1
     assert "commit c0ffee" in page.text and "with changes that were not committed" in page.text
-    for text in ("maze_pl 9.9", "model.lr: 3", "0.375", "-48.53 to 78.53", "40 to 44", "0.875", "Best by return: mine"):
+    for text in (
+        "maze_pl 9.9",
+        "model.lr: 3",
+        "0.375",
+        "-48.53 to 78.53",
+        "40 to 44",
+        "0.875",
+        "1,234",
+        "Best by return: mine",
+    ):
         assert text in page.text, text
+    assert "viewer: run/versus/comparison.html" in page.text and "-5.5" not in page.text
     assert not [text for text in MISSING[:3] if text in page.text]
 
 

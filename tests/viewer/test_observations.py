@@ -22,10 +22,15 @@ KINDS: dict[str, tuple[spaces.Space[Any], str, list[int], tuple[float | None, fl
     "channels first": (spaces.Box(0, 255, (3, 20, 30), np.uint8), "image", [3, 20, 30], (0.0, 255.0)),
     "stacked": (spaces.Box(0, 255, (4, 20, 30), np.uint8), "image", [4, 20, 30], (0.0, 255.0)),
     "grey": (spaces.Box(0, 255, (20, 30), np.uint8), "image", [20, 30], (0.0, 255.0)),
+    "numbers of colours": (spaces.Box(-1.0, 1.0, (3, 20, 30)), "image", [3, 20, 30], (-1.0, 1.0)),
+    "stacked colours": (spaces.Box(0, 255, (2, 20, 30, 3), np.uint8), "image", [2, 20, 30, 3], (0.0, 255.0)),
+    "stacked grey": (spaces.Box(0.0, 1.0, (2, 1, 20, 30)), "image", [2, 1, 20, 30], (0.0, 1.0)),
+    "unbounded colours": (spaces.Box(-np.inf, np.inf, (3, 20, 30)), "matrix", [3, 20, 30], (None, None)),
+    "many matrices": (spaces.Box(-1.0, 1.0, (20, 3, 4)), "matrix", [60, 4], (-1.0, 1.0)),
     "table of bytes": (spaces.Box(0, 255, (5, 30), np.uint8), "matrix", [5, 30], (0.0, 255.0)),
     "number": (spaces.Box(-1.0, 1.0, ()), "scalar", [], (-1.0, 1.0)),
     "unbounded": (spaces.Box(-np.inf, np.inf, (3,)), "vector", [3], (None, None)),
-    "cube": (spaces.Box(-1.0, 1.0, (2, 3, 4)), "matrix", [6, 4], (-1.0, 1.0)),
+    "cube": (spaces.Box(-1.0, 1.0, (2, 3, 4)), "matrix", [2, 3, 4], (-1.0, 1.0)),
     "choice": (spaces.Discrete(4, start=2), "discrete", [], (2.0, 5.0)),
     "bits": (spaces.MultiBinary(3), "vector", [3], (0.0, 1.0)),
     "choices": (spaces.MultiDiscrete([3, 7]), "vector", [2], (0.0, 6.0)),
@@ -72,7 +77,15 @@ def test_kind_shape_and_range_follow_from_the_space(name: str, observations: Any
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [("colours", (30, 20)), ("channels first", (30, 20)), ("stacked", (120, 20))]
+    ("name", "size"),
+    [
+        ("colours", (30, 20)),
+        ("channels first", (30, 20)),
+        ("stacked", (126, 20)),  # with a line of 2 pixels between two images
+        ("numbers of colours", (30, 20)),
+        ("stacked colours", (62, 20)),
+        ("stacked grey", (62, 20)),
+    ],
 )
 def test_images_are_pictures_and_kept_once(name: str, size: tuple[int, int], observations: Any) -> None:
     content = observations[name]
@@ -80,6 +93,12 @@ def test_images_are_pictures_and_kept_once(name: str, size: tuple[int, int], obs
     assert len(content["pictures"]) == 3
     picture = Image.open(io.BytesIO(base64.b64decode(content["pictures"][0].partition(",")[2])))
     assert picture.size == size
+
+
+def test_numbers_of_an_image_are_scaled_by_the_bounds_of_its_space(observations: Any, trajectory: Trajectory) -> None:
+    picture = Image.open(io.BytesIO(base64.b64decode(observations["stacked grey"]["pictures"][0].partition(",")[2])))
+    recorded = trajectory.spaces.observation[0]["stacked grey"][0]
+    np.testing.assert_allclose(np.asarray(picture)[:, :30] / 255, recorded[0, 0], atol=0.003)
 
 
 def test_grey_image_is_exact(observations: Any, trajectory: Trajectory) -> None:

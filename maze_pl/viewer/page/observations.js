@@ -192,9 +192,11 @@ class MatrixDrawing {
     this.size = across > 24 || shape.length > 2 ? "wide" : "narrow";
     const label = `${name} as a heat map of ${this.rows} rows and ${this.columns} columns; its numbers are written out below`;
     const text = element("span");
-    this.canvases = Array.from({ length: this.cells ? values.width / this.cells : 0 }, (_, slice) => {
+    const slices = this.cells ? values.width / this.cells : 0;
+    const room = 480 / Math.max(1, Math.min(3, slices));
+    this.canvases = Array.from({ length: slices }, (_, slice) => {
       const canvas = element("canvas", { class: "heat", role: "img", "aria-label": label });
-      const cell = Math.min(22, Math.max(2, Math.min(Math.floor(480 / across), Math.floor(260 / down))));
+      const cell = Math.min(22, Math.max(2, Math.min(Math.floor(room / across), Math.floor(260 / down))));
       canvas.style.width = `${cell * across}px`;
       canvas.style.height = `${Math.max(cell, Math.min(14, Math.floor(120 / down))) * down}px`;
       readout(canvas, text, (x, y) => this.describe(slice, x, y));

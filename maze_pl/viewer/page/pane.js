@@ -34,7 +34,7 @@ class Pane {
 
   makeFacts(description) {
     const ends = { terminated: "terminated", truncated: "truncated", unfinished: "not finished" };
-    const facts = [`policy ${description.policy}`];
+    const facts = description.policy ? [`policy ${description.policy}`] : [];
     if (description.seed !== null) facts.push(`seed ${description.seed}`);
     facts.push(`return ${formatNumber(description.return)}`, counted(this.episode.nSteps, "env step"), ends[description.end]);
     return element("p", { class: "facts" }, ...facts.map((fact) => element("span", { text: fact })));
