@@ -30,6 +30,8 @@ from maze_pl.config.search_path import (
     ConfigurationError,
     find,
     known_names,
+    parse,
+    read,
     suggestion,
 )
 from maze_pl.runs.run_directory import new_directory
@@ -41,6 +43,15 @@ _OPTIONS: Final = {
     "--config-dir": "folder",
 }
 _SWITCHES: Final = ("--multirun", "-m")
+_SEARCHES: Final = {"nevergrad": "hyperparameter_search"}
+"""Experiments of the documentation -> ours."""
+_OF_SWEEPS: Final = {
+    "hydra.sweep.dir": "run_dir",
+    "hydra.launcher.n_jobs": "n_parallel",
+    "hydra.sweeper.optim.num_workers": "n_parallel",
+    "hydra.sweeper.optim.budget": "n_trials",
+}
+"""Keys of a search -> options of `maze-pl sweep`."""
 _IMPOSSIBLE: Final = 2
 
 
@@ -157,22 +168,17 @@ def _commands(request: _Request, undo: ExitStack) -> list[list[str]]:
     """
     if request.root == "conf_rllib":
         raise ConfigurationError("-cn conf_rllib trains with RLlib, which maze-pl does not do")
-    experiment = request.groups.get("experiment")
-    if experiment == "nevergrad":
-        remedy = "describe the search in a sweep file, and run `maze-pl sweep FILE`"
-        raise ConfigurationError(
-            f"+experiment={experiment} searches with Nevergrad, which maze-pl does not use: {remedy}"
-        )
+    search = _search(request.groups.get("experiment", ""))
+    if search is not None:
+        return [_sweep(request, search)]
     folder = request.keys.pop("hydra.sweep.dir", None)
-    chosen = product({**request.groups, **request.keys}, _values)
+    asked = {**request.groups, **request.keys}
+    chosen = product(asked, _values)
     if not request.is_multirun:
-        if len(chosen) > 1:
-            several = next(
-                name for name, value in {**request.groups, **request.keys}.items() if len(_values(value)) > 1
-            )
-            value = {**request.groups, **request.keys}[several]
-            remedy = f"add --multirun for one run each, or write {several}=[{value}] for a list"
-            raise ConfigurationError(f"{several}={value} names several values: {remedy}")
+        for name, value in asked.items():
+            if len(_values(value)) > 1:
+                remedy = f"add --multirun for one run each, or write {name}=[{value}] for a list"
+                raise ConfigurationError(f"{name}={value} names several values: {remedy}")
         return [_command(request, chosen[0])]
     if "hydra.run.dir" in request.keys:
         raise ConfigurationError("hydra.run.dir is the directory of one run: use hydra.sweep.dir with --multirun")
@@ -182,6 +188,49 @@ def _commands(request: _Request, undo: ExitStack) -> list[list[str]]:
     for number, command in enumerate(commands):
         command += ["--run_dir" if command[0] == "fit" else "--output_dir", str(Path(folder, f"run_{number}"))]
     return commands
+
+
+def _search(experiment: str) -> str | None:
+    """Return the name of the sweep file that an experiment is; None for the configuration of a run."""
+    name = f"experiment/{_SEARCHES.get(experiment, experiment)}"
+    path = find(name) if experiment else None
+    content = None if path is None else read(path)
+    return name if isinstance(content, dict) and "search" in content else None
+
+
+def _sweep(request: _Request, search: str) -> list[str]:
+    """Return the command line of `maze-pl sweep` for a search; lists of values are searched.
+
+    Raises:
+        ConfigurationError: It is not one of training, or several components are to be searched.
+    """
+    if not request.is_multirun or request.root == ROLLOUTS:
+        raise ConfigurationError(f"+experiment={request.groups['experiment']} searches: add -cn {TRAINING} --multirun")
+    groups = {"algorithm": "ppo", **{name: value for name, value in request.groups.items() if name != "experiment"}}
+    keys = dict(request.keys)
+    words = ["sweep", search]
+    for key, option in _OF_SWEEPS.items():
+        if key in keys:
+            words += [f"--{option}", keys.pop(key)]
+    for name, value in groups.items():
+        if len(_values(value)) > 1:
+            remedy = "run one search for each"
+            raise ConfigurationError(
+                f"{name}={value} names several components, which a search cannot compare: {remedy}"
+            )
+    fixed = {key: value for key, value in keys.items() if len(_values(value)) == 1}
+    start = len(fit_options(groups, {}, request.root))
+    options = fit_options(groups, fixed, request.root)
+    config, options = options[1], options[2:]
+    words += ["--config", config]
+    for option, value in zip(options[::2], options[1::2], strict=True):
+        is_word = isinstance(parse(value), bool) and value.lower() not in ("true", "false")  # off, no, ...
+        words += [f"--options.{option.removeprefix('--')}", f"'{value}'" if is_word else value]
+    for key, value in keys.items():
+        if key not in fixed:
+            option = fit_options(groups, {key: value}, request.root)[start].removeprefix("--")
+            words += [f"--search.{option}", f"[{value}]"]
+    return [*words, TRUST_OPTION] if request.is_trusted else words
 
 
 def _command(request: _Request, chosen: dict[str, str]) -> list[str]:

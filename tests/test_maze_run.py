@@ -249,6 +249,32 @@ def test_names_and_values_are_combined_and_lists_in_brackets_are_one_value(comma
     assert values == [(f"conf_train/{name}", "[a,b]", lr) for name in ("ppo", "a2c") for lr in ("1", "2")]
 
 
+def test_searches_become_sweeps(commands: list[list[str]]) -> None:
+    assert main(["-cn", "conf_train", *MULTIRUN.split(), "+experiment=grid_search", "hydra.launcher.n_jobs=4"]) == 0
+    pendulum = "env.name=Pendulum-v0 algorithm.n_epochs=5 +experiment=nevergrad --multirun"
+    assert main(["-cn", "conf_train", *pendulum.split()]) == 0
+    grid = (
+        "sweep experiment/grid_search --n_parallel 4 --config conf_train/ppo --options.data.env.name CartPole-v1 "
+        "--options.trainer.max_epochs 5 --search.model.lr [0.0001,0.0005,0.001]"
+    )
+    search = (
+        "sweep experiment/hyperparameter_search --config conf_train/ppo --options.data.env.name Pendulum-v1 "
+        "--options.trainer.max_epochs 5"
+    )
+    assert commands == [grid.split(), search.split()]
+
+
+@pytest.mark.slow
+def test_a_documented_search_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    keys = [word for word in MULTIRUN.split() if "n_epochs" not in word and "lr" not in word]
+    words = [*keys, "algorithm.lr=0.0001,0.001", *small("algorithm=ppo"), "+experiment=grid_search"]
+    assert main(["-cn", "conf_train", *words, "hydra.sweep.dir=grid"]) == 0
+    assert len(list(tmp_path.rglob("last.ckpt"))) == 2
+
+
 def test_keys_of_an_experiment_are_those_of_its_algorithm(commands: list[list[str]]) -> None:
     assert main(["-cn", "conf_train", "+experiment=cartpole_ppo_wrappers", "algorithm.batch_size=50"]) == 0
     assert main(["-cn", "conf_train", "algorithm=sac", "algorithm.batch_size=50"]) == 0
@@ -282,7 +308,8 @@ def test_a_folder_of_configurations_is_searched(
         ("runner.n_episode=2", "there is no option 'runner.n_episode'; did you mean runner.n_episodes"),
         ("-cn conf_train algorithm.lr=1,2", "add --multirun for one run each, or write algorithm.lr=[1,2]"),
         ("-cn conf_rllib env.name=CartPole-v0", "trains with RLlib"),
-        ("-cn conf_train +experiment=nevergrad --multirun", "maze-pl sweep"),
+        ("-cn conf_train +experiment=nevergrad", "+experiment=nevergrad searches: add -cn conf_train --multirun"),
+        ("-cn conf_train +experiment=grid_search algorithm=ppo,a2c -m", "algorithm=ppo,a2c names several components"),
         ("-cn conf_train ~wrappers", "~wrappers removes a part of the configuration"),
         ("-cn conf_train --multi-run", "--multi-run is not an option of maze-run; did you mean --multirun"),
         ("-cn conf_train wrappers", "wrappers is neither GROUP=NAME nor KEY=VALUE"),

@@ -4,7 +4,7 @@ import importlib.metadata
 import platform
 import re
 
-from maze_pl import __version__
+from maze_pl.core.version import __version__
 
 _NAME = re.compile(r"[\w.-]+")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")

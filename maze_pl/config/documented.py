@@ -19,7 +19,7 @@ from maze_pl.config.documented_names import (
     VALUES,
     WITH_OTHER_NETWORKS,
 )
-from maze_pl.config.search_path import ConfigurationError, dump, find, known_names, read, suggestion
+from maze_pl.config.search_path import ConfigurationError, dump, find, known_names, read, resolve, suggestion
 from maze_pl.config.summary import configured_value
 
 TRAINING = "conf_train"
@@ -167,6 +167,8 @@ def _start(groups: Mapping[str, Any], root: str) -> list[str]:
     algorithm = groups.get("algorithm")
     experiment = groups.get("experiment")
     words: list[str] = []
+    if experiment is not None:
+        _refuse_search(_named("experiment", experiment))
     if root != TRAINING:
         words = ["--config", root]
     elif experiment is None or not _is_complete(_named("experiment", experiment)):
@@ -181,6 +183,13 @@ def _start(groups: Mapping[str, Any], root: str) -> list[str]:
     if is_chosen or isinstance(algorithm, Mapping):
         words += ["--model", _component("algorithm", algorithm)]
     return words
+
+
+def _refuse_search(name: str) -> None:
+    """Raise ConfigurationError for the file of a sweep, which describes several runs."""
+    content = read(resolve(name))
+    if isinstance(content, dict) and "search" in content:
+        raise ConfigurationError(f"{name} is a search: use `maze-pl sweep {name}`, or maze_pl.sweep({name!r})")
 
 
 def _is_complete(name: str) -> bool:

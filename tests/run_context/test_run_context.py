@@ -310,6 +310,7 @@ def test_wrappers_are_names_dicts_classes_and_callables() -> None:
         ({"algorithm": "pppo"}, r"there is no algorithm 'pppo'; did you mean ppo"),
         ({"env": "gym_evn"}, r"there is no env 'gym_evn'; did you mean gym_env"),
         ({"experiment": "cartpole_ppo"}, r"there is no experiment 'cartpole_ppo'; did you mean cartpole_ppo_wrappers"),
+        ({"experiment": "grid_search"}, r"is a search: use `maze-pl sweep experiment/grid_search`, or maze_pl.sweep"),
         ({"overrides": {"runner.concurency": 1}}, r"did you mean runner.concurrency"),
         ({"overrides": {"algoritm.lr": 1}}, r"there is no option 'algoritm.lr'; did you mean"),
     ],
