@@ -9,7 +9,7 @@ from maze_pl.core.observation_sample import ObservationSample
 
 
 class TrainingObservations(Callback):
-    """Samples the observations that the agent learns from, so that a deployment can tell others apart.
+    """Samples the observations that the agent learns from, so that a deployment can detect drift.
 
     The sample is part of checkpoints, and continues when a run is resumed. Data without
     observations, as of populations, gives none. With several ranks, it is that of rank 0.

@@ -57,12 +57,12 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
 
 
 def _parsed(command: Sequence[str]) -> Any:
-    """Parse the options, and refuse numbers that make no sense."""
+    """Parse the options, and refuse invalid numbers."""
     parser = OptionParser("serve", "Answer requests for decisions over HTTP.")
     parser.add_paths("source", "file of `maze-pl export`, run directory, or checkpoint")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="port, 0 for a free one (default: 8000)")
-    secret = f"file with the token that requests must bring (default: the variable {_TOKEN_VARIABLE})"
+    secret = f"file with the token that requests must send (default: the variable {_TOKEN_VARIABLE})"
     parser.add_argument("--token_file", type=Path, metavar="FILE", help=secret)
     parser.add_argument("--without_token", action="store_true", help="listen on other interfaces without a token")
     limits: dict[str, tuple[float, str]] = {

@@ -48,19 +48,19 @@ def shown_differences(comparison: Comparison) -> list[Difference]:
     return kept
 
 
-def verdict_text(comparison: Comparison, one: Difference) -> str:
+def verdict_text(comparison: Comparison, difference: Difference) -> str:
     """Return the meaning of a difference in a few words; of metrics without a wanted direction, its direction."""
-    if one.interval is None:
+    if difference.interval is None:
         return "undecided: there is no interval"
-    if one.interval[0] <= 0.0 <= one.interval[1]:
-        if one.needs_more_runs:
+    if difference.interval[0] <= 0.0 <= difference.interval[1]:
+        if difference.needs_more_runs:
             return "undecided; only more runs can decide"
-        if one.episodes_needed is None:
-            return "no difference" if one.difference == 0.0 else "undecided"
-        return f"undecided; about {one.episodes_needed:,} episodes would decide"
-    if one.metric != comparison.metric:
-        return "higher" if one.difference > 0.0 else "lower"
-    return "better" if comparison.is_on_better_side(one.interval) else "worse"
+        if difference.episodes_needed is None:
+            return "no difference" if difference.difference == 0.0 else "undecided"
+        return f"undecided; about {difference.episodes_needed:,} episodes would decide"
+    if difference.metric != comparison.metric:
+        return "higher" if difference.difference > 0.0 else "lower"
+    return "better" if comparison.is_on_better_side(difference.interval) else "worse"
 
 
 def needed_text(difference: Difference) -> str:

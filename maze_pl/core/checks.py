@@ -8,14 +8,14 @@ MOST = 2**31 - 1
 _LEAST_BYTES_OF_AN_ENVIRONMENT = 4096  # lower bound for an object with spaces and a random generator
 
 
-def check_count(name: str, value: int, least: int, whose: str = "", most: int = MOST) -> None:
+def check_count(name: str, value: int, least: int, owner: str = "", most: int = MOST) -> None:
     """Refuse a count that is not an integer, too small or too large.
 
     Args:
         name: Name of the option.
         value: Its value.
         least: Smallest accepted value.
-        whose: Owner of the option, such as " of an evaluator".
+        owner: Owner of the option, such as " of an evaluator".
         most: Largest accepted value.
 
     Raises:
@@ -23,20 +23,20 @@ def check_count(name: str, value: int, least: int, whose: str = "", most: int = 
         ValueError: It is too small or too large.
     """
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name}={value!r}{whose} must be an integer, not {type(value).__name__}")
+        raise TypeError(f"{name}={value!r}{owner} must be an integer, not {type(value).__name__}")
     if value < least:
-        raise ValueError(f"{name}={value}{whose} must be at least {least}")
+        raise ValueError(f"{name}={value}{owner} must be at least {least}")
     if value > most:
-        raise ValueError(f"{name}={value}{whose} must be at most {most}")
+        raise ValueError(f"{name}={value}{owner} must be at most {most}")
 
 
-def check_room_for_environments(name: str, n_envs: int, whose: str = "") -> None:
+def check_room_for_environments(name: str, n_envs: int, owner: str = "") -> None:
     """Refuse more environments than fit into the machine's memory, before the first one is made.
 
     Args:
         name: Name of the option.
         n_envs: Number of environments.
-        whose: Owner of the option, such as " of an evaluator".
+        owner: Owner of the option, such as " of an evaluator".
 
     Raises:
         ValueError: Even the smallest environments would not fit.
@@ -45,10 +45,10 @@ def check_room_for_environments(name: str, n_envs: int, whose: str = "") -> None
     needed = n_envs * _LEAST_BYTES_OF_AN_ENVIRONMENT
     if needed > available:
         amounts = f"{needed / 2**30:,.0f} GiB of memory, this machine has {available / 2**30:,.0f} GiB"
-        raise ValueError(f"{name}={n_envs}{whose} environments take at least {amounts}; use fewer")
+        raise ValueError(f"{name}={n_envs}{owner} environments take at least {amounts}; use fewer")
 
 
-def check_seconds(name: str, value: float | None, whose: str = "") -> None:
+def check_seconds(name: str, value: float | None, owner: str = "") -> None:
     """Refuse a time limit that is not a positive number; None stands for no limit.
 
     Raises:
@@ -58,9 +58,9 @@ def check_seconds(name: str, value: float | None, whose: str = "") -> None:
     if value is None:
         return
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"{name}={value!r}{whose} must be a number of seconds, not {type(value).__name__}")
+        raise TypeError(f"{name}={value!r}{owner} must be a number of seconds, not {type(value).__name__}")
     if not 0 < value < math.inf:
-        raise ValueError(f"{name}={value}{whose} must be greater than 0 and finite, or null for no limit")
+        raise ValueError(f"{name}={value}{owner} must be greater than 0 and finite, or null for no limit")
 
 
 def check_at_least(least: float, **values: float | None) -> None:

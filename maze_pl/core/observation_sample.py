@@ -1,4 +1,4 @@
-"""Samples of the observations that a policy has learned from, for comparison with those it meets later."""
+"""Samples of the observations that a policy has learned from, for comparison with those that it receives later."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ObservationSample:
 
     Attributes:
         overall: (Step key, observation) -> [n, elements] float32 of the whole training.
-        recent: The same of its end, in no order.
+        recent: The same of its end, unordered.
         places: (Step key, observation) -> [elements] positions in the flattened observation.
     """
 
@@ -113,7 +113,7 @@ class ObservationSample:
         self._n_batches += 1
 
     def _offer(self, key: tuple[StepKey, str], rows: Array) -> None:
-        """Let rows take the places of others in the sample of the whole training."""
+        """Replace random rows in the sample of the whole training."""
         n_free = _ROWS_OVERALL - len(self.overall[key])
         if n_free > 0:
             self.overall[key] = np.concatenate([self.overall[key], rows[:n_free]])

@@ -44,8 +44,8 @@ def population_stability_index(expected: Array, actual: Array) -> Array:
         PSI = sum over bins of (actual - expected) * ln(actual / expected)
 
     Siddiqi 2006, Credit Risk Scorecards, chapter 8; Yurdakul 2018, Statistical Properties of
-    Population Stability Index. Departs from the sources in that shares below 0.0001 count as that,
-    as the logarithm of 0 is infinite.
+    Population Stability Index. Departs from the sources in that shares below 0.0001 are raised to
+    it, as the logarithm of 0 is infinite.
 
     Args:
         expected: [..., bins] shares in training.
@@ -85,7 +85,7 @@ class _Watched:
         self._counts = [np.zeros(len(edges) + 1, np.int64) for edges in self._edges]
 
     def add(self, observation: Array) -> None:
-        """Add one observation; it is looked at later, together with others."""
+        """Add one observation; it is evaluated later, together with others."""
         self._waiting.append(observation.ravel()[self.places])
         if len(self._waiting) >= _CHUNK:
             self._count()

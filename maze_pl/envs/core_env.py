@@ -181,30 +181,30 @@ class ActionConversionInterface(ABC):
         return {}
 
 
-def take_over(own: Any, other: Any, *counterparts: tuple[Any, Any]) -> None:
+def take_over(target: Any, source: Any, *counterparts: tuple[Any, Any]) -> None:
     """Replace all attributes of an object by copies of another object's attributes.
 
     References to the other environment (a wrapper, the simulation, the context, the pubsub or one
     of its subscribers) become references to the counterpart in this environment.
 
     Args:
-        own: A part of this environment: a wrapper, the simulation, or an object that belongs to
+        target: A part of this environment: a wrapper, the simulation, or an object that belongs to
             them.
-        other: The same part of another environment that was made in the same way.
+        source: The same part of another environment that was made in the same way.
         counterparts: Further pairs of corresponding objects, such as the two environments.
 
     Raises:
         TypeError: An attribute cannot be copied.
     """
-    pairs = list(_parts(own, other))
-    for own_part, other_part in counterparts:
-        pairs += _parts(own_part, other_part)
+    pairs = list(_parts(target, source))
+    for ours, theirs in counterparts:
+        pairs += _parts(ours, theirs)
     try:
-        state = copy.deepcopy(vars(other), {id(theirs): ours for ours, theirs in pairs})
+        state = copy.deepcopy(vars(source), {id(theirs): ours for ours, theirs in pairs})
     except Exception as error:  # depends on the classes of the attributes
-        raise TypeError(f"{type(own).__name__} cannot be copied ({error}); define its clone_from") from error
-    vars(own).clear()
-    vars(own).update(state)
+        raise TypeError(f"{type(target).__name__} cannot be copied ({error}); define its clone_from") from error
+    vars(target).clear()
+    vars(target).update(state)
 
 
 def _parts(own: Any, other: Any) -> Iterator[tuple[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Stand-in of a simulation whose states come from outside, as in deployment."""
+"""Stand-in for a simulation whose states come from outside, as in deployment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from maze_pl.events import KpiCalculator
 class ExternalCoreEnv(CoreEnv):
     """Replaces a simulation in its `MazeEnv`; the real system steps and provides its states.
 
-    It shares context and pubsub with the simulation, so that wrappers go on as before. The
+    It shares context and pubsub with the simulation, so that wrappers work as before. The
     simulation itself is only asked for what does not depend on its state: renderer, KPIs and
     numbers of agents.
 
@@ -95,7 +95,7 @@ class ExternalCoreEnv(CoreEnv):
         return self._maze_state
 
     def seed(self, seed: int) -> None:
-        """Do nothing: the outside has its own randomness."""
+        """Do nothing: the real system has its own randomness."""
 
     def close(self) -> None:
         """Close the simulation."""

@@ -93,17 +93,17 @@ def format_value(value: Any) -> str:
     return f"{number:,.0f}" if number.is_integer() and abs(number) >= 1000 else f"{number:,.3f}"
 
 
-def require_matplotlib(whose: str) -> None:
+def require_matplotlib(feature: str) -> None:
     """Raise ImportError if matplotlib is missing.
 
     Args:
-        whose: Name of the feature that needs it.
+        feature: Name of the feature that needs it.
 
     Raises:
         ImportError: It is not installed.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise ImportError(f'{whose} needs matplotlib: pip install "maze-pl[rendering]"')
+        raise ImportError(f'{feature} needs matplotlib: pip install "maze-pl[rendering]"')
 
 
 def create_bar_plot(values: Sequence[Any], groups: tuple[str, ...]) -> Any:

@@ -27,7 +27,7 @@ class BundlePolicy:
 
     Attributes:
         path: The file.
-        manifest: What the bundle says about itself.
+        manifest: Description of the bundle.
 
     Raises:
         BundleError: The file was changed, is of a newer version, or its graphs do not fit.
@@ -72,7 +72,7 @@ class BundlePolicy:
         return PolicyStep(decision.action, policy_state=decision.state or None)
 
     def require_fit(self, spec: Spec) -> None:
-        """Refuse an environment that exchanges something else than the bundle.
+        """Refuse an environment whose observations or actions differ from those of the bundle.
 
         Args:
             spec: Spaces of the environment, without the wrappers that the bundle contains.

@@ -168,11 +168,11 @@ def tensorboard_to_pandas(path: str | Path) -> pandas.DataFrame:
     return tensorboard_to_dataframe(path)
 
 
-def _pandas(whose: str) -> Any:
+def _pandas(feature: str) -> Any:
     """Import pandas for a function of this name."""
     try:
         import pandas
     except ImportError as error:
         remedy = "pip install 'maze-pl[pandas]'"
-        raise ConfigurationError(f"{whose} needs pandas: {remedy}") from error
+        raise ConfigurationError(f"{feature} needs pandas: {remedy}") from error
     return pandas

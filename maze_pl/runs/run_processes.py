@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LOOKS: Final = 0.1
 
 
 class RunProcess(Protocol):
-    """A process that was started, in this or another machine; `subprocess.Popen` is one."""
+    """A process that was started, on this or another machine; `subprocess.Popen` is one."""
 
     def poll(self) -> int | None:
         """Return the exit status, negative for a signal that killed it; None while it runs."""
@@ -118,7 +118,7 @@ class RunProcesses:
                     process.send_signal(number)
 
     def wait_a_moment(self) -> None:
-        """Sleep between two looks at the processes."""
+        """Sleep briefly, between two polls of the processes."""
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
     def ended(self) -> list[tuple[int, int]]:

@@ -37,7 +37,7 @@ class ServerOptions:
     """Options of a server.
 
     Attributes:
-        token: Secret that requests must bring; None for none.
+        token: Secret that requests must send; None for none.
         max_request_bytes: Largest body of a request.
         body_seconds: Time in seconds in which a body must arrive.
         max_batch: Largest number of observations of a request, and of those decided together.
@@ -240,7 +240,7 @@ class DecisionServer:
             raise RequestError(f"the bundle in use stays: {error}", status=409) from None
 
     async def reload(self) -> dict[str, Any]:
-        """Put the current content of the file in place; requests under way are answered by the previous one.
+        """Reload the bundle from its file; requests under way are answered by the previous one.
 
         Returns:
             The hash of the bundle that decides now, and the number of episodes that it cannot continue.

@@ -149,7 +149,7 @@ def description_of(manifest: Mapping[str, Any], max_batch: int, with_token: bool
         "/metrics": {"get": {"summary": "Metrics", "responses": _answers({"200": text}, "401")}},
         "/reload": {
             "post": {
-                "summary": "Put the current content of the bundle's file in place",
+                "summary": "Reload the bundle from its file",
                 "responses": _answers({"200": _object("The bundle that decides now.", {})}, "401", "403", "409"),
             }
         },

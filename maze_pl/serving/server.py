@@ -22,7 +22,7 @@ _SECONDS_TO_FINISH: Final = 30  # for requests under way when the server is stop
 
 
 class _Server(uvicorn.Server):
-    """Server that leaves signals to `serve`, and says when it listens."""
+    """Server that leaves signals to `serve`, and reports when it listens."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and print the address."""
@@ -100,7 +100,7 @@ async def _serve(server: DecisionServer, host: str, port: int) -> int:
 
 
 async def _reload(server: DecisionServer) -> None:
-    """Reload the bundle, and say so."""
+    """Reload the bundle, and report the result."""
     try:
         done = await server.reload()
     except (BundleError, OSError) as error:

@@ -35,7 +35,7 @@ class ServerMetrics:
         self._decisions = Counter("decisions", "Decisions by option of discrete heads.", names, **options)
         self._episodes = Gauge("episodes", "Episodes on the server.", **options)
         self._policy = Gauge("policy_info", "The bundle that decides.", ["sha256"], **options)
-        self._reloads = Counter("reloads", "Attempts to put a new bundle in place.", ["outcome"], **options)
+        self._reloads = Counter("reloads", "Attempts to reload the bundle.", ["outcome"], **options)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count an answered request."""
@@ -64,7 +64,7 @@ class ServerMetrics:
                 self._decisions.labels(str(step_key), head, str(option)).inc(count)
 
     def count_reload(self, is_done: bool) -> None:
-        """Count an attempt to put a new bundle in place."""
+        """Count an attempt to reload the bundle."""
         self._reloads.labels("done" if is_done else "refused").inc()
 
     def name_policy(self, digest: str) -> None:
