@@ -276,8 +276,8 @@ class AgentDeployment:
             self.reset()
             self._is_closed = True
             self.env.close()
-        if self._loggers:
-            self.statistics(self._loggers)
+            if self._loggers:
+                self.statistics(self._loggers)
 
     def __enter__(self) -> Self:
         return self

@@ -257,6 +257,17 @@ def test_closing_writes_logs_and_records(tmp_path: Path) -> None:
     assert [metrics["step"] for metrics in logged] == [1]
 
 
+def test_a_last_state_that_is_refused_loses_nothing_else() -> None:
+    deployment = deployed()
+    deployment.act(STATE)
+    deployment.act(STATE, 2.0)
+    with pytest.raises(EnvContractError):
+        deployment.close(np.full(4, np.nan, np.float32), 1.0)
+    assert deployment.statistics()["BaseEnvEvents/reward/mean"] == 2.0
+    with pytest.raises(RuntimeError, match="is closed"):
+        deployment.reset()
+
+
 def test_a_block_closes_the_deployment_whatever_happens() -> None:
     before = threading.active_count()
     with pytest.raises(KeyError), deployed() as deployment:
