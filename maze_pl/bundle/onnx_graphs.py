@@ -40,7 +40,7 @@ def to_onnx(graph: nn.Module, inputs: dict[str, Tensor], outputs: Sequence[str],
         try:
             program = torch.export.export(graph, (inputs,), dynamic_shapes=(sizes,), strict=False)
         except Exception as error:  # any exception, as networks are user code
-            raise ExportError(f"{where} cannot be traced by torch.export: {_reason(error)}") from error
+            raise ExportError(f"{where} cannot be traced by torch.export: {_reason(error)}") from None
         try:
             translated: Any = torch.onnx.export(
                 program,
@@ -69,15 +69,16 @@ def _require_packages() -> None:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Silence torch's notes about its exporter, on which users cannot act."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    levels = {name: logging.getLogger(name).level for name in ("torch.onnx", "onnxscript", "onnx_ir")}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def _reason(error: BaseException) -> str:

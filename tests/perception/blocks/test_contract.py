@@ -18,6 +18,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from maze_pl import perception
+from maze_pl.bundle.onnx_graphs import to_onnx
 from maze_pl.perception import PerceptionBlock
 from tests.devices import DEVICES
 
@@ -831,3 +832,23 @@ def test_an_exported_block_gives_the_same_numbers_for_batches_of_any_size(
     exported = form(block, sample(3))
     for batch_size in (1, 5):
         assert_same(exported(sample(batch_size)), block(sample(batch_size)))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_a_block_is_exported_to_onnx_for_batches_of_any_size(name: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    case = CASES[name]
+    block = case.build()
+    with torch.inference_mode():
+        outputs = list(block(case.sample(3)))
+    graph = to_onnx(block, case.sample(3), outputs, name)
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    for batch_size in (1, 4):
+        inputs = case.sample(batch_size, seed=batch_size)
+        found = session.run(outputs, {key: tensor.numpy() for key, tensor in inputs.items()})
+        with torch.inference_mode():
+            expected = block(inputs)
+        for key, array in zip(outputs, found, strict=True):
+            torch.testing.assert_close(torch.from_numpy(array), expected[key], rtol=1e-5, atol=1e-5)
