@@ -55,7 +55,7 @@ learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes do
 
 $(BENCH_STAMP): pyproject.toml constraints.txt
 	test -x $(BENCH)/python || $(PYTHON) -m venv .venv-bench
-	$(BENCH)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[box2d]" $(PEERS)
+	$(BENCH)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[box2d,onnx]" $(PEERS)
 	# imitation needs an older gymnasium; where it cannot be installed, it is not measured
 	test -x .venv-imitation/bin/python || $(PYTHON) -m venv .venv-imitation
 	-.venv-imitation/bin/python -m pip install --quiet --disable-pip-version-check imitation $$(grep ^torch== constraints.txt)

@@ -254,6 +254,14 @@ def decisions(repetitions: int) -> str:
     return f"{title}\n\n{note}\n\n{table(['', 'microseconds'], rows)}"
 
 
+def bundles(repetitions: int) -> str:
+    """The section on decisions of bundles."""
+    runs = outputs("bundles.py", repetitions)
+    rows = [[name, f"{statistics.median(run[name] for run in runs):.1f}"] for name in runs[0]]
+    title = "## W14: one decision of a bundle, CartPole-v1, networks of 64 x 64, processor time"
+    return f"{title}\n\n{table(['', 'microseconds'], rows)}"
+
+
 def engines(repetitions: int) -> str:
     """The section on local processes."""
     runs = outputs("engines.py", repetitions)
@@ -407,6 +415,7 @@ def short_report(repetitions: int) -> str:
         training(repetitions, is_short=True),
         environments(repetitions),
         decisions(repetitions),
+        bundles(repetitions),
         soft_actor_critic(repetitions, (1,)),
         start(repetitions),
     ]
@@ -420,6 +429,7 @@ def whole_report(repetitions: int) -> str:
         training(repetitions, is_short=False),
         environments(repetitions),
         decisions(repetitions),
+        bundles(repetitions),
         events(repetitions),
         wrappers(repetitions),
         networks(repetitions),

@@ -17,6 +17,7 @@ SCRIPTS = {
     "evolution.py": ["--updates", "2"],
     "engines.py": ["--env_steps", "400"],
     "rollouts.py": ["--episodes", "4"],
+    "bundles.py": [],
     "uneven_acts.py": ["--rounds", "1", "--rollouts", "12"],
     "sweeps.py": ["--trials", "2", "--epochs", "1"],
 }

@@ -40,7 +40,7 @@ def to_onnx(graph: nn.Module, inputs: dict[str, Tensor], outputs: Sequence[str],
         try:
             program = torch.export.export(graph, (inputs,), dynamic_shapes=(sizes,), strict=False)
         except Exception as error:  # any exception, as networks are user code
-            raise ExportError(f"{where} cannot be traced by torch.export: {_reason(error)}") from None
+            raise ExportError(f"{where} cannot be traced by torch.export: {_reason(error)}") from error
         try:
             translated: Any = torch.onnx.export(
                 program,
