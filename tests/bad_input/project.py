@@ -6,12 +6,13 @@ import os
 import pickle
 import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from maze_pl.envs import GymMazeEnv, TrajectoryFiles
@@ -22,6 +23,11 @@ SMALL = [
     *("--data.evaluators", '{"eval": {"n_episodes": 1}}', "--model.capture", "off"),
 ]
 FIT = ["fit", "--config", "ppo_cartpole", *SMALL, "--run_dir", "new"]
+
+
+def few_fast(rows: Sequence[tuple[Any, ...]], every: int = 4) -> list[Any]:
+    """Rows of a table of mistakes as parameters, all but one of so many marked as slow."""
+    return [pytest.param(*row, marks=[pytest.mark.slow] if i % every else []) for i, row in enumerate(rows)]
 
 
 class Code:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maze_pl.__main__ import main
-from tests.bad_input.project import disk_full_at
+from tests.bad_input.project import disk_full_at, few_fast
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
 
@@ -33,25 +33,25 @@ class Empty(torch.nn.Module):
 """
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["--data.shared_noise_table_size", "4000"], ["4,000 numbers is too small", "4,610 parameters", "100,000,000"]),
-        (["--data.shared_noise_table_size", "0"], ["shared_noise_table_size=0 must be at least 1"]),
-        (["--data.n_rollouts_per_update", "0"], ["n_rollouts_per_update and n_timesteps_per_update are both 0"]),
-        (["--data.n_rollouts_per_update", "-2"], ["n_rollouts_per_update=-2 must be at least 0"]),
-        (["--data.n_timesteps_per_update", "-1"], ["n_timesteps_per_update=-1 must be at least 0"]),
-        (["--data", "runner/dev", "--data.n_shards", "2"], ["n_shards=2 must be 0"]),
-        (["--data.max_steps", "-1"], ["max_steps=-1 must be at least 0"]),
-        (["--model.policy_wrapper", "es_classes.Mute"], ["policy_wrapper returned a Mute", "act"]),
-        (["--model.policy_wrapper", "es_classes.Mut"], ["es_classes.Mut"]),
-        ([NETS, "[es_classes.Empty]"], ["nothing to learn", "no parameters"]),
-        (["--model.noise_stddev", "0"], ["noise_stddev=0.0 must be greater than 0"]),
-        (["--model.optimizer", "rmsprop"], ["optimizer", "'adam', 'sgd'", "rmsprop"]),
-        (["--data", "maze_pl.datamodules.RolloutDataModule"], ["ES learns from Pop", "use PopulationDataModule"]),
-        (["--model", "algorithm/ppo"], ["PPO learns from Rollout batches", "use ActorDataModule or Ro", ": ES"]),
-    ],
-)
+CASES: list[tuple[list[str], list[str]]] = [
+    (["--data.shared_noise_table_size", "4000"], ["4,000 numbers is too small", "4,610 parameters", "100,000,000"]),
+    (["--data.shared_noise_table_size", "0"], ["shared_noise_table_size=0 must be at least 1"]),
+    (["--data.n_rollouts_per_update", "0"], ["n_rollouts_per_update and n_timesteps_per_update are both 0"]),
+    (["--data.n_rollouts_per_update", "-2"], ["n_rollouts_per_update=-2 must be at least 0"]),
+    (["--data.n_timesteps_per_update", "-1"], ["n_timesteps_per_update=-1 must be at least 0"]),
+    (["--data", "runner/dev", "--data.n_shards", "2"], ["n_shards=2 must be 0"]),
+    (["--data.max_steps", "-1"], ["max_steps=-1 must be at least 0"]),
+    (["--model.policy_wrapper", "es_classes.Mute"], ["policy_wrapper returned a Mute", "act"]),
+    (["--model.policy_wrapper", "es_classes.Mut"], ["es_classes.Mut"]),
+    ([NETS, "[es_classes.Empty]"], ["nothing to learn", "no parameters"]),
+    (["--model.noise_stddev", "0"], ["noise_stddev=0.0 must be greater than 0"]),
+    (["--model.optimizer", "rmsprop"], ["optimizer", "'adam', 'sgd'", "rmsprop"]),
+    (["--data", "maze_pl.datamodules.RolloutDataModule"], ["ES learns from Pop", "use PopulationDataModule"]),
+    (["--model", "algorithm/ppo"], ["PPO learns from Rollout batches", "use ActorDataModule or Ro", ": ES"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "parts"), few_fast(CASES))
 def test_it_is_refused_in_one_message(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

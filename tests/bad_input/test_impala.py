@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maze_pl.__main__ import main
-from tests.bad_input.project import tree
+from tests.bad_input.project import few_fast, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
 
@@ -25,7 +25,7 @@ CASES: list[tuple[list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "parts"), CASES, ids=lambda value: " ".join(value)[:60])
+@pytest.mark.parametrize(("arguments", "parts"), few_fast(CASES), ids=lambda value: " ".join(value)[:60])
 def test_it_is_said_in_one_message(
     project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maze_pl.__main__ import main
-from tests.bad_input.project import require_only_evidence, tree
+from tests.bad_input.project import few_fast, require_only_evidence, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -35,16 +35,21 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], *parts: st
 
 @pytest.mark.parametrize(
     ("more", "parts"),
-    [
-        (["--data.batch_size", "101"], ["initial_buffer_size=100", "batch_size=101"]),
-        (["--data.replay_buffer_size", "99"], ["initial_buffer_size=100", "replay_buffer_size=99"]),
-        (["--data.demonstration_share", "0.5"], ["demonstration_share=0.5", "demonstrations"]),
-        ([SHOWN[0], SHOWN[1] % "episodes"], ["episodes/", "does not fit", "sub-step 0", "the environment's is Box"]),
-        ([SHOWN[0], SHOWN[1] % "nowhere"], ["no file or folder nowhere"]),
-        (["--data.initial_sampling_policy", "maze_pl.agents.RandomPolicyy"], ["RandomPolicyy"]),
-        (["--data.initial_sampling_policy", "torch.nn.ReLU"], ["initial_sampling_policy", "torch.nn.ReLU"]),
-        (["--data.initial_sampling_policy", "maze_pl.agents.TorchPolicy"], ["initial_sampling_policy", "argument"]),
-    ],
+    few_fast(
+        [
+            (["--data.batch_size", "101"], ["initial_buffer_size=100", "batch_size=101"]),
+            (["--data.replay_buffer_size", "99"], ["initial_buffer_size=100", "replay_buffer_size=99"]),
+            (["--data.demonstration_share", "0.5"], ["demonstration_share=0.5", "demonstrations"]),
+            (
+                [SHOWN[0], SHOWN[1] % "episodes"],
+                ["episodes/", "does not fit", "sub-step 0", "the environment's is Box"],
+            ),
+            ([SHOWN[0], SHOWN[1] % "nowhere"], ["no file or folder nowhere"]),
+            (["--data.initial_sampling_policy", "maze_pl.agents.RandomPolicyy"], ["RandomPolicyy"]),
+            (["--data.initial_sampling_policy", "torch.nn.ReLU"], ["initial_sampling_policy", "torch.nn.ReLU"]),
+            (["--data.initial_sampling_policy", "maze_pl.agents.TorchPolicy"], ["initial_sampling_policy", "argument"]),
+        ]
+    ),
     ids=lambda value: str(value)[-40:],
 )
 def test_buffers_that_cannot_be_are_refused(

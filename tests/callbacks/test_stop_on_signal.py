@@ -47,8 +47,10 @@ def fit(
     return module
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-@pytest.mark.parametrize(("hook", "env_steps"), [("batch_start", 10), ("validation_start", 15)])
+@pytest.mark.parametrize(
+    ("number", "hook", "env_steps"),
+    [(signal.SIGINT, "batch_start", 10), (signal.SIGTERM, "validation_start", 15)],
+)
 def test_a_script_is_stopped_and_resumed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], number: int, hook: str, env_steps: int
 ) -> None:

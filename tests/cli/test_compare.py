@@ -216,6 +216,7 @@ def test_runs_of_other_environments_are_refused(runs: Path, folder: Path, capsys
     assert "the policy was trained with other spaces" in message
 
 
+@pytest.mark.slow
 def test_runs_that_name_foreign_classes_need_trust(
     runs: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from maze_pl.__main__ import main
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.envs.trajectory_record import TrajectoryFiles
 from maze_pl.runs.rollout import rollout
+from tests.bad_input.project import few_fast
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:Be aware that when using `ckpt_path`")
 
@@ -107,19 +108,21 @@ def test_evaluations_within_epochs_are_compared_with_the_policy_that_they_are_of
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        ([], ["recorded", "does not fit"]),  # the environment is LunarLander
-        ([*PLAYED, "--model.critic_burn_in_epochs", "3"], ["critic_burn_in_epochs needs a critic"]),
-        ([*PLAYED, "--model.networks", "model/vector_obs_memory"], ["is recurrent", "ObservationStackWrapper"]),
-        ([*PLAYED, "--data.dataset.input_data", "nowhere"], ["nowhere"]),
-        ([*PLAYED, "--model.entropy_coef", "-1"], ["entropy_coef=-1.0 must be at least 0"]),
-        ([*ALONE[:2], "--model.lr", "1"], ["evaluators=['eval'] need an environment", "evaluators=null"]),
-        ([*PLAYED, "--model", "algorithm/ppo"], ["PPO learns from Rollout batches", "RolloutDataModule"]),
-        (
-            ["--config", "ppo_cartpole", "--model", "algorithm/bc"],
-            ["BC learns from TrajectoryBatch", "use TrajectoryDataModule"],
-        ),
-    ],
+    few_fast(
+        [
+            ([], ["recorded", "does not fit"]),  # the environment is LunarLander
+            ([*PLAYED, "--model.critic_burn_in_epochs", "3"], ["critic_burn_in_epochs needs a critic"]),
+            ([*PLAYED, "--model.networks", "model/vector_obs_memory"], ["is recurrent", "ObservationStackWrapper"]),
+            ([*PLAYED, "--data.dataset.input_data", "nowhere"], ["nowhere"]),
+            ([*PLAYED, "--model.entropy_coef", "-1"], ["entropy_coef=-1.0 must be at least 0"]),
+            ([*ALONE[:2], "--model.lr", "1"], ["evaluators=['eval'] need an environment", "evaluators=null"]),
+            ([*PLAYED, "--model", "algorithm/ppo"], ["PPO learns from Rollout batches", "RolloutDataModule"]),
+            (
+                ["--config", "ppo_cartpole", "--model", "algorithm/bc"],
+                ["BC learns from TrajectoryBatch", "use TrajectoryDataModule"],
+            ),
+        ]
+    ),
 )
 def test_what_cannot_be_cloned_is_refused(
     options: list[str], said: list[str], capsys: pytest.CaptureFixture[str]

@@ -194,10 +194,8 @@ def rows(run_dir: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param("flat", marks=pytest.mark.slow), pytest.param("struct", marks=pytest.mark.slow), "struct_masked"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["flat", "struct", "struct_masked"])
 def test_every_variant_trains(name: str) -> None:
     env = ("--data.env", f"env/tutorial_cutting_2d_{name}")
     assert main(["fit", "--config", "ppo_cartpole", *env, *SMALL, "--run_dir", "here"]) == 0
