@@ -307,7 +307,7 @@ INPUTS = st.one_of(files(), command_lines(), numbers())
 
 @pytest.mark.slow
 @given(INPUTS)
-@settings(max_examples=120, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def test_none_of_many_generated_inputs_shows_a_trace(command: tuple[list[str], str]) -> None:
     check(command)
 

@@ -195,7 +195,8 @@ def test_a_killed_main_rank_is_named_also_while_the_others_exchange_nothing(serv
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["rank", pytest.param("group", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("to", ["rank", "group"])
 def test_a_signal_to_any_rank_gives_up_a_rollout_that_never_ends(server: Server, tmp_path: Path, to: str) -> None:
     hanging = None if to == "rank" else 1  # the first rank waits for the other one then
     run = server.fit(tmp_path, *TWO_RANKS, *NO_STATISTICS, *faulty("hang", 40, hanging))

@@ -19,7 +19,7 @@ LINES = {
     "minigrid:MiniGrid-Empty-8x8-v0": (0.9, ""),
 }
 
-LONG = "CliffWalking-v1", "Taxi-v4"
+LONG = "CliffWalking-v1", "Taxi-v4", "minigrid:MiniGrid-Empty-8x8-v0"
 
 
 @pytest.mark.slow

@@ -20,7 +20,9 @@ TRANSFORMER = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", ["gru", pytest.param("transformer", marks=pytest.mark.long), "none"])
+@pytest.mark.parametrize(
+    "memory", ["gru", pytest.param("transformer", marks=pytest.mark.long), pytest.param("none", marks=pytest.mark.long)]
+)
 def test_cartpole_without_velocities_takes_a_memory(
     memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,129 @@
+"""Sweeps: slow tests of many cases of which `make slow` runs a few, and `make long` the others."""
+
+from __future__ import annotations
+
+import pytest
+
+# test -> cases that `make slow` runs
+REPRESENTATIVES: dict[str, tuple[str, ...]] = {
+    "collect/test_exploration_noise.py::test_four_epochs_equal_two_and_two_more": (
+        "auto-make_networks",
+        "off-recurrent_networks",
+    ),
+    "config/test_lightning_features.py::test_what_fits_trains_and_leaves_its_files": (
+        "ModelCheckpoint",
+        "WeightAveraging",
+        "WandbLogger",
+        "fast_dev_run",
+        "max_steps",
+        "val_check_interval",
+        "precision 64-true",
+    ),
+    "envs/vector/test_long_episodes.py::test_a_checkpoint_stops_growing_in_an_episode_that_never_ends": (
+        "wrapped",
+        "structured",
+    ),
+    "envs/vector/test_long_episodes.py::test_statistics_of_a_resumed_episode_are_those_of_one_that_was_never_stopped": (
+        "discrete-1-True",
+        "wrapped-1-False",
+        "structured-3-True",
+        "monitored-1-False",
+    ),
+    "exact/test_engines.py::test_workers_decide_nothing_about_the_result": (
+        "ppo-hierarchy-n_workers1",
+        "a2c-team_memory-n_workers4",
+    ),
+    "exact/test_es.py::test_workers_decide_nothing_about_the_result": ("team_memory",),
+    "exact/test_replay.py::test_six_epochs_equal_three_and_three_more": (
+        "hierarchy",
+        "td3_pendulum",
+        "dqn_hierarchy",
+    ),
+    "exact/test_replay.py::test_workers_decide_nothing_about_the_result": ("hierarchy",),
+    "modules/optimization/test_any_size.py::test_algorithms_learn_the_same_with_and_without_traces": (
+        "A2C-options0-step",
+        "IMPALA-options1-shared",
+        "PPO-options2-step",
+        "PPO-options4-shared",
+    ),
+    "modules/optimization/test_optimizer_options.py::test_updates_are_those_of_the_optimiser_of_torch_traced_or_not": (
+        "factory0",
+        "RMSprop",
+    ),
+    "modules/optimization/test_optimizer_options.py::test_other_algorithms_have_the_same_options": (
+        "sgd-BC-recorded",
+        "RMSprop-ES-population",
+    ),
+    "modules/optimization/test_optimizer_options.py::test_a_resumed_run_ends_where_the_whole_run_ends": (
+        "options0",
+        "options3",
+    ),
+    "modules/optimization/test_reads.py::test_annealing_learns_what_autograd_learns": (
+        "Slots",
+        "Array",
+        "Replaced",
+        "Closure",
+        "Delegating",
+    ),
+    "modules/optimization/test_reads.py::test_changes_are_noticed_at_the_very_next_update": (
+        "PPO-update",
+        "IMPALA-batch",
+    ),
+    "modules/optimization/test_reads.py::test_all_that_training_counts_is_followed": (
+        "global_step",
+        "trainer",
+        "env_steps",
+        "rate",
+    ),
+    "modules/optimization/test_reads.py::test_a_callback_that_changes_the_networks_is_noticed_at_the_next_batch": (
+        "PPO",
+    ),
+    "modules/test_block_options.py::test_blocks_with_options_are_traced_with_the_numbers_of_eager_updates": (
+        "layer norm",
+        "images",
+        "several heads",
+        "graph batch norm",
+        "points batch norm",
+    ),
+    "modules/test_coefficients.py::test_a_constant_schedule_does_the_same_as_its_number": (
+        "clip_range-0.03",
+        "gae_lambda-0.1",
+        "lr-0.003",
+    ),
+    "modules/test_recurrent.py::test_sequences_give_the_numbers_of_stepping_one_by_one": (
+        "1-flat, gru, critic shares",
+        "1-several step keys and agents",
+        "1-agents come and go",
+        "1-transformers",
+    ),
+    "perception/blocks/test_pointer.py::test_a_network_is_exported_for_any_number_of_slots": (
+        "torch-all_slots",
+        "onnx-glimpses",
+        "onnx-whole_numbers",
+    ),
+    "perception/test_exported_networks.py::test_a_network_is_exported_for_batches_of_any_size": (
+        "flatten_concat_policy",
+        "item_set_policy",
+        "recurrent_template",
+        "transformer_template",
+    ),
+}
+
+
+def leave_to_long_tests(items: list[pytest.Item], *, all_are_there: bool) -> None:
+    """Mark the slow cases of sweeps that are not listed as long.
+
+    Args:
+        items: Tests that were collected.
+        all_are_there: All cases of each test are among them, so that a listed one that is missing is an error.
+    """
+    cases: dict[str, set[str]] = {}
+    for item in items:
+        name, _, case = item.nodeid.removeprefix("tests/").removesuffix("]").partition("[")
+        if name in REPRESENTATIVES:
+            cases.setdefault(name, set()).add(case)
+            if case not in REPRESENTATIVES[name] and item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.long)
+    missing = [f"{name}[{case}]" for name, found in cases.items() for case in {*REPRESENTATIVES[name]} - found]
+    if missing and all_are_there:
+        raise pytest.UsageError(f"tests/sweeps.py names cases that do not exist: {', '.join(sorted(missing))}")
