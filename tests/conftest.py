@@ -29,7 +29,7 @@ pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in FOLDER.iterdir
 import torch  # noqa: E402
 
 from tests.process_state import children, differences, process_state, seed_generators, wait_for_processes  # noqa: E402
-from tests.sweeps import leave_to_long_tests  # noqa: E402
+from tests.representatives import leave_to_long_tests  # noqa: E402
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks

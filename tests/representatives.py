@@ -126,4 +126,4 @@ def leave_to_long_tests(items: list[pytest.Item], *, all_are_there: bool) -> Non
                 item.add_marker(pytest.mark.long)
     missing = [f"{name}[{case}]" for name, found in cases.items() for case in {*REPRESENTATIVES[name]} - found]
     if missing and all_are_there:
-        raise pytest.UsageError(f"tests/sweeps.py names cases that do not exist: {', '.join(sorted(missing))}")
+        raise pytest.UsageError(f"tests/representatives.py names cases that do not exist: {', '.join(sorted(missing))}")
