@@ -232,7 +232,7 @@ def test_data_modules_name_all_options_that_they_have_in_common(kind: type[Envir
 
 def test_every_public_name_of_the_package_is_listed() -> None:
     names = [name for name in dir(maze_pl) if not name.startswith("__")]
-    classes = ["AgentDeployment", "SimpleStatsLoggingSetup", "SweepResult"]
+    classes = ["AgentDeployment", "RunContext", "SimpleStatsLoggingSetup", "SweepResult"]
     functions = ["compare", "events_table", "export", "load", "load_env", "read_metrics", "rollout", "sweep"]
     tables = ["tensorboard_to_dataframe", "tensorboard_to_pandas"]
     assert names == [*classes, *functions, *tables, "view"]
