@@ -5,6 +5,7 @@ section becomes a part of the navigation. Example programs and the changelog, wh
 become pages.
 """
 
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = "reference/examples"
 CHANGELOG = "reference/changelog"
 REFERENCE = ["reference/api/index", "reference/options/index", f"{EXAMPLES}/index", CHANGELOG]
+SUFFIXES = (".py", ".yaml", ".ipynb")
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 PAGE = re.compile(r"\]\(([\w/]+)\.md\)")
 OUTER_LINK = re.compile(r"\]\(((?:\.\./)+)([\w./-]+)((?:#[\w-]+)?)\)")
@@ -80,8 +82,19 @@ def example_page(path: str) -> str:
     return Path(path).with_suffix("").as_posix().removeprefix("examples/").replace("/", "-")
 
 
+def notebook_text(path: Path) -> str:
+    """Text and code of a notebook, as a page."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
 def example_text(path: Path) -> str:
     """Page of an example: its path, and what it holds."""
+    if path.suffix == ".ipynb":
+        return notebook_text(path)
     name = path.relative_to(ROOT).as_posix()
     kind = {".py": "python", ".yaml": "yaml"}[path.suffix]
     return f"# {name}\n\n````{kind}\n{path.read_text(encoding='utf-8')}````\n"
@@ -89,7 +102,7 @@ def example_text(path: Path) -> str:
 
 def outer_pages() -> dict[str, str]:
     """Pages of what lies outside of the documentation, by their names."""
-    examples = sorted(path for path in (ROOT / "examples").rglob("*") if path.suffix in (".py", ".yaml"))
+    examples = sorted(path for path in (ROOT / "examples").rglob("*") if path.suffix in SUFFIXES)
     pages = {f"{EXAMPLES}/{example_page(str(path.relative_to(ROOT)))}": example_text(path) for path in examples}
     listed = "\n".join(posixpath.basename(name) for name in pages)
     pages[f"{EXAMPLES}/index"] = f"# Example programs\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
