@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -193,6 +195,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "trajectory_data")
 
 
+def first_lines(lines: list[str], n: int) -> list[Any]:
+    """Lines of which all but the first few are left to the long tests."""
+    return [pytest.param(line, marks=[] if lines.index(line) < n else [pytest.mark.long]) for line in lines]
+
+
 def states(recorded: str) -> list[str]:
     """Keys by which the normalisation of observations is applied to recorded states, which must be trusted."""
     return [
@@ -265,6 +272,7 @@ def test_searches_become_sweeps(commands: list[list[str]]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_documented_search_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -352,8 +360,9 @@ def in_few_processes(line: str) -> list[str]:
     return [] if "runner=sequential" in line else ["runner.n_processes=1"]
 
 
+# The first lines of each list run with the slow tests, all others with the long ones.
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in TRAINING if "RUN" not in line and "_target_" not in line])
+@pytest.mark.parametrize("line", first_lines([line for line in TRAINING if not re.search("RUN|_target_", line)], 3))
 def test_training_runs_for_an_epoch(
     line: str, recorded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -378,6 +387,7 @@ def test_an_environment_of_ones_own_replaces_that_of_the_group(tmp_path: Path, m
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_runs_are_rolled_out_and_continued(
     recorded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -412,7 +422,7 @@ def test_runs_are_rolled_out_and_continued(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in ROLLOUTS if "RUN" not in line])
+@pytest.mark.parametrize("line", first_lines([line for line in ROLLOUTS if "RUN" not in line], 2))
 def test_rollouts_run(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -426,6 +436,7 @@ def test_rollouts_run(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_grid_of_values_is_trained_one_run_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     keys = [word for word in MULTIRUN.split() if "n_epochs" not in word]

@@ -27,13 +27,20 @@ _TURN: Final = threading.RLock()
 """Commands take turns: random generators and standard output belong to the process."""
 
 
-def run_command(command: Sequence[str], objects: Mapping[str, Any], *, is_silent: bool = False) -> fit.MazeCLI:
+def run_command(
+    command: Sequence[str],
+    objects: Mapping[str, Any],
+    *,
+    is_silent: bool = False,
+    on_end: Callable[[str], object] = id,
+) -> fit.MazeCLI:
     """Run a command to its end, as on the command line, but with exceptions instead of messages.
 
     Args:
         command: The command line after `maze-pl`.
         objects: Name -> object that the configuration stands for.
         is_silent: Whether nothing is printed.
+        on_end: Called with the run directory once the command has ended, also if a signal has stopped it.
 
     Returns:
         The command with its module, data module and trainer.
@@ -46,9 +53,11 @@ def run_command(command: Sequence[str], objects: Mapping[str, Any], *, is_silent
         try:
             done = fit.carry_out(_prepared(command, objects), command, signals)
         except StoppedBySignal:
+            on_end(os.environ.get(RUN_DIR_VARIABLE, ""))
             if signals.received == signal.SIGINT:
                 raise KeyboardInterrupt from None
             raise
+    on_end(done.run_dir or "")
     if signals.received:
         stop = KeyboardInterrupt() if signals.received == signal.SIGINT else StoppedBySignal(signals.received)
         raise stop

@@ -55,6 +55,7 @@ class RunContext:
 
     Attributes:
         runs: Contexts of all runs; the context itself if there is one.
+        continues: Whether `train` continues the run in `run_dir`.
 
     Raises:
         ConfigurationError: A component or a key does not exist, with the nearest name, or they
@@ -103,6 +104,7 @@ class RunContext:
         self._trained: Path | None = None
         self._acting: tuple[Path, AlgorithmModule] | None = None
         self.runs: list[RunContext] = [self]
+        self.continues = False
         if multirun:
             others = {"configuration": configuration, "silent": silent, "trust": trust}
             self.runs = self._divided(given, keys, others)
@@ -190,9 +192,11 @@ class RunContext:
             run._train([*options, "--run_dir", str(folder / f"run_{number}")])
 
     def _train(self, options: Sequence[str]) -> None:
-        done = run_command([*self.command, *options], self._objects, is_silent=self._is_silent)
-        assert done.run_dir is not None
-        self._trained = Path(done.run_dir)
+        run_command([*self.command, *options], self._objects, is_silent=self._is_silent, on_end=self._keep_directory)
+
+    def _keep_directory(self, run_dir: str) -> None:
+        if run_dir and Path(run_dir, RUN_CONFIG).is_file():  # not stopped before anything was trained
+            self._trained = Path(run_dir)
 
     @property
     def run_directory(self) -> Path:

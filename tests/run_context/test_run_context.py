@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import signal
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -479,3 +480,27 @@ def test_threads_and_event_loops_train_as_the_main_thread_does() -> None:
     assert main(["fit", "--config", "conf_train/a2c", *SMALL_TEXT, *text]) == 0
     assert same_weights("thread_1", "main") and same_weights("loop", "main")
     assert not same_weights("thread_1", "thread_2")
+
+
+class Interrupting(GymMazeEnv):
+    """CartPole during which the user interrupts the program."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps == 5:
+            signal.raise_signal(signal.SIGINT)
+        return super().step(action)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_is_continued_as_if_nothing_had_happened() -> None:
+    overrides = {**SMALL, "algorithm.epoch_length": 2, "data.evaluators": {}}
+    context = RunContext(env=lambda: Interrupting("CartPole-v1"), algorithm="a2c", overrides=overrides, silent=True)
+    with pytest.raises(KeyboardInterrupt):
+        context.train(1)
+    interrupted = context.run_directory
+    RunContext(run_dir=interrupted, env=lambda: GymMazeEnv("CartPole-v1"), silent=True).train(1)
+    RunContext(algorithm="a2c", overrides=overrides, run_dir="whole", silent=True).train(1)
+    assert same_weights(interrupted, "whole")
