@@ -38,6 +38,7 @@ PACKAGES = [
     "maze_pl.functional",
     "maze_pl.records",
     "maze_pl.deployment",
+    "maze_pl.run_context",
     "maze_pl.comparison",
     "maze_pl.core",
 ]
