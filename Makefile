@@ -11,7 +11,7 @@ RUN_DIR ?= outputs/ppo_cartpole/$(shell date +%Y-%m-%d_%H-%M-%S)
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test slow long check docs bench bench-all learn fix clean
+.PHONY: help setup train test slow long check docs dist bench bench-all learn fix clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -43,6 +43,12 @@ check: $(STAMP)  ## Lint, format and types.
 docs: $(STAMP)  ## Build the documentation site in build/docs; a warning is an error.
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "build/docs/index.html"
+
+dist: $(STAMP)  ## Build the wheel and the source distribution twice, and compare them byte by byte.
+	rm -rf dist build/again
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d build/again
+	diff -r dist build/again
 
 bench: $(BENCH_STAMP)  ## Compare the speed of the main workloads with stable-baselines3 and print it (about 18 minutes).
 	$(BENCH)/python benchmarks/run.py
