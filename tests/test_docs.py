@@ -293,6 +293,13 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
+def test_tests_that_pages_name_exist() -> None:
+    text = PAGES["often_asked_for.md"].read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)`", text)
+    assert len(named) >= 8
+    assert not [name for name in named if not (DOCS.parent / name).is_file()]
+
+
 def test_the_index_leads_to_every_page() -> None:
     linked = set(re.findall(r"\]\((\S+\.md)\)", PAGES["index.md"].read_text(encoding="utf-8")))
     assert linked >= set(PAGES) - {"index.md"}
