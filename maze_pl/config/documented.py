@@ -47,7 +47,7 @@ def fit_options(groups: Mapping[str, Any], keys: Mapping[str, Any], root: str = 
     keys = dict(keys)
     words = [*_start(groups, root), *component_options(groups)]
     algorithm = _algorithm_of(["fit", *words])
-    if "model" in groups:
+    if isinstance(groups.get("model"), str):
         for option, value in WITH_OTHER_NETWORKS.get(algorithm, {}).items():
             words += [f"--{option}", dump(value)]
     target = keys.pop("env._target_", None)

@@ -26,7 +26,12 @@ from maze_pl.datamodules import RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import RewardScalingWrapper
 from maze_pl.modules import A2C
-from maze_pl.perception import ProbabilisticPolicyComposer, SharedStateCriticComposer, TorchModelBlock
+from maze_pl.perception import (
+    CustomModelComposer,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+    TorchModelBlock,
+)
 
 SMALL: dict[str, Any] = {
     "data.n_envs": 1,
@@ -284,6 +289,13 @@ def test_the_assembled_configuration_is_that_of_the_command_line(capsys: pytest.
         main([*context.command, "--print_config"])
     printed = yaml.safe_load(capsys.readouterr().out)
     assert printed["model"] == content["model"] and printed["data"] == content["data"]
+
+
+def test_a_composer_is_not_given_options_that_it_does_not_have() -> None:
+    policy, critic = composers()
+    *start, node = RunContext(algorithm="sac", model=CustomModelComposer(policy, critic)).command
+    assert start == ["fit", "--config", "conf_train/sac", "--model.networks"]
+    assert yaml.safe_load(node)["class_path"] == "maze_pl.run_context.given.networks"
 
 
 def test_keys_of_an_algorithm_may_be_a_dict() -> None:
