@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,66 +7,16 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor
 
 from maze_pl.core.batches import Evaluation, Rollout
-from maze_pl.core.checkpoint import CHECKPOINT_FORMAT
 from maze_pl.functional import lambda_return
 from maze_pl.modules import A2C, PPO, AlgorithmModule, FlatAdam
 from maze_pl.modules.run_statistics import RunStatistics
+from tests.modules.small_algorithms import GradientAscent, Reinforce, Watcher, flat
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
-
-
-def flat(module: torch.nn.Module) -> Tensor:
-    return torch.cat([parameter.detach().reshape(-1).clone() for parameter in module.parameters()])
-
-
-class Reinforce(AlgorithmModule):
-    """What a user writes."""
-
-    def __init__(self, gamma: float = 0.99, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.gamma = gamma
-
-    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
-        rows = rollout.rows
-        nothing = torch.zeros_like(rows.reward)
-        returns = lambda_return(rows.reward, nothing, rows.terminated, rows.truncated, self.gamma, 1.0)
-        loss = torch.zeros(())
-        for key, segment in rollout.segments.items():
-            log_prob, _ = self.policy.evaluate(key, segment.observation, segment.action, segment.agent_id)
-            loss = loss - (log_prob * returns).mean()
-        self.record("policy_loss", loss, 0)
-        self.gradient_step(loss)
-
-
-class GradientAscent(AlgorithmModule):
-    """Raises the sum of the first bias of the critic; the loss is on no path to anything else."""
-
-    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
-        assert self.critic is not None
-        bias = self.critic.network.body[3].bias
-        self.gradient_step(-3.0 * bias.sum(), record_norms=True)
-
-
-class Watcher(Callback):
-    """What callbacks see, and when."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, dict[str, Any], dict[str, float]]] = []
-
-    def note(self, hook: str, trainer: Trainer, module: Any) -> None:
-        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        self.seen.append((hook, {source: dict(table) for source, table in module.epoch_statistics.items()}, metrics))
-
-    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
-        self.note("validation_end", trainer, pl_module)
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
-        self.note("train_epoch_end", trainer, pl_module)
 
 
 # ------------------------------------------------------------------------------------------------- optimisation
@@ -386,162 +335,3 @@ def test_recorded_numbers_are_weighted_by_their_count() -> None:
     assert values["T/x/substep_0"] == 2.0
     assert values["T/y"] == 5.0
     assert "T/z" not in values
-
-
-# -------------------------------------------------------------------------------------------------- checkpoints
-
-
-@pytest.mark.parametrize("algorithm", [A2C, PPO])
-def test_four_epochs_equal_two_and_two_more(kit: SimpleNamespace, tmp_path: Path, algorithm: Any) -> None:
-    options = {"batch_size": 10} if algorithm is PPO else {}
-
-    def make(**overrides: Any) -> Any:
-        return algorithm(actor_critic=kit.make_actor_critic(), max_grad_norm=0.5, **options, **overrides)
-
-    whole, first, second = make(lr_schedule="linear"), make(lr_schedule="linear"), make(lr_schedule="linear")
-    kit.fit(whole, epochs=4)
-    path = tmp_path / "half.ckpt"
-
-    class SaveHalf(Callback):
-        def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
-            if trainer.current_epoch == 1:
-                trainer.save_checkpoint(path)
-
-    kit.fit(first, epochs=4, callbacks=[SaveHalf()])
-    noise = torch.rand(3)  # moves the global generator, which must not matter
-    trainer = kit.fit(second, epochs=4, ckpt_path=path)
-    assert noise.shape == (3,)
-    assert torch.equal(flat(whole), flat(second))
-    assert second.env_steps == whole.env_steps == 320
-    assert trainer.global_step == (8 if algorithm is A2C else 8 * 16)
-    for source in ("train", "eval"):
-        table, resumed = whole.epoch_statistics[source], second.epoch_statistics[source]
-        assert {k: v for k, v in table.items() if "/time_" not in k} == {
-            k: v for k, v in resumed.items() if "/time_" not in k
-        }
-
-
-def test_checkpoint_in_mid_epoch_keeps_what_was_not_logged_yet(kit: SimpleNamespace, tmp_path: Path) -> None:
-    path = tmp_path / "middle.ckpt"
-
-    class SaveMiddle(Callback):
-        def on_train_batch_end(self, trainer: Trainer, *args: Any) -> None:
-            if trainer.fit_loop.epoch_loop.total_batch_idx == 1:
-                trainer.save_checkpoint(path)
-
-    whole = PPO(actor_critic=kit.make_actor_critic(), batch_size=20)
-    kit.fit(whole, length=4, callbacks=[SaveMiddle()])
-    state = torch.load(path, weights_only=True)["maze_pl"]
-    assert state["ranks"][0]["unfinished_batches"] == 2
-    statistics = RunStatistics()
-    statistics.load_rank_state_dict(state["ranks"][0]["statistics"])
-    table = statistics.finish_training()
-    assert table.metrics["return"] == 20.0
-    assert table.values["ActorCriticEvents/learning_rate"] == pytest.approx(2.5e-4)
-
-
-def test_checkpoint_loads_with_weights_only_and_tells_what_it_is(kit: SimpleNamespace, tmp_path: Path) -> None:
-    module = PPO(actor_critic=kit.make_actor_critic(kit.team_spec), batch_size=24, lr=1e-3)
-    trainer = kit.fit(module, make=kit.make_team_rollout)
-    trainer.save_checkpoint(tmp_path / "x.ckpt")
-    checkpoint = torch.load(tmp_path / "x.ckpt", weights_only=True)
-    state = checkpoint["maze_pl"]
-    assert state["class_path"] == "maze_pl.modules.ppo.PPO"
-    assert state["format"] == CHECKPOINT_FORMAT
-    assert state["env_steps"] == 48
-    assert type(kit.team_spec).from_dict(state["spec"]).step_keys == ("lead", "crew")
-    assert checkpoint["hyper_parameters"]["lr"] == 1e-3
-    assert checkpoint["hyper_parameters"]["batch_size"] == 24
-    assert not {"actor_critic", "networks", "spec"} & set(checkpoint["hyper_parameters"])
-
-
-class Composer:
-    def __init__(self, kit: SimpleNamespace) -> None:
-        self.kit = kit
-
-    def compose(self, spec: Any) -> Any:
-        return self.kit.make_actor_critic(spec)
-
-
-def test_networks_are_built_from_the_specification_or_the_checkpoint(kit: SimpleNamespace, tmp_path: Path) -> None:
-    module = A2C(networks=Composer(kit), spec=kit.flat_spec.to_dict(), gamma=0.5)
-    trainer = kit.fit(module)
-    trainer.save_checkpoint(tmp_path / "x.ckpt")
-    loaded = A2C.load_from_checkpoint(tmp_path / "x.ckpt", networks=Composer(kit), weights_only=True)
-    assert torch.equal(flat(loaded), flat(module))
-    assert loaded.gamma == 0.5
-    assert loaded.env_steps == 80
-    with pytest.raises(RuntimeError, match="not built yet"):
-        _ = A2C(networks=Composer(kit)).policy
-    with pytest.raises(ValueError, match="networks need a specification"):
-        kit.fit(A2C(networks=Composer(kit)))
-
-
-def test_learning_rate_given_on_resuming_wins(kit: SimpleNamespace, tmp_path: Path) -> None:
-    first = A2C(actor_critic=kit.make_actor_critic(), lr=1e-3)
-    kit.fit(first).save_checkpoint(tmp_path / "x.ckpt")
-    second = A2C(actor_critic=kit.make_actor_critic(), lr=7e-3)
-    trainer = kit.fit(second, epochs=2, ckpt_path=tmp_path / "x.ckpt")
-    assert trainer.optimizers[0].param_groups[0]["lr"] == 7e-3
-    assert second.epoch_statistics["train"]["ActorCriticEvents/learning_rate"] == pytest.approx(7e-3)
-
-
-def test_other_number_of_ranks_is_said(kit: SimpleNamespace, tmp_path: Path) -> None:
-    module = PPO(actor_critic=kit.make_actor_critic(), batch_size=20)
-    kit.fit(module).save_checkpoint(tmp_path / "x.ckpt")
-    checkpoint = torch.load(tmp_path / "x.ckpt", weights_only=True)
-    checkpoint["maze_pl"]["ranks"] *= 2
-    torch.save(checkpoint, tmp_path / "y.ckpt")
-    with pytest.warns(UserWarning, match="the checkpoint was written by 2 ranks, not 1"):
-        kit.fit(PPO(actor_critic=kit.make_actor_critic(), batch_size=20), epochs=2, ckpt_path=tmp_path / "y.ckpt")
-
-
-def test_checkpoint_of_another_format_is_refused(kit: SimpleNamespace) -> None:
-    module = A2C(actor_critic=kit.make_actor_critic())
-    with pytest.raises(ValueError, match=r"has format 99 \(maze_pl 7\.0\)"):
-        module.on_load_checkpoint({"maze_pl": {"format": 99, "version": "7.0"}})
-    module.on_load_checkpoint({})
-    assert module.env_steps == 0
-
-
-def test_global_generators_continue_after_resuming(kit: SimpleNamespace, tmp_path: Path) -> None:
-    import random
-
-    import numpy as np
-
-    drawn: list[tuple[float, float, float]] = []
-
-    class Drawing(GradientAscent):
-        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
-            super().training_step(rollout, batch_idx)
-            drawn.append((random.random(), float(np.random.rand()), float(torch.rand(()))))
-
-    kit.fit(Drawing(actor_critic=kit.make_actor_critic()), length=1).save_checkpoint(tmp_path / "x.ckpt")
-    expected = (random.random(), float(np.random.rand()), float(torch.rand(())))
-    torch.manual_seed(5)
-    kit.fit(Drawing(actor_critic=kit.make_actor_critic()), epochs=2, length=1, ckpt_path=tmp_path / "x.ckpt")
-    assert drawn[1] == expected
-    assert sys.modules["random"] is random
-
-
-def test_checkpoint_after_an_exception_does_not_wait_for_other_ranks(
-    kit: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nobody_answers(value: Any) -> list[Any]:
-        raise AssertionError("the other ranks may not be there any more")
-
-    class Failing(GradientAscent):
-        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
-            super().training_step(rollout, batch_idx)
-            raise RuntimeError("broken")
-
-    class SaveOnException(Callback):
-        def on_exception(self, trainer: Trainer, *args: Any) -> None:
-            trainer.save_checkpoint(tmp_path / "last.ckpt")
-
-    monkeypatch.setattr("maze_pl.modules.run_module.gather_objects", nobody_answers)
-    with pytest.raises(RuntimeError, match="broken"):
-        kit.fit(Failing(actor_critic=kit.make_actor_critic()), callbacks=[SaveOnException()])
-    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]
-    assert state["env_steps"] == 40
-    assert len(state["ranks"]) == 1

@@ -1,0 +1,60 @@
+"""Algorithms of a few lines, and a callback that watches them."""
+
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, Trainer
+from torch import Tensor
+
+from maze_pl.core.batches import Rollout
+from maze_pl.functional import lambda_return
+from maze_pl.modules import AlgorithmModule
+
+
+def flat(module: torch.nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().reshape(-1).clone() for parameter in module.parameters()])
+
+
+class Reinforce(AlgorithmModule):
+    """What a user writes."""
+
+    def __init__(self, gamma: float = 0.99, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.gamma = gamma
+
+    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+        rows = rollout.rows
+        nothing = torch.zeros_like(rows.reward)
+        returns = lambda_return(rows.reward, nothing, rows.terminated, rows.truncated, self.gamma, 1.0)
+        loss = torch.zeros(())
+        for key, segment in rollout.segments.items():
+            log_prob, _ = self.policy.evaluate(key, segment.observation, segment.action, segment.agent_id)
+            loss = loss - (log_prob * returns).mean()
+        self.record("policy_loss", loss, 0)
+        self.gradient_step(loss)
+
+
+class GradientAscent(AlgorithmModule):
+    """Raises the sum of the first bias of the critic; the loss is on no path to anything else."""
+
+    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+        assert self.critic is not None
+        bias = self.critic.network.body[3].bias
+        self.gradient_step(-3.0 * bias.sum(), record_norms=True)
+
+
+class Watcher(Callback):
+    """What callbacks see, and when."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, Any], dict[str, float]]] = []
+
+    def note(self, hook: str, trainer: Trainer, module: Any) -> None:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        self.seen.append((hook, {source: dict(table) for source, table in module.epoch_statistics.items()}, metrics))
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.note("validation_end", trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.note("train_epoch_end", trainer, pl_module)
