@@ -22,8 +22,6 @@ from typing import Final
 
 from maze_pl.__main__ import main as maze_pl_main
 from maze_pl.config.assembling import TRUST_OPTION
-from maze_pl.config.documented import ROLLOUTS, TRAINING, fit_options, product, rollout_options
-from maze_pl.config.documented_names import GROUPS
 from maze_pl.config.search_path import (
     OUTPUT_FOLDER,
     SEARCH_PATH_VARIABLE,
@@ -34,6 +32,8 @@ from maze_pl.config.search_path import (
     read,
     suggestion,
 )
+from maze_pl.migration.documented import ROLLOUTS, TRAINING, fit_options, product, rollout_options
+from maze_pl.migration.documented_names import GROUPS
 from maze_pl.runs.run_directory import new_directory
 
 _OPTIONS: Final = {

@@ -53,7 +53,8 @@ ALLOWED = {
     "sweeps": {"config", "events", "reports", "runs", "system"},
     "serving": {"config", "core"},
     "cli": EVERYTHING | {"bundle", "comparison", "reports", "serving", "sweeps", "viewer"},
-    "run_context": EVERYTHING | {"cli"},
+    "migration": {"config"},
+    "run_context": EVERYTHING | {"cli", "migration"},
 }
 
 

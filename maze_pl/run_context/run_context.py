@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.config.documented import TRAINING, component_options, fit_options, product, resume_options
-from maze_pl.config.documented_names import GROUPS
 from maze_pl.config.given_objects import given_nodes
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError, find, read
 from maze_pl.core.actor_id import ActorID
+from maze_pl.migration.documented import TRAINING, component_options, fit_options, product, resume_options
+from maze_pl.migration.documented_names import GROUPS
 from maze_pl.modules import AlgorithmModule
 from maze_pl.run_context.commands import assembled_configuration, assembled_data, run_command, silenced
 from maze_pl.run_context.descriptions import Descriptions, importable

@@ -1,6 +1,6 @@
 """Names of Maze's configuration, and the options of `maze-pl` that they stand for.
 
-`maze_pl.config.documented` translates by these tables. A key stands for all keys below it: with
+`maze_pl.migration.documented` translates by these tables. A key stands for all keys below it: with
 `runner.dataset` -> `data.dataset`, the key `runner.dataset.n_workers` is `data.dataset.n_workers`.
 """
 

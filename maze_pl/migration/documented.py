@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maze_pl.config.documented_names import (
+from maze_pl.config.search_path import ConfigurationError, dump, find, known_names, read, resolve, suggestion
+from maze_pl.config.summary import configured_value
+from maze_pl.migration.documented_names import (
     ENVIRONMENT_IDS,
     FIT,
     FIT_BY_ALGORITHM,
@@ -19,8 +21,6 @@ from maze_pl.config.documented_names import (
     VALUES,
     WITH_OTHER_NETWORKS,
 )
-from maze_pl.config.search_path import ConfigurationError, dump, find, known_names, read, resolve, suggestion
-from maze_pl.config.summary import configured_value
 
 TRAINING = "conf_train"
 ROLLOUTS = "conf_rollout"
