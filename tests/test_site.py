@@ -95,10 +95,15 @@ def test_the_navigation_follows_the_tables_of_the_start_page() -> None:
         ("tutorial/01_problem", "../../examples/structured", "../reference/examples/index.md"),
         ("speed", "../README.md#speed", "quick_start.md"),
         ("speed", "engines.md#failures", "engines.md#failures"),
+        ("tutorial/01_problem", "../speed.md", "../speed.md"),
     ],
 )
 def test_links_out_of_the_documentation_lead_to_pages(docname: str, link: str, expected: str) -> None:
     assert navigation.with_inner_links(docname, f"[text]({link})") == f"[text]({expected})"
+
+
+def test_links_to_files_without_a_page_become_their_text() -> None:
+    assert navigation.with_inner_links("speed", "see [a `test`](../tests/test_site.py).") == "see a `test`."
 
 
 def test_formulas_in_docstrings_are_shown_as_they_are_written() -> None:

@@ -20,7 +20,7 @@ REFERENCE = ["reference/api/index", "reference/options/index", f"{EXAMPLES}/inde
 SUFFIXES = (".py", ".yaml", ".ipynb")
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 PAGE = re.compile(r"\]\(([\w/]+)\.md\)")
-OUTER_LINK = re.compile(r"\]\(((?:\.\./)+)([\w./-]+)((?:#[\w-]+)?)\)")
+OUTER_LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([\w./-]+)((?:#[\w-]+)?)\)")
 EPISODE = "<!-- example episode -->"
 FRAME = """<iframe src="_static/episode.html" title="An episode of the cutting problem" loading="lazy"
 style="width: 100%; height: 760px; border: 1px solid var(--color-background-border); border-radius: 6px"></iframe>"""
@@ -55,17 +55,20 @@ def page_of(path: str) -> str | None:
 
 
 def with_inner_links(docname: str, text: str) -> str:
-    """Let links to files outside of the documentation lead to the pages that show them."""
+    """Let links to files outside of the documentation lead to the pages that show them.
+
+    A link to a file without a page, such as a test, becomes its text.
+    """
     folder = posixpath.dirname(docname)
 
     def replaced(match: re.Match[str]) -> str:
-        ups, path, heading = match.groups()
+        shown, ups, path, heading = match.groups()
         if posixpath.normpath(posixpath.join("docs", folder, ups)) != ".":
             return match[0]
         page = page_of(path)
         if page is None:
-            return match[0]
-        return f"]({posixpath.relpath(page, folder or '.')}.md{'' if path == 'README.md' else heading})"
+            return shown
+        return f"[{shown}]({posixpath.relpath(page, folder or '.')}.md{'' if path == 'README.md' else heading})"
 
     return OUTER_LINK.sub(replaced, text)
 
