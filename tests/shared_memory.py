@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 FOLDER = Path("/dev/shm")
@@ -26,3 +27,8 @@ def left(before: set[str]) -> list[str]:
     new = names() - before
     used = b"".join(used_by(pid) for pid in os.listdir("/proc") if new and pid.isdigit())
     return sorted(name for name in new & names() if name.encode() not in used)
+
+
+def semaphores_of(pid: int) -> set[str]:
+    """Names of the semaphores that a process uses."""
+    return {name.decode() for name in re.findall(rb"/dev/shm/(sem\.\S+)", used_by(pid))}

@@ -41,6 +41,8 @@ class Run:
         self._server, self.folder, self._output = server, folder, folder / "output.txt"
         self._output.unlink(missing_ok=True)
         self._before = shared_memory.names()
+        self._semaphores: set[str] = set()  # that processes of the run were seen to use
+        self._looked_at = 0.0
         self.pid: int = server.ask(start=arguments, folder=str(folder), output=str(self._output))
 
     @property
@@ -81,11 +83,24 @@ class Run:
         """Wait until a condition is true, and return it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
+            self._look_at_semaphores()
             if value := condition():
                 return value
             time.sleep(0.01)
-        left = f"{self.processes()} and {shared_memory.left(self._before)}"
+        left = f"{self.processes()} and {self._left()}"
         raise AssertionError(f"not within {seconds} s; there are {left}; output:\n{self.output[-5000:]}")
+
+    def _look_at_semaphores(self) -> None:
+        """Remember the semaphores that the run uses, a few times per second."""
+        if time.monotonic() - self._looked_at > 0.2:
+            self._looked_at = time.monotonic()
+            for pid in self.processes():
+                self._semaphores |= shared_memory.semaphores_of(pid)
+
+    def _left(self) -> list[str]:
+        """What the run has left in shared memory, without the semaphores of processes that other tests have killed."""
+        names = shared_memory.left(self._before)
+        return [name for name in names if not name.startswith("sem.") or name in self._semaphores]
 
     def takes_signals(self, pid: int | None = None) -> bool:
         """Whether a process, the first one if None, handles TERM by itself."""
@@ -100,7 +115,7 @@ class Run:
             assert status is not None, f"still running after {seconds} s:\n{output}"
             # A process that is still being started notices only then that the others are gone.
             self.until(lambda: not self.processes())
-            self.until(lambda: not shared_memory.left(self._before))
+            self.until(lambda: not self._left())
             assert "resource_tracker" not in output and "leaked" not in output, output
         finally:
             for pid in self.processes():
