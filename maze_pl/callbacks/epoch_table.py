@@ -75,8 +75,10 @@ def _statistics(module: pl.LightningModule) -> Mapping[str, Mapping[str, Any]]:
     return module.epoch_statistics if isinstance(module, AlgorithmModule) else {}
 
 
-def _log(trainer: pl.Trainer, module: Any, of_training: bool) -> None:
-    """Log histograms and plots to dashboards, and flush them to disk."""
+def _log(trainer: pl.Trainer, module: pl.LightningModule, of_training: bool) -> None:
+    """Log histograms and plots to dashboards, and flush them to disk; other modules than algorithms have none."""
+    if not isinstance(module, AlgorithmModule):
+        return
     for source, values in _statistics(module).items():
         if (source == "train") == of_training:
             plots = module.epoch_plots[source]
