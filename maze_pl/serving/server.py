@@ -95,6 +95,8 @@ async def _serve(server: DecisionServer, host: str, port: int) -> int:
         sockets = [config.bind_socket()]
     except SystemExit:  # uvicorn has logged the reason
         raise ConfigurationError(f"port {port} of {host} cannot be used: choose another one by --port") from None
+    # Connections inherit it; without it, the kernel delays the end of an answer by 40 ms.
+    sockets[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     await running.serve(sockets=sockets)
     return received[0] if received else 0
 
