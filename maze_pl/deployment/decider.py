@@ -56,6 +56,7 @@ class Decider:
         self._noise_states: dict[ActorID, _State] = {}
         self._zeros: dict[StepKey, _State] = {}  # policy states of actors that have not acted
         self._has_acted: set[ActorID] = set()
+        self._agent_ids = np.zeros(1, np.int64)  # of the last batch
         self._episode_index = np.zeros(1, np.int64)
         self._n_acts = 0
 
@@ -91,7 +92,7 @@ class Decider:
         return PolicyBatch(
             key,
             arrays,
-            np.array([agent]),
+            self._agent_id(agent),
             self._policy_states.get(actor, self._zeros.get(key)),
             _FALSE if actor in self._has_acted else _TRUE,
             [maze_state],
@@ -99,6 +100,12 @@ class Decider:
             np.array([self._n_acts]),
             self._noise_states.get(actor, {}),
         )
+
+    def _agent_id(self, agent: int) -> Array:
+        """Return an agent's id as a batch of one; most systems have the same agent in all steps."""
+        if self._agent_ids[0] != agent:
+            self._agent_ids = np.array([agent])
+        return self._agent_ids
 
     def choose(self, actor: ActorID, batch: PolicyBatch) -> Action:
         """Let the policy choose the action of an actor."""
