@@ -1,6 +1,7 @@
 """The options that a sweep searches, and the values that they may have."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ _MOST_GRID_VALUES = 10_000
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(ABC):
     """A searched option.
 
     Attributes:
@@ -30,21 +31,21 @@ class Parameter:
             option in assignment and dump(assignment[option]) in allowed for option, allowed in self.when.items()
         )
 
+    @abstractmethod
     def suggest(self, trial: Any) -> Any:
         """Return the value for a trial of Optuna."""
-        raise NotImplementedError
 
+    @abstractmethod
     def grid(self) -> list[Any]:
         """Return all values for a grid.
 
         Raises:
             ConfigurationError: There are infinitely many.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def samples(self) -> list[Any]:
         """Return the values with which the option is checked before the sweep: the ends, or all choices."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
