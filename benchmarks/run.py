@@ -403,7 +403,8 @@ def header(repetitions: int, command: str) -> str:
     return (
         "# Benchmarks\n\n"
         f"Measured by `{command}`. Medians of {repetitions} interleaved runs each, one thread each; ratios to "
-        f"{REFERENCE} are medians over the repetitions. Ours run through the public API with all statistics on.\n\n"
+        f"{REFERENCE} are medians over the repetitions. maze_pl runs through its public API with all statistics "
+        "enabled.\n\n"
         f"{today}, {cores} virtual cores, Python {python}; {installed}."
     )
 
