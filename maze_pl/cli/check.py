@@ -12,12 +12,16 @@ from maze_pl.config.assembling import Prepared
 from maze_pl.config.factories import with_factories
 from maze_pl.config.messages import explain, message_of
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.checks import check_count
+from maze_pl.core.seeding import derive_seed
 from maze_pl.envs.building import make_wrapped
-from maze_pl.envs.checker import check_env
+from maze_pl.envs.checker import check_env, compare_envs
 from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.system.time_limit import CallTimeoutError, time_limit_to_make
 
 Env = gymnasium.Env[Any, Any]
+_N_SAMPLES = 1000  # for the statistics of wrappers
 
 
 def check(
@@ -27,8 +31,10 @@ def check(
     n_steps: int = 1000,
     seed: int = 0,
     step_timeout: float | None = 60.0,
+    same_as: Callable[[], Any] | None = None,
+    n_envs: int = 4,
 ) -> int:
-    """Check an environment, and print the report.
+    """Check an environment, or compare it with another form of it, and print the report.
 
     Args:
         env: Builds one environment; a plain gymnasium environment is adapted.
@@ -39,10 +45,19 @@ def check(
         seed: Determines episodes and actions.
         step_timeout: Seconds that a step or a reset may take; null means no limit. Making an
             environment may take as long, but at least 60 s.
+        same_as: Builds another form of the environment, with the same wrappers, which must give
+            equal numbers for the same seeds and actions. Only this is checked then.
+        n_envs: Number of environments of each form that `same_as` compares.
 
     Returns:
-        The exit status: 0, or 1 if something is wrong with the environment.
+        The exit status: 0, or 1 if something is wrong with the environment, or both differ.
     """
+    if same_as is not None:
+        check_count("n_envs", n_envs, 1)
+        makers = [partial(_vector, form, wrappers or [], action_masks, n_envs, seed) for form in (env, same_as)]
+        comparison = compare_envs(makers[0], makers[1], n_steps=n_steps, seed=seed, step_timeout=step_timeout)
+        sys.stdout.write(f"{comparison}\n")
+        return 0 if comparison.difference is None else 1
     factory = partial(make_wrapped, env, wrappers or [], action_masks)
     try:
         with time_limit_to_make(step_timeout):
@@ -61,6 +76,15 @@ def check(
     )
     sys.stdout.write(f"{report}\n")
     return 0 if report.ok else 1
+
+
+def _vector(
+    env: Callable[[], Env], wrappers: list[Callable[[Any], Env]], masks: dict[str, str] | None, n_envs: int, seed: int
+) -> SequentialVectorEnv:
+    """Build several environments of one form, and have their wrappers estimate their statistics."""
+    vector = SequentialVectorEnv([partial(make_wrapped, env, wrappers, masks)] * n_envs, seed=seed)
+    vector.load_shared_states(vector.estimate(_N_SAMPLES, derive_seed(seed, "normalization")))
+    return vector
 
 
 def run(arguments: Prepared, *_: Any) -> int:

@@ -41,7 +41,7 @@ SEEDS_FILE = "seeds.json"
 SWEEP_FILE = "sweep.yaml"
 """File in the folder of a sweep that describes it completely."""
 TRUST_OPTION = "--trust"
-_COMPONENT_OPTIONS = ("--model", "--data", "--trainer", "--env", "--wrappers", "--policy", "--runner")
+_COMPONENT_OPTIONS = ("--model", "--data", "--trainer", "--env", "--wrappers", "--policy", "--runner", "--same_as")
 _Option = tuple[str | None, str | None]
 
 _CHECKED = ("env", "wrappers", "action_masks")
@@ -169,7 +169,7 @@ def _require_trust(piece: Piece, run_dir: Path, trust: Trust, allowed: Collectio
 def _take_environment(piece: Piece, command: str) -> None:
     """Turn an option about the environment and its wrappers into options of the command."""
     content = piece.content
-    if piece.option == "--policy" and content is not None:  # so that arguments may be added
+    if piece.option in ("--policy", "--same_as") and content is not None:  # so that arguments may be added
         piece.text = dump(content if isinstance(content, dict) else {"class_path": content})
     elif piece.option == "--run" and command == "check":  # its configuration precedes the options
         piece.option = piece.text = None
@@ -244,8 +244,7 @@ def _from_run_directory(command: str, options: list[_Option]) -> tuple[Path | No
     options = [(option, _SPELLED_OUT.get((option, value), value)) for option, value in options]
     if command in ("validate", "test", "check", "rollout") and options and options[0][0] is None:
         options = [("--run", options[0][1]), *options[1:]]
-    renamed = {"--warm-start": "--warm_start"}
-    options = [(renamed.get(option or "", option), value) for option, value in options]
+    options = [(_underscored(option), value) for option, value in options]
     names = {option for option, _ in options}
     if {"--resume", "--warm_start"} <= names:
         fault = "--resume continues a run and --warm-start starts a new one"
@@ -267,6 +266,13 @@ def _from_run_directory(command: str, options: list[_Option]) -> tuple[Path | No
     if not Path(runs[-1], RUN_CONFIG).is_file():
         raise ConfigurationError(f"{runs[-1]} is not a run directory: it has no {RUN_CONFIG}")
     return Path(runs[-1]), options
+
+
+def _underscored(option: str | None) -> str | None:
+    """Spell the options that are documented with hyphens as jsonargparse knows them."""
+    if option is None:
+        return None
+    return re.sub(r"^--(warm-start|same-as)(?=$|\.)", lambda name: name[0][:2] + name[1].replace("-", "_"), option)
 
 
 def foreign_options(arguments: Sequence[str]) -> list[str]:

@@ -167,3 +167,44 @@ def test_the_command_starts_without_torch_and_lightning() -> None:
     code = "import sys, maze_pl.cli.check; print([m for m in ('torch', 'pytorch_lightning') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def as_cartpole(name: str) -> GymMazeEnv:
+    """A function that makes an environment, named by a command line."""
+    return GymMazeEnv(name)
+
+
+def test_two_forms_of_an_environment_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    form = ["--same-as", "tests.cli.test_check.as_cartpole", "--same-as.name", "CartPole-v1"]
+    options = ["--wrappers", "wrappers/vector_obs", "--n_steps", "200", "--n_envs", "2"]
+    assert main(["check", "--env", "env/gym_env", *form, *options]) == 0
+    assert capsys.readouterr().out.startswith("equal: 200 acts in 2 environments, ")
+    assert main(["check", "--config", "ppo_cartpole", "--same-as", "env/gym_env", "--n_steps", "50"]) == 0
+    assert capsys.readouterr().out.startswith("equal: 52 acts in 4 environments, ")
+
+
+def test_the_first_difference_of_two_forms_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    form = ["--same-as", "env/gym_env", "--same-as.name", "Acrobot-v1"]
+    assert main(["check", "--env", "env/gym_env", *form]) == 1
+    output = capsys.readouterr().out
+    assert output.startswith(
+        "different: spec 'steps'[0] 'observation_space' 'spaces' 'observation' 'shape'[0]: 4 and 6"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--same-as", "env/gym_envs"], "there is no configuration 'env/gym_envs'"),
+        (["--same-as", "env/gym_env", "--n_envs", "0"], "n_envs=0 must be at least 1"),
+        (["--same-as", "nowhere.make_env"], "nowhere"),
+    ],
+)
+def test_a_wrong_second_form_is_one_message(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "--env", "env/gym_env", *options]) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert not output.out
+    assert "Traceback" not in output.err

@@ -131,6 +131,31 @@ class RandomStreams:
                 drawn[places] = draw(streams, extent[places, np.newaxis], count)
         return _shaped((drawn + first[:, np.newaxis]).view(np.int64), size)
 
+    def integers_within(self, lows: Array, highs: Array, n_draws: int, which: Which = None) -> Array:
+        """Draw int64 `[n, n_draws, L]`, the last axis uniform from `lows` [L] to `highs` [L] - 1.
+
+        Args:
+            lows: [L] lowest numbers.
+            highs: [L] ends of the ranges.
+            n_draws: Number of draws of all L numbers.
+            which: The streams.
+
+        Raises:
+            ValueError: A range is empty, or has more than 2**32 - 1 numbers.
+        """
+        extents = np.subtract(highs, lows) - 1
+        if (extents < 0).any() or (extents >= int(_HIGHEST_32)).any():
+            raise ValueError(f"integers_within needs 1 to 2**32 - 1 numbers from {lows=} to {highs=}")
+        rows = self._bits.rows_of(which)
+        n = self.n_streams if rows is None else len(rows)
+        drawn = np.tile(lows.astype(np.int64), (n, n_draws, 1))
+        several = np.flatnonzero(extents)  # of a single number, NumPy draws nothing
+        if len(several):
+            repeated = np.tile(extents[several].astype(np.uint64), n_draws)[np.newaxis]
+            numbers = self._bits.bounded_32(rows, repeated, repeated.shape[1]).astype(np.int64)
+            drawn[:, :, several] += numbers.reshape(n, n_draws, len(several))
+        return drawn
+
     def choice(self, n: int, size: Size = None, p: Any = None, which: Which = None) -> Array:
         """Draw int64 from 0 to n - 1, with replacement.
 

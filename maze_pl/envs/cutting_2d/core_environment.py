@@ -12,7 +12,7 @@ from maze_pl.envs.cutting_2d.demand import Demand, DemandGenerator
 from maze_pl.envs.cutting_2d.events import CuttingEvents, InventoryEvents
 from maze_pl.envs.cutting_2d.inventory import Inventory
 from maze_pl.envs.cutting_2d.kpi_calculator import Cutting2dKpiCalculator
-from maze_pl.envs.cutting_2d.objects import Cutting2DMazeAction, Cutting2DMazeState, Piece, fits
+from maze_pl.envs.cutting_2d.objects import Cutting2DMazeAction, Cutting2DMazeState, Piece, fits, refuse_orders
 from maze_pl.envs.cutting_2d.renderer import Cutting2DRenderer
 from maze_pl.envs.cutting_2d.static_demand import StaticDemand
 
@@ -83,7 +83,7 @@ class Cutting2DCoreEnvironment(CoreEnv):
         size = self.raw_piece_size
         wrong = [order for order in orders if min(order) < 1 or not fits(order, size)]
         if wrong or not orders:
-            raise ValueError(f"there must be orders that fit into raw pieces of size {size}: got {wrong or 'none'}")
+            refuse_orders(wrong, size)
 
     def step(self, maze_action: Cutting2DMazeAction) -> tuple[Cutting2DMazeState, float, bool, bool, dict[str, Any]]:
         """Try to cut the current order, then move on to the next one.

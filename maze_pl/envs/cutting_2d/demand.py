@@ -7,11 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.cutting_2d.objects import Piece
+from maze_pl.envs.structured_env import Array
 
 
 class DemandGenerator(ABC):
-    """Generates orders; holds no state, so that an episode depends on its seed alone."""
+    """Generates orders; holds no state, so that an episode depends on its seed alone.
+
+    Attributes:
+        repeats: Whether all periods of an episode are the same, so that `periods` is called once.
+    """
+
+    repeats: bool = False
 
     @abstractmethod
     def period(self, raw_piece_size: Piece, generator: np.random.Generator, last: list[Piece]) -> list[Piece]:
@@ -22,6 +30,22 @@ class DemandGenerator(ABC):
             generator: Source of all randomness.
             last: The result of the previous call; empty at the start of an episode.
         """
+
+    def periods(self, raw_piece_size: Piece, streams: RandomStreams, which: Array) -> Array:
+        """Return the next orders of n episodes in arrays; for each, equal to those of `period`.
+
+        Args:
+            raw_piece_size: Size of a raw piece.
+            streams: Source of all randomness, a stream for each environment.
+            which: [n] numbers of the streams.
+
+        Returns:
+            [n, L, 2] int64, with the same L in all calls.
+
+        Raises:
+            TypeError: This generator has no array form (the default).
+        """
+        raise TypeError(f"{type(self).__name__} has no array form; define its periods, or use the sequential one")
 
 
 Demand = Piece | Sequence[Piece] | DemandGenerator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 Piece = tuple[int, int]
 """Extent in x and in y."""
@@ -43,3 +44,9 @@ class Cutting2DMazeState:
 def fits(order: Piece, piece: Piece) -> bool:
     """True if an order can be cut out of a piece, rotated or not."""
     return min(order) <= min(piece) and max(order) <= max(piece)
+
+
+def refuse_orders(wrong: list[Piece], raw_piece_size: Piece) -> NoReturn:
+    """Raise an error that names orders which cannot be cut out of a raw piece."""
+    came = wrong or "none"
+    raise ValueError(f"there must be orders that fit into raw pieces of size {raw_piece_size}: got {came}")

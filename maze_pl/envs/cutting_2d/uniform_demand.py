@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.cutting_2d.demand import DemandGenerator
 from maze_pl.envs.cutting_2d.objects import Piece
+from maze_pl.envs.structured_env import Array
 
 
 class UniformDemand(DemandGenerator):
@@ -23,3 +25,7 @@ class UniformDemand(DemandGenerator):
     def period(self, raw_piece_size: Piece, generator: np.random.Generator, last: list[Piece]) -> list[Piece]:
         """Return 128 orders, as drawing many at once is much faster than one at a time."""
         return [(x, y) for x, y in generator.integers(1, self.max_size, (128, 2), endpoint=True).tolist()]
+
+    def periods(self, raw_piece_size: Piece, streams: RandomStreams, which: Array) -> Array:
+        """Return 128 orders for each episode."""
+        return streams.integers_within(np.ones(2, np.int64), np.array(self.max_size) + 1, 128, which)

@@ -1,0 +1,329 @@
+"""Comparison of two forms of an environment, which must give equal numbers for the same seeds and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from maze_pl.core.checks import check_seconds
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spec import Spec
+from maze_pl.envs.structured_env import Array
+from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
+from maze_pl.system.time_limit import CallTimeoutError, time_limit, time_limit_to_make
+
+_STAGED = {
+    "reward": "reward",
+    "terminated": "terminated",
+    "truncated": "truncated",
+    "env_steps": "completed environment steps",
+    "actor_done": "the end of the actor that acted",
+}
+_NEXT = {"next_key": "next sub-step", "next_agent": "next agent"}
+
+
+class Difference(NamedTuple):
+    """The first difference between two environments.
+
+    Attributes:
+        env_index: Number of the environment; None if the spaces differ.
+        episode: Index of its episode.
+        act: Number of acts in this episode before the difference.
+        field: Description of the differing quantity.
+        values: Both values, or errors.
+    """
+
+    env_index: int | None
+    episode: int
+    act: int
+    field: str
+    values: tuple[Any, Any]
+
+    def __str__(self) -> str:
+        one, other = map(_shown, self.values)
+        if self.env_index is None:
+            return f"{self.field}: {one} and {other}"
+        place = f"environment {self.env_index}, episode {self.episode}, after act {self.act}"
+        return f"{place}: {self.field} is {one} and {other}"
+
+
+class Comparison(NamedTuple):
+    """Result of `compare_envs`.
+
+    Attributes:
+        n_envs: Number of environments of each form.
+        n_acts: Number of acts that were compared.
+        n_episodes: Number of episodes that ended.
+        difference: The first difference; None if everything was equal.
+    """
+
+    n_envs: int
+    n_acts: int
+    n_episodes: int
+    difference: Difference | None
+
+    def __str__(self) -> str:
+        played = f"{self.n_acts:,} acts in {self.n_envs} environments, {self.n_episodes} episodes ended"
+        if self.difference is None:
+            return f"equal: {played}"
+        return f"different: {self.difference}\n({played})"
+
+
+def compare_envs(
+    one: Callable[[], VectorEnv],
+    other: Callable[[], VectorEnv],
+    *,
+    n_steps: int = 1000,
+    seed: int = 0,
+    step_timeout: float | None = None,
+) -> Comparison:
+    """Play two forms of an environment with the same seeds and random actions, and compare everything.
+
+    Compared are spaces and masks; observations, rewards, ends, and the actor that acts next, after
+    each act; attributed rewards; final observations of truncated episodes; and at the end of each
+    episode its return, length, KPIs and all statistics of events. Numbers must be equal bit for bit.
+
+    Args:
+        one: Makes a vector of environments in the first form.
+        other: Makes a vector of as many in the second form, with the same seed.
+        n_steps: Number of acts, over all environments.
+        seed: Determines the actions.
+        step_timeout: Seconds that a step or a reset may take, in the main thread; no limit if None.
+
+    Raises:
+        ValueError: `n_steps` is not positive, or the vectors have different numbers of environments.
+    """
+    if n_steps < 1:
+        raise ValueError(f"n_steps={n_steps} must be at least 1")
+    check_seconds("step_timeout", step_timeout)
+    vectors: list[VectorEnv] = []
+    try:
+        for make in (one, other):
+            with time_limit_to_make(step_timeout):
+                vectors.append(make())
+        return _Players(vectors[0], vectors[1], seed, step_timeout).compare(n_steps)
+    finally:
+        for vector in vectors:
+            vector.close()
+
+
+class _Players:
+    """Both vectors, with the bookkeeping of their episodes."""
+
+    def __init__(self, one: VectorEnv, other: VectorEnv, seed: int, step_timeout: float | None) -> None:
+        if one.n_envs != other.n_envs:
+            raise ValueError(f"both vectors need the same number of environments, got {one.n_envs} and {other.n_envs}")
+        self.vectors = one, other
+        self.n_envs = one.n_envs
+        self.step_timeout = step_timeout
+        self.acts = np.zeros(self.n_envs, np.int64)
+        self.episodes = np.zeros(self.n_envs, np.int64)
+        self.n_ended = 0
+        self._seed = seed
+
+    def compare(self, n_steps: int) -> Comparison:
+        """Play, and compare after each act."""
+        n_acts = 0
+        difference = next(_differing_specs(self.vectors[0].spec, self.vectors[1].spec), None)
+        if difference is None:
+            difference = self._both("reset", lambda vector: vector.reset()) or self._differing_observation()
+        choose = None if difference is not None else _Actions(self.vectors[0], self._seed)
+        while choose is not None and difference is None and n_acts < n_steps:
+            choose.stage(self.vectors)
+            difference = self._act()
+            n_acts += self.n_envs
+        return Comparison(self.n_envs, n_acts, self.n_ended, difference)
+
+    def _act(self) -> Difference | None:
+        """Perform the staged actions in both vectors, and return the first difference."""
+        results: list[StepExtras] = []
+        failed = self._both("step", lambda vector: results.append(vector.step()))
+        self.acts += 1
+        if failed is not None:
+            return failed
+        one, other = (vector.staging for vector in self.vectors)
+        for name, field in _STAGED.items():
+            different = _first(getattr(one, name), getattr(other, name))
+            if different is not None:
+                return self._at(different, field, (getattr(one, name), getattr(other, name)))
+        difference = self._differing_extras(results[0], results[1]) or self._differing_summaries()
+        ended = one.terminated | one.truncated
+        self.n_ended += int(np.count_nonzero(ended))
+        if difference is not None:
+            return difference
+        self.acts[ended] = 0
+        self.episodes[ended] += 1
+        return self._differing_observation()
+
+    def _both(self, call: str, function: Callable[[VectorEnv], Any]) -> Difference | None:
+        """Call a function with both vectors; an error of one only is a difference.
+
+        Raises:
+            Exception: The function failed with both.
+        """
+        errors: list[Exception | None] = []
+        for vector in self.vectors:
+            try:
+                with time_limit(call, self.step_timeout):
+                    function(vector)
+                errors.append(None)
+            except CallTimeoutError:
+                raise
+            except Exception as error:  # whatever the environment raises
+                errors.append(error)
+        first = errors[0] or errors[1]
+        if first is None:
+            return None
+        if None not in errors:
+            raise first
+        shown = [f"a {type(error).__name__} ({error})" if error else "a result" for error in errors]
+        return Difference(0, int(self.episodes[0]), int(self.acts[0]), f"the outcome of {call}", (shown[0], shown[1]))
+
+    def _at(self, index: tuple[int, ...], field: str, arrays: tuple[Array, Array], n: int | None = None) -> Difference:
+        """Difference at an index of two arrays [N, ...], or in environment `n`."""
+        env_index = index[0] if n is None else n
+        inner = index[1:] if n is None else index
+        where = f"{field}[{', '.join(map(str, inner))}]" if inner else field
+        values = arrays[0][index], arrays[1][index]
+        return Difference(env_index, int(self.episodes[env_index]), int(self.acts[env_index]), where, values)
+
+    def _differing_observation(self) -> Difference | None:
+        """First difference in the next actors and their observations."""
+        one, other = (vector.staging for vector in self.vectors)
+        for name, field in _NEXT.items():
+            different = _first(getattr(one, name), getattr(other, name))
+            if different is not None:
+                return self._at(different, field, (getattr(one, name), getattr(other, name)))
+        for place, key in enumerate(self.vectors[0].spec.step_keys):
+            envs = np.flatnonzero(one.next_key == place)
+            for name, values in one.observation[key].items():
+                both = values[envs], other.observation[key][name][envs]
+                different = _first(*both)
+                if different is not None:
+                    index = (int(envs[different[0]]), *different[1:])
+                    field = f"observation {name!r} of sub-step {key!r}"
+                    return self._at(index, field, (values, other.observation[key][name]))
+        return None
+
+    def _differing_extras(self, one: StepExtras, other: StepExtras) -> Difference | None:
+        """First difference in attributed rewards and final observations."""
+        rewards = dict(one.actor_rewards), dict(other.actor_rewards)
+        finals: list[dict[int, dict[str, Any]]] = []
+        for extras in (one, other):
+            of_envs: dict[int, dict[str, Any]] = {}
+            for n, key, agent_id, observation in extras.finals:
+                of_envs[n] = {"sub-step": str(key), "agent": agent_id, **observation}
+            finals.append(of_envs)
+        compared: list[tuple[str, Mapping[int, Any], Mapping[int, Any]]] = [
+            ("attributed rewards", *rewards),
+            ("final observation", finals[0], finals[1]),
+        ]
+        for what, left, right in compared:
+            for n in sorted(set(left) | set(right)):
+                found = next(_differing(left.get(n), right.get(n), what), None)
+                if found is not None:
+                    return Difference(n, int(self.episodes[n]), int(self.acts[n]), *found)
+        return None
+
+    def _differing_summaries(self) -> Difference | None:
+        """First difference in the statistics of episodes that ended."""
+        one, other = (vector.drain_summaries() for vector in self.vectors)
+        ended = [[(summary.env_index, summary.episode_index) for summary in summaries] for summaries in (one, other)]
+        if ended[0] != ended[1]:
+            n, episode = min(set(ended[0]) ^ set(ended[1]))
+            values = [str((n, episode) in places) for places in ended]
+            return Difference(n, episode, int(self.acts[n]), "the presence of a summary", (values[0], values[1]))
+        for left, right in zip(one, other, strict=True):
+            found = next(_differing(_content(left), _content(right), ""), None)
+            if found is not None:
+                n = left.env_index - self.vectors[0].first_env_index
+                return Difference(n, left.episode_index, int(self.acts[n]), *found)
+        return None
+
+
+class _Actions:
+    """Random actions that masks allow, staged in both vectors."""
+
+    def __init__(self, vector: VectorEnv, seed: int) -> None:
+        import torch  # only here, so that environments can be used without it
+
+        from maze_pl.core.policy import PolicyBatch, RandomPolicy
+
+        steps = vector.spec.steps
+        spaces = {key: step.action_space for key, step in steps.items()}
+        self._policy = RandomPolicy(spaces, {key: step.masks for key, step in steps.items()})
+        self._batch = PolicyBatch
+        self._generator = torch.Generator().manual_seed(derive_seed(seed, "policy"))
+
+    def stage(self, vectors: tuple[VectorEnv, VectorEnv]) -> None:
+        """Choose actions from the first vector's observations, which equal the second's."""
+        staging = vectors[0].staging
+        for place, key in enumerate(vectors[0].spec.step_keys):
+            envs = np.flatnonzero(staging.next_key == place)
+            if not len(envs):
+                continue
+            observation = {name: values[envs] for name, values in staging.observation[key].items()}
+            batch = self._batch(key, observation, staging.next_agent[envs])
+            action = self._policy.act(batch, generator=self._generator).action
+            for vector in vectors:
+                for head, values in action.items():
+                    vector.staging.action[key][head][envs] = values
+
+
+def _content(summary: EpisodeSummary) -> dict[str, Any]:
+    """Content of a summary, by names for messages."""
+    content: dict[str, Any] = {"episode length": summary.env_steps, "episode return": summary.reward}
+    content |= {f"KPI {name!r}": value for name, value in sorted(summary.kpis.items())}
+    for (topic, event, statistic, groups), value in {**summary.statistics, **summary.samples}.items():
+        name = "/".join(part for part in (topic, event, statistic, *groups) if part is not None)
+        content[f"statistic {name!r}"] = asdict(value) if is_dataclass(value) else value
+    return content
+
+
+def _differing_specs(one: Spec, other: Spec) -> Iterator[Difference]:
+    """Differences of the spaces, agents and masks of two environments."""
+    for field, values in _differing(one.to_dict(), other.to_dict(), "spec"):
+        yield Difference(None, 0, 0, field, values)
+
+
+def _differing(one: Any, other: Any, where: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Differences of two trees of dicts, sequences, arrays and primitives, each with its place."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in [*one, *(name for name in other if name not in one)]:
+            place = f"{where} {name!r}" if where else str(name)
+            yield from _differing(one.get(name, "nothing"), other.get(name, "nothing"), place)
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from _differing(left, right, f"{where}[{index}]")
+    elif isinstance(one, str) or isinstance(other, str) or one is None or other is None:
+        if not (isinstance(one, str | None) and isinstance(other, str | None) and one == other):
+            yield where, (one, other)
+    else:
+        left, right = np.asarray(one), np.asarray(other)
+        if left.shape != right.shape:
+            yield f"{where}, its shape", (str(left.shape), str(right.shape))
+        else:
+            index_of = _first(left, right)
+            if index_of is not None:
+                inner = f"[{', '.join(map(str, index_of))}]" if index_of else ""
+                yield f"{where}{inner}", (left[index_of], right[index_of])
+
+
+def _first(one: Array, other: Array) -> tuple[int, ...] | None:
+    """Index of the first element in which two arrays of the same shape differ; NaN equals NaN."""
+    is_different = np.asarray(one != other)
+    if not is_different.any():
+        return None
+    if one.dtype.kind == "f":
+        is_different &= ~(np.isnan(one) & np.isnan(other))
+    places = np.argwhere(is_different)
+    return tuple(int(place) for place in places[0]) if len(places) else None
+
+
+def _shown(value: Any) -> str:
+    """Show a value; numbers with all their digits."""
+    return str(value.item()) if isinstance(value, np.generic) else str(value)
