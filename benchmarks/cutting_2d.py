@@ -88,7 +88,7 @@ def judge(run_dir: Path) -> Result:
 
 
 def difference(results: list[Result], kind: str) -> tuple[float, float]:
-    """Mean of the differences to greedy, and half the width of its 95% interval, over episodes of the seeds' mean."""
+    """Mean of the differences from greedy, and half the width of its 95% interval, over episodes of the seeds' mean."""
     policies = np.mean([result[kind] for result in results], axis=0)
     paired = (policies - np.array(results[0]["greedy"])).tolist()
     return statistics.fmean(paired), 1.96 * statistics.stdev(paired) / math.sqrt(len(paired))
@@ -182,7 +182,7 @@ returns are shown in the figure below.
 {rows}
 
 On *mixed* the greedy policy uses {greedy:.2f} in these episodes, and the area bound is about {bound}. The \
-difference to greedy in the same episodes, with its 95% interval: **{mean:+.2f} ± {half:.2f}** (each seed: {each}).
+difference from greedy in the same episodes, with its 95% interval: **{mean:+.2f} ± {half:.2f}** (each seed: {each}).
 
 ![Return over env steps for the masked, structured and flat variants](results/cutting_2d.png)
 

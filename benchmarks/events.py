@@ -2,7 +2,7 @@
 
 Prints one line of JSON: by name, the median microseconds of processor time. An environment step fires four events of
 the kinds that simulations have (a count, a value, and two with several attributes) in addition to its reward.
-Statistics of a step are the difference to the same environment without them, ends of episodes (every 200 steps)
+The time of statistics is the difference from the same environment without them, ends of episodes (every 200 steps)
 included.
 """
 

@@ -129,7 +129,7 @@ def train(
 
     Args:
         config: Name of the configuration, or its file.
-        seed: Of everything.
+        seed: Value of `seed_everything`.
         again: Repeat the run in any case.
         options: Further options of the command.
         judge: Computes further entries of the result from the run directory.
@@ -261,7 +261,9 @@ def report(table: dict[str, list[Result]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("configs", nargs="*", help="Train only these, and write nothing.")
-    parser.add_argument("--demonstrations", action="store_true", help="Only compare SAC with and without them.")
+    parser.add_argument(
+        "--demonstrations", action="store_true", help="Only compare SAC with and without demonstrations."
+    )
     parser.add_argument("--again", action="store_true", help="Repeat runs that have been made before.")
     options = parser.parse_args()
     if unknown := set(options.configs) - set(CONFIGS):

@@ -1,4 +1,4 @@
-"""Comparison of our workloads with those of other libraries, as medians and ratios over interleaved runs.
+"""Comparison of maze_pl with other libraries on the same workloads, as medians and ratios over interleaved runs.
 
 The machine's speed changes from minute to minute: only ratios of interleaved runs are meaningful. Each run is a
 separate process, with one thread unless stated otherwise. By default the main workloads are measured against
@@ -61,7 +61,7 @@ WORKLOADS = (
         "W1: PPO, CartPole-v1, 8 environments x 100 steps, 4 epochs of minibatches of 100",
         (
             Contender("maze_pl", OURS),
-            Contender("maze_pl, user's modules, capture off", OURS, ("--networks", "user", "--capture", "off")),
+            Contender("maze_pl, custom modules, capture off", OURS, ("--networks", "user", "--capture", "off")),
             *_peers(),
         ),
         ("--algorithm", "ppo", "--env_steps", "400000"),
@@ -70,14 +70,14 @@ WORKLOADS = (
     ),
     Workload(
         "W2: A2C, CartPole-v1, 8 environments x 100 steps",
-        (Contender("maze_pl", OURS), Contender("maze_pl, user's modules", OURS, ("--networks", "user")), *_peers()),
+        (Contender("maze_pl", OURS), Contender("maze_pl, custom modules", OURS, ("--networks", "user")), *_peers()),
         ("--algorithm", "a2c", "--env_steps", "400000"),
         {"stable-baselines3": 200_000, **SLOW},
         is_short=True,
     ),
     Workload(
         "W2: A2C, CartPole-v1, 8 environments x 5 steps",
-        (Contender("maze_pl", OURS), Contender("maze_pl, user's modules", OURS, ("--networks", "user")), *_peers()),
+        (Contender("maze_pl", OURS), Contender("maze_pl, custom modules", OURS, ("--networks", "user")), *_peers()),
         ("--algorithm", "a2c", "--n_rollout_steps", "5", "--env_steps", "200000"),
         {"stable-baselines3": 100_000, "tianshou": 10_000, "torchrl": 10_000},
         is_short=True,

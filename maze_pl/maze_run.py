@@ -44,7 +44,7 @@ _OPTIONS: Final = {
 }
 _SWITCHES: Final = ("--multirun", "-m")
 _SEARCHES: Final = {"nevergrad": "hyperparameter_search"}
-"""Experiments of the documentation -> ours."""
+"""Experiment of Maze's documentation -> experiment of maze_pl."""
 _OF_SWEEPS: Final = {
     "hydra.sweep.dir": "run_dir",
     "hydra.launcher.n_jobs": "n_parallel",
@@ -134,7 +134,7 @@ def _parsed(words: Sequence[str]) -> _Request:
             raise ConfigurationError(f"{word} is not an option of maze-run{near}")
         elif word.startswith("~"):
             remedy = "write the run as a configuration of maze-pl, and omit it there"
-            raise ConfigurationError(f"{word} removes a part of the configuration, which maze-pl cannot: {remedy}")
+            raise ConfigurationError(f"{word} removes a part of the configuration, which maze-pl cannot do: {remedy}")
         elif not equals:
             raise ConfigurationError(f"{word} is neither GROUP=NAME nor KEY=VALUE")
         else:
@@ -247,7 +247,7 @@ def _command(request: _Request, chosen: dict[str, str]) -> list[str]:
 
 
 def _values(text: str) -> list[str]:
-    """Return the values in a list with commas outside of brackets, braces and quotes."""
+    """Split a list at the commas outside of brackets, braces and quotes."""
     values = [""]
     depth, quote = 0, ""
     for letter in text:

@@ -20,9 +20,9 @@ class RecordedDecision:
 
     Attributes:
         episode: Number of the episode.
-        actor: Who acted.
+        actor: The actor that acted.
         observation: Name -> observation, before the wrappers that a bundle contains.
-        action: Head -> action, after them.
+        action: Head -> action, as these wrappers pass it on.
     """
 
     episode: int
@@ -55,7 +55,7 @@ def recorded_decisions(
     """Play episodes with the most likely actions.
 
     Args:
-        env: The environment, with all its wrappers and frozen statistics; it is left with one more.
+        env: The environment, with all its wrappers and frozen statistics; it keeps the wrapper that records.
         policy: The policy.
         roles: Roles of its wrappers.
         n_episodes: Number of episodes.

@@ -43,7 +43,7 @@ _LEFT_OUT: Final = {
     ours.TimeLimitWrapper: "end episodes after this number of steps",
     ours.TrajectoryRecordingWrapper: "records episodes",
 }
-"""Wrappers that the policy does not see, and the caller's part of their work."""
+"""Wrappers that the policy does not see, and what the caller has to do instead."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class WrapperRole:
     Attributes:
         name: Its name, as in `wrapper_stack`.
         is_included: Whether the bundle contains it.
-        note: Reason, or the caller's part of its work.
+        note: The reason, or what the caller has to do instead.
     """
 
     name: str
@@ -130,7 +130,7 @@ def _reason_to_stop(wrapper: Wrapper, repeating: list[Wrapper]) -> str:
     for outer in repeating:
         name = type(outer).__name__
         if type(wrapper) is ours.ObservationStackWrapper:
-            return f"it also stacks the observations between decisions, which {name} makes around it"
+            return f"it also stacks the observations between decisions, because {name} is around it"
         if issubclass(type(wrapper), ReplacedHeadsWrapper):
             return f"{name} around it chooses actions, too"
     return ""

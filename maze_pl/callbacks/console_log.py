@@ -19,7 +19,7 @@ from maze_pl.config.messages import exit_message, message_of
 
 _ESCAPE_CODE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _REDRAW = ("\r", "\x1b[A")
-_LIBRARIES = ("pytorch_lightning", "lightning_fabric")  # they log to the standard error of import time
+_LIBRARIES = ("pytorch_lightning", "lightning_fabric")  # they keep the standard error of the time of their import
 
 
 class ConsoleLog:

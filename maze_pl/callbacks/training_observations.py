@@ -1,4 +1,4 @@
-"""A sample of the observations of a training, in its checkpoints."""
+"""A sample of the observations of training, saved in checkpoints."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from maze_pl.core.observation_sample import ObservationSample
 class TrainingObservations(Callback):
     """Samples the observations that the agent learns from, so that a deployment can detect drift.
 
-    The sample is part of checkpoints, and continues when a run is resumed. Data without
-    observations, as of populations, gives none. With several ranks, it is that of rank 0.
+    The sample is part of checkpoints, and continues when a run is resumed. Batches without
+    observations, such as those of populations, add nothing. With several ranks, only rank 0 samples.
 
     Attributes:
         sample: The sample.

@@ -86,7 +86,7 @@ def play(
             first run for policies.
         wrappers: Wrappers for all, the first one innermost; by default those of each run.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0.
-        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_episodes: Number of episodes of each run and policy.
         seed: Determines the episodes and the policies' random numbers.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
@@ -103,8 +103,9 @@ def play(
         runner: Plays the episodes: `sequential`, `parallel`, or an engine; by default this process or,
             if it takes long, worker processes.
         to: Folder for tables, a picture, and a page that links episodes; it must be missing or empty.
-        views: Whether the files include the episodes that are most worth seeing, in the viewer.
-        run: Run directory whose environment the options about the environment change.
+        views: Whether the files include the best, the median, the worst and the most different
+            episodes, in the viewer.
+        run: Run directory whose environment is used, with the options that change it.
         trust: Whether runs may name any class, because you know who made them.
         command: The command line, saved with the results.
     """

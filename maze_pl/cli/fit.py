@@ -366,7 +366,7 @@ class MazeCLI(LightningCLI):
         names = options_of(self._command)
         others = [option for option in names if option not in ("--warm-start", "--warm_start")]
         except_for = f", except for {', '.join(others)}" if others else ""
-        return f"{source}; so is the configuration{except_for}: use --config for another one"
+        return f"{source}, and so is the configuration{except_for}: use --config for another one"
 
     def after_fit(self) -> None:
         """Set the exit status to 1 if the required return was not reached."""

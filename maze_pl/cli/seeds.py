@@ -57,7 +57,7 @@ def run(arguments: Sequence[str], signals: StopSignals) -> int:
     """
     values, options = _taken(arguments[1:], (SEEDS, PARALLEL, "--resume", "--run_dir"))
     if is_launched_rank() or os.environ.get("TORCHELASTIC_RUN_ID"):
-        raise ConfigurationError(f"{SEEDS} starts the processes of each seed: start it once, not by torchrun")
+        raise ConfigurationError(f"{SEEDS} starts a process for each seed: run the command once, without torchrun")
     n_parallel = _count(values.get(PARALLEL, "1"))
     with contextlib.ExitStack() as undo:
         if "--resume" in values:

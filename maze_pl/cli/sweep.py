@@ -44,7 +44,7 @@ experiment/hyperparameter_search; docs/sweeps.md describes it.
 
 options:
   --run_dir DIR               folder of the sweep; by default outputs/<name of the file>/<date>
-  --resume DIR                continue a sweep, with trials that were under way
+  --resume DIR                continue a sweep, including trials that were running
   --show DIR                  print trials, importances and the best trial's command, and draw pictures
   --trust                     allow the files of a sweep to name any class
   --search.OPTION VALUES      search an option, such as --search.model.lr "[1.0e-3, 1.0e-4]"
@@ -230,7 +230,7 @@ def _check_options(plan: SweepPlan) -> None:
     """Refuse options of runs that do not exist, and values of a wrong type, before anything is written."""
     from maze_pl.cli.option_check import check_options
 
-    single = replace(plan, n_seeds=1)  # several seeds are no option of a run
+    single = replace(plan, n_seeds=1)  # `--seeds` is not an option of a run
     for assignment in samples(plan.parameters):
         try:
             check_options([single.command(assignment, Path("run"))])

@@ -67,7 +67,8 @@ def compare(
             differences from the baselines, are narrower than this.
         max_episodes: Largest number of episodes for `precision`.
         to: Folder for the files of the comparison, which is missing or empty; None writes none.
-        views: Whether the files include the episodes that are most worth seeing, in the viewer.
+        views: Whether the files include the best, the median, the worst and the most different
+            episodes, in the viewer.
         trust: Whether runs may name any class, because you know who made them.
         make_engine: Makes the engine that plays; None plays in this process or, if it takes long, in
             worker processes.

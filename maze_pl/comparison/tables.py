@@ -16,7 +16,7 @@ DIFFERENCE_HEAD = (
 
 
 def mean_rows(comparison: Comparison) -> list[list[str]]:
-    """Return the cells of the means and interquartile means, without the head."""
+    """Return the cells of the means and interquartile means, without the header."""
     rows = []
     for metric in comparison.metrics:
         for entry in comparison.entries:
@@ -28,7 +28,7 @@ def mean_rows(comparison: Comparison) -> list[list[str]]:
 
 
 def difference_rows(comparison: Comparison) -> list[list[str]]:
-    """Return the cells of the differences from the baselines, without the head."""
+    """Return the cells of the differences from the baselines, without the header."""
     rows = []
     for one in shown_differences(comparison):
         difference = [number_text(one.difference), interval_text(one.interval)]
@@ -49,7 +49,7 @@ def shown_differences(comparison: Comparison) -> list[Difference]:
 
 
 def verdict_text(comparison: Comparison, difference: Difference) -> str:
-    """Return the meaning of a difference in a few words; of metrics without a wanted direction, its direction."""
+    """Return the meaning of a difference in a few words; its direction, if the metric has no better direction."""
     if difference.interval is None:
         return "undecided: there is no interval"
     if difference.interval[0] <= 0.0 <= difference.interval[1]:

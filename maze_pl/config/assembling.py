@@ -11,8 +11,8 @@ that jsonargparse understands directly: without names, references and run direct
   option sets it; `init_args` may be omitted in its path. The section `variables` holds values that
   only exist to be referred to.
 - A run directory stands for the configuration saved in it; for `--warm-start` only if no other one
-  is named. Without `--trust` this configuration may only name parts of maze_pl, gymnasium and
-  torch.nn and torch.optim; see `maze_pl.config.trust`.
+  is named. Without `--trust` this configuration may only name parts of maze_pl, gymnasium, torch.nn
+  and torch.optim; see `maze_pl.config.trust`.
 """
 
 import re

@@ -32,7 +32,7 @@ _CALLBACKS: Final[dict[type[callbacks.Callback], str]] = {
     "several values of model.lr by their eval/return",
     callbacks.StochasticWeightAveraging: "it averages after training and outside of checkpoints: use "
     "pytorch_lightning.callbacks.EMAWeightAveraging, whose average is evaluated and saved",
-    callbacks.ModelPruning: "it replaces parameters that the optimizer holds in one flat tensor: prune the networks "
+    callbacks.ModelPruning: "it replaces parameters that the optimiser holds in one flat tensor: prune the networks "
     "of the trained agent with torch.nn.utils.prune",
 }
 

@@ -203,7 +203,7 @@ def _is_of_libraries(path: str) -> bool:
 
 
 def _is_importable(root: str, folders: Sequence[str] = ()) -> bool:
-    """Tell, without importing it, if Python finds a module on its path or in these folders."""
+    """True if Python finds a module on its path or in these folders; the module is not imported."""
     if not root or "/" in root:
         return False
     try:

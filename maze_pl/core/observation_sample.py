@@ -23,12 +23,13 @@ _MOST_ELEMENTS: Final = 64
 class ObservationSample:
     """Random samples of observations: of the whole training, and of its end.
 
-    For each observation of each sub-step it keeps 4,096 values of the whole training, each equally
-    likely (Vitter 1985, algorithm R), and the last 1,024, of the policy as it is at the end. Of a batch
-    64 are considered, and of an observation with more than 64 numbers 64 evenly spaced ones. Of
-    batches that are drawn from a buffer or a data set, every 16th is looked at.
+    For each observation of each sub-step, two samples are kept: 4,096 values from the whole training,
+    each equally likely (Vitter 1985, algorithm R), and the last 1,024 values, which reflect the final
+    policy. 64 acts of each batch are considered; of batches that are drawn from a buffer or a data
+    set, only every 16th batch. Observations of more than 64 numbers are reduced to 64 evenly spaced
+    ones.
 
-    Random choices depend on the number of batches only, so a resumed training continues the sample.
+    Random choices depend only on the number of batches, so a resumed run continues the sample.
 
     Attributes:
         overall: (Step key, observation) -> [n, elements] float32 of the whole training.

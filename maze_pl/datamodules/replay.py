@@ -98,7 +98,7 @@ class ReplayDataModule(RolloutDataModule):
         seed: Seed of the run; None takes the seed of `seed_everything`.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
             to the masks that the environment declares itself.
-        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
         engine: Steps the environments and runs the policy; None means in this process. Results do not depend on it.
         check: Validation of environment returns in each step, `fast` or `full`; see
@@ -173,7 +173,8 @@ class ReplayDataModule(RolloutDataModule):
         share = demonstration_share or 0.0
         n_demonstrated = round(share * batch_size) if 0 <= share <= 1 else 0
         if demonstration_share is not None and (demonstrations is None or not n_demonstrated):
-            raise ValueError(f"{demonstration_share=} needs demonstrations, and must be 1 to all acts of {batch_size=}")
+            expected = f"demonstrations, and a share that is at least one act of {batch_size=} and at most all of them"
+            raise ValueError(f"{demonstration_share=} needs {expected}")
         self.rollouts_per_iteration = rollouts_per_iteration
         self.num_batches_per_iter = num_batches_per_iter
         self.batch_size = batch_size

@@ -37,7 +37,7 @@ class TrajectoryDataModule(EnvironmentDataModule):
         seed: Seed of the run; None takes the seed of `seed_everything`.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
             to the masks that the environment declares itself.
-        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
         engine: Runs the environments; None means in this process.
         check: Validation of environment returns in each step, `fast` or `full`; see

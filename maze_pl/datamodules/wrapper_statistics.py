@@ -72,6 +72,6 @@ def _ambiguous(foreign: Sequence[str], known: Mapping[str, Any], wrappers: Seque
         if n_here:
             n_there = sum(class_of(name) == path for name in known)
             counts = f"the other run has statistics of {n_there} wrappers {path}, and there are {n_here} here"
-            remedy = f"use {n_there} of them, or make each wrapper that is new a subclass, which learns by itself"
-            return f"{counts}; nothing tells which belong together: {remedy}"
+            remedy = f"use {n_there} of them, or make each new wrapper a subclass, which gets separate statistics"
+            return f"{counts}; they cannot be matched: {remedy}"
     return ""

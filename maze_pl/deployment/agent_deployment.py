@@ -49,7 +49,7 @@ class AgentDeployment:
         wrappers: Further wrappers: callables or configurations, the first one innermost.
         wrapper_statistics: Statistics of the wrappers, by name; None leaves those that they have.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0.
-        max_agents: Most agents alive at once, for policies that need it.
+        max_agents: Maximum number of agents at the same time, for policies that need it.
         deterministic: Whether the most likely actions are taken instead of sampled ones.
         temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
         seed: Determines sampled actions and the wrappers' randomness, as in `maze_pl.rollout` with
@@ -251,7 +251,7 @@ class AgentDeployment:
     # -------------------------------------------------------------------------------------------- episodes
 
     def reset(self) -> None:
-        """Give up the running episode, if any; it counts up to here. The next state begins another one."""
+        """Abandon the running episode, whose statistics count up to here; the next state begins another one."""
         self._require_open()
         self._steps.abandon()
         self._observation = self._answer = None
@@ -263,7 +263,7 @@ class AgentDeployment:
         """End the episode, write the statistics, and close environment and wrappers; safe to call twice.
 
         Args:
-            maze_state: State after the last action, if it is to count; None ends the episode before.
+            maze_state: State after the last action, if this step is to count; None if it is not.
             step: Further arguments of `act`.
             named: The same by name.
         """
@@ -308,7 +308,7 @@ class AgentDeployment:
         """
         if self._monitor is None:
             remedy = "use AgentDeployment.from_run, or ObservationSample.of(records) as training_observations"
-            raise ValueError(f"nothing is known of the observations of training: {remedy}")
+            raise ValueError(f"there is no sample of the observations of training: {remedy}")
         return self._monitor.report(restart)
 
     def event_topic(self, topic: type) -> Any:
@@ -377,7 +377,7 @@ class AgentDeployment:
         return self._go_on(self._steps.begin(action))
 
     def _go_on(self, outcome: Outcome) -> Any:
-        """Use the outcome of a step, as far as it has come.
+        """Handle the outcome of a part of a step.
 
         Returns:
             The next action of the simulation, if there is one.

@@ -84,7 +84,7 @@ def make_env(
         wrappers: Callables that wrap it, or their configurations, the first one innermost.
         wrapper_statistics: Statistics by wrapper; None leaves those that the wrappers have.
         action_masks: Action head -> observation, in addition to the declared masks.
-        may_differ: Whether statistics of wrappers that are not there are ignored.
+        may_differ: Whether statistics of missing wrappers are ignored.
 
     Raises:
         TypeError: Something is neither an environment nor a wrapper.

@@ -1,4 +1,4 @@
-"""The policy of a deployment, with the memory of the actors of an episode."""
+"""The policy of a deployment, with the policy states of the actors of an episode."""
 
 import copy
 from typing import Any
@@ -87,7 +87,7 @@ class Decider:
             array = np.asarray(observation[name], dtype)
             if dtype.kind == "f" and not is_finite(array):
                 fault = f"observation {name!r} of sub-step {key!r} is not finite after the wrappers"
-                raise EnvContractError(f"{fault}: {array.ravel()[:8]}; call reset to go on with another state")
+                raise EnvContractError(f"{fault}: {array.ravel()[:8]}; call reset to continue with another state")
             arrays[name] = array[np.newaxis]
         return PolicyBatch(
             key,
@@ -152,7 +152,7 @@ class Decider:
 
 
 def ready(policy: Any) -> Any:
-    """Return a policy for a deployment: of networks a copy in evaluation mode, others as they are."""
+    """Return a policy for a deployment: a copy in evaluation mode if it has networks, otherwise the policy itself."""
     if not isinstance(policy, nn.Module):
         return policy
     return copy.deepcopy(policy).eval()

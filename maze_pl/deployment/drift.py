@@ -17,7 +17,7 @@ _CHUNK: Final = 256
 
 @dataclass(frozen=True)
 class ObservationDrift:
-    """Drift of one observation; of an observation of many numbers, 64 evenly spaced ones count.
+    """Drift of one observation; of more than 64 numbers, 64 evenly spaced ones are compared.
 
     Attributes:
         step_key: The sub-step.

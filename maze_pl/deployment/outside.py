@@ -48,7 +48,7 @@ class Outside:
         layers = layers_of(env)
         maze_env = layers[-1]
         if type(maze_env.core_env) is ExternalCoreEnv:
-            raise ValueError("the environment belongs to another deployment already: make one for each")
+            raise ValueError("the environment already belongs to another deployment: make one for each")
         own = all(type(layer).__module__.startswith("maze_pl.") for layer in layers[:-1])
         self._core = ExternalCoreEnv(maze_env.core_env, reports_events)
         self._maze_env = maze_env

@@ -73,7 +73,7 @@ def resume_options(run_dir: str, keys: Mapping[str, Any]) -> list[str]:
 
 
 def _algorithm_of(command: Sequence[str]) -> str:
-    """Return the name of the class of algorithm that a command configures; "" if it does not."""
+    """Return the name of the class of algorithm that a command configures; "" if it configures none."""
     model = configured_value(command, "model")
     path = model.get("class_path", "") if isinstance(model, dict) else ""
     return str(path).rpartition(".")[2]
@@ -126,11 +126,11 @@ def rollout_options(groups: Mapping[str, Any], keys: Mapping[str, Any]) -> list[
 
 
 def _is_of_gymnasium(words: Sequence[str]) -> bool:
-    """True if a rollout plays in an environment that gymnasium makes, which needs a mode of rendering."""
+    """True if a rollout plays in an environment made by gymnasium, which needs a render mode."""
     try:
         env = configured_value(["rollout", *words], "env")
         data = configured_value(["rollout", *words], "data")
-    except ConfigurationError:  # maze-pl says what is wrong
+    except ConfigurationError:  # maze-pl reports what is wrong
         return False
     if env is None:
         env = (data or {}).get("init_args", {}).get("env")
@@ -193,7 +193,7 @@ def _refuse_search(name: str) -> None:
 
 
 def _is_complete(name: str) -> bool:
-    """True if a configuration names what it is based on, and does not only hold differences."""
+    """True if a run can start from a configuration: it has a base, or both model and data."""
     path = find(name)
     content = None if path is None else read(path)
     return isinstance(content, dict) and ("base" in content or {"model", "data"} <= content.keys())

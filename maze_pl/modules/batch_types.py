@@ -29,7 +29,7 @@ def learned_type(algorithm: type[pl.LightningModule]) -> type:
 
 
 def require_fitting_data(module: pl.LightningModule, learned: type, data: object) -> None:
-    """Refuse a data module that delivers other batches than a module learns from.
+    """Refuse a data module that delivers batches from which a module cannot learn.
 
     A data module that declares no `batch_type` passes: its batches are checked when they arrive.
 

@@ -45,7 +45,7 @@ class LearningRates:
         if lr_schedule not in ("constant", "linear"):
             raise ValueError(f"lr_schedule={lr_schedule!r} must be 'constant' or 'linear'")
         if lr_schedule == "linear" and callable(learning_rate):
-            contradiction = f"lr_schedule=linear and lr={described(learning_rate)}, a schedule, contradict"
+            contradiction = f"lr_schedule=linear and lr={described(learning_rate)}, a schedule, contradict each other"
             raise ValueError(f"{contradiction}: use one of them")
         check = check_not_negative if callable(learning_rate) else check_positive
         self.first = value_at("lr", learning_rate, 0.0, check)
@@ -75,7 +75,7 @@ class LearningRates:
             ValueError: There are both.
         """
         if self.schedules and self._schedulers.is_active:
-            contradiction = f"{self.schedules[0]} and a scheduler of configure_optimizers contradict"
+            contradiction = f"{self.schedules[0]} and a scheduler of configure_optimizers contradict each other"
             raise ValueError(f"{contradiction}: use one of them")
 
     @property

@@ -172,7 +172,7 @@ class TD3(AlgorithmModule):
         return DataRequirements(gamma=self.gamma)
 
     def configure_optimizers(self) -> list[Optimizer]:  # type: ignore[override]
-        """Create Adam for the policy and for the critics."""
+        """Create the optimisers of the policy and of the critics."""
         groups = self.parameter_groups()
         if [*groups][:2] != ["policy", "critic"]:
             raise ValueError("TD3 trains policy and critic: each must have parameters that require a gradient")

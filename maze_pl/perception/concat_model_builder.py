@@ -1,4 +1,4 @@
-"""Concatenates the outputs of one block per observation, then applies `hidden` and `recurrence`."""
+"""Builder that concatenates the outputs of one block per observation and adds `hidden` and `recurrence`."""
 
 from typing import Any
 

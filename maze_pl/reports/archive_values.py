@@ -75,7 +75,7 @@ class _Rebuilt(Unread):
 
 
 class _PlainUnpickler(pickle._Unpickler):
-    """Unpickler that imports nothing. It is the one in Python, whose memory a pickle cannot blow up."""
+    """Unpickler that imports nothing. It is the one written in Python: a pickle cannot make its memory grow at will."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class without effects in place of the named one."""

@@ -1,4 +1,4 @@
-"""Commands of maze-pl within this process, for which they leave everything as it was."""
+"""Commands of maze-pl in this process, whose state they leave unchanged."""
 
 import contextlib
 import io

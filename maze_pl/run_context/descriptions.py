@@ -1,4 +1,4 @@
-"""Descriptions of Python values as YAML: names, class paths and arguments, and stand-ins for all else."""
+"""Descriptions of Python values as YAML: names, class paths and arguments, and stand-ins for everything else."""
 
 import dataclasses
 import functools
@@ -157,7 +157,7 @@ class Descriptions:
 
 
 def importable(value: Any) -> str | None:
-    """Return the class path by which other processes can import a class or function, None if there is none."""
+    """Return the class path by which other processes can import a class or function; None if they cannot."""
     module = getattr(value, "__module__", None)
     name = getattr(value, "__qualname__", None)
     if module in (None, "__main__") or name is None or not isinstance(name, str) or "<" in name:

@@ -23,11 +23,11 @@ _OF_LISTS: Final = ("wrappers",)  # groups whose value may be a list without bei
 
 
 class RunContext:
-    """Trains, evaluates and plays from Python what `maze-pl fit` trains from the command line.
+    """Trains, evaluates and plays from Python, as `maze-pl fit`, `validate` and `rollout` do.
 
     Each component is the name of a configuration, a dict with `class_path` and `init_args`, a class
     or function, or an object. The context translates them into a command line and runs it in this
-    process, so that a run can be continued by `maze-pl fit --resume`, and the other way round.
+    process, so that a run can be continued by `maze-pl fit --resume`, and vice versa.
     Objects that YAML cannot hold, such as lambdas, must be given again to continue such a run.
 
     Args:
@@ -45,21 +45,22 @@ class RunContext:
             such as `data.n_envs` -> value.
         configuration: Name of a configuration to start from, instead of the documented defaults of
             the algorithm.
-        run_dir: Directory of a run. An earlier run is continued if nothing but `overrides` and the
-            objects that it was given are there; with other components it is the one from which a new
-            run takes weights and wrapper statistics. Otherwise the new run is written there.
+        run_dir: Directory of a run. If it holds an earlier run, `train` continues this run if only
+            `overrides`, and the objects that the run was given, are passed; with other components, a
+            new run starts with its weights and wrapper statistics. Otherwise the new run is written
+            there.
         silent: Print nothing.
-        multirun: Train one run for each combination of the values in lists, in `overrides` and of
-            names; see `runs`.
+        multirun: Train one run for each combination of values, where `overrides` contain lists of
+            values or components are lists of names; see `runs`.
         trust: Allow the run in `run_dir` to name any class, and thereby to execute any code.
 
     Attributes:
-        runs: Contexts of all runs; the context itself if there is one.
+        runs: Contexts of all runs; only the context itself if there is a single run.
         continues: Whether `train` continues the run in `run_dir`.
 
     Raises:
-        ConfigurationError: A component or a key does not exist, with the nearest name, or they
-            contradict each other.
+        ConfigurationError: A component or a key does not exist (the message has the nearest name),
+            or they contradict each other.
         TypeError: A component is of an unsuitable type.
 
     Example:
@@ -203,7 +204,7 @@ class RunContext:
         """Directory of the trained run.
 
         Raises:
-            RuntimeError: Nothing was trained yet.
+            RuntimeError: Nothing has been trained yet.
         """
         self._require_one_run()
         if self._trained is not None:

@@ -86,7 +86,7 @@ class _RecordingEnvs:
         wrapper_statistics: Wrapper statistics.
         record: Data to record, as in `rollout`.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
-        max_agents: Most agents alive at once, by sub-step.
+        max_agents: Maximum number of agents at the same time, by sub-step.
         removed: Names of wrappers that are taken out, because the policy contains them.
     """
 
@@ -243,7 +243,7 @@ def rollout(
         wrapper_statistics: Wrapper statistics (`shared_states_of`); wrappers estimate them if None or empty.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
             to the masks that the environment declares itself.
-        max_agents: Most agents alive at once, for sub-steps whose number of agents varies.
+        max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         first_episode: Number of the first episode; the episodes are those that a rollout from 0 on
             would play, if the number is a multiple of `n_envs`.
         progress: Whether to show a progress bar.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 MAIN_LINES: Final = ("epoch ", "-> ", "best: ", "last: ", "ended: ", "maze-pl: ")
-"""Beginnings of the lines of `maze-pl fit` that tell of its progress."""
+"""Beginnings of the lines of `maze-pl fit` that report its progress."""
 _N_LAST_LINES: Final = 30
 _N_BYTES: Final = 2**16  # read at a time
 

@@ -65,7 +65,7 @@ class SeedResult:
 
 
 def has_ended(run_dir: Path) -> bool:
-    """Tell by its `run.log` if the last command in a run directory has trained to the end."""
+    """Return whether, by its `run.log`, the last command in a run directory has trained to the end."""
     try:
         text = (run_dir / "run.log").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class SimpleStatsLoggingSetup:
-    """Statistics of a hand-written loop: its end closes the open episode and prints the table.
+    """Statistics of a hand-written loop. Leaving it closes the open episode and prints the table.
 
     Other unfinished episodes, cut off by `reset`, are left out; a line below the table gives their
-    number. `LogStatsWrapper(env, count_unfinished=True)` includes them, as far as they went.
+    number. `LogStatsWrapper(env, count_unfinished=True)` includes them, up to that point.
 
     Lightning loggers write the statistics elsewhere, as in a `Trainer`: one of Lightning's,
     `TensorBoardLog` or `WandbLog` from `maze_pl.callbacks`, or a subclass of `Logger` with a custom

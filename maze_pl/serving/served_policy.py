@@ -187,10 +187,10 @@ class ServedPolicy:
     # --------------------------------------------------------------------------------------------- decisions
 
     def decide(self, requests: Sequence[Rows]) -> list[Decision]:
-        """Decide on several requests of one sub-step, all of which are deterministic or none.
+        """Decide on several requests of one sub-step, which are either all deterministic or all sampled.
 
         Returns:
-            For each request, head -> [n, ...], and so on, also for requests without a batch dimension.
+            A decision for each request, with arrays [n, ...] also for requests without a batch dimension.
         """
         first = requests[0]
         step = self.policy.spec[first.step_key]

@@ -1,4 +1,4 @@
-"""The view of a sweep in TensorBoard's HPARAMS tab: its columns, whatever the runs have."""
+"""Columns of a sweep in TensorBoard's HPARAMS tab."""
 
 from pathlib import Path
 from typing import Any

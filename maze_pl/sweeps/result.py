@@ -37,8 +37,8 @@ class Trial:
         values: Values of the objectives; empty if it has not finished.
         steps: Evaluation -> value, as far as they were reported for pruning.
         run_dir: Its run directory.
-        seconds: How long it took; NaN if it was interrupted.
-        reason: Why it failed; "" if it did not.
+        seconds: Duration in seconds; NaN if it was interrupted.
+        reason: Reason of its failure; "" if it has not failed.
     """
 
     number: int
@@ -129,7 +129,7 @@ class SweepResult:
     # ---------------------------------------------------------------------------------------------------------- tables
 
     def _rows(self) -> list[list[str]]:
-        """Return the table of all trials, with its head."""
+        """Return the table of all trials, with a header row."""
         options = [parameter.option for parameter in self.plan.parameters]
         head = ["trial", "status", *[objective.metric for objective in self.plan.objectives], *options, "time"]
         rows = [head]

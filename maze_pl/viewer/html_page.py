@@ -23,9 +23,10 @@ _ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}  # nothing in
 def html_page(document: Mapping[str, Any]) -> str:
     """Write a page that shows episodes without a network and without a server.
 
-    Everything lies in the page itself. Its Content-Security-Policy permits the one script and the one style sheet of
-    the page, by their hashes, and pictures that lie in the document; nothing can be loaded, sent or submitted. Strings
-    of the document are shown as text, so that none of them can run as script.
+    The page contains everything that it shows. Its Content-Security-Policy permits the one script
+    and the one style sheet of the page, by their hashes, and pictures that the document contains;
+    nothing can be loaded, sent or submitted. Strings of the document are shown as text, so that none
+    of them can run as script.
 
     Args:
         document: Episodes in the format "maze_pl episodes".

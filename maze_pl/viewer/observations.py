@@ -19,7 +19,7 @@ _COLOUR_CHANNELS: Final = (1, 3)
 _MOST_CHANNELS: Final = 4
 """Channels, or images of a stack, up to which an array of numbers is taken for an image."""
 _MOST_MATRICES: Final = 16
-"""Matrices up to which an array of several dimensions is drawn as so many matrices."""
+"""Matrices up to which an array of several dimensions is drawn as that many matrices."""
 _GAP: Final = 2
 """Pixels between two images that are drawn side by side."""
 

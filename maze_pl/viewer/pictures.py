@@ -16,7 +16,7 @@ from maze_pl.viewer.arrays import Array, decoded, encoded
 WIDEST: Final = 640
 """Pixels to which wider pictures are reduced."""
 MOST_PICTURES: Final = 1000
-"""Pictures of an episode; a longer one has as many, evenly spaced."""
+"""Maximum number of pictures of an episode; those of a longer one are evenly spaced."""
 _N_IN_STRIP: Final = 8
 _WIDTH_IN_STRIP: Final = 240
 _GAP: Final = 4

@@ -124,7 +124,7 @@ def test_a_warm_start_takes_weights_and_statistics_into_another_algorithm(capsys
     fit("--data.wrappers", "wrappers/vector_obs", "--run_dir", "ppo")
     lines = ["--warm-start", "ppo", "--model", "algorithm/a2c", "--run_dir", "a2c", "--model.lr", "1e-30"]
     assert main(["fit", *lines]) == 0
-    taken = "so is the configuration, except for --model, --run_dir, --model.lr: use --config for another one\n"
+    taken = "and so is the configuration, except for --model, --run_dir, --model.lr: use --config for another one\n"
     assert taken in "".join(capsys.readouterr())
     before, after = checkpoint("ppo", "best"), checkpoint("a2c")
     assert config("a2c")["model"]["class_path"] == "maze_pl.modules.A2C"

@@ -117,7 +117,7 @@ def test_a_warm_start_says_what_is_left_out(tmp_path: Path, caplog: pytest.LogCa
 @pytest.mark.parametrize(
     ("then", "now", "counts", "remedy"),
     [
-        ([SCALE], [SCALE, SCALE], "of 1 wrappers", "use 1 of them, or make each wrapper that is new a subclass"),
+        ([SCALE], [SCALE, SCALE], "of 1 wrappers", "use 1 of them, or make each new wrapper a subclass"),
         ([SCALE, SCALE], [SCALE], "of 2 wrappers", "use 2 of them"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_warm_start_with_more_or_fewer_of_a_class_is_refused_with_remedies(
     _, data, _ = saved(tmp_path, *then)
     warm = make_data(wrappers=now)
     warm.warm_start(data.wrapper_statistics())
-    with pytest.raises(ValueError, match="nothing tells which belong together") as error:
+    with pytest.raises(ValueError, match="they cannot be matched") as error:
         warm.make_env()
     assert f"{counts} {RETURNS}, and there are {len(now)} here" in str(error.value)
     assert remedy in str(error.value)

@@ -606,6 +606,6 @@ def test_environments_without_conversions_are_refused() -> None:
 def test_an_environment_belongs_to_one_deployment() -> None:
     env = CART_POLE()
     deployment = AgentDeployment(DummyCartPolePolicy, env)
-    with pytest.raises(ValueError, match="the environment belongs to another deployment already: make one for each"):
+    with pytest.raises(ValueError, match="the environment already belongs to another deployment: make one for each"):
         AgentDeployment(DummyCartPolePolicy, env)
     deployment.close()

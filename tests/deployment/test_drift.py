@@ -96,6 +96,6 @@ def test_a_deployment_reports_the_drift_of_what_the_policy_sees() -> None:
 def test_without_a_sample_there_is_nothing_to_compare_with() -> None:
     with (
         AgentDeployment(DummyCartPolePolicy, partial(GymMazeEnv, "CartPole-v1")) as deployment,
-        pytest.raises(ValueError, match=r"nothing is known of the observations of training: use .*from_run, or"),
+        pytest.raises(ValueError, match=r"there is no sample of the observations of training: use .*from_run, or"),
     ):
         deployment.drift()

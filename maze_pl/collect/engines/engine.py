@@ -187,7 +187,7 @@ class Engine(ABC):
         self._replaced = 0
 
     def _require_replaceable(self, lost: str) -> int:
-        """Refuse to replace more than is allowed.
+        """Refuse to replace more processes than allowed.
 
         Args:
             lost: Message that says what died, and how.

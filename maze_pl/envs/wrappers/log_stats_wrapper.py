@@ -31,7 +31,7 @@ from maze_pl.events.topics import (
 
 
 class LogStatsWrapper(Wrapper):
-    """Collects events and actions of an environment, and sums each episode up when it ends.
+    """Collects events and actions of an environment, and summarises each episode when it ends.
 
     It is meant to be the outermost wrapper: it logs the actions that it receives, once for each
     decision, and an episode ends when it ends for this wrapper. Events count in the environment
@@ -44,7 +44,7 @@ class LogStatsWrapper(Wrapper):
     Args:
         env: The environment to wrap.
         logging_prefix: Name under which statistics of this environment are printed.
-        count_unfinished: Whether an episode that `reset` cuts short is summed up to that point.
+        count_unfinished: Whether an episode that `reset` cuts short is summarised up to that point.
 
     Attributes:
         n_unfinished: Number of episodes left out since the summaries were last drained.
@@ -108,7 +108,7 @@ class LogStatsWrapper(Wrapper):
         return step_key, taken
 
     def _receive(self, result: Any, step_key: StepKey, taken: dict[str, Any]) -> StepResult:
-        """Record the events of a step; sum the episode up if it ended.
+        """Record the events of a step; summarise the episode if it ended.
 
         Args:
             result: Result of the step.
@@ -189,7 +189,7 @@ class LogStatsWrapper(Wrapper):
         return self._env_time
 
     def close_episode(self) -> None:
-        """Sum up the running episode as if it ended here; do nothing if it has not begun."""
+        """Summarise the running episode as if it ended here; do nothing if it has not begun."""
         if not self._begun:
             return
         self._statistics.declare(*self._pubsub.topics)
@@ -233,7 +233,7 @@ class LogStatsWrapper(Wrapper):
         return summaries
 
     def end_episode(self) -> Mapping[StatKey, float | Array]:
-        """Sum up the episode that an outer wrapper has ended."""
+        """Summarise the episode that an outer wrapper has ended."""
         self.close_episode()
         return {}
 

@@ -21,9 +21,9 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
 
     Observations and actions are logged for each sub-step.
 
-    "Processed" values are those that pass through this wrapper: as the last of a list, it shows
-    what the policy sees and does. "Original" values are those that the environment inside all
-    wrappers returned. Observations (`ObservationEvents`) and rewards of environment steps
+    "Processed" values are those that pass through this wrapper. If it is the last wrapper of a list,
+    they are what the policy sees and does. "Original" values are those that the environment inside
+    all wrappers returned. Observations (`ObservationEvents`) and rewards of environment steps
     (`RewardEvents`; the steps of one decision together) are logged as histograms. Actions
     (`ActionEvents`) are logged as figures: bar charts of discrete and binary ones, violin plots of
     continuous ones.

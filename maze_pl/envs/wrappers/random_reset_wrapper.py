@@ -77,7 +77,7 @@ class RandomResetWrapper(Wrapper):
         raise ValueError(f"RandomResetWrapper: the episode ended within {skipped}; reduce max_skip_steps")
 
     def prepare_deployment(self) -> None:
-        """Skip no steps: episodes begin where the outside begins them."""
+        """Skip no steps: episodes begin where the real system begins them."""
         self.min_skip_steps = self.max_skip_steps = 0
 
     def _random_action(self, observation: Observation) -> Action:

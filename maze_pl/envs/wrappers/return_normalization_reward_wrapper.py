@@ -71,7 +71,7 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
             raise ValueError(f"gamma={gamma} must be between 0 and 1, and {epsilon=} finite and not negative")
         self.gamma, self.epsilon = gamma, epsilon
         self._base = self._delta = Moments()
-        self._return = self._step_reward = 0.0  # the latter of the incomplete environment step
+        self._return = self._step_reward = 0.0  # _step_reward: of the incomplete environment step
         self._env_time = 0
         self._frozen = False
         self._scale = 1.0

@@ -68,7 +68,7 @@ def assign_credit(
 
     Args:
         critic_kind: `StateCritic.kind`: one value for each row, for each actor's act, or for each act of
-            an environment as a difference to the value of the act before.
+            an environment as a difference from the value of the previous act.
         rollout: The collected rollout.
         values: Step key -> [T, B] value of the actor's observation.
         final_values: Step key -> [F] value of the final observations.

@@ -31,7 +31,7 @@ class DeepSetBlock(ItemSetBlock):
         chosen_keys: Inputs () or (k,), indices of items that were chosen before, whose numbers are
             appended to the output, after the pooled embedding, and are part of the context. A
             number that is not the index of a slot, such as -1, stands for no item.
-        compare_keys: Inputs (m,), whose differences to all numbers of each item are encoded, too;
+        compare_keys: Inputs (m,), whose differences from all numbers of each item are encoded, too;
             they need `levels`. They are part of the context.
         hidden_units: Width of each layer of the embedding; at least one layer.
         non_lin: Activation f, a class or its path.

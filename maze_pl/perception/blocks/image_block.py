@@ -59,7 +59,7 @@ class ImageBlock(PerceptionBlock):
         non_lin: Activation, a class or its path.
         stacked: Whether one more dimension in front counts the images of a stack, such as the
             latest frames; their channels become those of one image.
-        low: Lowest value, if numbers are to be scaled to 0..1 in another way than bytes are.
+        low: Lowest value, if numbers other than bytes are to be scaled to 0..1.
         high: Highest value, likewise.
 
     Example:

@@ -1,4 +1,4 @@
-"""Block that encodes whole numbers, and their differences to others, as one-hot vectors."""
+"""Block that encodes whole numbers, and their differences from others, as one-hot vectors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Sh
 
 
 class LevelsBlock(PerceptionBlock):
-    """Whole numbers as one-hot vectors, together with their differences to other numbers.
+    """Whole numbers as one-hot vectors, together with their differences from other numbers.
 
     The output holds `levels` entries for each number of the input, and 2 * `levels` - 1 for each
-    difference of one of its numbers to one of the numbers of `compare_keys`. One-hot vectors help
+    difference of one of its numbers from one of the numbers of `compare_keys`. One-hot vectors help
     if exact values matter, such as those of a length that remains after a cut.
 
     Args:
@@ -23,7 +23,7 @@ class LevelsBlock(PerceptionBlock):
         in_shapes: Shapes of the inputs, vectors.
         levels: Numbers are whole numbers from 0; those of at least `levels` count as the largest.
             Differences beyond the range of two levels become zeros or the largest.
-        compare_keys: Further inputs (m,) whose differences to the numbers are encoded.
+        compare_keys: Further inputs (m,) whose differences from the numbers are encoded.
 
     Raises:
         ValueError: An input is not a vector, or the further inputs are not those of `compare_keys`.

@@ -44,8 +44,8 @@ class TransformerMemoryBlock(PerceptionBlock):
         num_heads: Number of attention heads.
         feed_forward_size: Width of the hidden layer of each feed-forward network; None for four
             times `hidden_size`.
-        gate: `gru` for the gates of GTrXL, `residual` for sums.
-        gate_bias: Bias of the gates `gru`; values above 0 favour the skip connection at first.
+        gate: `gru` for the gates of GTrXL, `residual` for residual connections.
+        gate_bias: Bias of the `gru` gates; values above 0 favour the skip connection at first.
 
     Attributes:
         state_shapes: Name -> shape of each part of the state, (num_layers, memory_length,
