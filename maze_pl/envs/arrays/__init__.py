@@ -4,4 +4,9 @@ The contract, random streams that equal NumPy's, and array forms of wrappers bel
 of single episodes and the vector environments that loop over them do not.
 """
 
+from .array_env import ArrayEnv as ArrayEnv
+from .array_events import ArrayEvent as ArrayEvent, ArrayEvents as ArrayEvents
+from .array_step import ArrayStep as ArrayStep
+from .cartpole_array_env import CartPoleArrayEnv as CartPoleArrayEnv
+from .pendulum_array_env import PendulumArrayEnv as PendulumArrayEnv
 from .random_streams import RandomStreams as RandomStreams
