@@ -4,8 +4,8 @@
 
 It trains an agent of cutting-2D, which chooses a piece from the inventory in the first sub-step of
 each environment step, and the way to cut it in the second. Only the environment comes from maze_pl.
-The updates have the numbers of `maze_pl.modules.PPO` with a shared critic: a test compares the
-parameters of both. Comments say what the library adds to them.
+The updates give the same numbers as those of `maze_pl.modules.PPO` with a shared critic: a test
+compares the parameters of both. Docstrings say what the library does beyond that.
 
 Shapes: T environment steps are collected in each of N environments; a batch consists of B = T * N of them.
 """
@@ -158,8 +158,8 @@ class Rollout:
 class Collector:
     """Plays N environments, step by step, by the current policies.
 
-    The library also collects where actors differ between environments, agents come and go, and an
-    episode ends within a step; it writes into arrays that exist, and acts without autograd or tensors.
+    The library also handles actors that differ between environments, agents that come and go, and
+    episodes that end within a step; it writes into arrays allocated once, and acts without autograd or tensors.
     """
 
     def __init__(self, make_env: Callable[[], StructuredEnv], n_envs: int, seed: int) -> None:

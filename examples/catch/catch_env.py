@@ -1,4 +1,4 @@
-"""A game of frames whose optimum is known, to train on images without downloading anything."""
+"""A game with images as observations whose optimum is known, to train on images without downloading anything."""
 
 from typing import Any, Final
 

@@ -50,7 +50,7 @@ def check(
         n_envs: Number of environments of each form that `same_as` compares.
 
     Returns:
-        The exit status: 0, or 1 if something is wrong with the environment, or both differ.
+        The exit status: 0, or 1 if something is wrong with the environment or the two forms differ.
     """
     if same_as is not None:
         check_count("n_envs", n_envs, 1)

@@ -145,7 +145,7 @@ class MaskError(ValueError):
 
 
 def allowed_entries(mask: Any, shape: tuple[int, ...], name: str, head: str) -> Any:
-    """Convert a mask to booleans that tell if each entry of an action head is allowed.
+    """Convert a mask to booleans, True for each entry of an action head that is allowed.
 
     Args:
         mask: [n, number of entries] the observation: 1 where an entry is allowed and 0 where it is not.

@@ -49,7 +49,7 @@ class PopulationDataModule(EnvironmentDataModule):
             two minima may be 0.
         max_steps: Env steps after which a training episode is truncated; 0 means no limit.
         epoch_length: Updates per epoch; evaluation follows each epoch.
-        n_shards: Must be 0, as each episode is played by itself; `runner/dev`, `runner/local` and
+        n_shards: Must be 0, as each episode is played separately; `runner/dev`, `runner/local` and
             `runner/ray` set it.
         deterministic: Whether perturbed policies take their most likely actions instead of sampling.
         shared_noise_table_size: Numbers in the noise table, 4 bytes each; all processes of a
@@ -105,7 +105,7 @@ class PopulationDataModule(EnvironmentDataModule):
         for name, minimum in {**least, "epoch_length": 1, "shared_noise_table_size": 1}.items():
             check_count(name, locals()[name], minimum)
         if n_shards:
-            raise ValueError(f"n_shards={n_shards} must be 0: each episode of a population is played by itself")
+            raise ValueError(f"n_shards={n_shards} must be 0: each episode of a population is played separately")
         if n_rollouts_per_update == n_timesteps_per_update == 0:
             raise ValueError("n_rollouts_per_update and n_timesteps_per_update are both 0: set at least one of them")
         self.n_rollouts_per_update = n_rollouts_per_update

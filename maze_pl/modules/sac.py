@@ -58,7 +58,7 @@ class SAC(AlgorithmModule):
         tau: Soft-update coefficient: fraction by which target critics move towards the critics.
         target_update_interval: Updates between two updates of the target critics.
         entropy_coef: Alpha; its initial value if alpha is tuned.
-        entropy_tuning: Learn alpha such that the entropies approach their targets.
+        entropy_tuning: Learn alpha, so that the entropies approach their targets.
         target_entropy_multiplier: Multiplier of the target entropies. These are minus the number of
             components for a continuous head, whose box counts as [-1, 1] in each component, and
             0.98 times the maximum entropy over the allowed options for a discrete head.

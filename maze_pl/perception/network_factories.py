@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a class may omit arguments it does not need, which a protoc
     PolicyNetworkFactory = Callable[..., nn.Module]
     CriticNetworkFactory = Callable[..., nn.Module]
     StateActionNetworkFactory = Callable[..., nn.Module]
-else:  # tells the configuration which constructor arguments are not set by it
+else:  # by these, the configuration knows which constructor arguments it does not set
 
     class PolicyNetworkFactory(Protocol):
         """A policy network class with all its arguments but the shapes, as in YAML."""

@@ -50,7 +50,7 @@ def file_facts(path: Path) -> Facts:
         path: The file.
 
     Returns:
-        `kind`, `size` and what the file tells about itself.
+        `kind`, `size` and what the file says about itself.
 
     Raises:
         ConfigurationError: It is damaged, or not a file of maze_pl.

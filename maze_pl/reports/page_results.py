@@ -113,7 +113,7 @@ def _last_evaluations(runs: Sequence[Path]) -> list[list[Content]]:
 def _columns(run: Path) -> dict[str, Any]:
     try:
         return dict(read_columns(run))
-    except ConfigurationError:  # the section with the curves tells
+    except ConfigurationError:  # the section with the curves says so
         return {}
 
 

@@ -1,7 +1,7 @@
 """State of the git repository around a folder: commit, branch, and changes that are not committed.
 
-Commit and branch are read from the repository's files. Only the `git` program can tell changes; it
-runs in the background, and the state is complete without it.
+Commit and branch are read from the repository's files. Only the `git` program can find changes; it
+runs in the background, and all else is known without it.
 """
 
 import os

@@ -189,7 +189,7 @@ def _in_parts(
     Args:
         evaluate: Receives observations [n, ...], with a state [1, ...] for recurrent networks, and
             ids of agents [n].
-        network: The network, which tells if it is recurrent.
+        network: The network, to see whether it is recurrent.
         key: The step key.
         record: The episode.
         more: Further observations, [acts of the step key, ...].

@@ -91,7 +91,7 @@ class ArrayInventory:
         """Remove a piece from each of n stocks, append up to three, and discard the oldest ones.
 
         Every piece that is appended to a full stock discards the oldest one, so that together they
-        discard as many as there are too many, from the front.
+        discard all that are too many, from the front.
 
         Args:
             stocks: [n] numbers of the stocks.
@@ -140,7 +140,7 @@ def _additions(pieces: Array, orders: Array, reverse: Array, is_raw: Array, raw:
     """Leftovers of n cuts, in the order of the cuts, and the raw piece; see `inventory.residuals`.
 
     Returns:
-        Which of them there are [n, 3], and the pieces [n, 3, 2].
+        Which of them exist [n, 3], and the pieces [n, 3, 2].
     """
     left = pieces - orders
     added = np.empty((len(pieces), 3, 2), np.float32)

@@ -51,7 +51,7 @@ class _Refused(Exception):
 
 
 class Observation:
-    """Observation of a loss: finds the state that it reads, and tells if that can be watched.
+    """Observation of a loss: finds the state that it reads, and whether that can be watched.
 
     Args:
         module: The algorithm.

@@ -37,7 +37,7 @@ class Timeline {
     return { act: ended ? episode.nActs - 1 : episode.actAt(step, number), ended };
   }
 
-  /** Mark positions at which two episodes decide differently, or one does not take its most likely action. */
+  /** Mark positions at which two episodes decide differently, or at which a single one does not take its most likely action. */
   findDifferences() {
     this.differences = new Uint8Array(this.length);
     const [first, second] = this.episodes;

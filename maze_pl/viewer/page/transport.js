@@ -15,7 +15,7 @@ const KEYS = [
   ["Shift ← →, Page Up, Page Down", "previous, next env step"],
   ["Space", "play, pause"],
   ["Home, End", "first, last act"],
-  ["d, Shift d", "next, previous decision that differs, of one episode: that is not the most likely one"],
+  ["d, Shift d", "next, previous decision that differs between two episodes; of one episode: that is not the most likely"],
   ["f", "first decision that differs"],
   ["− +", "slower, faster"],
   ["/", "search the event log"],
