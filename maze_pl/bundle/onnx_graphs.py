@@ -52,7 +52,17 @@ def to_onnx(graph: nn.Module, inputs: dict[str, Tensor], outputs: Sequence[str],
             )
         except Exception as error:  # torch raises many classes
             raise ExportError(f"{where} cannot be translated to ONNX: {_reason(error)}") from error
-    content: bytes = translated.model_proto.SerializeToString()
+    return _without_origin(translated.model_proto)
+
+
+def _without_origin(model: Any) -> bytes:
+    """Serialize a graph without the notes of torch's exporter, such as paths of source files on this machine."""
+    parts = [model, model.graph, *model.functions]
+    for graph in (model.graph, *model.functions):
+        parts += graph.node
+    for part in (*parts, *model.graph.input, *model.graph.output, *model.graph.initializer, *model.graph.value_info):
+        del part.metadata_props[:]
+    content: bytes = model.SerializeToString()
     return content
 
 

@@ -23,7 +23,7 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
         ConfigurationError: There is nothing that maze_pl has written, or it is damaged.
     """
     parser = OptionParser("show", "Describe a run directory or a file that a command has written.")
-    parser.add_paths("path", "a run directory, checkpoint, trajectory file, replay buffer, log or table")
+    parser.add_paths("path", "a run directory, checkpoint, bundle, trajectory file, replay buffer, log or table")
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
     options = parser.parse(command[1:])
     facts = folder_facts(options.path) if options.path.is_dir() else file_facts(options.path)

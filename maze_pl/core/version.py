@@ -1,3 +1,3 @@
 """The version of maze_pl, which checkpoints and other files name."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -71,6 +71,8 @@ def _describer(path: Path, start: bytes) -> Callable[[Path], Facts]:
     """Return the function that describes a file with a name and first bytes."""
     if path.suffix == ".ckpt" or (path.suffix == ".pt" and start.startswith(b"PK")):
         return _archive
+    if start.startswith(b"PK"):
+        return _bundle
     if start.startswith(_RECORDS) or path.suffix in (".spaces", ".states"):
         return _records
     if path.name in _TEXTS:
@@ -79,7 +81,7 @@ def _describer(path: Path, start: bytes) -> Callable[[Path], Facts]:
         return _table
     if path.suffix in _SUFFIXES or path.name.startswith("events.out.tfevents"):
         return _named
-    kinds = "a checkpoint, a trajectory file, a replay buffer, a log, a table or a run directory"
+    kinds = "a checkpoint, a bundle, a trajectory file, a replay buffer, a log, a table or a run directory"
     raise ValueError(f"it is not a file of maze_pl; expected {kinds}")
 
 
@@ -185,6 +187,42 @@ def _storage(state: Any) -> str:
     written, capacity = state["written"], state.get("capacity")
     n_kept = min(written, capacity) if isinstance(capacity, int) else written
     return f"{n_kept:,} of at most {capacity:,}, {written:,} written so far"
+
+
+def _bundle(path: Path) -> Facts:
+    """Describe an exported policy."""
+    from maze_pl_runtime.bundle_file import read_bundle
+
+    manifest, _ = read_bundle(path)
+    checkpoint = dict(_items(manifest.get("checkpoint")))
+    parity = dict(_items(manifest.get("parity")))
+    described = {f"sub-step {bounded(step.get('key'))}": _bundle_step(step) for step in _dicts(manifest.get("steps"))}
+    wrappers = [one for one in _dicts(manifest.get("wrappers")) if one.get("is_included")]
+    return {
+        "kind": "bundle",
+        "format": bounded(manifest.get("format")),
+        "maze_pl": bounded(manifest.get("maze_pl")),
+        "module": bounded(manifest.get("algorithm")),
+        "checkpoint": bounded(checkpoint.get("name")),
+        "env steps": bounded(checkpoint.get("env_steps")),
+        "decisions of the test": bounded(parity.get("decisions")),
+        "contained wrappers": [str(one.get("name")).rpartition(".")[2] for one in wrappers],
+        **provenance_facts(manifest.get("provenance")),
+        "spaces": described,
+    }
+
+
+def _bundle_step(step: Mapping[str, Any]) -> Facts:
+    """Return the names of the observations, actions and policy states of a sub-step."""
+    names: Facts = {}
+    for part in ("observations", "actions", "state"):
+        names[part] = ", ".join(str(name) for name, _ in _items(step.get(part)))
+    return names
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    """Return the dicts in a list that was read from a file; none of anything else."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 # ---------------------------------------------------------------------------------------------------- records

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,13 @@ def test_the_manifest_says_what_the_bundle_is_and_leaves_to_its_caller(bundle: P
         "history_1_observation": {"dtype": "float32", "shape": [3, 4]},
         "started": {"dtype": "float32", "shape": []},
     }
+
+
+def test_graphs_name_no_files_of_the_machine_that_wrote_them(bundle: Path) -> None:
+    with zipfile.ZipFile(bundle) as archive:
+        graphs = [archive.read(name) for name in archive.namelist() if name.endswith(".onnx")]
+    assert graphs
+    assert not [graph for graph in graphs if b".py" in graph or b"stack_trace" in graph]
 
 
 def test_a_rollout_of_the_bundle_is_the_rollout_of_the_run(

@@ -22,6 +22,7 @@ from maze_pl.records.file_contents import file_contents
 from maze_pl.reports.archive_values import archive_values
 from maze_pl.runs.checkpoint import read_checkpoint
 from tests.bad_input.project import SMALL, Code, tree
+from tests.bundle.written_bundles import write_bundle
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
 
@@ -125,6 +126,18 @@ def test_a_replay_buffer_tells_its_size_and_origin(tmp_path: Path, capsys: pytes
     assert facts["kind"] == "replay buffer" and facts["command"] == "maze-pl fit --config sac"
     assert facts["transitions"] == {"sub-step 0": ["7 of at most 7, 9 written so far"]}
     assert facts["properties"] == {"gamma": 0.9}
+
+
+def test_a_bundle_tells_its_origin_and_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = shown(capsys, write_bundle(tmp_path / "agent.bundle"))
+    assert facts["kind"] == "bundle" and facts["format"] == 1
+    assert facts["spaces"] == {
+        "sub-step 0": {"observations": "place, allowed, kind", "actions": "turn", "state": "memory"}
+    }
+    content = bytearray((tmp_path / "agent.bundle").read_bytes())
+    content[100] ^= 1
+    (tmp_path / "changed.bundle").write_bytes(content)
+    assert "does not match the checksum" in refusal(capsys, str(tmp_path / "changed.bundle"))
 
 
 def test_nothing_in_a_checkpoint_is_executed_and_control_characters_are_escaped(
