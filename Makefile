@@ -11,7 +11,9 @@ RUN_DIR ?= outputs/ppo_cartpole/$(shell date +%Y-%m-%d_%H-%M-%S)
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup train test slow long check docs dist bench bench-all learn fix clean
+PYTHONS ?= $(PYTHON)
+
+.PHONY: help setup train test slow long check docs dist check-wheel audit bench bench-all learn fix clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -50,6 +52,14 @@ dist: $(STAMP)  ## Build the wheel and the source distribution twice, and compar
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d build/again
 	diff -r dist build/again
 
+check-wheel: $(STAMP)  ## Install the wheel into empty environments of PYTHONS, with lowest and newest dependencies, and use it.
+	$(BIN)/python tools/check_wheel.py --python $(PYTHONS)
+
+audit: $(STAMP)  ## Look for known vulnerabilities of all installed packages; needs a network.
+	test -x .venv-audit/bin/pip-audit || ($(PYTHON) -m venv .venv-audit && .venv-audit/bin/python -m pip install --quiet pip-audit)
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9]*$$//' > .venv-audit/requirements.txt
+	.venv-audit/bin/pip-audit --no-deps --disable-pip -r .venv-audit/requirements.txt
+
 bench: $(BENCH_STAMP)  ## Compare the speed of the main workloads with stable-baselines3 and print it (about 18 minutes).
 	$(BENCH)/python benchmarks/run.py
 
@@ -72,4 +82,4 @@ fix: $(STAMP)  ## Fix what ruff can fix.
 	$(BIN)/ruff format .
 
 clean:  ## Remove all build products, including the virtual environment.
-	rm -rf .venv .venv-bench .venv-imitation build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-audit .venv-bench .venv-imitation build dist .mypy_cache .pytest_cache .ruff_cache

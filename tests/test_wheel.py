@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -12,6 +14,8 @@ import pytest
 import pytorch_lightning
 from packaging.requirements import Requirement
 
+import maze_pl
+
 CHECKOUT = Path(__file__).parents[1]
 
 
@@ -21,6 +25,26 @@ def test_withdrawn_versions_of_lightning_are_never_installed(version: str) -> No
     (lightning,) = (requirement for requirement in listed if requirement.name == "pytorch-lightning")
     assert not lightning.specifier.contains(version)
     assert lightning.specifier.contains(pytorch_lightning.__version__)
+
+
+def test_the_lowest_versions_are_the_lower_bounds_for_that_python(tmp_path: Path) -> None:
+    needed = [
+        "numpy>=1.26",
+        "numpy>=2.1; python_version >= '3.13'",
+        "torch<3,>=2.6,!=2.7",
+        "onnx>=1.18; extra == 'onnx'",
+    ]
+    with zipfile.ZipFile(tmp_path / "a.whl", "w") as archive:
+        archive.writestr("a-1.dist-info/METADATA", "\n".join(f"Requires-Dist: {one}" for one in needed))
+    lowest_versions = runpy.run_path(str(CHECKOUT / "tools" / "check_wheel.py"))["lowest_versions"]
+    assert lowest_versions(tmp_path / "a.whl", "3.11") == ["numpy==1.26", "torch==2.6"]
+    assert lowest_versions(tmp_path / "a.whl", "3.13") == ["numpy==2.1", "torch==2.6"]
+
+
+@pytest.mark.parametrize("name", ["maze_pl/core/version.py", "CITATION.cff"])
+def test_the_version_is_the_same_everywhere(name: str) -> None:
+    (version,) = re.findall(r"(?m)^(?:__version__ = |version: )\"?([\d.]+)", (CHECKOUT / name).read_text("utf-8"))
+    assert version == maze_pl.__version__
 
 
 @pytest.mark.slow

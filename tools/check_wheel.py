@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 COMMANDS = (
@@ -65,14 +66,14 @@ def lowest_versions(wheel: Path, python: str) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = email.parser.Parser().parsestr(archive.read(name).decode())
-    pinned = []
+    lowest: dict[str, Version] = {}
     for text in metadata.get_all("Requires-Dist", []):
         requirement = Requirement(text)
         if requirement.marker and not requirement.marker.evaluate({"python_version": python, "extra": ""}):
             continue
-        bounds = [bound.version for bound in requirement.specifier if bound.operator == ">="]
-        pinned += [f"{requirement.name}=={bound}" for bound in bounds]
-    return pinned
+        bounds = [Version(bound.version) for bound in requirement.specifier if bound.operator == ">="]
+        lowest[requirement.name] = max([*bounds, lowest.get(requirement.name, Version("0"))])
+    return [f"{name}=={version}" for name, version in lowest.items()]
 
 
 def run(command: list[str], folder: Path) -> str:

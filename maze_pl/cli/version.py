@@ -21,7 +21,9 @@ def requirements() -> dict[str, list[str]]:
         name = _NAME.match(requirement)
         extra = _EXTRA.search(requirement)
         assert name is not None
-        packages.setdefault(extra[1] if extra else "", []).append(name[0])
+        named = packages.setdefault(extra[1] if extra else "", [])
+        if name[0] not in named:  # one may have several bounds, for different versions of Python
+            named.append(name[0])
     packages.pop("dev", None)
     return packages
 
