@@ -100,5 +100,5 @@ def test_no_file_is_longer_than_a_reader_follows() -> None:
         (is_loop_over_a_condition, "[x for x in (xs if wanted else ())]"),
     ],
 )
-def test_what_is_counted_is_found(fits: Callable[[ast.AST], bool], code: str) -> None:
+def test_each_kind_of_dense_code_is_found(fits: Callable[[ast.AST], bool], code: str) -> None:
     assert any(fits(node) for node in ast.walk(ast.parse(code)))

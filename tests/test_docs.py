@@ -164,7 +164,7 @@ def test_blocks_have_the_options_that_their_table_lists() -> None:
                 assert set(options) <= set(known), f"{name} lacks an option of {options}"
 
 
-def test_what_things_became_is_there() -> None:
+def test_names_on_the_page_of_where_things_went_exist() -> None:
     cells = re.findall(r"^\|[^|]*\| (.*) \|$", PAGES["where_things_went.md"].read_text(encoding="utf-8"), re.MULTILINE)
     names = {name for cell in cells for name in re.findall(r"`(.+?)`", cell)}
     for name in names:

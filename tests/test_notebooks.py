@@ -42,7 +42,7 @@ print([output.output_type for output in last.outputs])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs(path: Path, tmp_path: Path) -> None:
+def test_the_notebook_runs(path: Path, tmp_path: Path) -> None:
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
     command = [sys.executable, "-W", "ignore", "-c", RUN, str(path)]
     result = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)

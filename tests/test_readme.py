@@ -31,12 +31,12 @@ def shortened(command: str) -> str:
     return command
 
 
-def test_its_commands_are_all_found() -> None:
+def test_the_commands_of_the_readme_are_found() -> None:
     assert {command.split()[1] for command in commands() if command.startswith("maze-pl")} >= {"fit", "list", "new"}
     assert len(commands()) >= 15
 
 
-def test_its_yaml_is_well_formed() -> None:
+def test_the_yaml_of_the_readme_is_well_formed() -> None:
     assert [next(iter(yaml.safe_load(text))) for text in blocks("yaml")] == ["data", "base"]
 
 

@@ -85,7 +85,7 @@ def test_masks_are_heeded_whatever_their_type(name: str, dtype: Any) -> None:
     )
 )
 @settings(max_examples=60)
-def test_what_is_allowed_is_what_is_one(mask: Any) -> None:
+def test_entries_of_1_are_allowed_and_other_numbers_than_0_and_1_refused(mask: Any) -> None:
     if set(mask.astype(float).ravel()) <= {0.0, 1.0}:
         np.testing.assert_array_equal(allowed_entries(mask, (2, 3), "m", "a"), mask.astype(bool))
     else:

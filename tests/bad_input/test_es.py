@@ -52,7 +52,7 @@ CASES: list[tuple[list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("arguments", "parts"), few_fast(CASES))
-def test_it_is_refused_in_one_message(
+def test_invalid_options_are_refused_in_one_message(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

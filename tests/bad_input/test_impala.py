@@ -26,7 +26,7 @@ CASES: list[tuple[list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("arguments", "parts"), few_fast(CASES), ids=lambda value: " ".join(value)[:60])
-def test_it_is_said_in_one_message(
+def test_invalid_options_are_refused_in_one_message(
     project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
 ) -> None:
     before = tree(project)

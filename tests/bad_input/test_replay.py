@@ -52,7 +52,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], *parts: st
     ),
     ids=lambda value: str(value)[-40:],
 )
-def test_buffers_that_cannot_be_are_refused(
+def test_impossible_buffers_are_refused(
     project: Path, capsys: pytest.CaptureFixture[str], more: list[str], parts: list[str]
 ) -> None:
     before = tree(project)

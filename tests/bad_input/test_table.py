@@ -385,7 +385,7 @@ def parameters() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("arguments", "parts"), list(parameters()))
-def test_what_cannot_be_done_is_said_in_one_message_and_leaves_nothing_but_a_log(
+def test_impossible_commands_give_one_message_and_leave_nothing_but_a_log(
     project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
 ) -> None:
     before = tree(project)

@@ -198,7 +198,7 @@ def test_a_finished_run_that_is_resumed_knows_what_it_has_reached(
     assert (stop.best, stop.missed) == (5.0, missed)
 
 
-def test_what_one_value_has_reached_does_not_count_for_another_one(tmp_path: Path) -> None:
+def test_the_best_of_one_monitored_value_does_not_count_for_another(tmp_path: Path) -> None:
     for ckpt_path in (None, str(tmp_path / "checkpoints" / "last.ckpt")):
         stops = [StopAtReturn(4.0), StopAtReturn(4.0, "eval_count")]
         fit(tmp_path, [1.0, 5.0], [*stops, LastCheckpoint()], ckpt_path=ckpt_path)

@@ -193,7 +193,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_compared_is_refused(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_comparisons_are_refused(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "empty").mkdir()
     (folder / "full").mkdir()
     (folder / "full" / "file").write_text("mine", encoding="utf-8")

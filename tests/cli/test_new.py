@@ -43,7 +43,7 @@ def test_it_has_an_environment_configurations_a_test_and_no_placeholder_left(pro
     assert "my_shop_2.stock.make_env" in (project / "configs" / "env" / "stock.yaml").read_text(encoding="utf-8")
 
 
-def test_it_says_what_to_do_next(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_to_do_next(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "shop"]) == 0
     assert "cd shop\n  maze-pl fit --config ppo_stock\n" in capsys.readouterr().out
 
@@ -102,7 +102,9 @@ def test_what_cannot_become_a_project_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--force", "a"]])
-def test_it_takes_exactly_one_folder(arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_takes_exactly_one_folder(
+    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["new", *arguments]) == 2
     assert "maze-pl new" in capsys.readouterr().err
     assert not list(folder.iterdir())

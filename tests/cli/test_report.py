@@ -79,7 +79,7 @@ def test_what_is_missing_is_named_with_the_command_that_adds_it() -> None:
     assert "line 2 has 'x' for a" in report("run").text
 
 
-def test_everything_that_there_is_is_shown() -> None:
+def test_all_parts_of_a_run_are_shown() -> None:
     write_run(Path("run"))
     git = {"commit": "c0ffee" * 6 + "c0ff", "branch": "main", "is_dirty": True}
     entry = {"command": "maze-pl fit", "seed": 7, "versions": {"maze_pl": "9.9"}, "git": git, "summary": "model.lr: 3"}

@@ -138,7 +138,7 @@ def test_a_command_that_is_impossible_is_tried_once(stand_in: None, capfd: pytes
         (["--seeds", "2", "--data.env", "env/nowhere"], "nowhere"),
     ],
 )
-def test_what_cannot_be_is_one_message_and_starts_nothing(
+def test_impossible_options_of_seeds_are_one_message_and_start_nothing(
     stand_in: None, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     if "env/nowhere" in options:

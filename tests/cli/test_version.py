@@ -28,7 +28,7 @@ def test_verbose_lists_packages_by_extra(capsys: pytest.CaptureFixture[str]) -> 
     assert "extra dev:" not in lines
 
 
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_are_not_installed_are_listed_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "requires", lambda _: ["torch>=2", "unheard-of>=1; extra == 'strange'"])
     assert version.versions_text().endswith("extra strange:\n  unheard-of not installed")
 

@@ -88,12 +88,12 @@ def test_the_state_advances_with_each_act_of_its_actor(make: Any) -> None:
 
 @given(script=scripts(), n_rollout_steps=st.integers(1, 7))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_it_does_in_any_order_of_actors(script: Script, n_rollout_steps: int) -> None:
+def test_the_state_advances_in_any_order_of_actors(script: Script, n_rollout_steps: int) -> None:
     factories = [partial(make_env, script, index) for index in range(len(script.episodes))]
     follow(collector_of(factories, n_rollout_steps, spec=spec_of(script)), 3)
 
 
-def test_one_who_takes_the_place_of_another_begins_with_nothing() -> None:
+def test_an_agent_that_takes_the_slot_of_another_begins_with_an_empty_state() -> None:
     acts = [Act(0, 7, 1.0, 0.0, 0), Act(0, 8, 1.0, 0.0, 1), Act(0, 7, 1.0, 0.0, 0, True), Act(0, 8, 1.0, 0.0, 1)]
     acts += [Act(0, 9, 1.0, 0.0, 0), Act(0, 8, 1.0, 0.0, 1), Act(0, 9, 1.0, 0.0, 0), Act(0, 8, 1.0, 0.0, 1)]
     collector = dynamic(acts, 2)

@@ -47,7 +47,7 @@ def n_bytes(*roots: Any) -> int:
     return sum(memory.values())
 
 
-def test_what_is_counted_is_counted_once() -> None:
+def test_shared_memory_is_counted_once() -> None:
     array = np.zeros((10, 3), np.float32)
     assert n_bytes({"whole": [array], "part": array[2:4], "tensor": torch.from_numpy(array)}) == 120
     assert n_bytes([array[1:]], torch.zeros(5)) == 140

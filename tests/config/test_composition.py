@@ -44,7 +44,7 @@ def content(path: Path) -> Any:
     return piece.content
 
 
-def test_what_names_nothing_stays_as_it_is() -> None:
+def test_texts_that_name_no_file_stay_as_they_are() -> None:
     whole = {"model": {"lr": 1e-3, "file": "none.yaml", "group": "not/there", "n": [3, "gym_env", "/env/x", "a//b"]}}
     assert content(write("plain.yaml", dump(whole))) == whole
 
@@ -67,7 +67,7 @@ def test_a_list_of_components_is_one_too_and_refers_to_what_the_whole_sets() -> 
 
 
 @pytest.mark.parametrize("start", ["b.yaml", "part/d"])
-def test_components_that_lead_back_are_refused(start: str) -> None:
+def test_components_that_refer_to_themselves_are_refused(start: str) -> None:
     write("b.yaml", "{class_path: B, init_args: {inner: c.yaml}}")
     write("c.yaml", "{class_path: C, init_args: {inner: b.yaml}}")
     write("configs/part/d.yaml", "[{class_path: D, init_args: {inner: e.yaml}}]")

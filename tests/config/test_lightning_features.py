@@ -126,7 +126,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_fit_is_refused_with_what_to_use_instead(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsupported_features_are_refused_with_their_replacement(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     options, parts = REFUSED[name]
     assert main([*FIT, *options]) == 2
     error = capsys.readouterr().err.partition("maze-pl: error: ")[2]
@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_refused_with_what_to_use_instead(name: str, capsys
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Lightning, about each of these
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in SLOW else pytest.mark.long) for name in WORKS])
-def test_what_fits_trains_and_leaves_its_files(folder: Path, name: str) -> None:
+def test_supported_features_train_and_leave_their_files(folder: Path, name: str) -> None:
     options, files = WORKS[name]
     assert main([*FIT, *options]) == 0
     missing = [file for file in files if not (folder / "run" / file).exists()]

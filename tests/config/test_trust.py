@@ -101,7 +101,7 @@ def test_what_comes_with_maze_pl_is_known() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_is_not_in_the_way(content: Any) -> None:
+def test_values_that_run_no_code_need_no_trust(content: Any) -> None:
     assert foreign_names(content) == []
 
 

@@ -68,7 +68,7 @@ def test_writing_to_a_piece_reaches_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("path", ["/proc/0/fd/3", "other", "short", ""])
-def test_where_the_file_is_none_or_another_one_the_numbers_are_made_anew(tmp_path: Path, path: str) -> None:
+def test_without_a_valid_file_the_noise_is_generated_anew(tmp_path: Path, path: str) -> None:
     (tmp_path / "other").write_bytes(np.zeros(SIZE, np.float32).tobytes())
     (tmp_path / "short").write_bytes(expected(3)[:-1].tobytes())
     table = NoiseTable(3, SIZE, path if path.startswith("/") else str(tmp_path / path))

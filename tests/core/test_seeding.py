@@ -22,5 +22,5 @@ def test_different_paths_give_different_seeds_in_range() -> None:
     assert all(0 <= seed < 2**31 for seed in seeds)
 
 
-def test_numbers_beyond_32_bits_count() -> None:
+def test_numbers_beyond_32_bits_change_the_seed() -> None:
     assert len({derive_seed(1, "env", 0, 5 + restarts * 2**32) for restarts in range(20)}) == 20

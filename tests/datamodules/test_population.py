@@ -232,7 +232,7 @@ def test_an_episode_that_hung_is_played_again_with_the_same_result(tmp_path: Pat
         ({"shared_noise_table_size": 0}, "shared_noise_table_size=0 must be at least 1"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PopulationDataModule(Drift, **options)
 

@@ -56,7 +56,7 @@ def test_the_first_batch_comes_after_the_other_policy_and_counts_what_it_did() -
     assert first.seconds > 0 and first.reprioritise is None
 
 
-def test_what_is_drawn_has_happened() -> None:
+def test_drawn_transitions_are_those_of_the_environment() -> None:
     (batch, _) = fit(make_data(num_batches_per_iter=5, batch_size=16)).batches
     acts = batch.acts[0]
     seen, following = acts.observation["observation"], acts.next_observation["observation"]

@@ -138,7 +138,7 @@ def test_masks_and_limits_on_agents_reach_the_specification() -> None:
         ("on_nondeterminism", "ignore"),
     ],
 )
-def test_what_is_out_of_range_is_refused_by_name(option: str, value: Any) -> None:
+def test_options_out_of_range_are_refused_by_name(option: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{option}={value!r} must be"):
         make_data(**{option: value})
 
@@ -155,7 +155,7 @@ def test_what_is_out_of_range_is_refused_by_name(option: str, value: Any) -> Non
         ("evaluators", {"eval": 8}, r"evaluators\['eval'\]=8 must be a RolloutEvaluator"),
     ],
 )
-def test_what_is_of_a_wrong_type_is_refused_by_name(option: str, value: Any, message: str) -> None:
+def test_options_of_a_wrong_type_are_refused_by_name(option: str, value: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make_data(**{option: value})
 

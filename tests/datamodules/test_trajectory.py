@@ -71,7 +71,7 @@ def test_an_epoch_has_every_act_once_and_its_last_batch_is_smaller() -> None:
     assert module.val_dataloader() == []
 
 
-def test_the_order_is_that_of_the_seed() -> None:
+def test_the_order_of_batches_depends_on_the_seed() -> None:
     one, two, other = (
         acts_of(TrajectoryDataModule(dataset_of(7, 5, 9, 4), batch_size=6, seed=seed).train_dataloader())
         for seed in (1, 1, 2)

@@ -109,7 +109,7 @@ def test_episodes_are_split_as_wholes_and_by_seed() -> None:
 
 
 @pytest.mark.parametrize(("n_episodes", "percentage", "held_out"), [(10, 0, 0), (10, 1, 1), (10, 99, 9), (1, 20, 0)])
-def test_something_is_left_to_learn_from(n_episodes: int, percentage: int, held_out: int) -> None:
+def test_a_split_leaves_at_least_one_episode_for_training(n_episodes: int, percentage: int, held_out: int) -> None:
     dataset = InMemoryDataset([flat(1, number) for number in range(n_episodes)]).load()
     assert [len(part) for part in dataset.split(percentage, 0)] == [n_episodes - held_out, held_out]
 
@@ -301,7 +301,7 @@ def masked_records(value: float) -> list[SpacesTrajectoryRecord]:
 
 
 @pytest.mark.parametrize("value", [-1, 0.5, 2])
-def test_masks_that_are_none_are_named(value: float) -> None:
+def test_masks_with_other_numbers_than_0_and_1_are_named(value: float) -> None:
     with pytest.raises(ValueError, match=rf"episode e{value}: the mask 'm' of action head 'a' holds \[{value}"):
         InMemoryDataset(masked_records(value)).load()
     with pytest.warns(UserWarning, match="skipped, 1 in all"):

@@ -82,7 +82,7 @@ def test_acts_without_a_successor_are_left_out() -> None:
     assert columns["b"]["truncated"].tolist() == [False, True]
 
 
-def test_who_is_done_ends_for_itself() -> None:
+def test_an_agent_that_is_done_ends_only_its_own_acts() -> None:
     acts = [Act("a", agent, time, 1.0, done=(agent, time) == (1, 1)) for time in range(3) for agent in (0, 1, 2)]
     acts.pop(7)  # agent 1 does not act after it is done
     columns = IdentityWithNextObservationTrajectoryProcessor(0.5).process(episode(acts, make_spec(3)))["a"]

@@ -163,7 +163,7 @@ def test_statistics_that_are_missing_are_refused() -> None:
         deployed(ObservationNormalizationWrapper)
 
 
-def test_what_is_neither_environment_nor_policy_is_refused() -> None:
+def test_arguments_that_are_no_environment_or_policy_are_refused() -> None:
     with pytest.raises(TypeError, match="env is '7' of type int; expected an environment"):
         AgentDeployment(DummyCartPolePolicy, 7)
     with pytest.raises(TypeError, match="is not a policy"):
@@ -387,7 +387,7 @@ def test_policies_and_actions_without_candidates_are_refused() -> None:
     deployment.close()
 
 
-def test_who_acts_must_be_said_where_the_simulation_has_several_actors() -> None:
+def test_the_actor_must_be_named_where_the_simulation_has_several() -> None:
     deployment = AgentDeployment("random", make_heap_env)
     assert deployment.needs_actor
     state = {"target": 0, "heap": 3, "strength": 3}

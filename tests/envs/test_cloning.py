@@ -120,7 +120,7 @@ def same(one: list[Any], other: list[Any]) -> bool:
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("n_acts", [0, 3])
-def test_both_go_on_equally_and_apart(make: Callable[[], Any], n_acts: int) -> None:
+def test_a_clone_and_its_original_go_on_equally_and_independently(make: Callable[[], Any], n_acts: int) -> None:
     (one, (_, observation)), (other, _) = begun(make, 1, n_acts), begun(make, 2, 2)
     other.clone_from(one)
     assert other.actor_id() == one.actor_id()

@@ -78,7 +78,9 @@ limits = st.sampled_from([None, 0.5, 1.0, 2.5])
 
 @settings(max_examples=150, deadline=None)
 @given(batch=batches(), clip=limits, clip_pg=limits)
-def test_it_is_the_sum_of_the_paper(batch: dict[str, Tensor], clip: float | None, clip_pg: float | None) -> None:
+def test_targets_and_advantages_are_the_sums_of_the_paper(
+    batch: dict[str, Tensor], clip: float | None, clip_pg: float | None
+) -> None:
     given_limits = [math.inf if limit is None else limit for limit in (clip, clip_pg)]
     wanted = by_the_paper(*batch.values(), *given_limits)
     for found, expected in zip(
@@ -143,7 +145,7 @@ def test_targets_carry_no_gradients_and_huge_ratios_stay_finite() -> None:
         ({"clip_pg_rho_threshold": -1.0}, "clip_pg_rho_threshold=-1.0 must be greater than 0, or None"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:
+def test_wrong_shapes_and_thresholds_are_refused(change: dict[str, Any], message: str) -> None:
     arguments = dict(log_rho=RHO, discount=DISCOUNT, reward=REWARD, value=VALUE, bootstrap_value=AFTER)
     with pytest.raises(ValueError, match=message):
         vtrace(**{**arguments, **change})

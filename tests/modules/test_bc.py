@@ -367,7 +367,7 @@ def test_a_critic_is_left_out(kit: SimpleNamespace) -> None:
     fit(kit, module)
 
 
-def test_what_makes_no_sense_is_refused(kit: SimpleNamespace) -> None:
+def test_invalid_options_and_batches_are_refused(kit: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="critic_burn_in_epochs needs a critic"):
         BC(actor_critic=networks(critic=True), critic_burn_in_epochs=3)
     with pytest.raises(ValueError, match="entropy_coef=-1"):

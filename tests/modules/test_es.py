@@ -202,7 +202,7 @@ class Empty(Numbers):
         ({"critic_burn_in_epochs": 1}, "needs a critic"),
     ],
 )
-def test_what_cannot_be_is_refused(kit: SimpleNamespace, options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(kit: SimpleNamespace, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_es(kit, **options)
 

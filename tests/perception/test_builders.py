@@ -135,7 +135,7 @@ def test_blocks_up_to_the_shared_keys_are_those_of_the_policy(keys: list[str] | 
     assert all(torch.equal(before[name], tensor) for name, tensor in policy.state_dict().items())
 
 
-def test_what_cannot_be_shared_is_refused() -> None:
+def test_unknown_shared_keys_and_networks_without_a_template_are_refused() -> None:
     policy = two_modalities().policy_network(SHAPES, HEADS)
     with pytest.raises(ValueError, match=r"shared_embedding_keys: there is no \['latnt'\]; .* 'concat', 'latent'\]"):
         two_modalities(["latnt"]).critic_network(SHAPES, policy)

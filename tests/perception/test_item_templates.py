@@ -184,7 +184,7 @@ def test_heads_of_items_start_nearly_uniform_and_blocks_before_them_do_not() -> 
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_templates_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compose(**changes)
 

@@ -121,7 +121,7 @@ def test_what_is_printed_can_be_fed_back(config: str, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.slow
-def test_what_was_printed_is_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_printed_configuration_is_the_one_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
     expected = printed(capsys, "--config", ROOT)
     assert main(["fit", "--config", ROOT, "--run_dir", "here"]) == 0
     written = yaml.safe_load(Path("here", "config.yaml").read_text(encoding="utf-8"))

@@ -103,7 +103,7 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:
         (b"maze_pl \xff\xfe format 1".ljust(55) + b"\n", "begins with"),
     ],
 )
-def test_what_is_no_such_file_is_named_and_told_apart(content: bytes, message: str, tmp_path: Path) -> None:
+def test_files_of_another_format_are_named_with_the_reason(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "strange.spaces"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=rf"strange.spaces: .*{message}"):

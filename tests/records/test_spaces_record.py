@@ -308,7 +308,9 @@ NUMBERS = st.sampled_from([0, 1, 2, 3, 255, 2**31 - 1, 2**31, 2**32 - 1])
     length=st.integers(0, 10**6),
 )
 @settings(max_examples=80)
-def test_no_bytes_do_harm(places: list[tuple[int, int]], numbers: list[int], kept: int, length: int) -> None:
+def test_damaged_bytes_are_refused_or_read_within_bounded_memory(
+    places: list[tuple[int, int]], numbers: list[int], kept: int, length: int
+) -> None:
     record = flat_record(truncated=True, last_actor=ActorID(0, 0), last_observation={"place": np.ones(2, np.float32)})
     body = bytearray(record.to_bytes())
     own = FIXED.unpack_from(body)
@@ -336,7 +338,7 @@ def test_no_bytes_do_harm(places: list[tuple[int, int]], numbers: list[int], kep
 
 @given(st.binary(max_size=300))
 @settings(max_examples=40)
-def test_no_file_does_harm(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_files_of_random_bytes_are_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed.spaces"
     for begin in (b"", b"maze_pl spaces format 1".ljust(55) + b"\n" + bytes(8)):
         path.write_bytes(begin + content)

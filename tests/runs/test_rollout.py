@@ -128,7 +128,7 @@ def test_a_long_episode_keeps_no_other_waiting() -> None:
 
 
 @pytest.mark.slow
-def test_processes_change_nothing() -> None:
+def test_processes_do_not_change_the_result() -> None:
     engine = ProcessEngine(2)
     options: dict[str, Any] = {"record": RECORD, "max_steps": 15}
     expected = rollout(cutting, "random", 10, 5, **options)
@@ -240,7 +240,7 @@ def test_a_rollout_can_be_stopped_between_groups() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rollout(**{"env": cart_pole, **options})
 
@@ -320,7 +320,7 @@ class Broken(DummyCartPolePolicy):
 
 
 @pytest.mark.parametrize("policy", [WrongShape, OutOfRange, OtherHead])
-def test_actions_that_are_none_are_refused_and_mistakes_of_a_policy_are_its_own(policy: Any) -> None:
+def test_actions_outside_of_the_spaces_are_refused_and_errors_of_a_policy_pass(policy: Any) -> None:
     with pytest.raises(ValueError, match=r"are not 4 actions of \{'action': Discrete\(2\)\}"):
         rollout(cart_pole, policy(), 4)
     with pytest.raises(KeyError, match="mine"):

@@ -83,7 +83,7 @@ def pickled() -> bytes:
         (pickled(), NPZ, 422, "'x' holds Python objects"),
     ],
 )
-def test_what_cannot_be_read_is_refused(body: bytes, kind: str, status: int, message: str) -> None:
+def test_invalid_bodies_are_refused(body: bytes, kind: str, status: int, message: str) -> None:
     with pytest.raises(RequestError) as error:
         decoded(body, kind)
     assert error.value.status == status
@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_refused(body: bytes, kind: str, status: int, mes
 
 
 @given(st.binary(max_size=300), st.sampled_from([JSON, NPZ]))
-def test_no_bytes_are_a_fault_of_the_server(body: bytes, kind: str) -> None:
+def test_no_body_raises_another_error_than_a_refusal(body: bytes, kind: str) -> None:
     try:
         decoded(body, kind)
     except RequestError as error:

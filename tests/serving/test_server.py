@@ -157,7 +157,7 @@ def test_ten_thousand_generated_requests_are_answered_as_described(tmp_path: Pat
         ([], "agent.bundle is not a bundle of `maze-pl export`"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_one_message(
+def test_invalid_options_are_refused_in_one_message(
     options: list[str],
     message: str,
     tmp_path: Path,

@@ -66,7 +66,7 @@ def test_a_grid_has_as_many_trials_as_combinations_or_the_first_of_them() -> Non
         ({"runner": "slurm"}, "runner must be one of processes, ray; got slurm"),
     ],
 )
-def test_what_cannot_be_is_one_message(changes: dict[str, Any], message: str) -> None:
+def test_invalid_sweep_files_are_refused_in_one_message(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         parse_sweep({**SMALL, **changes})
     assert message in str(error.value)

@@ -31,7 +31,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_nobody_else_can_enter_it_whatever_its_mode_becomes(temporary: Path) -> None:
+def test_other_users_cannot_enter_the_folder_whatever_its_mode(temporary: Path) -> None:
     with temporary_folder("mine-") as folder:
         folder.chmod(0o777)
         (outer,) = temporary.iterdir()

@@ -59,7 +59,7 @@ def test_shares_of_rewards_are_summed_by_step() -> None:
     assert events.reward() is not None and events.reward().tolist() == [2.0, -2.0]
 
 
-def test_nothing_to_read_is_told(played: list[Trajectory], tmp_path: Path) -> None:
+def test_folders_without_events_are_named(played: list[Trajectory], tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there are no events"):
         maze_pl.events_table(tmp_path)
     with pytest.raises(ConfigurationError, match="not a folder of a rollout"):

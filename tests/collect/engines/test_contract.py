@@ -180,7 +180,7 @@ def test_a_tensor_that_occurs_twice_arrives_as_one(engine: Engine) -> None:
     assert one is other
 
 
-def test_none_is_a_result(engine: Engine) -> None:
+def test_a_job_may_return_none(engine: Engine) -> None:
     assert engine.map([(0, "nothing", ())]) == [None]
 
 
@@ -227,7 +227,7 @@ def test_an_actor_that_has_lost_its_environments_begins_anew(engine: Engine, cap
         engine.submit(0, "count")
 
 
-def test_waiting_for_nothing_is_an_error(engine: Engine) -> None:
+def test_waiting_without_a_submitted_job_is_an_error(engine: Engine) -> None:
     with pytest.raises(TimeoutError, match="no job was submitted"):
         engine.get()
     engine.map([(0, "count", ())])
@@ -235,7 +235,7 @@ def test_waiting_for_nothing_is_an_error(engine: Engine) -> None:
         engine.get(timeout=0)
 
 
-def test_starting_anew_forgets_what_was(engine: Engine) -> None:
+def test_a_second_start_forgets_jobs_weights_and_actors(engine: Engine) -> None:
     engine.publish(make_policy().state_dict(), 4)
     engine.map([(0, "count", ())])
     engine.submit(0, "count")

@@ -164,7 +164,7 @@ def test_a_pickled_copy_goes_on_like_the_original() -> None:
             assert names(env) == names(copy)
 
 
-def test_what_belongs_to_the_simulation() -> None:
+def test_renderer_kpis_and_actor_are_those_of_the_simulation() -> None:
     env = make()
     assert isinstance(env.get_renderer(), Cutting2DRenderer)
     assert isinstance(env.get_kpi_calculator(), Cutting2dKpiCalculator)
@@ -212,7 +212,7 @@ def kpis_of(actions: list[Cutting2DMazeAction]) -> dict[str, float]:
     return dict(summary.kpis)
 
 
-def test_who_serves_no_order_is_worse_than_who_serves_all() -> None:
+def test_serving_no_order_is_worse_than_serving_all() -> None:
     idle = kpis_of([Cutting2DMazeAction(49, False, False)] * 6)
     busy = kpis_of([Cutting2DMazeAction(*choice, False) for choice in ALL_OF_A_RAW_PIECE])
     assert idle["raw_piece_usage_per_step"] < busy["raw_piece_usage_per_step"]

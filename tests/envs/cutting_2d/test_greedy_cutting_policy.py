@@ -96,7 +96,7 @@ def test_the_cuts_leave_the_largest_rectangle(variant: str) -> None:
     assert decide(*cases, variant=variant) == [(0, *cuts) for *_, cuts in CUTS_BY_HAND]
 
 
-def test_where_nothing_fits_the_first_of_all_is_named() -> None:
+def test_where_nothing_fits_the_first_option_is_chosen() -> None:
     assert decide(([(2, 2), (3, 3)], (4, 1)), ([], (1, 1))) == [(0, 0, 0)] * 2
 
 
@@ -133,7 +133,7 @@ def test_it_plays_the_same_episode_in_all_variants() -> None:
     assert logs[0] == logs[1] == logs[2]
 
 
-def test_it_can_be_what_statistics_are_estimated_with() -> None:
+def test_statistics_can_be_estimated_with_it() -> None:
     env = ObservationNormalizationWrapper(
         FACTORIES["masked"](**DOCUMENTED),
         sampling_policy="maze_pl.envs.cutting_2d.GreedyCuttingPolicy",

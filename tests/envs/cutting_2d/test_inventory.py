@@ -51,7 +51,7 @@ def test_nothing_is_stored_where_nothing_is_left(order: tuple[int, int], remains
     ("index", "rotate", "order"), [(0, True, (10, 3)), (0, False, (3, 10)), (0, False, (11, 1)), (1, False, (1, 1))]
 )
 @pytest.mark.parametrize("reverse", [False, True])
-def test_what_does_not_fit_changes_nothing(index: int, rotate: bool, order: tuple[int, int], reverse: bool) -> None:
+def test_orders_that_do_not_fit_change_nothing(index: int, rotate: bool, order: tuple[int, int], reverse: bool) -> None:
     inventory = make(pieces=((10, 8),))
     assert not inventory.cut(Cutting2DMazeAction(index, rotate, reverse), order)
     assert inventory.pieces == [(10, 8)]

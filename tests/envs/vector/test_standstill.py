@@ -64,7 +64,7 @@ def test_episodes_in_which_time_never_advances_are_refused_within_the_first_roll
         collect(vector_of(script), 8)
 
 
-def test_so_they_are_in_evaluation() -> None:
+def test_standstills_are_refused_in_evaluation() -> None:
     vector = vector_of(TIMELESS, autoreset=False)
     policy = RandomPolicy({key: step.action_space for key, step in vector.spec.steps.items()})
     with pytest.raises(EnvContractError, match=REMEDY):
@@ -73,7 +73,7 @@ def test_so_they_are_in_evaluation() -> None:
 
 
 @pytest.mark.slow
-def test_so_they_are_in_other_processes() -> None:
+def test_standstills_are_refused_in_other_processes() -> None:
     vector = vector_of(TIMELESS, SubprocVectorEnv)
     with pytest.raises(EnvContractError, match=f"environment 0: .*{REMEDY}"):
         collect(vector, 8)

@@ -200,7 +200,7 @@ class Sleeping(GymMazeEnv):
 
 
 @pytest.mark.slow
-def test_the_limit_is_one_for_each_step_and_not_for_all_environments_of_a_process() -> None:
+def test_the_time_limit_holds_for_each_step_and_not_for_all_of_a_process() -> None:
     vector = SubprocVectorEnv([partial(Sleeping, "CartPole-v1")] * 8, n_workers=1, step_timeout=0.6)
     vector.reset()
     vector.step()

@@ -76,7 +76,7 @@ def test_the_example_in_its_description_runs(wrapper: type[Wrapper]) -> None:
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
-def test_what_comes_out_is_in_the_spaces(make: Callable[[], Wrapper]) -> None:
+def test_observations_are_in_the_spaces(make: Callable[[], Wrapper]) -> None:
     assert len(play(make(), 40)) == 40
 
 
@@ -175,7 +175,7 @@ def test_close_reaches_the_simulation(case: tuple[type[Wrapper], str]) -> None:
         assert env.core_env.closed
 
 
-def test_a_second_one_of_its_kind_can_be_around_it_or_says_why_not(case: tuple[type[Wrapper], str]) -> None:
+def test_a_wrapper_can_be_applied_twice_or_says_why_not(case: tuple[type[Wrapper], str]) -> None:
     wrapper, name = case
     env = build(*case)
     if wrapper in NOT_TWICE:

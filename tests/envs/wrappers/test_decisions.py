@@ -77,7 +77,7 @@ def play(env: StructuredEnv, seed: int, n_acts: int = 12, choose: Callable[[], A
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{wrapper.__name__}-{name}" for wrapper, name in CASES])
-def test_all_that_watch_tell_the_same_of_an_episode_in_any_wrapper(case: tuple[type[Wrapper], str]) -> None:
+def test_statistics_records_and_logs_agree_on_an_episode_in_any_wrapper(case: tuple[type[Wrapper], str]) -> None:
     env, calculator, writer = watched(with_dicts(build(*case)))
     for seed in range(2):
         n_acts = play(env, seed)

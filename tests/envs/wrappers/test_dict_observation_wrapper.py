@@ -36,6 +36,6 @@ def test_observations_with_names_are_refused() -> None:
             DictObservationWrapper.wrap(env)
 
 
-def test_without_it_training_says_that_it_is_needed() -> None:
+def test_training_without_the_wrapper_says_that_it_is_needed() -> None:
     with pytest.raises(TypeError, match=r"must be a Dict space, not Box; .*DictObservationWrapper"):
         Spec.of(make_bare_env())

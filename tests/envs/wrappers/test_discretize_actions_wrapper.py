@@ -61,7 +61,7 @@ def test_all_sub_steps_with_the_head_are_discretised() -> None:
         (spaces.Box(-np.inf, np.inf, (1,)), {"num_bins": 3, "low": 0}, r"do not fit .*finite bounds"),
     ],
 )
-def test_what_does_not_fit_is_refused(space: Any, entry: Any, message: str) -> None:
+def test_bins_that_do_not_fit_the_space_are_refused(space: Any, entry: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         discretized(space, **entry)
 

@@ -182,7 +182,7 @@ def test_the_same_seed_shows_the_same_moments() -> None:
     assert (sample(1, warm_up=0) != sample(2, warm_up=0)).any()
 
 
-def test_what_is_off_is_neither_computed_nor_kept() -> None:
+def test_kinds_of_logging_that_are_off_compute_and_keep_nothing() -> None:
     env = MazeEnvMonitoringWrapper.wrap(
         GymMazeEnv("CartPole-v1"), observation_logging=False, action_logging=False, reward_logging=False
     )

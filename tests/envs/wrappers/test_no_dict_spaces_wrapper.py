@@ -32,7 +32,7 @@ def test_gymnasiums_checker_finds_nothing_to_complain_about() -> None:
         check_env(NoDictSpacesWrapper.wrap(env))  # warnings are errors in these tests
 
 
-def test_it_is_both_others_at_once() -> None:
+def test_the_wrapper_is_both_a_no_dict_observation_and_a_no_dict_action_wrapper() -> None:
     env = NoDictSpacesWrapper.wrap(GymMazeEnv("Pendulum-v1"))
     assert isinstance(env, NoDictObservationWrapper) and isinstance(env, NoDictActionWrapper)
     assert isinstance(env.observation_space, spaces.Box) and isinstance(env.action_space, spaces.Box)
@@ -58,6 +58,6 @@ def test_vector_environments_and_other_wrappers_refuse_it_by_name() -> None:
         SequentialVectorEnv([lambda: env])
 
 
-def test_a_second_one_is_refused() -> None:
+def test_a_second_wrapper_of_its_kind_is_refused() -> None:
     with pytest.raises(TypeError, match="NoDictObservationWrapper is to take apart must be a Dict space, not Box"):
         NoDictSpacesWrapper.wrap(NoDictSpacesWrapper.wrap(GymMazeEnv("CartPole-v1")))

@@ -144,7 +144,7 @@ def test_a_mask_stays_beside_its_stack() -> None:
         ([{"observation": "heap", "stack_steps": 2, "tag": "x"}] * 2, ValueError, "two observations 'heap-x'"),
     ],
 )
-def test_what_does_not_fit_is_refused(entries: Any, error: type[Exception], message: str) -> None:
+def test_invalid_entries_are_refused(entries: Any, error: type[Exception], message: str) -> None:
     env: MazeEnv = make_heap_env()
     with pytest.raises(error, match=message):
         ObservationStackWrapper.wrap(env, stack_config=entries)

@@ -182,7 +182,7 @@ def test_recorded_states_are_processed_as_live_ones() -> None:
     assert "target-one_hot" not in observations["plan"]
 
 
-def test_it_may_occur_twice_and_be_normalised_afterwards() -> None:
+def test_the_wrapper_may_occur_twice_and_be_normalised_afterwards() -> None:
     env = PreProcessingWrapper(GymMazeEnv("CartPole-v1"), [entry("observation", UnSqueezePreProcessor, dim=0)])
     env = PreProcessingWrapper(env, [entry("observation-unsqueeze", FlattenPreProcessor, num_flatten_dims=2)])
     env = ObservationNormalizationWrapper(env, default_strategy_config={"axis": 0})

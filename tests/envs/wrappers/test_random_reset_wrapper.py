@@ -36,7 +36,7 @@ def test_the_seed_determines_how_many_and_what() -> None:
     assert len({str(observation) for observation in first + without}) == 8
 
 
-def test_nothing_is_skipped_where_nothing_is_to_be() -> None:
+def test_no_steps_are_skipped_if_both_limits_are_0() -> None:
     bare = GymMazeEnv("CartPole-v1")
     env = RandomResetWrapper.wrap(GymMazeEnv("CartPole-v1"), min_skip_steps=0, max_skip_steps=0)
     np.testing.assert_equal(env.reset(seed=1), bare.reset(seed=1))

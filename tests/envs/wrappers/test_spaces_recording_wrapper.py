@@ -251,6 +251,6 @@ def test_environments_of_a_vector_write_their_episodes(kind: Any, name: str | No
     assert len(files) == (1 if name else 4)
 
 
-def test_who_draws_episodes_is_sent_elsewhere(tmp_path: Path) -> None:
+def test_a_writer_of_gifs_is_refused_with_the_wrapper_to_use(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"GifFiles draws episodes, which needs TrajectoryRecordingWrapper"):
         SpacesRecordingWrapper.wrap(GymMazeEnv("CartPole-v1"), writer=GifFiles(str(tmp_path)))

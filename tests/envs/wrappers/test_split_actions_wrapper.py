@@ -100,7 +100,7 @@ def test_the_seed_of_reset_determines_what_the_new_spaces_sample() -> None:
         (lambda: make_action_env(spaces.Box(0, 1, (2, 2))), {"action": {"a": {"indices": [0, 1]}}}, "vector"),
     ],
 )
-def test_what_does_not_fit_is_refused(make: Any, config: Any, message: str) -> None:
+def test_splits_that_do_not_fit_the_space_are_refused(make: Any, config: Any, message: str) -> None:
     env: MazeEnv = make()
     with pytest.raises(ValueError, match=message):
         SplitActionsWrapper.wrap(env, split_config=config)

@@ -61,7 +61,7 @@ def test_each_decision_takes_several_steps(mode: Any, taken: list[float]) -> Non
     assert env.unwrapped.core_env.env.taken == taken  # type: ignore[attr-defined]
 
 
-def test_one_step_changes_nothing() -> None:
+def test_n_steps_of_1_changes_nothing() -> None:
     env, bare = StepSkipWrapper.wrap(GymMazeEnv("Pendulum-v1"), n_steps=1), GymMazeEnv("Pendulum-v1")
     np.testing.assert_equal(env.reset(seed=1), bare.reset(seed=1))
     np.testing.assert_equal(env.step(act(1.0)), bare.step(act(1.0)))
@@ -165,7 +165,7 @@ def test_collected_rows_know_how_long_they_took() -> None:
     )
 
 
-def test_doing_nothing_goes_through_action_wrappers_further_in() -> None:
+def test_noop_actions_pass_through_inner_action_wrappers() -> None:
     inner = DiscretizeActionsWrapper.wrap(remembering(), discretization_config={"action": {"num_bins": 5}})
     env = StepSkipWrapper.wrap(inner, n_steps=2, skip_mode="noop")
     env.reset(seed=0)
@@ -173,7 +173,7 @@ def test_doing_nothing_goes_through_action_wrappers_further_in() -> None:
     assert env.unwrapped.core_env.env.taken == [1.0, 0.0]  # type: ignore[attr-defined]
 
 
-def test_where_nobody_knows_how_to_do_nothing_that_is_said_at_once() -> None:
+def test_noop_without_a_known_noop_action_is_refused_at_once() -> None:
     with pytest.raises(
         TypeError, match=r"GymActionConversion knows no action .*, or give StepSkipWrapper noop_actions="
     ):
@@ -206,7 +206,7 @@ def test_sub_steps_that_a_wrapper_makes_do_nothing_as_they_are_told() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{1: {"action": 0}}, {0: {"action": 2}}, {0: {"move": 0}}, {0: {}}])
-def test_named_actions_that_are_none_are_refused(wrong: Any) -> None:
+def test_noop_actions_outside_of_the_spaces_are_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"noop_actions=.* do not fit the action spaces"):
         StepSkipWrapper.wrap(GymMazeEnv("CartPole-v1"), n_steps=2, skip_mode="noop", noop_actions=wrong)
 

@@ -213,7 +213,7 @@ def test_closure_is_called_with_gradients_enabled() -> None:
     assert not torch.equal(flat(network), flat(make_network()))
 
 
-def test_what_cannot_be_flat_is_refused() -> None:
+def test_parameters_that_cannot_share_a_buffer_are_refused() -> None:
     with pytest.raises(ValueError, match="one type and on one device"):
         FlatAdam([nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1, dtype=torch.float64))])
     with pytest.raises(ValueError, match="requires no gradient"):

@@ -137,7 +137,7 @@ def test_a_network_may_run_with_the_tensors_of_a_target_network_for_a_while() ->
 
 
 @pytest.mark.parametrize("keeper", REFUSED)
-def test_what_cannot_be_followed_is_refused(keeper: Any) -> None:
+def test_state_that_cannot_be_watched_is_refused(keeper: Any) -> None:
     observation = observe(Loss(keeper()))
     assert observation.refused is not None
 

@@ -273,7 +273,7 @@ def masked_blocks() -> dict[str, tuple[PerceptionBlock, tuple[int, ...]]]:
 
 @pytest.mark.parametrize("other", [3.0, -1e30, torch.inf, torch.nan])
 @pytest.mark.parametrize("name", ["heads", "sequence", "image"])
-def test_what_does_not_exist_changes_nothing(name: str, other: float) -> None:
+def test_masked_elements_change_nothing(name: str, other: float) -> None:
     block, shape = masked_blocks()[name]
     mask = torch.tensor([[1, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1]])
     x = draw(3, *shape).float()
@@ -366,7 +366,7 @@ WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = 
 
 
 @pytest.mark.parametrize(("kind", "in_keys", "out_keys", "in_shapes", "options", "message"), WRONG)
-def test_what_cannot_work_is_refused_by_name(
+def test_invalid_options_are_refused_by_name(
     kind: type[PerceptionBlock], in_keys: Any, out_keys: Any, in_shapes: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError) as error:

@@ -126,7 +126,7 @@ def test_options_of_wrong_types_are_refused(case: Case) -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, None, [], [1], [["in"]], {}])
-def test_names_that_are_none_are_refused(wrong: Any) -> None:
+def test_values_that_are_not_names_are_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"DenseBlock: in_keys=.*expected a name or a list of names"):
         perception.DenseBlock(wrong, "out", [4], [3])
     with pytest.raises(ValueError, match=r"Block: out_keys=.*expected a name or a list of names"):
@@ -137,7 +137,7 @@ def test_names_that_are_none_are_refused(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, None, "abc", [None], ["a"], [2.5], [-1], [True], {}, [[[3]]], [[2], 3]])
-def test_shapes_that_are_none_are_refused(wrong: Any) -> None:
+def test_values_that_are_not_shapes_are_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"DenseBlock: in_shapes=.*expected a shape"):
         perception.DenseBlock("in", "out", wrong, [3])
 
@@ -191,7 +191,7 @@ def test_asking_for_shapes_changes_nothing(case: Case, device: str) -> None:
     assert block.out_shapes() == known
 
 
-def test_what_goes_in_is_not_changed(case: Case) -> None:
+def test_inputs_are_not_changed(case: Case) -> None:
     block, inputs = case.build().train(), case.sample(4)
     before = {name: (tensor, tensor._version, tensor.clone()) for name, tensor in inputs.items()}
     block(inputs)

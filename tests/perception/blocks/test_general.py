@@ -417,7 +417,7 @@ WRONG: list[tuple[type[PerceptionBlock], Any, Any, Any, dict[str, Any], str]] = 
 
 
 @pytest.mark.parametrize(("kind", "in_keys", "out_keys", "in_shapes", "options", "message"), WRONG)
-def test_what_cannot_work_is_refused_by_name(
+def test_invalid_options_are_refused_by_name(
     kind: type[PerceptionBlock], in_keys: Any, out_keys: Any, in_shapes: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError) as error:

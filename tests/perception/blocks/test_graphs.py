@@ -31,7 +31,7 @@ def test_an_edge_lets_its_target_take_in_its_source() -> None:
     assert torch.equal(edges_to_adjacency(edges.double(), 3), edges_to_adjacency(edges, 3))
 
 
-def test_pairs_of_nodes_that_are_none_are_no_edges() -> None:
+def test_pairs_with_unknown_nodes_are_no_edges() -> None:
     for pair in ([-1, -1], [0, -1], [-1, 2], [3, 0], [0, 3], [2, 9]):
         assert not edges_to_adjacency(torch.tensor([pair]), 3).any()
     assert edges_to_adjacency(torch.zeros(0, 2), 3).tolist() == [[0] * 3] * 3
@@ -356,7 +356,7 @@ WRONG.append(
 
 
 @pytest.mark.parametrize(("kind", "in_keys", "out_keys", "in_shapes", "options", "message"), WRONG)
-def test_what_cannot_work_is_refused_by_name(
+def test_invalid_options_are_refused_by_name(
     kind: type[PerceptionBlock], in_keys: Any, out_keys: Any, in_shapes: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError) as error:

@@ -85,7 +85,7 @@ def test_a_scalar_has_the_empty_shape() -> None:
     assert Table("in", "out", [()]).in_shapes == [()]
 
 
-def test_what_is_refused_is_named() -> None:
+def test_errors_name_the_block_and_its_keys() -> None:
     with pytest.raises(ValueError, match=r"DenseBlock from 'a' \(3,\), 'b' \(4,\) to \['out'\]: expected one input"):
         DenseBlock(["a", "b"], "out", [[3], [4]], hidden_units=[2])
     with pytest.raises(ValueError, match=r"LinearOutputBlock from 'a' \(\) to \['out'\]: .*at least 1 dimension and"):

@@ -126,7 +126,7 @@ def test_points_that_do_not_exist_are_not_part_of_batch_statistics() -> None:
     assert len(batch_norms) == 3 + 2 + 3 + 3 + 2
 
 
-def test_layers_that_embed_points_have_activations_of_their_own() -> None:
+def test_each_embedding_layer_has_its_own_activation() -> None:
     block = PointNetFeatureBlock("points", "out", [6, 3], 8, [nn.ReLU, nn.Tanh, nn.SELU])
     assert [type(layer) for layer in block.embed[1::2]] == [nn.ReLU, nn.Tanh, nn.SELU]
     assert [type(layer) for layer in block.matrix[1:4:2]] == [nn.ReLU, nn.Tanh]
@@ -173,7 +173,7 @@ WRONG: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("in_keys", "out_keys", "in_shapes", "options", "message"), WRONG)
-def test_what_cannot_work_is_refused_by_name(
+def test_invalid_options_are_refused_by_name(
     in_keys: Any, out_keys: Any, in_shapes: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match="Block from 'points' ") as error:

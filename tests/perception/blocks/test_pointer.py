@@ -340,7 +340,7 @@ def test_differences_to_what_is_compared_tell_equal_from_unequal() -> None:
         ({"levels": 1}, "levels to be a whole number of at least 2, not 1"),
     ],
 )
-def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"PointerBlock from 'items' .* expected .*{message}"):
         PointerBlock(KEYS, "choice", SHAPES, **options)
 

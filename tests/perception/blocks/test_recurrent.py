@@ -87,7 +87,7 @@ def test_states_of_another_type_are_converted() -> None:
     assert block({"in": torch.zeros(2, 3), **zero_state(block, 2)})["out"].dtype == torch.float64
 
 
-def test_what_it_cannot_take_is_refused() -> None:
+def test_invalid_shapes_and_options_are_refused() -> None:
     with pytest.raises(ValueError, match=r"RecurrentBlock from 'in' \(2, 3\) to \['out'\]: expected one vector"):
         RecurrentBlock("in", "out", [[2, 3]], hidden_size=5)
     with pytest.raises(ValueError, match="expected cell 'lstm' or 'gru', not 'rnn'"):

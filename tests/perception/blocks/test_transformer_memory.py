@@ -158,7 +158,7 @@ def test_states_of_another_type_are_converted() -> None:
     assert block({"in": torch.zeros(2, 3), **state})["out"].dtype == torch.float64
 
 
-def test_what_it_cannot_take_is_refused() -> None:
+def test_invalid_shapes_and_options_are_refused() -> None:
     with pytest.raises(ValueError, match=r"TransformerMemoryBlock from 'in' \(2, 3\) .* expected one vector"):
         TransformerMemoryBlock("in", "out", [[2, 3]], 4, 2)
     with pytest.raises(ValueError, match="expected gate 'gru' or 'residual', not 'lstm'"):
