@@ -5,6 +5,7 @@ simulation, its conversions, environments, rewards and the baseline. Nothing gen
 """
 
 from .action_conversion import ActionConversion as ActionConversion
+from .array_environment import Cutting2DArrayEnvironment as Cutting2DArrayEnvironment
 from .core_environment import Cutting2DCoreEnvironment as Cutting2DCoreEnvironment
 from .demand import DemandGenerator as DemandGenerator
 from .mixed_periodic_demand import MixedPeriodicDemand as MixedPeriodicDemand
@@ -31,6 +32,9 @@ from .renderer import Cutting2DRenderer as Cutting2DRenderer
 from .default_reward_aggregator import DefaultRewardAggregator as DefaultRewardAggregator
 from .raw_piece_usage_reward_aggregator import (
     RawPieceUsageRewardAggregator as RawPieceUsageRewardAggregator,
+)
+from .structured_array_environment import (
+    StructuredCutting2DArrayEnvironment as StructuredCutting2DArrayEnvironment,
 )
 from .structured_environment import StructuredCutting2DEnvironment as StructuredCutting2DEnvironment
 from .structured_environment import struct_env_factory as struct_env_factory

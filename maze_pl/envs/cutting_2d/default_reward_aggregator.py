@@ -1,9 +1,14 @@
 """Reward for few raw pieces and valid actions."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from maze_pl.envs.arrays.array_events import ArrayEvent
 from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.cutting_2d.events import CuttingEvents, InventoryEvents
+from maze_pl.envs.structured_env import Array
 
 
 class DefaultRewardAggregator(RewardAggregatorInterface):
@@ -29,4 +34,24 @@ class DefaultRewardAggregator(RewardAggregatorInterface):
         """Sum the penalties of the current step."""
         n_invalid = len(self.query_events((CuttingEvents.invalid_piece_selected, CuttingEvents.invalid_cut)))
         n_raw_pieces = len(self.query_events(InventoryEvents.piece_replenished))
+        return 0.0 + n_invalid * self.invalid_action_penalty + n_raw_pieces * self.raw_piece_usage_penalty
+
+    def summarize_rewards(self, events: Sequence[ArrayEvent], n_envs: int) -> Array:
+        """Sum the penalties of the current step in each of N environments in arrays.
+
+        Args:
+            events: Events of the step, at most one in each environment.
+            n_envs: Number of environments N.
+
+        Returns:
+            [N] float64.
+        """
+        n_invalid = np.zeros(n_envs, np.int64)
+        n_raw_pieces = np.zeros(n_envs, np.int64)
+        for event in events:
+            kind = event.declaration.event
+            if kind in (CuttingEvents.invalid_piece_selected, CuttingEvents.invalid_cut):
+                n_invalid[event.which] += 1
+            elif kind is InventoryEvents.piece_replenished:
+                n_raw_pieces[event.which] += 1
         return 0.0 + n_invalid * self.invalid_action_penalty + n_raw_pieces * self.raw_piece_usage_penalty
