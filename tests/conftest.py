@@ -1,4 +1,4 @@
-"""What all tests share: one thread, so that they do not fight for cores, and no search path or seed from outside.
+"""Settings of all tests: one thread, so that they do not compete for cores, and no search path or seed from outside.
 
 Folders of tests mirror those of the package: `tests/ROOM/test_FILE.py` tests `maze_pl/ROOM/FILE.py`, and other
 modules there test what several files of the room do together. Folders that are no rooms are listed, with what they
@@ -34,7 +34,7 @@ from tests.representatives import leave_to_long_tests  # noqa: E402
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a GPU where there is none; let long tests begin first, so that none is waited for."""
+    """Leave out tests that need a GPU where there is none; start long tests first, so that none is waited for."""
     leave_to_long_tests(items, all_are_there=not any("::" in argument for argument in config.args))
     for_gpus = [item for item in items if item.get_closest_marker("cuda")]
     if for_gpus and not torch.cuda.is_available():

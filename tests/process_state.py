@@ -1,4 +1,4 @@
-"""What a test must leave in this process as it found it, because later tests run in it, too."""
+"""State of this process that a test must leave as it found it, because later tests run in the same process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def handlers_of_logs() -> list[Any]:
 
 
 def modes_of_torch() -> list[Any]:
-    """What decides about the numbers and the speed of torch."""
+    """Return the settings that affect torch's numbers and speed."""
     return [
         torch.get_num_threads(),
         torch.get_default_dtype(),
@@ -61,12 +61,12 @@ def open_wandb_run() -> Any:
 
 
 def start_method() -> str:
-    """How `multiprocessing` starts processes, which is the first of all methods until somebody asks."""
+    """Return how `multiprocessing` starts processes: until it is set, by the default method of the platform."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def children() -> set[int | None]:
-    """Processes that `multiprocessing` has started and that live."""
+    """Return the running processes that `multiprocessing` has started."""
     return {child.pid for child in multiprocessing.active_children()}
 
 
@@ -85,7 +85,7 @@ STATE: dict[str, Callable[[], Any]] = {
 
 
 def process_state() -> dict[str, Any]:
-    """All of it, by name."""
+    """Return the whole state, by name."""
     return {name: read() for name, read in STATE.items()}
 
 

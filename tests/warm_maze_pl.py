@@ -1,9 +1,9 @@
-"""Lends `maze-pl` and `maze-run` to shells, forked from a process that has imported everything, which takes seconds.
+"""Provides shells with `maze-pl` and `maze-run`, forked from a process that has imported everything.
 
 usage: python -P tests/warm_maze_pl.py FOLDER
 
-Writes the commands into the folder, says so in a line, and serves until standard input ends. What is forked differs
-from a process of its own in nothing that `maze-pl` looks at.
+Writes the commands into the folder, says so in a line, and serves until standard input ends. Importing takes
+seconds, which the forked commands save; they differ from separate processes in nothing that `maze-pl` looks at.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ with socket.socket(socket.AF_UNIX) as server:
 
 
 def become(connection: socket.socket) -> tuple[str, list[str]]:
-    """Make this process what the command would be, and return its name and arguments."""
+    """Turn this process into that of the command, and return its name and arguments."""
     message, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
     request = json.loads(message)
     connection.close()

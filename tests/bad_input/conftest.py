@@ -1,4 +1,4 @@
-"""A folder with a finished run and with all that can be wrong about files, in which commands are refused."""
+"""A folder with a finished run and with files that are wrong in all ways, for commands that must be refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that can be wrong about files, and checks of what a refused command has left behind."""
+"""Files that are wrong in all ways, and checks of what a refused command has left behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIT = ["fit", "--config", "ppo_cartpole", *SMALL, "--run_dir", "new"]
 
 
 def few_fast(rows: Sequence[tuple[Any, ...]], every: int = 4) -> list[Any]:
-    """Rows of a table of mistakes as parameters, all but one of so many marked as slow."""
+    """Return the rows of a table of mistakes as parameters, most of them marked as slow."""
     return [pytest.param(*row, marks=[pytest.mark.slow] if i % every else []) for i, row in enumerate(rows)]
 
 
@@ -39,7 +39,7 @@ class Code:
 
 @contextmanager
 def disk_full_at(file_size: int) -> Iterator[None]:
-    """Let every file fail to grow beyond a size, as on a disk that is full."""
+    """Make writing beyond a file size fail, as on a full disk."""
     former = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, former[1]))
     try:
@@ -49,7 +49,7 @@ def disk_full_at(file_size: int) -> Iterator[None]:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """All that a folder holds."""
+    """Return the paths and contents of a folder."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
         for path in folder.rglob("*")
@@ -101,7 +101,7 @@ TEXTS = {
 
 
 def write_checkpoints(folder: Path, whole: dict[str, Any]) -> None:
-    """Checkpoints that are none, or none that can be gone on from."""
+    """Write files that are no checkpoints, and checkpoints that cannot be resumed."""
     content = (folder / "run" / "checkpoints" / "last.ckpt").read_bytes()
     (folder / "truncated.ckpt").write_bytes(content[: len(content) // 2])
     shutil.copytree(folder / "run", folder / "flipped")
@@ -119,7 +119,7 @@ def write_checkpoints(folder: Path, whole: dict[str, Any]) -> None:
 
 
 def write_episodes(folder: Path) -> None:
-    """Recorded episodes of CartPole, whole and not."""
+    """Write recorded episodes of CartPole, intact and damaged."""
     for name, wrapper in (("episodes", SpacesRecordingWrapper), ("states", TrajectoryRecordingWrapper)):
         env = wrapper.wrap(GymMazeEnv("CartPole-v1"), writer=TrajectoryFiles(str(folder / name)))
         for seed in range(2):

@@ -1,4 +1,4 @@
-"""Hypothesis strategies that draw scripts of structured environments, and what collects them."""
+"""Hypothesis strategies that draw scripts of structured environments, and collectors of these."""
 
 from __future__ import annotations
 

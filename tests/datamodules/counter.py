@@ -1,4 +1,4 @@
-"""A policy that shows with which weights it acted; apart from what takes long to import in workers."""
+"""A policy that shows with which weights it acted; in a module that workers import quickly."""
 
 from __future__ import annotations
 

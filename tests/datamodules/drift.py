@@ -61,7 +61,7 @@ class Drift(gymnasium.Env[Any, Any]):
 
 
 class Moody(Drift):
-    """An environment whose seed decides nothing."""
+    """An environment that ignores its seed."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         return super().reset(seed=int(np.random.default_rng().integers(2**31)))
@@ -78,7 +78,7 @@ class Failing(Drift):
 
 
 class Mortal(Drift):
-    """Kills its process in a step, once for each of the files that it is told."""
+    """Kills its process in a step, once for each of the files that it is given."""
 
     def __init__(self, folder: str) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Mortal(Drift):
 
 
 class Stuck(Mortal):
-    """Does not return from a step, once for each of the files that it is told."""
+    """Does not return from a step, once for each of the files that it is given."""
 
     def die(self) -> None:
         time.sleep(1000)

@@ -1,4 +1,4 @@
-"""An environment that takes its time; apart from what takes long to import in workers."""
+"""Environments that are slow; in a module that workers import quickly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Slow(Drift):
 
 
 class SlowToMake(Drift):
-    """Is not made the first time, of which it leaves a file.
+    """Hangs when it is made for the first time, and leaves a file as a sign of it.
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""Recorded episodes that are made up: what is seen in each act says which one it is."""
+"""Recorded episodes that are made up: the observation of each act says which one it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each rank has at the end of training, in a file of its own."""
+"""Callback that writes the state of each rank at the end of training to a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RankReport(pl.Callback):
     """Writes `rank<number>.pt`: parameters, statistics, what was seen and who acted.
 
     Args:
-        folder: Where to.
+        folder: The folder to write to.
     """
 
     def __init__(self, folder: str) -> None:

@@ -34,7 +34,7 @@ QUICK = {"health_check_period_ms": 500, "health_check_failure_threshold": 2}
 
 @contextlib.contextmanager
 def nothing_left() -> Iterator[Callable[[], set[int]]]:
-    """Have processes that are started meanwhile told by a mark in their environment, and expect none in the end."""
+    """Mark processes that are started meanwhile by an environment variable, and expect that none is left at the end."""
     mark, former = uuid.uuid4().hex, os.environ.get(MARK)
     memory, folders = shared_memory.names(), set(Path(tempfile.gettempdir()).glob("maze_pl-ray-*"))
 
@@ -71,7 +71,7 @@ class Cluster:
     """A cluster whose first node is started at once.
 
     Attributes:
-        address: Where it is.
+        address: Its address.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ def alive() -> set[str]:
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 30) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
@@ -199,7 +199,7 @@ def cluster() -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def small_ray() -> Iterator[None]:
-    """Ray in this process, with two CPUs, so that engines need not start it each for themselves."""
+    """Start Ray in this process with two CPUs, so that not every engine needs to start it."""
     import ray
 
     with nothing_left(), tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:

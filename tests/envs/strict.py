@@ -12,7 +12,7 @@ N_OPTIONS = 5
 
 
 class ForbiddenAction(Exception):
-    """What training must never lead to."""
+    """Raised by a forbidden action, which must never occur in training."""
 
 
 class Strict(gymnasium.Env[Any, Any]):

@@ -1,4 +1,4 @@
-"""What of two checkpoints must be equal bit for bit, and where they differ."""
+"""The parts of two checkpoints that must be equal bit for bit, and the places in which they differ."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def comparable(path: Path) -> dict[str, Any]:
 
 
 def without_times(state: Any) -> Any:
-    """A nested state without what a clock has measured."""
+    """Return a nested state without measured times."""
     if isinstance(state, dict):
         return {key: without_times(value) for key, value in state.items() if "time_" not in str(key)}
     return state

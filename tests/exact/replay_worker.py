@@ -1,4 +1,4 @@
-"""Trains from replay, from the start and from a checkpoint, as `tests.exact.worker` does with rollouts.
+"""Trains from a replay buffer, from the start and from a checkpoint, as `tests.exact.worker` does with rollouts.
 
 usage: replay_launch.py FOLDER ENVIRONMENT
 """

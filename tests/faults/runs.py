@@ -1,4 +1,4 @@
-"""Real runs of `maze-pl` to which something happens, and what they leave behind."""
+"""Real runs of `maze-pl` that are disturbed, and checks of what they leave behind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def output(self) -> str:
-        """What was written so far, standard error included."""
+        """Return the output so far, standard error included."""
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def processes(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Mistakes that a learner of structured environments may make, as changes of what it learns from."""
+"""Mistakes that a learner of structured environments may make, as changes of its rollouts."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Heads(nn.Module):
 
 
 class Plain(nn.Module):
-    """Remembers nothing."""
+    """Features without a memory."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ def random_episode(generator: np.random.Generator, n_agents: tuple[int, ...], dy
 
 @dataclass
 class Play:
-    """What a test learns from."""
+    """Rollouts that a test learns from."""
 
     n_agents: tuple[int, ...] = (1,)
     dynamic: bool = False

@@ -16,7 +16,7 @@ def flat(module: torch.nn.Module) -> Tensor:
 
 
 class Reinforce(AlgorithmModule):
-    """What a user writes."""
+    """REINFORCE as a user may write it."""
 
     def __init__(self, gamma: float = 0.99, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -44,7 +44,7 @@ class GradientAscent(AlgorithmModule):
 
 
 class Watcher(Callback):
-    """What callbacks see, and when."""
+    """Records what callbacks see, and when."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, Any], dict[str, float]]] = []

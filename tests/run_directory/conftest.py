@@ -10,7 +10,7 @@ from tests.run_directory.probe import option
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a run `here` that was killed in its third epoch after that was logged, and resumed to the end of four.
+    """Folder of a run `here` that was killed in its third epoch, after this was logged, and resumed to the end of four.
 
     It counts from just below 2**24 env steps, and `probe.txt` has what should have been logged.
     """

@@ -9,23 +9,23 @@ from typing import Any, Literal
 from tests.structured.tabular import TabularCoreEnv
 
 Credit = Callable[[tuple[float, ...]], tuple[float, ...]]
-"""From the rewards of an environment step to what each agent is told that it got."""
+"""Rewards of an environment step -> the reward that each agent is credited with."""
 
 TOLERANCE = 1e-9
 
 
 def to_team(rewards: tuple[float, ...]) -> tuple[float, ...]:
-    """Each agent gets the sum."""
+    """Credit each agent with the sum of all rewards."""
     return (sum(rewards),) * len(rewards)
 
 
 def to_own(rewards: tuple[float, ...]) -> tuple[float, ...]:
-    """Each agent gets what is its own."""
+    """Credit each agent with its own reward."""
     return rewards
 
 
 def to_next(rewards: tuple[float, ...]) -> tuple[float, ...]:
-    """Each agent gets what is its predecessor's."""
+    """Credit each agent with the reward of its predecessor."""
     return (rewards[-1], *rewards[:-1])
 
 

@@ -1,4 +1,4 @@
-"""Simulations given by their transition probabilities, so that what is played and what is solved are the same thing."""
+"""Simulations given by their transition probabilities, so that the same simulation is played and solved."""
 
 from __future__ import annotations
 

@@ -8,6 +8,6 @@ import pytest
 
 @pytest.fixture(scope="package", autouse=True)
 def _server_of_engines() -> None:
-    """Have workers forked from a process that has imported torch: one that other tests started may not have."""
+    """Fork workers from a process that has imported torch; the one that other tests have started may not have."""
     if not multiprocessing.active_children():
         forkserver._forkserver._stop()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What engines are tested with: a small player that tells what it knows, and can fail in all ways."""
+"""A small player to test engines with, which returns what it knows and can fail in all ways."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Player:
         return bool(self.policy.training)
 
     def again(self) -> Tensor:
-        """The same memory each time, as that of a collector."""
+        """Return the same memory each time, as a collector does."""
         self.seen += 1
         return self.seen
 
@@ -130,7 +130,7 @@ class Player:
         return seconds
 
     def wait_for(self, path: str, seconds: float = 60.0) -> bool:
-        """Wait until there is a file; False if it does not come in time."""
+        """Wait until a file exists; return False if it does not appear in time."""
         deadline = time.monotonic() + seconds
         while not os.path.exists(path) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -35,7 +35,7 @@ FACTORIES: dict[str, Callable[..., Any]] = {
 
 
 def valid_cuts(state: Cutting2DMazeState) -> list[Cutting2DMazeAction]:
-    """All that can be done in a state."""
+    """Return all valid cuts of a state."""
     upright = state.current_demand
     return [
         Cutting2DMazeAction(index, rotate, reverse)

@@ -1,4 +1,4 @@
-"""What the contract test needs: environments with actions that are vectors, or with spaces that have no names."""
+"""Environments for the contract test, with actions that are vectors, or with spaces that have no names."""
 
 from __future__ import annotations
 

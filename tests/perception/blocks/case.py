@@ -17,7 +17,7 @@ Draw = Callable[[Shape, Generator], Tensor]
 
 
 def numbers(shape: Shape, generator: Generator) -> Tensor:
-    """What goes in if the table says nothing else."""
+    """Return the default input: numbers from a normal distribution."""
     return torch.randn(shape, generator=generator)
 
 
