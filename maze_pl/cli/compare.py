@@ -40,12 +40,14 @@ class CommandLine:
     Attributes:
         entries: Run directories and policies.
         baselines: Values of `--baseline`.
+        searches: Values of `--search`.
         must_beat: Value of `--must-beat`.
         options: All other options.
     """
 
     entries: list[str] = field(default_factory=list)
     baselines: list[str] = field(default_factory=list)
+    searches: list[str] = field(default_factory=list)
     must_beat: str | None = None
     options: list[str] = field(default_factory=list)
 
@@ -61,6 +63,7 @@ def play(
     seed: int = 0,
     max_steps: int = 0,
     deterministic: bool = False,
+    search: list[str] | None = None,
     n_envs: int = 4,
     checkpoint: str = "best",
     metric: str = "return",
@@ -91,6 +94,8 @@ def play(
         seed: Determines the episodes and the policies' random numbers.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         deterministic: Whether policies take their most likely actions.
+        search: Search with which each run plays as well, such as `puct:64` or `best_of:128`; may be
+            repeated. Without runs, each policy.
         n_envs: Number of consecutive episodes that are played at the same time.
         checkpoint: Checkpoint of runs: `best` or `last`.
         metric: The metric by which the winner is chosen: `return`, or `kpi/<name>`.
@@ -120,6 +125,7 @@ def play(
         seed=seed,
         max_steps=max_steps,
         deterministic=deterministic,
+        search=search or (),
         n_envs=n_envs,
         checkpoint=checkpoint,
         metric=metric,
@@ -209,6 +215,8 @@ def _split(words: Sequence[str]) -> CommandLine:
             value = rest.pop(0)
         if name == "--baseline":
             line.baselines.append(value)
+        elif name == "--search":
+            line.searches.append(value)
         elif name == "--must_beat":
             line.must_beat = value
         else:
@@ -227,7 +235,8 @@ def _named_before(name: str, line: CommandLine) -> str:
 
 def _words(line: CommandLine) -> list[str]:
     """Return the command line in the form that `prepare` takes."""
-    words = ["compare", f"--entries={json.dumps(line.entries)}", f"--baseline={json.dumps(line.baselines)}"]
+    given = {"entries": line.entries, "baseline": line.baselines, "search": line.searches}
+    words = ["compare", *[f"--{name}={json.dumps(values)}" for name, values in given.items()]]
     about = tuple(f"--{part}{name}" for name in _ENVIRONMENT for part in ("", "data."))
     is_changed = any(option.startswith(about) for option in options_of(line.options))
     first = next((entry for entry in (*line.entries, *line.baselines) if _has_configuration(entry)), None)

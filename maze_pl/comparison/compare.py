@@ -29,6 +29,7 @@ def compare(
     seed: int = 0,
     max_steps: int = 0,
     deterministic: bool = False,
+    search: Sequence[str] = (),
     n_envs: int = 4,
     checkpoint: str = "best",
     metric: str = "return",
@@ -59,6 +60,8 @@ def compare(
         seed: Determines the episodes and the policies' random numbers.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         deterministic: Whether policies take their most likely actions.
+        search: Searches such as `puct:64`, see `maze_pl.rollout`. For each of them, each run is also an
+            entry that searches before it acts; without runs, each policy.
         n_envs: Number of consecutive episodes that are played at the same time.
         checkpoint: Checkpoint of runs: `best` or `last`.
         metric: The metric by which the winner is chosen: `return`, or `kpi/<name>`.
@@ -91,7 +94,7 @@ def compare(
     if to is not None:
         require_new_folder(Path(to))
     options = {"env": env, "wrappers": wrappers, "action_masks": action_masks, "max_agents": max_agents}
-    entries = make_entries(sources, baselines, checkpoint, options, trust)
+    entries = make_entries(sources, baselines, checkpoint, options, trust, search)
     acting = Acting(seed, max_steps, deterministic, n_envs, make_engine)
     question = Question(metric, lower_is_better, n_episodes, precision)
     played = Tournament(entries, acting, progress)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from maze_pl.runs.checkpoint import (
     wrapper_statistics_in,
 )
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.searching import check_search
 
 Source = Any
 """Run directory, checkpoint, folder of several seeds, name of a policy, policy, or name -> policy."""
@@ -73,6 +74,7 @@ def make_entries(
     checkpoint: str,
     options: Mapping[str, Any],
     trust: bool,
+    searches: Sequence[str] = (),
 ) -> list[Entry]:
     """Return the entries of a comparison; without baselines, the first one is the baseline.
 
@@ -84,6 +86,8 @@ def make_entries(
             without an environment, each run plays in the environment of its training, and policies
             play in that of the first run.
         trust: Whether runs may name any class, because you know who made them.
+        searches: Searches such as `puct:64`, each of which makes a further entry of each run; without
+            runs, of each policy.
 
     Raises:
         ConfigurationError: A source is neither a run nor a policy, is given twice, or plays in another environment.
@@ -106,7 +110,25 @@ def make_entries(
         entries[0].is_baseline = True
     _set_names(entries)
     _set_environments([player for entry in entries for player in entry.players], options)
-    return entries
+    return [*entries, *_with_searches(entries, searches)]
+
+
+def _with_searches(entries: Sequence[Entry], searches: Sequence[str]) -> list[Entry]:
+    """Return further entries, which search before they act.
+
+    Raises:
+        ConfigurationError: A search is malformed or given twice.
+    """
+    runs = [entry for entry in entries if entry.seeds]
+    further: list[Entry] = []
+    for search in searches:
+        if searches.count(search) > 1:
+            raise ConfigurationError(f"search {search!r} is given twice")
+        check_search(search)
+        for entry in runs or entries:
+            players = [replace(player, options={**player.options, "search": search}) for player in entry.players]
+            further.append(replace(entry, name=f"{entry.name} {search}", players=players, is_baseline=False))
+    return further
 
 
 def _key(source: Source) -> Any:

@@ -30,6 +30,7 @@ class PolicyBatch:
             not acted in their episode. None: zero for all.
         is_first: [B] whether this is the actor's first act in its episode.
         maze_state: [B] states of the simulations, in rollouts of a `MazeStatePolicy`.
+        envs: [B] environments, in rollouts of an `EnvPolicy`, which may copy them but not change them.
         episode_index: [B] episode that each row belongs to, if whole episodes are played.
         n_acts: [B] acts of all actors in that episode before this one.
         noise_state: Exploration noise of the actors after their last acts, without entries if none has
@@ -46,6 +47,7 @@ class PolicyBatch:
     episode_index: Array | None = None
     n_acts: Array | None = None
     noise_state: dict[str, Array] | None = None
+    envs: list[Any] | None = None
 
 
 @dataclass(slots=True)
@@ -92,6 +94,10 @@ class Policy(Protocol):
 
 class MazeStatePolicy(Policy):
     """Base of policies that use `PolicyBatch.maze_state`, regardless of observation wrappers."""
+
+
+class EnvPolicy(Policy):
+    """Base of policies that use `PolicyBatch.envs`, such as those that try actions in copies of them."""
 
 
 @contextlib.contextmanager

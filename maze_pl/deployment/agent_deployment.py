@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -11,14 +12,13 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.checks import check_count
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.seeding import derive_seed
-from maze_pl.deployment.assembling import arguments_of_run, made, make_env, spec_of
+from maze_pl.deployment.assembling import SearchFor, acting_policy, arguments_of_run, make_env, spec_of
 from maze_pl.deployment.candidates import Candidate
-from maze_pl.deployment.decider import Decider, ready
+from maze_pl.deployment.decider import Decider
 from maze_pl.deployment.drift import DriftMonitor, ObservationDrift
 from maze_pl.deployment.outside import Outside, Received
 from maze_pl.deployment.stack_steps import Outcome, StackSteps
 from maze_pl.envs.structured_env import Observation
-from maze_pl.runs.policies import make_policy
 from maze_pl.runs.simple_stats import log_episodes
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class AgentDeployment:
         temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
         seed: Determines sampled actions and the wrappers' randomness, as in `maze_pl.rollout` with
             one environment; None gives different ones each time.
+        search: Search before each decision, as for `maze_pl.rollout`; `env` must then make environments,
+            and each call of `act` needs a simulation.
         reports_events: Whether the caller fires the simulation's events through `event_topic`, from
             which KPIs are computed.
         loggers: Lightning loggers, which receive the statistics at `close`.
@@ -94,17 +96,19 @@ class AgentDeployment:
         deterministic: bool = True,
         temperature: float = 1.0,
         seed: int | None = None,
+        search: str | None = None,
         reports_events: bool = False,
         loggers: Sequence[Logger] = (),
         training_observations: ObservationSample | None = None,
     ) -> None:
         if not temperature >= 1e-9:
             raise ValueError(f"temperature={temperature} must be above 0")
-        self.env = make_env(env, wrappers, wrapper_statistics, action_masks)
+        make = partial(make_env, env, wrappers, wrapper_statistics, action_masks)
+        self.env = make()
         self._steps = StackSteps(self.env)
         spec = spec_of(self.env, max_agents)
-        acting = ready(make_policy(made(policy), spec, self.env))
-        self._decider = Decider(acting, spec, deterministic, temperature, seed)
+        acting = acting_policy(policy, spec, self.env, None if search is None else SearchFor(search, env, make, seed))
+        self._decider = Decider(acting, spec, deterministic, temperature, seed, self.env.env)
         self._outside = Outside(self.env, reports_events)
         self.needs_actor = not self._outside.is_flat
         self.is_running = False
@@ -146,8 +150,6 @@ class AgentDeployment:
         """
         return cls(**arguments_of_run(run, trust, policy, env, wrappers, options))
 
-    # ---------------------------------------------------------------------------------------------- acting
-
     def act(
         self,
         maze_state: Any,
@@ -160,6 +162,7 @@ class AgentDeployment:
         env_time: int | None = None,
         is_actor_done: bool = False,
         actor_rewards: Sequence[float] | None = None,
+        simulation: Any = None,
     ) -> Any:
         """Return the action of the simulation in a state.
 
@@ -176,6 +179,7 @@ class AgentDeployment:
             env_time: Environment steps completed in the episode. Needed if `needs_actor`.
             is_actor_done: Whether the actor that has acted will not act again.
             actor_rewards: If rewards are attributed: those of the acts of a finished environment step.
+            simulation: A simulation in this state, or an environment around it, which `search` copies.
 
         Returns:
             The action; None if the episode is over, because the caller says so or because a wrapper such as a time
@@ -189,10 +193,9 @@ class AgentDeployment:
             RuntimeError: The deployment is closed, an error interrupted the episode, or another
                 state has no decision yet.
         """
-        flags = terminated, truncated
-        outcome = self._observe(
-            Received(maze_state, reward, *flags, info, actor_id, env_time, is_actor_done, actor_rewards)
-        )
+        self._outside.set_twin(simulation)
+        step = (reward, terminated, truncated, info)
+        outcome = self._observe(Received(maze_state, *step, actor_id, env_time, is_actor_done, actor_rewards))
         while self._observation is not None:
             actor, batch = self._next_act()
             action = self._decider.choose(actor, batch)
@@ -247,8 +250,6 @@ class AgentDeployment:
         actor, batch = self._next_act()
         self._decider.follow(actor, batch)
         return self._begin_step(actor, batch, candidate.action)
-
-    # -------------------------------------------------------------------------------------------- episodes
 
     def reset(self) -> None:
         """Abandon the running episode, whose statistics count up to here; the next state begins another one."""

@@ -1,14 +1,19 @@
 """Parts of a deployment from instances, configuration, or a run."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import gymnasium
+from torch import nn
 
 from maze_pl.config.factories import Factory
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.observation_sample import ObservationSample
+from maze_pl.core.policy import Policy
 from maze_pl.core.spec import Spec
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.contract import describe
@@ -16,6 +21,8 @@ from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.observation_normalization_wrapper import normalizers_of
 from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.policies import make_policy
+from maze_pl.runs.searching import make_search_policy
 
 _CALLBACK: Final = "TrainingObservations"
 """Callback that keeps the sample, by the name of its state in checkpoints."""
@@ -41,7 +48,8 @@ def arguments_of_run(
     checkpoint = read_checkpoint(run)
     known = load_data(run, trust=trust).rollout_options
     others = {"wrapper_statistics": wrapper_statistics_in(checkpoint, run), **known, **options}
-    wrapped = make_env(
+    make = partial(
+        make_env,
         known["env"] if env is None else env,
         known["wrappers"] if wrappers is None else wrappers,
         others.pop("wrapper_statistics"),
@@ -53,8 +61,8 @@ def arguments_of_run(
         sample = ObservationSample()
         sample.load_state_dict(kept)
         others.setdefault("training_observations", sample)
-    policy = load(run, trust=trust).policy if policy is None else policy
-    return {**others, "policy": policy, "env": wrapped, "wrappers": ()}
+    agent = load(run, trust=trust) if policy is None else policy
+    return {**others, "policy": agent, "env": make, "wrappers": ()}
 
 
 def made(part: Any) -> Any:
@@ -107,6 +115,45 @@ def make_env(
             needed = f"ObservationNormalizationWrapper has no statistics of {normalizer.missing_statistics}"
             raise ValueError(f"{needed}: give wrapper_statistics, or take them from a run by AgentDeployment.from_run")
     return wrapped
+
+
+@dataclass(frozen=True)
+class SearchFor:
+    """Search before the decisions of a deployment.
+
+    Attributes:
+        search: Method and budget, such as `puct:64`.
+        env: The environment as the user gave it.
+        make: Makes an environment like that of the deployment.
+        seed: Source of all randomness; None gives different results each time.
+    """
+
+    search: str
+    env: Any
+    make: Callable[[], LogStatsWrapper]
+    seed: int | None
+
+
+def acting_policy(policy: Any, spec: Spec, env: LogStatsWrapper, search: SearchFor | None) -> Policy:
+    """Make the policy of a deployment: a copy in evaluation mode if it has networks.
+
+    Args:
+        policy: A policy, a trained module, or a configuration.
+        spec: Observations and actions of the actors.
+        env: The environment of the deployment.
+        search: Search before each decision; None for no search.
+
+    Raises:
+        ValueError: A search needs further environments, and there is only one.
+    """
+    acting = make_policy(made(policy), spec, env)
+    if isinstance(acting, nn.Module):
+        acting = copy.deepcopy(acting).eval()
+    if search is None:
+        return acting
+    if isinstance(search.env, gymnasium.Env):
+        raise ValueError("search needs further environments: give env as a callable or its configuration")
+    return make_search_policy(search.search, policy, acting, spec, env, lambda: search.make().env, search.seed)
 
 
 def spec_of(env: LogStatsWrapper, max_agents: Mapping[StepKey, int] | None) -> Spec:

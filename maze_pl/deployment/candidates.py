@@ -1,17 +1,10 @@
-"""The most likely actions of a policy, with their probabilities."""
+"""An action that a policy might take, for callers that choose among several."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
-import numpy as np
-from gymnasium import spaces
-
-from maze_pl.agents.acting import HasProbabilities
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.policy import Policy, PolicyBatch
-from maze_pl.envs.structured_env import Action, Array
+from maze_pl.envs.structured_env import Action
 
 
 @dataclass(frozen=True)
@@ -30,85 +23,3 @@ class Candidate:
     action: Action
     probability: float
     maze_action: Any = None
-
-
-def best_actions(
-    policy: Policy, batch: PolicyBatch, space: spaces.Dict, temperature: float, k: int
-) -> list[tuple[Action, float]]:
-    """Return up to k actions of positive probability for a batch of one actor, the most likely first.
-
-    Args:
-        policy: The policy.
-        batch: The actor and its observations.
-        space: Action space of the actor.
-        temperature: Above 1 flattens the distributions, below 1 sharpens them.
-        k: Number of actions.
-
-    Raises:
-        TypeError: The policy has no probabilities, or a head is continuous.
-    """
-    if not isinstance(policy, HasProbabilities):
-        raise TypeError(f"a {type(policy).__name__} has no probabilities, and so no candidates")
-    probabilities = policy.probabilities(batch, temperature)
-    factors: list[Array] = []  # [options] of each choice of all heads
-    for head, part in space.spaces.items():
-        if head not in probabilities:
-            raise TypeError(f"head {head!r} is {part}: only discrete actions have candidates")
-        factors += _factors(part, probabilities[head])
-    found: list[tuple[Action, float]] = []
-    for choices, probability in best_products(factors, k):
-        rest = list(choices)
-        action = {}
-        for head, part in space.spaces.items():
-            action[head], rest = _value(part, rest)
-        found.append((action, probability))
-    return found
-
-
-def best_products(factors: Sequence[Array], k: int) -> list[tuple[tuple[int, ...], float]]:
-    """Return the k most likely combinations of independent choices.
-
-    The k best combinations of all choices begin with one of the k best combinations of the first
-    ones, so choices are added one at a time. Combinations of probability 0 are left out.
-
-    Args:
-        factors: [options] probabilities of each choice.
-        k: Number of combinations.
-
-    Returns:
-        Options and probability of each combination, the most likely first; equally likely ones in
-        the order of their options.
-    """
-    best: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
-    for factor in factors:
-        options = np.argsort(-factor, kind="stable")[:k].tolist()
-        extended = []
-        for (chosen, probability), option in product(best, options):
-            joint = probability * float(factor[option])
-            if joint > 0:
-                extended.append(((*chosen, option), joint))
-        extended.sort(key=lambda entry: (-entry[1], entry[0]))
-        best = extended[:k]
-    return best
-
-
-def _factors(space: spaces.Space[Any], probabilities: Any) -> list[Array]:
-    """Return the probabilities of the options of each choice of a head."""
-    if isinstance(space, spaces.Discrete):
-        return [probabilities[0]]
-    if isinstance(space, spaces.MultiDiscrete):
-        return [part[0] for part in probabilities]
-    ones = probabilities[0].ravel()  # MultiBinary: probability of a 1 for each bit
-    return [np.array([1 - one, one]) for one in ones]
-
-
-def _value(space: spaces.Space[Any], choices: list[int]) -> tuple[Any, list[int]]:
-    """Take the value of a head from the choices of all heads; return it and the remaining choices."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.start) + choices[0], choices[1:]
-    shape = space.shape or ()
-    size = int(np.prod(shape))
-    values = np.reshape(choices[:size], shape)
-    if isinstance(space, spaces.MultiDiscrete):
-        values = values + space.start
-    return values.astype(space.dtype), choices[size:]

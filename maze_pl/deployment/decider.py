@@ -1,22 +1,21 @@
 """The policy of a deployment, with the policy states of the actors of an episode."""
 
-import copy
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import nn
 
+from maze_pl.agents.best_actions import best_actions
 from maze_pl.core.actor_id import ActorID, StepKey
-from maze_pl.core.policy import Array, Policy, PolicyBatch, PolicyStep
+from maze_pl.core.policy import Array, EnvPolicy, Policy, PolicyBatch, PolicyStep
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import environment_action
 from maze_pl.core.spec import Spec
-from maze_pl.deployment.candidates import best_actions
 from maze_pl.deployment.prepared_conversion import is_finite
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Action, Observation
+from maze_pl.search import SearchPolicy
 
 _State = dict[str, Array]
 _TRUE, _FALSE = np.array([True]), np.array([False])
@@ -31,14 +30,18 @@ class Decider:
         deterministic: Whether the most likely actions are taken.
         temperature: Above 1 flattens the distributions, below 1 sharpens them.
         seed: Determines the sampled actions of each episode; None gives different ones each time.
+        env: The environment, for policies that copy it.
 
     Attributes:
         policy: The policy.
         spec: The specification.
     """
 
-    def __init__(self, policy: Policy, spec: Spec, deterministic: bool, temperature: float, seed: int | None) -> None:
+    def __init__(
+        self, policy: Policy, spec: Spec, deterministic: bool, temperature: float, seed: int | None, env: Any
+    ) -> None:
         self.policy = policy
+        self._envs = [env] if isinstance(policy, EnvPolicy) else None
         self.spec = spec
         self._temperature = temperature
         self._deterministic = deterministic
@@ -109,6 +112,7 @@ class Decider:
 
     def choose(self, actor: ActorID, batch: PolicyBatch) -> Action:
         """Let the policy choose the action of an actor."""
+        batch.envs = self._envs
         step = self.policy.act(
             batch,
             deterministic=self._deterministic,
@@ -120,12 +124,16 @@ class Decider:
 
     def follow(self, actor: ActorID, batch: PolicyBatch) -> None:
         """Keep the policy state up to date in an act that is chosen elsewhere."""
-        self._remember(actor, self.policy.act(batch, deterministic=True, generator=torch.Generator()))
+        policy = self.policy
+        if isinstance(policy, SearchPolicy):
+            policy = policy.policy
+        self._remember(actor, policy.act(batch, deterministic=True, generator=torch.Generator()))
 
     def best_actions(self, batch: PolicyBatch, k: int) -> list[tuple[Action, float]]:
         """Return the k most likely actions with their probabilities; see `maze_pl.deployment.candidates`."""
         space = self.spec.steps[batch.step_key].action_space
-        return best_actions(self.policy, batch, space, self._temperature, k)
+        policy = self.policy.policy if isinstance(self.policy, SearchPolicy) else self.policy
+        return best_actions(policy, batch, space, self._temperature, k)[0]
 
     def action_of(self, step_key: StepKey, values: dict[str, Array]) -> Action:
         """Convert a batch of one action to the action for the environment."""
@@ -149,10 +157,3 @@ class Decider:
                 self._zeros[actor.step_key] = zeros
         if step.noise_state is not None:
             self._noise_states[actor] = step.noise_state
-
-
-def ready(policy: Any) -> Any:
-    """Return a policy for a deployment: a copy in evaluation mode if it has networks, otherwise the policy itself."""
-    if not isinstance(policy, nn.Module):
-        return policy
-    return copy.deepcopy(policy).eval()

@@ -69,6 +69,23 @@ class Outside:
         """The latest state."""
         return self._core.get_maze_state()
 
+    def set_twin(self, simulation: Any) -> None:
+        """Set the simulation in the current state, for search.
+
+        Args:
+            simulation: The simulation, or an environment around it; None if there is none.
+
+        Raises:
+            EnvContractError: It is of another class.
+        """
+        core = getattr(simulation, "core_env", simulation)
+        expected = self._core.simulation_class
+        if core is not None and type(core) is not expected:
+            raise EnvContractError(
+                f"act was given the simulation {describe(simulation)}; expected a {expected.__name__}"
+            )
+        self._core.twin = core
+
     def accept_first(self, received: Received) -> None:
         """Take the first state of an episode.
 

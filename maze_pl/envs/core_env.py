@@ -61,6 +61,19 @@ class CoreEnv(ABC):
         The next `reset` and everything after it must depend on the seed alone.
         """
 
+    def reseed(self, seed: int) -> None:
+        """Make the rest of the running episode depend on a seed, as far as it is random.
+
+        Search tries actions in copies of an environment, which it reseeds, so that it does not see
+        the true future. A simulation that has drawn parts of the future already, such as a list of
+        coming orders, must draw again whatever no agent can know. By default, the generators are
+        seeded.
+
+        Args:
+            seed: The seed.
+        """
+        self.seed(seed)
+
     @abstractmethod
     def close(self) -> None:
         """Release the simulation's resources; safe to call twice."""
@@ -104,6 +117,10 @@ class CoreEnv(ABC):
     def get_env_time(self) -> int:
         """Return the number of environment steps since the episode started."""
         return self.context.env_time
+
+    def simulation_to_copy(self) -> "CoreEnv":
+        """Return the simulation whose state others copy: this one."""
+        return self
 
     def clone_from(self, env: Any) -> None:
         """Copy the state of another simulation, so that both continue identically.
@@ -215,7 +232,7 @@ def _parts(own: Any, other: Any) -> Iterator[tuple[Any, Any]]:
             if isinstance(part := vars(own).get(name), StructuredEnv | CoreEnv | EnvironmentContext | Pubsub):
                 yield from _parts(part, vars(other)[name])
     elif isinstance(own, Pubsub):
-        yield from zip(own.subscribers, other.subscribers, strict=True)
+        yield from own.counterparts(other)
 
 
 class RewardAggregatorInterface(Subscriber):

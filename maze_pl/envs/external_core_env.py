@@ -24,6 +24,7 @@ class ExternalCoreEnv(CoreEnv):
         reset_options: Options of the last reset; they are not used.
         reset_info: Information about the first state of the episode.
         is_flat: Whether the simulation has one actor, which acts once in each environment step.
+        twin: A simulation in the current state, for search; None if there is none.
     """
 
     def __init__(self, simulation: CoreEnv, reports_events: bool) -> None:
@@ -31,6 +32,7 @@ class ExternalCoreEnv(CoreEnv):
         self.pubsub = simulation.pubsub
         self.reset_options: dict[str, Any] | None = None
         self.reset_info: dict[str, Any] = {}
+        self.twin: CoreEnv | None = None
         self._simulation = simulation
         self._reports_events = reports_events
         self._counts = dict(simulation.agent_counts_dict)
@@ -46,6 +48,11 @@ class ExternalCoreEnv(CoreEnv):
             raise AttributeError(name)
         kind = type(self._simulation).__name__
         raise AttributeError(f"{name!r} of {kind} is unknown in deployment: read it from the maze state")
+
+    @property
+    def simulation_class(self) -> type[CoreEnv]:
+        """Class of the simulation."""
+        return type(self._simulation)
 
     def begin(self, maze_state: Any, info: dict[str, Any], actor_id: ActorID) -> None:
         """Set the first state of an episode, which the next `reset` returns."""
@@ -89,6 +96,16 @@ class ExternalCoreEnv(CoreEnv):
         kind = type(self._simulation).__name__
         remedy = "a wrapper that steps by itself must do so in step_in_parts"
         raise TypeError(f"{kind} was stepped in deployment, where only states come: {remedy}")
+
+    def simulation_to_copy(self) -> CoreEnv:
+        """Return the simulation in the current state.
+
+        Raises:
+            TypeError: There is none.
+        """
+        if self.twin is None:
+            raise TypeError("the deployment only knows the state: give act a simulation in this state (simulation=...)")
+        return self.twin
 
     def reset(self) -> Any:
         """Return the first state of the episode."""

@@ -89,6 +89,10 @@ class GymCoreEnv(CoreEnv):
         """Set the seed of the next `reset`."""
         self._seed = seed
 
+    def reseed(self, seed: int) -> None:
+        """Give the running episode of the gymnasium environment a new generator of random numbers."""
+        self.env.unwrapped.np_random = np.random.default_rng(seed)
+
     def close(self) -> None:
         """Close the gymnasium environment."""
         self.env.close()

@@ -267,10 +267,10 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         """Copy the state of another environment; see `StructuredEnv.clone_from`."""
         if type(env) is not type(self):
             raise TypeError(f"{type(self).__name__} cannot take over the state of a {type(env).__name__}")
-        self.core_env.clone_from(env.core_env)
+        self.core_env.clone_from(env.core_env.simulation_to_copy())
         vars(self.context).update(vars(env.context), _episode_id=env.get_episode_id())
         self.pubsub.take_records(env.pubsub)
-        for own, other in zip(self.pubsub.subscribers, env.pubsub.subscribers, strict=True):
+        for own, other in self.pubsub.counterparts(env.pubsub):
             take_over(own, other, (self, env))
         self._step_key = env._step_key
         self._maze_state = self.core_env.get_maze_state()
@@ -281,7 +281,9 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         self._decided_action = copy.deepcopy(env._decided_action)
         self._space_seed = env._space_seed
         self._np_random_seed = env._np_random_seed
-        self._np_random = copy.deepcopy(env._np_random)
+        vars(self).pop("_np_random", None)  # made on first access
+        if "_np_random" in vars(env):
+            self._np_random = copy.deepcopy(env._np_random)
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action; see `StructuredEnv.get_observation_and_action_dicts`.

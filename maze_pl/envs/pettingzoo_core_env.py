@@ -169,6 +169,12 @@ class PettingZooCoreEnv(CoreEnv):
         """Set the seed of the next `reset`."""
         self._seed = seed
 
+    def reseed(self, seed: int) -> None:
+        """Give the environment a new generator of random numbers, if it has one."""
+        env = self.env.unwrapped
+        if hasattr(env, "np_random"):
+            env.np_random = np.random.default_rng(seed)
+
     def close(self) -> None:
         """Close the environment."""
         self.env.close()

@@ -223,6 +223,10 @@ class StructuredEnv(metaclass=EnvMeta):
             TypeError: The simulation or a wrapper cannot be copied, or the classes differ.
         """
 
+    def reseed(self, seed: int) -> None:
+        """Make the rest of the episode depend on a seed, as far as it is random; see `CoreEnv.reseed`."""
+        self.core_env.reseed(seed)
+
     @abstractmethod
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action to the agents' observations and actions.

@@ -181,7 +181,9 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         if type(env) is not type(self):
             raise TypeError(f"{type(self).__name__} cannot take over the state of a {type(env).__name__}")
         self.env.clone_from(env.env)
-        take_over(self, env)
+        # spaces stay the same, and take longer to copy than everything else
+        names = {"_observation_spaces", "_action_spaces"} & vars(self).keys() & vars(env).keys()
+        take_over(self, env, *[(vars(self)[name], vars(env)[name]) for name in names])
 
     def end_episode(self) -> Mapping[StatKey, float | Array]:
         """Handle the end of an episode that has ended or is abandoned; called by `LogStatsWrapper`.
@@ -267,7 +269,7 @@ def _made_without_init(kind: type, *arguments: Any) -> Any:
 _PASSED_ON = """
     render close metadata render_mode spec np_random np_random_seed heuristic_policy core_env context pubsub
     actor_id is_actor_done agent_counts_dict get_actor_rewards get_env_time get_maze_state get_episode_id
-    get_step_events get_kpi_calculator get_renderer get_serializable_components
+    get_step_events get_kpi_calculator get_renderer get_serializable_components reseed
 """
 for _name in _PASSED_ON.split():
     setattr(Wrapper, _name, passed_on(_name))

@@ -273,8 +273,35 @@ class Pubsub:
         del self._records[self._drained :]
         self._step_start = self._drained
 
+    def counterparts(self, other: Pubsub) -> list[tuple[Subscriber, Subscriber]]:
+        """Return each subscriber with that of another pubsub in the same place.
+
+        The other pubsub may have more, which were registered later, such as those of wrappers that
+        record.
+
+        Raises:
+            TypeError: The subscribers are not of the same classes.
+        """
+        pairs = list(zip(self.subscribers, other.subscribers, strict=False))
+        if len(pairs) < len(self.subscribers) or any(type(one) is not type(two) for one, two in pairs):
+            ours, theirs = ([type(one).__name__ for one in some.subscribers] for some in (self, other))
+            raise TypeError(
+                f"an environment with the subscribers {ours} cannot take over the state of one with {theirs}"
+            )
+        return pairs
+
     def take_records(self, other: Pubsub) -> None:
-        """Take over all events of another pubsub, drained or not, but not those of its subscribers."""
+        """Take over all events of another pubsub, drained or not, but not those of its subscribers.
+
+        If it has other readers, their events are left out.
+        """
+        if len(self._backlogs) != len(other._backlogs):
+            self._records[:] = other.get_step_events()
+            self._step_start = self._drained = 0
+            self._keep_undrained = False
+            for backlog in self._backlogs:
+                backlog.clear()
+            return
         self._records[:] = other._records
         self._step_start, self._drained = other._step_start, other._drained
         self._keep_undrained, self._is_shared = other._keep_undrained, other._is_shared

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
 from typing import Any
@@ -17,7 +17,7 @@ from maze_pl.collect.episodes import play_episodes
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.checks import check_room_for_environments
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep, evaluation_mode
+from maze_pl.core.policy import EnvPolicy, MazeStatePolicy, PolicyBatch, PolicyStep, evaluation_mode
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import MaskError, no_value
 from maze_pl.core.spec import Spec
@@ -30,6 +30,8 @@ from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.bundle_policy import bundle_policy, without_wrappers
 from maze_pl.runs.policies import make_policy
+from maze_pl.runs.searching import MakeSearchable, make_search_policy, searchable
+from maze_pl.search import SearchError, SearchOptions
 from maze_pl.system.time_limit import time_limit_to_make
 
 Env = gymnasium.Env[Any, Any]
@@ -172,6 +174,9 @@ class _Player:
 
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         """Ask the policy to act; validate its first action in each sub-step."""
+        if isinstance(self.policy, EnvPolicy) and batch.episode_index is not None:
+            envs = (batch.episode_index - self.first).tolist()
+            batch.envs = self.vector.of_each(searchable, envs)
         if isinstance(self.policy, MazeStatePolicy) and batch.episode_index is not None:
             envs = (batch.episode_index - self.first).tolist()
             batch.maze_state = self.vector.of_each(methodcaller("get_maze_state"), envs)
@@ -180,7 +185,7 @@ class _Player:
             if batch.step_key not in self._checked:
                 self._check(batch, step)
                 self._checked.add(batch.step_key)
-        except MaskError:
+        except (MaskError, SearchError):
             raise
         except Exception as error:
             is_own = type(self.policy).__module__.startswith("maze_pl.")
@@ -209,6 +214,7 @@ def rollout(
     max_steps: int = 0,
     deterministic: bool = False,
     temperature: float = 1.0,
+    search: str | SearchOptions | None = None,
     n_envs: int = 4,
     engine: Engine | None = None,
     wrapper_statistics: Mapping[str, Any] | None = None,
@@ -238,6 +244,8 @@ def rollout(
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         deterministic: Whether the policy takes its most likely actions.
         temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
+        search: Search before each decision, such as `best_of:128`, `beam:16`, `lookahead:heuristic`,
+            `puct:64`, or `puct:50ms`; see the page on search.
         n_envs: Episodes per group; a group is played in parallel with its own random numbers.
         engine: Plays the groups; None means in this process.
         wrapper_statistics: Wrapper statistics (`shared_states_of`); wrappers estimate them if None or empty.
@@ -292,10 +300,14 @@ def rollout(
         sample = factory()
     statistics = wrapper_statistics or _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
     spec = Spec.of(without_wrappers(sample, removed), max_agents)
+    make = _RecordingEnvs(factory, statistics, record, max_steps, max_agents, removed)
+    agent = policy
     policy = make_policy(policy if bundle is None else bundle, spec, sample)
+    if search is not None:
+        _check_search(is_single, step_timeout)
+        policy = make_search_policy(search, agent, policy, spec, sample, MakeSearchable(replace(make, record=())), seed)
     if not is_single:
         sample.close()
-    make = _RecordingEnvs(factory, statistics, record, max_steps, max_agents, removed)
     acting = {"deterministic": deterministic, "temperature": temperature}
 
     def make_player(policy: Any, *_: Any) -> _Player:
@@ -313,6 +325,15 @@ def rollout(
             played.append(trajectory)
             bar.update()
     return played
+
+
+def _check_search(is_single: bool, step_timeout: float | None) -> None:
+    """Raise ValueError if environments cannot be copied for a search, because of where they are."""
+    if is_single:
+        raise ValueError("search needs further environments: give a function that makes them, such as lambda: MyEnv()")
+    if step_timeout is not None:
+        fault = f"step_timeout={step_timeout} keeps environments in separate processes"
+        raise ValueError(f"{fault}, where search cannot copy them: give only one of the two")
 
 
 def _same(env: Any) -> Any:

@@ -152,3 +152,14 @@ def test_the_example_in_the_docstring_works() -> None:
 def test_a_policy_that_cannot_play_is_refused_before_many_episodes_are_played() -> None:
     with pytest.raises(ValueError, match="no policy 'heuristic'"):
         compare("random", "heuristic", env=lambda: GymMazeEnv("Acrobot-v1"), n_episodes=1_000_000)
+
+
+def test_a_search_is_a_further_entry() -> None:
+    found = compare("random", env=cart_pole, n_episodes=3, max_steps=40, search=["lookahead:random:16:horizon=20"])
+    assert [entry.name for entry in found.entries] == ["random", "random lookahead:random:16:horizon=20"]
+    assert found.entry("random lookahead:random:16:horizon=20").metrics["return"].mean == 40.0
+    assert found.entry("random").is_baseline
+    with pytest.raises(ConfigurationError, match="there is no budget"):
+        compare("random", env=cart_pole, n_episodes=3, search=["puct"])
+    with pytest.raises(ConfigurationError, match="search 'puct:4' is given twice"):
+        compare("random", env=cart_pole, n_episodes=3, search=["puct:4", "puct:4"])

@@ -63,6 +63,7 @@ class Cutting2DCoreEnvironment(CoreEnv):
         self.pubsub.clear()
         self._stepped_at, self._order_index = -1, -1
         self._orders: list[Piece] = []
+        self._n_known_orders = 0
         self._next_order()
         self.inventory = Inventory(self.max_pieces_in_inventory, self.raw_piece_size, self._inventory_events)
         self.inventory.replenish_piece()
@@ -74,7 +75,9 @@ class Cutting2DCoreEnvironment(CoreEnv):
             last = self._orders
             self._orders = self.demand.period(self.raw_piece_size, self._generator, last)
             self._order_index = 0
-            if self._orders is not last or not last:
+            is_repeated = self._orders is last and bool(last)
+            self._n_known_orders = len(last) if is_repeated else 0
+            if not is_repeated:
                 self._check_orders(self._orders)
         self.current_demand = self._orders[self._order_index]
 
@@ -123,6 +126,13 @@ class Cutting2DCoreEnvironment(CoreEnv):
     def seed(self, seed: int) -> None:
         """Seed the generator that random orders are drawn with."""
         self._generator = np.random.default_rng(seed)
+
+    def reseed(self, seed: int) -> None:
+        """Seed the generator, and draw again the orders that were drawn already but not seen."""
+        self.seed(seed)
+        n_known = max(self._n_known_orders, self._order_index + 1)
+        if n_known < len(self._orders):
+            self._orders = self.demand.redraw(self.raw_piece_size, self._generator, self._orders, n_known)
 
     def close(self) -> None:
         """Do nothing: there are no resources to release."""

@@ -31,6 +31,23 @@ class DemandGenerator(ABC):
             last: The result of the previous call; empty at the start of an episode.
         """
 
+    def redraw(
+        self, raw_piece_size: Piece, generator: np.random.Generator, orders: list[Piece], n_known: int
+    ) -> list[Piece]:
+        """Return orders of which those that are not known are drawn again.
+
+        By default, they are those of the first orders of another episode, whatever the known ones
+        are.
+
+        Args:
+            raw_piece_size: Size of a raw piece.
+            generator: Source of all randomness.
+            orders: Orders of the running period.
+            n_known: Number of orders that were seen.
+        """
+        others = self.period(raw_piece_size, generator, [])
+        return [*orders[:n_known], *others[n_known : len(orders)]]
+
     def periods(self, raw_piece_size: Piece, streams: RandomStreams, which: Array) -> Array:
         """Return the next orders of n episodes in arrays; for each, equal to those of `period`.
 

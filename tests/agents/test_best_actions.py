@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from maze_pl.core.policy import PolicyBatch
-from maze_pl.deployment.candidates import best_actions, best_products
+from maze_pl.agents.best_actions import best_products, likeliest_actions
 
 
 def test_products_computed_by_hand() -> None:
@@ -34,16 +32,11 @@ def test_products_are_those_of_a_search_of_all(k: int) -> None:
 
 
 def test_actions_of_all_kinds_of_discrete_heads() -> None:
-    class Certain:
-        def act(self, batch: PolicyBatch, **_: Any) -> Any: ...
-
-        def probabilities(self, batch: PolicyBatch, temperature: float = 1.0) -> dict[str, Any]:
-            return {
-                "pick": np.array([[0.0, 0.7, 0.3]]),
-                "dials": [np.array([[1.0, 0.0]]), np.array([[0.0, 0.0, 1.0]])],
-                "switches": np.array([[[1.0, 0.0], [0.0, 0.8]]]),
-            }
-
+    probabilities = {
+        "pick": np.array([[1.0, 0.0, 0.0], [0.0, 0.7, 0.3]]),
+        "dials": [np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])],
+        "switches": np.array([[[0.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.8]]]),
+    }
     space = spaces.Dict(
         {
             "pick": spaces.Discrete(3, start=1),
@@ -51,7 +44,7 @@ def test_actions_of_all_kinds_of_discrete_heads() -> None:
             "switches": spaces.MultiBinary([2, 2]),
         }
     )
-    found = best_actions(Certain(), None, space, 1.0, 2)  # type: ignore[arg-type]
+    found = likeliest_actions(space, probabilities, 1, 2)
     assert [action["pick"] for action, _ in found] == [2, 3]
     np.testing.assert_allclose([probability for _, probability in found], [0.56, 0.24])
     assert found[0][0]["dials"].tolist() == [0, 2]

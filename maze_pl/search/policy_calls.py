@@ -1,0 +1,139 @@
+"""Calls of policies for many simulations at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from maze_pl.agents.acting import HasProbabilities
+from maze_pl.agents.best_actions import Action, best_actions, likeliest_actions
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import Array, MazeStatePolicy, Policy, PolicyBatch
+from maze_pl.core.spaces import allowed_entries, environment_action
+from maze_pl.core.spec import Spec
+from maze_pl.search.search_error import SearchError
+from maze_pl.search.simulation import Simulation
+
+
+class PolicyCalls:
+    """Asks a policy for the actors of many simulations, with one call for each sub-step.
+
+    Args:
+        policy: The policy; it may not be recurrent.
+        spec: Observations and actions of the actors.
+        temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
+        max_actions: Number of actions that `candidates` returns.
+    """
+
+    def __init__(self, policy: Policy, spec: Spec, temperature: float, max_actions: int) -> None:
+        self.policy = policy
+        self._spec = spec
+        self._temperature = temperature
+        self._max_actions = max_actions
+
+    def act(
+        self, simulations: Sequence[Simulation], generator: torch.Generator, is_deterministic: Sequence[bool]
+    ) -> list[Action]:
+        """Choose an action in each simulation.
+
+        Args:
+            simulations: The simulations.
+            generator: Source of all randomness.
+            is_deterministic: Whether the policy takes its most likely action, for each simulation.
+        """
+        actions: dict[int, Action] = {}
+        for deterministic in (True, False):
+            chosen = [place for place, flag in enumerate(is_deterministic) if flag == deterministic]
+            for key, places in _by_step_key(simulations, chosen).items():
+                batch = self._batch(key, [simulations[place] for place in places])
+                step = self.policy.act(
+                    batch, deterministic=deterministic, temperature=self._temperature, generator=generator
+                )
+                heads = self._spec.steps[key].action_space.spaces
+                for row, place in enumerate(places):
+                    actions[place] = {
+                        head: environment_action(heads[head], values[row]) for head, values in step.action.items()
+                    }
+        return [actions[place] for place in range(len(simulations))]
+
+    def candidates(self, simulations: Sequence[Simulation]) -> list[list[tuple[Action, float]]]:
+        """Return the most likely actions in each simulation, with their probabilities.
+
+        For a policy without probabilities they are allowed actions, all equally likely.
+
+        Raises:
+            SearchError: An action is continuous.
+        """
+        found: dict[int, list[tuple[Action, float]]] = {}
+        for key, places in _by_step_key(simulations, range(len(simulations))).items():
+            batch = self._batch(key, [simulations[place] for place in places])
+            space = self._spec.steps[key].action_space
+            continuous = [head for head, part in space.spaces.items() if isinstance(part, spaces.Box)]
+            if continuous:
+                remedy = "only best_of can search continuous actions"
+                raise SearchError(f"head {continuous[0]!r} of sub-step {key!r} is {space[continuous[0]]}: {remedy}")
+            if isinstance(self.policy, HasProbabilities):
+                lists = best_actions(self.policy, batch, space, self._temperature, self._max_actions)
+            else:
+                uniform = self._uniform(key, batch)
+                lists = [likeliest_actions(space, uniform, row, self._max_actions) for row in range(len(places))]
+            for place, actions in zip(places, lists, strict=True):
+                found[place] = actions
+        return [found[place] for place in range(len(simulations))]
+
+    def _batch(self, key: StepKey, simulations: Sequence[Simulation]) -> PolicyBatch:
+        """Return the policy's batch of simulations whose next actors are in the same sub-step."""
+        names = simulations[0].observation
+        observation = {name: np.stack([one.observation[name] for one in simulations]) for name in names}
+        agents = np.array([one.actor.agent_id for one in simulations], np.int64)
+        batch = PolicyBatch(key, observation, agents)
+        if isinstance(self.policy, MazeStatePolicy):
+            batch.maze_state = [one.env.get_maze_state() for one in simulations]
+        return batch
+
+    def _uniform(self, key: StepKey, batch: PolicyBatch) -> dict[str, Any]:
+        """Return equal probabilities of all allowed options, as `TorchPolicy.probabilities` does."""
+        step = self._spec.steps[key]
+        n = len(batch.agent_id)
+        found: dict[str, Any] = {}
+        for head, space in step.action_space.spaces.items():
+            name = step.masks.get(head)
+            mask: Array | None = None
+            if name is not None:
+                mask = allowed_entries(batch.observation[name], (n, spaces.flatdim(space)), name, head)
+            found[head] = _equal(space, n, mask)
+        return found
+
+
+def _by_step_key(simulations: Sequence[Simulation], places: Sequence[int]) -> dict[StepKey, list[int]]:
+    """Return the places of simulations by the sub-step of their next actors."""
+    groups: dict[StepKey, list[int]] = {}
+    for place in places:
+        groups.setdefault(simulations[place].actor.step_key, []).append(place)
+    return groups
+
+
+def _equal(space: spaces.Space[Any], n: int, mask: Array | None) -> Any:
+    """Return equal probabilities of the options of a head, in the form of `TorchPolicy.probabilities`.
+
+    Args:
+        space: Space of the head, which is discrete.
+        n: Number of actors.
+        mask: [n, options of all choices] whether an option is allowed; None if all are.
+    """
+    allowed = np.ones((n, spaces.flatdim(space))) if mask is None else mask.astype(np.float64)
+    if isinstance(space, spaces.MultiBinary):
+        return allowed.reshape(n, *space.shape) / 2
+    if isinstance(space, spaces.Discrete):
+        return _normalised(allowed)
+    assert isinstance(space, spaces.MultiDiscrete)
+    parts = np.split(allowed, np.cumsum(space.nvec)[:-1], axis=1)
+    return [_normalised(part) for part in parts]
+
+
+def _normalised(allowed: Array) -> Array:
+    """[n, options] divided by the sums of the rows."""
+    normalised: Array = allowed / np.maximum(allowed.sum(1, keepdims=True), 1)
+    return normalised

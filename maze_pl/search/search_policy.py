@@ -1,0 +1,138 @@
+"""Policy that searches before it acts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from maze_pl.agents.torch_policy import TorchPolicy
+from maze_pl.agents.torch_state_critic import StateCritic
+from maze_pl.core.policy import Array, EnvPolicy, Policy, PolicyBatch, PolicyStep
+from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spec import Spec
+from maze_pl.search.beam import Beam
+from maze_pl.search.best_of import BestOf
+from maze_pl.search.decision import Decision, PlannedAct
+from maze_pl.search.lookahead import Lookahead
+from maze_pl.search.policy_calls import PolicyCalls
+from maze_pl.search.puct import Puct
+from maze_pl.search.search_error import SearchError
+from maze_pl.search.search_method import SearchMethod
+from maze_pl.search.search_options import SearchOptions
+from maze_pl.search.simulation import Simulation
+from maze_pl.search.value_function import ValueFunction
+
+
+class SearchPolicy(EnvPolicy):
+    """Policy that tries actions in copies of the environment before it acts.
+
+    Args:
+        policy: The policy that guides the search; it may not be recurrent.
+        options: Method and budget.
+        spec: Observations and actions of the actors.
+        make_env: Makes an environment like those in which it acts, for simulations. The first call
+            of `act` calls it.
+        seed: Source of all randomness.
+        rule: Policy that plays on, for `lookahead`; None for `policy`.
+        critic: Critic for `puct`; None for the returns of episodes that the policy plays.
+        gamma: Discount of an environment step, for `puct`.
+
+    Raises:
+        SearchError: The policy is recurrent.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        options: SearchOptions,
+        spec: Spec,
+        make_env: Callable[[], Any],
+        seed: int,
+        *,
+        rule: Policy | None = None,
+        critic: StateCritic | None = None,
+        gamma: float = 1.0,
+    ) -> None:
+        for one in (policy, rule):
+            if isinstance(one, TorchPolicy) and any(one.parts_of(key).state_shapes for key in spec.step_keys):
+                raise SearchError("the policy is recurrent: search has no policy states of the actors that it imagines")
+        self.policy = policy
+        self.options = options
+        self._spec = spec
+        self._make_env = make_env
+        self._seed = seed
+        self._rule = policy if rule is None else rule
+        self._critic = critic
+        self._gamma = gamma
+        self._spare: list[Simulation] = []
+        self._plans: dict[int, list[PlannedAct]] = {}  # by episode
+
+    def act(
+        self,
+        batch: PolicyBatch,
+        *,
+        deterministic: bool = False,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> PolicyStep:
+        """Search for the next action of each actor.
+
+        The result depends on the seed, the episode and the number of the act alone, unless the budget is a time.
+
+        Raises:
+            SearchError: The environment cannot be copied, or an action is continuous where the method
+                needs discrete ones.
+        """
+        if batch.envs is None or batch.episode_index is None or batch.n_acts is None:
+            raise ValueError("search needs the environments: use it in maze_pl.rollout, compare or a deployment")
+        method = self._method(temperature)
+        actions = []
+        for row, env in enumerate(batch.envs):
+            episode, n_acts = int(batch.episode_index[row]), int(batch.n_acts[row])
+            observation = {name: values[row].copy() for name, values in batch.observation.items()}
+            act = self._following(episode, n_acts, env, observation)
+            if act is None:
+                decision = Decision(
+                    env,
+                    observation,
+                    derive_seed(self._seed, "search", episode, n_acts),
+                    self._make_env,
+                    self._spare,
+                    deterministic,
+                    self.options.milliseconds,
+                )
+                act, *further = method.plan(decision)
+                self._plans[episode] = further
+            actions.append(act.action)
+        heads = self._spec.steps[batch.step_key].action_space.spaces
+        return PolicyStep({head: _stacked(heads[head], [action[head] for action in actions]) for head in heads})
+
+    def _following(self, episode: int, n_acts: int, env: Any, observation: dict[str, Array]) -> PlannedAct | None:
+        """Return the next act of the plan of an episode, if everything has happened as planned."""
+        plan = self._plans.pop(episode, [])
+        if n_acts == 0 or not plan or not plan[0].fits(env.actor_id(), observation):
+            return None
+        if len(plan) > 1:
+            self._plans[episode] = plan[1:]
+        return plan[0]
+
+    def _method(self, temperature: float) -> SearchMethod:
+        """Make the method."""
+        options = self.options
+        calls = PolicyCalls(self.policy, self._spec, temperature, options.max_actions)
+        if options.method == "best_of":
+            return BestOf(calls, options)
+        if options.method == "beam":
+            return Beam(calls, options)
+        if options.method == "lookahead":
+            rule = PolicyCalls(self._rule, self._spec, temperature, options.max_actions)
+            return Lookahead(calls, rule, options)
+        n_sub_steps = len(self._spec.steps)
+        values = ValueFunction(calls, self._critic, self._gamma, n_sub_steps, options.horizon)
+        return Puct(calls, values, self._gamma, options)
+
+
+def _stacked(space: Any, values: list[Any]) -> Array:
+    """[B, *space.shape] the actions of a head."""
+    return np.array(values, space.dtype)

@@ -1,0 +1,84 @@
+"""A copy of an environment, in which actions are tried."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from maze_pl.core.actor_id import ActorID
+from maze_pl.core.policy import Array
+from maze_pl.envs.structured_env import Action
+from maze_pl.search.search_error import SearchError
+
+
+class Simulation:
+    """A copy of an environment, in which actions are tried.
+
+    Args:
+        env: An environment that was made like the one to be copied.
+
+    Attributes:
+        env: The environment.
+        observation: Observation of the actor that acts next.
+        is_over: Whether the episode has ended.
+        is_terminated: Whether it was terminated, rather than truncated.
+        total: Sum of the rewards since the start of the simulation.
+        reward: Reward of the last act.
+        env_steps: Environment steps that the last act completed.
+        n_acts: Acts since the start of the simulation.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.observation: Mapping[str, Array] = {}
+        self.is_over = self.is_terminated = False
+        self.total = self.reward = 0.0
+        self.env_steps = self.n_acts = 0
+
+    def start(self, env: Any, observation: Mapping[str, Array], seed: int) -> None:
+        """Start in the state of an environment, with another future where the future is random.
+
+        Args:
+            env: The environment.
+            observation: Its present observation.
+            seed: Seed of the future.
+
+        Raises:
+            SearchError: The environment cannot be copied.
+        """
+        try:
+            self.env.clone_from(env)
+        except TypeError as error:
+            raise SearchError(f"search tries actions in copies of the environment, but {error}") from error
+        self.env.reseed(seed)
+        self.observation = observation
+        self.is_over = self.is_terminated = False
+        self.total = self.reward = 0.0
+        self.env_steps = self.n_acts = 0
+
+    def become(self, other: "Simulation") -> None:
+        """Continue as another simulation, with the same future."""
+        self.env.clone_from(other.env)
+        for name, value in vars(other).items():
+            if name != "env":
+                setattr(self, name, value)
+
+    @property
+    def actor(self) -> ActorID:
+        """The actor that acts next."""
+        actor: ActorID = self.env.actor_id()
+        return actor
+
+    @property
+    def is_between_env_steps(self) -> bool:
+        """True if no environment step has begun that is not complete."""
+        return bool(self.env.context.env_step_incremented) or not self.n_acts
+
+    def step(self, action: Action) -> None:
+        """Perform an act."""
+        before = self.env.get_env_time()
+        self.observation, reward, terminated, truncated, _ = self.env.step(action)
+        self.reward = float(reward)
+        self.total += self.reward
+        self.env_steps = self.env.get_env_time() - before
+        self.is_terminated = bool(terminated)
+        self.is_over = bool(terminated or truncated)
+        self.n_acts += 1

@@ -1,0 +1,171 @@
+"""Search in rollouts: the best of all sequences, no view of the future, the same results everywhere."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maze_pl.collect.engines import ProcessEngine
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.cutting_2d import (
+    Cutting2DCoreEnvironment,
+    Cutting2DMazeAction,
+    GreedyCuttingPolicy,
+    MixedPeriodicDemand,
+    masked_struct_env_factory,
+)
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
+from maze_pl.runs.rollout import Trajectory, rollout
+from maze_pl.search import SearchError
+from tests.search.problems import best_total, coin_env, table_env
+
+EXHAUSTIVE = ["best_of:400", "beam:36", "puct:200"]
+
+
+def returns(trajectories: list[Trajectory]) -> list[float]:
+    return [one.summary.reward for one in trajectories]
+
+
+def cutting() -> Any:
+    return TimeLimitWrapper(masked_struct_env_factory(20, (4, 3), [(1, 2), (1, 1), (2, 2)]), 12)
+
+
+@pytest.mark.parametrize("search", EXHAUSTIVE)
+def test_a_large_budget_finds_the_best_of_all_sequences(search: str) -> None:
+    played = rollout(partial(table_env, 1), "random", search=search, record=(), n_envs=1)
+    assert returns(played) == [best_total(1)]
+
+
+def test_lookahead_takes_the_action_from_which_the_rule_goes_furthest() -> None:
+    """Against a slow search that plays every action and then the first allowed one to the end."""
+
+    def play_on(history: list[int]) -> float:
+        core = table_env(2).core_env
+        total = 0.0
+        while True:
+            total += core.reward_of(history)
+            if len(history) == 4:
+                return total
+            forbidden = history[-1] if len(history) % 2 else -1
+            history = [*history, next(choice for choice in range(3) if choice != forbidden)]
+
+    history: list[int] = []
+    total = 0.0
+    while len(history) < 4:
+        forbidden = history[-1] if len(history) % 2 else -1
+        allowed = [choice for choice in range(3) if choice != forbidden]
+        best = max(allowed, key=lambda choice: play_on([*history, choice]))
+        history.append(best)
+        total += table_env(2).core_env.reward_of(history)
+    found = rollout(partial(table_env, 2), FirstAllowed(), search="lookahead:policy", record=(), n_envs=1)
+    assert returns(found) == [total]
+
+
+class FirstAllowed:
+    """Takes the first allowed choice."""
+
+    def act(self, batch: PolicyBatch, **_: Any) -> PolicyStep:
+        return PolicyStep({"choice": batch.observation["allowed"].argmax(1)})
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+@pytest.mark.parametrize("search", ["best_of:4", "beam:4", "lookahead:random:6", "puct:6"])
+def test_no_search_foresees_a_coin(search: str, is_early: bool) -> None:
+    played = rollout(partial(coin_env, is_early), "random", episodes=12, search=search, record=())
+    mean = np.mean(returns(played)) / 10
+    assert abs(mean - 0.5) < 4 * 0.5 / np.sqrt(120), f"{mean} of 120 guesses are right"
+
+
+def orders_of(env: Cutting2DCoreEnvironment, n: int) -> list[Any]:
+    """The present order and those after it."""
+    found = []
+    for _ in range(n):
+        found.append(env.current_demand)
+        env.step(Cutting2DMazeAction(0, (0, 1), False))
+    return found
+
+
+def test_orders_that_were_drawn_already_are_not_foreseen() -> None:
+    """In the first period of a mixed demand the coming orders are unknown; later periods repeat it."""
+    envs = [Cutting2DCoreEnvironment(20, (20, 20), MixedPeriodicDemand(2, 6)) for _ in range(2)]
+    for env in envs:
+        env.seed(1)
+        env.reset()
+    first = orders_of(envs[0], 2)
+    envs[1].clone_from(envs[0])
+    envs[1].reseed(7)
+    true, imagined = orders_of(envs[0], 4), orders_of(envs[1], 4)
+    assert true[0] == imagined[0], "the present order is known"
+    assert true != imagined
+    envs[1].clone_from(envs[0])
+    envs[1].reseed(8)
+    assert orders_of(envs[1], 6) == first + true, "in the second period all orders are known"
+
+
+@pytest.mark.parametrize("search", ["best_of:4", "beam:3", "lookahead:heuristic", "puct:6"])
+def test_sub_steps_and_masks_are_searched(search: str) -> None:
+    """Every search plays valid cuts only, and best_of is never worse than the policy that it samples."""
+    greedy = rollout(cutting, "heuristic", episodes=2, record=(), deterministic=True)
+    played = rollout(cutting, GreedyCuttingPolicy, episodes=2, search=search, record=("spaces",), deterministic=True)
+    for trajectory in played:
+        totals = trajectory.summary.kpis
+        assert totals["raw_piece_usage_per_step"] > 0
+    if search.startswith(("best_of", "lookahead")):
+        assert all(ours >= theirs for ours, theirs in zip(returns(played), returns(greedy), strict=True))
+
+
+def test_the_same_seed_gives_the_same_episodes_in_any_group_and_process() -> None:
+    options: dict[str, Any] = {"episodes": 2, "search": "puct:4", "record": ("spaces",), "seed": 3, "max_steps": 4}
+    together = rollout(cutting, "random", n_envs=2, **options)
+    alone = rollout(cutting, "random", n_envs=1, **options)
+    elsewhere = rollout(cutting, "random", n_envs=1, engine=ProcessEngine(n_workers=1), **options)
+    for others in (alone, elsewhere):
+        for one, other in zip(together, others, strict=True):
+            assert one.spaces is not None and other.spaces is not None
+            assert one.spaces.to_bytes() == other.spaces.to_bytes()
+
+
+def test_recording_changes_nothing() -> None:
+    options: dict[str, Any] = {"episodes": 2, "search": "puct:6", "max_steps": 5}
+    bare = rollout(cutting, "random", record=(), **options)
+    recorded = rollout(cutting, "random", record=("spaces", "states", "events"), **options)
+    assert [one.summary.kpis for one in bare] == [one.summary.kpis for one in recorded]
+    assert all(one.states is not None and one.spaces is not None and one.events for one in recorded)
+
+
+def test_statistics_of_wrappers_and_time_limits_hold_in_simulations() -> None:
+    """CartPole with normalised observations, cut off after 30 steps: lookahead balances it."""
+    played = rollout(
+        lambda: GymMazeEnv("CartPole-v1"),
+        "random",
+        episodes=2,
+        wrappers=[ObservationNormalizationWrapper],
+        search="lookahead:random:24:horizon=25",
+        max_steps=30,
+        record=(),
+    )
+    assert returns(played) == [30.0, 30.0]
+
+
+def test_environments_and_policies_that_cannot_be_searched_are_named() -> None:
+    with pytest.raises(ValueError, match="search needs further environments: give a function that makes them"):
+        rollout(table_env(), "random", search="puct:4")
+    with pytest.raises(ConfigurationError, match=r"there is no method 'pict'.* write best_of:128"):
+        rollout(table_env, "random", search="pict:4")
+    with pytest.raises(SearchError, match=r"copies of the environment, but .*LunarLander.* cannot be copied"):
+        rollout(lambda: GymMazeEnv("LunarLander-v3"), "random", search="puct:4")
+    with pytest.raises(SearchError, match=r"head 'action' of sub-step 0 is Box.*only best_of can search continuous"):
+        rollout(lambda: GymMazeEnv("Pendulum-v1"), "random", search="puct:4")
+    with pytest.raises(ValueError, match=r"step_timeout=5.* keeps environments in separate processes"):
+        rollout(table_env, "random", search="puct:4", engine=ProcessEngine(n_workers=1, step_timeout=5.0))
+
+
+def test_continuous_actions_are_sampled() -> None:
+    plain = rollout(lambda: GymMazeEnv("Pendulum-v1"), "random", max_steps=10, record=())
+    best = rollout(lambda: GymMazeEnv("Pendulum-v1"), "random", max_steps=10, search="best_of:30", record=())
+    assert returns(best) > returns(plain)
