@@ -36,6 +36,7 @@ def test_it_has_an_environment_configurations_a_test_and_no_placeholder_left(pro
     files = {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
     assert files == {
         *("README.md", "pyproject.toml", ".gitignore", "my_shop_2/__init__.py", "my_shop_2/stock.py"),
+        "my_shop_2/stock_arrays.py",
         *("configs/ppo_stock.yaml", "configs/env/stock.yaml", "configs/experiment/slow_delivery.yaml"),
         "tests/test_stock.py",
     }
