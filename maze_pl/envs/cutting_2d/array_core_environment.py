@@ -154,7 +154,7 @@ class ArrayCutting2DCoreEnvironment:
         return events
 
     def _sizes(self, orders: Array, cut: CutResults, chosen: Array) -> dict[str, Array]:
-        """Sizes that the events of cuts tell, [n, 2] each."""
+        """Sizes for the events of cuts, [n, 2] each."""
         demand, pieces = orders[chosen], cut.pieces[chosen]
         return {
             "current_demand": demand,
