@@ -16,7 +16,9 @@ QUICK = "ppo_cartpole", "sac_cartpole"
 
 def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
     others = "ppo_auto", "ppo_cartpole_recurrent", "ppo_lunar_lander_fine_tuning", "ppo_pettingzoo"
-    names = {name for name in NAMES if name[:3] in ("a2c", "ppo") and "cutting_2d" not in name and name not in others}
+    problems = "cutting_2d", "job_shop"  # with PPO only
+    names = {name for name in NAMES if name[:3] in ("a2c", "ppo") and name not in others}
+    names = {name for name in names if not any(problem in name for problem in problems)}
     environments = {name.partition("_")[2] for name in names}
     assert {"cartpole", "acrobot", "pendulum", "lunar_lander", "lunar_lander_continuous"} <= environments
     assert names == {f"{algorithm}_{environment}" for algorithm in ("a2c", "ppo") for environment in environments}

@@ -1,0 +1,110 @@
+"""Random instances, drawn for each episode."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from maze_pl.envs.job_shop.instance import JobShopInstance
+from maze_pl.envs.job_shop.instance_source import InstanceSource
+
+_RANGE = r"(\d{1,4})(?:\.\.(\d{1,4}))?"
+_PATTERN = re.compile(rf"random\( *{_RANGE} *x *{_RANGE} *((?:, *\w+ *= *[\d.]+ *)*)\)")
+_EXPECTED = "random(15x15), random(6..10x5..8), random(10x5, times=1..20) or random(10x5, alternatives=3)"
+
+
+class RandomInstances(InstanceSource):
+    """Draws instances like Taillard's: each job visits each machine once, in a random order.
+
+    Durations are uniform. With several alternatives, each operation has a random number of them on
+    random machines, the first of which is that of the job shop; the duration on each is uniform in
+    0.8 to 1.2 times that of the operation, rounded and at least 1, as in Song et al. 2022 (IEEE
+    Transactions on Industrial Informatics 19(2), pp. 1600-1610).
+
+    Args:
+        n_jobs: Smallest and largest number of jobs.
+        n_machines: Smallest and largest number of machines.
+        times: Smallest and largest duration.
+        alternatives: Largest number of alternatives of an operation; 1 for a job shop.
+
+    Raises:
+        ValueError: A range is empty or begins below 1, or there are more alternatives than machines.
+    """
+
+    def __init__(
+        self,
+        n_jobs: tuple[int, int],
+        n_machines: tuple[int, int],
+        times: tuple[int, int] = (1, 99),
+        alternatives: int = 1,
+    ) -> None:
+        for name, (low, high) in {"n_jobs": n_jobs, "n_machines": n_machines, "times": times}.items():
+            if not 1 <= low <= high:
+                raise ValueError(f"{name}={low}..{high} of random instances must be a range from at least 1")
+        if not 1 <= alternatives <= n_machines[0]:
+            raise ValueError(f"{alternatives=} of random instances must be from 1 to {n_machines[0]} machines")
+        self.n_jobs = n_jobs
+        self.n_machines = n_machines
+        self.times = times
+        self.alternatives = alternatives
+        self.max_jobs = n_jobs[1]
+        self.max_alternatives = alternatives
+
+    @classmethod
+    def parse(cls, text: str) -> RandomInstances:
+        """Make a source of a text such as `random(15x15)`.
+
+        Raises:
+            ValueError: The text has another form.
+
+        Example:
+            >>> RandomInstances.parse("random(6..10x5, times=1..20)").n_jobs
+            (6, 10)
+        """
+        match = _PATTERN.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is not a description of random instances; write {_EXPECTED}")
+        options = {"times": "1..99", "alternatives": "1"}
+        for option in filter(None, match[5].replace(" ", "").split(",")):
+            name, value = option.split("=")
+            if name not in options or not re.fullmatch(_RANGE, value):
+                raise ValueError(f"{option!r} in {text!r} is unknown; write {_EXPECTED}")
+            options[name] = value
+        if ".." in options["alternatives"]:
+            raise ValueError(f"alternatives in {text!r} is the largest number, a single one; write {_EXPECTED}")
+        jobs = int(match[1]), int(match[2] or match[1])
+        machines = int(match[3]), int(match[4] or match[3])
+        low, _, high = options["times"].partition("..")
+        return cls(jobs, machines, (int(low), int(high or low)), int(options["alternatives"]))
+
+    def draw(self, generator: np.random.Generator) -> JobShopInstance:
+        """Draw an instance."""
+        n_jobs = int(generator.integers(self.n_jobs[0], self.n_jobs[1] + 1))
+        n_machines = int(generator.integers(self.n_machines[0], self.n_machines[1] + 1))
+        shape = (n_jobs, n_machines)
+        base = generator.integers(self.times[0], self.times[1] + 1, shape)
+        order = generator.permuted(np.tile(np.arange(n_machines), (n_jobs, 1)), axis=1)
+        n_operations = np.full(n_jobs, n_machines)
+        name = f"random {n_jobs}x{n_machines}"
+        if self.alternatives == 1:
+            one = np.ones(shape, np.int64)
+            return JobShopInstance(name, n_machines, order[..., np.newaxis], base[..., np.newaxis], n_operations, one)
+        jobs = []
+        for machines, durations in zip(order.tolist(), base.tolist(), strict=True):
+            operations = []
+            for machine, duration in zip(machines, durations, strict=True):
+                operations.append(self._alternatives(machine, duration, n_machines, generator))
+            jobs.append(operations)
+        return JobShopInstance.of(f"{name}, flexible", n_machines, jobs)
+
+    def _alternatives(
+        self, machine: int, duration: int, n_machines: int, generator: np.random.Generator
+    ) -> list[tuple[int, int]]:
+        """Draw the alternatives of an operation."""
+        n = int(generator.integers(1, self.alternatives + 1))
+        others = generator.permutation(n_machines)
+        chosen = [machine, *others[others != machine][: n - 1].tolist()]
+        factors = generator.uniform(0.8, 1.2, n)
+        lengths = np.maximum(np.rint(factors * duration), 1).astype(int).tolist()
+        return list(zip(chosen, lengths, strict=True))
