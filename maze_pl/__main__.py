@@ -6,6 +6,7 @@ commands:
   fit        train an agent
   validate   evaluate a trained agent: maze-pl validate RUN_DIR
   test       the same as validate
+  rllib      train with RLlib's PPO, APPO or DQN: maze-pl rllib --config rllib_ppo_cartpole
   sweep      train with different options, by a grid or by Optuna: maze-pl sweep SWEEP.yaml, or --resume|--show DIR
   rollout    play episodes: maze-pl rollout RUN_DIR, or --env env/gym_env --env.name ID --policy random|heuristic
   compare    play the same episodes with several agents, and compare them: maze-pl compare RUN_DIR --baseline random
@@ -55,6 +56,7 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "fit": "fit",
     "validate": "fit",
     "test": "fit",
+    "rllib": "rllib",
     "sweep": "sweep",
     "rollout": "rollout",
     "compare": "compare",
@@ -68,7 +70,7 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "list": "list",
     "new": "new",
 }
-_PREPARED_LATER: Final = ("compare", "sweep")  # commands whose options are not those of one run
+_PREPARED_LATER: Final = ("compare", "rllib", "sweep")  # commands whose options are not those of one run
 DEBUG: Final = "--debug"
 
 

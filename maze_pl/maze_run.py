@@ -1,7 +1,7 @@
 """maze-run: command lines as Maze's documentation writes them, run by maze-pl.
 
-usage: maze-run [-cn conf_train|conf_rollout|CONFIG] [-cd FOLDER] [GROUP=NAME ...] [KEY=VALUE ...] [--multirun]
-                [--trust]
+usage: maze-run [-cn conf_train|conf_rollout|conf_rllib|CONFIG] [-cd FOLDER] [GROUP=NAME ...] [KEY=VALUE ...]
+                [--multirun] [--trust]
 
 Prints the equivalent maze-pl command, and runs it. Groups are env, wrappers, algorithm, model, critic, policy, runner
 and +experiment. Without -cn, episodes are played. --trust is that of maze-pl.
@@ -34,6 +34,7 @@ from maze_pl.config.search_path import (
 )
 from maze_pl.migration.documented import ROLLOUTS, TRAINING, fit_options, product, rollout_options
 from maze_pl.migration.documented_names import GROUPS
+from maze_pl.migration.documented_rllib import RLLIB, rllib_options
 from maze_pl.runs.run_directory import new_directory
 
 _OPTIONS: Final = {
@@ -166,8 +167,6 @@ def _commands(request: _Request, undo: ExitStack) -> list[list[str]]:
     Raises:
         ConfigurationError: Something cannot be translated.
     """
-    if request.root == "conf_rllib":
-        raise ConfigurationError("-cn conf_rllib trains with RLlib, which maze-pl does not do")
     search = _search(request.groups.get("experiment", ""))
     if search is not None:
         return [_sweep(request, search)]
@@ -186,7 +185,10 @@ def _commands(request: _Request, undo: ExitStack) -> list[list[str]]:
     if folder is None:
         folder = str(new_directory(Path(OUTPUT_FOLDER, "multirun"), True, undo))
     for number, command in enumerate(commands):
-        command += ["--run_dir" if command[0] == "fit" else "--output_dir", str(Path(folder, f"run_{number}"))]
+        command += [
+            "--run_dir" if command[0] in ("fit", "rllib") else "--output_dir",
+            str(Path(folder, f"run_{number}")),
+        ]
     return commands
 
 
@@ -240,8 +242,10 @@ def _command(request: _Request, chosen: dict[str, str]) -> list[str]:
     trust = [TRUST_OPTION] if request.is_trusted else []
     if request.root == ROLLOUTS:
         return ["rollout", *rollout_options(groups, keys), *trust]
+    if request.root == RLLIB:
+        return ["rllib", *rllib_options(groups, keys), *trust]
     if request.root != TRAINING and find(request.root) is None:
-        known = [TRAINING, ROLLOUTS, *(name for name in known_names() if "/" not in name)]
+        known = [TRAINING, ROLLOUTS, RLLIB, *(name for name in known_names() if "/" not in name)]
         raise ConfigurationError(f"there is no root configuration {request.root!r}{suggestion(request.root, known)}")
     return ["fit", *fit_options(groups, keys, request.root), *trust]
 

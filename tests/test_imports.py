@@ -53,8 +53,9 @@ ALLOWED = {
     "bundle": {"core", "system", "envs", "distributions", "agents", "config", "runs"},
     "sweeps": {"config", "events", "reports", "runs", "system"},
     "serving": {"config", "core"},
-    "cli": EVERYTHING | {"bundle", "comparison", "reports", "serving", "sweeps", "viewer"},
+    "cli": EVERYTHING | {"bundle", "comparison", "reports", "rllib", "serving", "sweeps", "viewer"},
     "migration": {"config"},
+    "rllib": (BELOW | {"collect", "datamodules", "modules"}) - {"events", "functional", "records"},
     "run_context": EVERYTHING | {"cli", "migration"},
 }
 

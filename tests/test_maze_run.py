@@ -161,6 +161,23 @@ ROLLOUTS = {
     ),
     "hydra.run.dir=my_dir": "--env env/gym_env --policy policy/random_policy --output_dir my_dir",
 }
+NETWORKS = "--model.networks model/flatten_concat"
+UNITS = "networks.init_args.hidden_units '[128,128]'"
+RLLIB = {
+    "env.name=CartPole-v0 rllib/algorithm=ppo": "--config conf_rllib/ppo --data.env.name CartPole-v1",
+    "env.name=CartPole-v0 rllib/algorithm=a3c": "--config conf_rllib/appo --data.env.name CartPole-v1",
+    "env.name=CartPole-v0 rllib/algorithm=a3c algorithm.config.lr=0.001 algorithm.config.rollout_fragment_length=50": (
+        "--config conf_rllib/appo --data.env.name CartPole-v1 --model.config.lr 0.001 "
+        "--model.config.rollout_fragment_length 50"
+    ),
+    "env.name=CartPole-v0 model=rllib model.fcnet_hiddens=[128,128] model.vf_share_layers=False": (
+        f"--config conf_rllib/ppo {NETWORKS} --model.networks.policy.{UNITS} --model.networks.critic.{UNITS} "
+        "--data.env.name CartPole-v1"
+    ),
+    "env.name=CartPole-v0 rllib/runner=dev": (
+        "--config conf_rllib/ppo --model.config.num_env_runners 0 --data.env.name CartPole-v1"
+    ),
+}
 MULTIRUN = "env.name=CartPole-v0 algorithm=ppo algorithm.n_epochs=5 algorithm.lr=0.0001,0.0005,0.001 --multirun"
 
 EVALUATED = "data.evaluators={eval: {n_episodes: 1}}"
@@ -239,6 +256,48 @@ def test_rollouts_are_translated(line: str, commands: list[list[str]]) -> None:
     assert commands == [["rollout", *shlex.split(ROLLOUTS[line])]]
 
 
+@pytest.mark.parametrize("line", RLLIB)
+def test_lines_for_rllib_are_translated(
+    line: str, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-cn", "conf_rllib", *shlex.split(line)]) == 0
+    assert commands == [["rllib", *shlex.split(RLLIB[line])]]
+    is_replaced = "RLlib trains by appo in place of a3c" in capsys.readouterr().err
+    assert is_replaced == ("a3c" in line)
+
+
+def test_shared_layers_and_renamed_options_of_rllib_are_translated(commands: list[list[str]]) -> None:
+    words = ["model=rllib", "model.vf_share_layers=true", "model.fcnet_hiddens=[64]", "algorithm.config.num_sgd_iter=3"]
+    assert main(["-cn", "conf_rllib", *words]) == 0
+    assert commands[0][1:] == shlex.split(
+        "--config conf_rllib/ppo --model.networks model/flatten_concat_shared_embedding "
+        "--model.networks.policy.networks.init_args.hidden_units '[64]' --model.config.num_epochs 3"
+    )
+
+
+def test_lists_of_values_become_runs_of_rllib(commands: list[list[str]]) -> None:
+    words = ["rllib/algorithm=ppo", "algorithm.config.lr=0.1,0.2", "-m", "hydra.sweep.dir=grid"]
+    assert main(["-cn", "conf_rllib", *words]) == 0
+    start = "rllib --config conf_rllib/ppo --model.config.lr"
+    assert commands == [f"{start} {lr} --run_dir grid/run_{n}".split() for n, lr in enumerate(("0.1", "0.2"))]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("line", RLLIB)
+def test_lines_for_rllib_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = [
+        "algorithm.config.min_time_s_per_iteration=null",
+        "algorithm.config.min_sample_timesteps_per_iteration=200",
+    ]
+    if "a3c" not in line:
+        small += ["algorithm.config.train_batch_size_per_learner=200", "algorithm.config.minibatch_size=100"]
+    assert main(["-cn", "conf_rllib", *shlex.split(line), *small, "algorithm.n_epochs=1", EVALUATED]) == 0
+    assert len(list(tmp_path.rglob("last.ckpt"))) == 1
+
+
 def test_lists_of_values_become_runs(
     commands: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,7 +374,11 @@ def test_a_folder_of_configurations_is_searched(
         ("-cn conf_train enviroment.name=2", "there is no option 'enviroment.name'"),
         ("runner.n_episode=2", "there is no option 'runner.n_episode'; did you mean runner.n_episodes"),
         ("-cn conf_train algorithm.lr=1,2", "add --multirun for one run each, or write algorithm.lr=[1,2]"),
-        ("-cn conf_rllib env.name=CartPole-v0", "trains with RLlib"),
+        ("-cn conf_rllib rllib/algorithm=pppo", "there is no rllib/algorithm 'pppo'; did you mean ppo"),
+        ("-cn conf_rllib rllib/runner=cluster", "there is no rllib/runner 'cluster'; there are dev, local"),
+        ("-cn conf_rllib algorithm=ppo", "algorithm=ppo is not a component of RLlib: use rllib/algorithm"),
+        ("-cn conf_rllib model=rllib model.conv_filters=1", "model.conv_filters is not translated for model=rllib"),
+        ("-cn conf_rllib enviroment.name=2", "there is no option 'enviroment.name'"),
         ("-cn conf_train +experiment=nevergrad", "+experiment=nevergrad searches: add -cn conf_train --multirun"),
         ("-cn conf_train +experiment=grid_search algorithm=ppo,a2c -m", "algorithm=ppo,a2c names several components"),
         ("-cn conf_train ~wrappers", "~wrappers removes a part of the configuration"),

@@ -87,7 +87,7 @@ def _options(keys: Mapping[str, Any], algorithm: str) -> list[str]:
         option = translated_key(key, table)
         if (option, str(value)) == ("data.evaluators.eval.n_episodes", "0"):  # held-out data only
             option, value = "data.evaluators", "{}"
-        words += [f"--{option}", _value(option, value)]
+        words += [f"--{option}", option_value(option, value)]
     return words
 
 
@@ -121,7 +121,7 @@ def rollout_options(groups: Mapping[str, Any], keys: Mapping[str, Any]) -> list[
         keys.setdefault("env.dict_kwargs.render_mode", "rgb_array")
     for key, value in keys.items():
         option = translated_key(key, ROLLOUT, own=())
-        words += [f"--{option}", _value(option, value)]
+        words += [f"--{option}", option_value(option, value)]
     return words
 
 
@@ -168,17 +168,17 @@ def _start(groups: Mapping[str, Any], root: str) -> list[str]:
     experiment = groups.get("experiment")
     words: list[str] = []
     if experiment is not None:
-        _refuse_search(_named("experiment", experiment))
+        _refuse_search(named_component("experiment", experiment))
     if root != TRAINING:
         words = ["--config", root]
-    elif experiment is None or not _is_complete(_named("experiment", experiment)):
+    elif experiment is None or not _is_complete(named_component("experiment", experiment)):
         name = algorithm if isinstance(algorithm, str) and algorithm else _DEFAULT_ALGORITHM
         if isinstance(algorithm, Mapping):
             name = str(algorithm.get("class_path", "")).rpartition(".")[2].lower()
             name = name if find(f"{TRAINING}/{name}") else "ppo"
-        words = ["--config", _named(TRAINING, name, "algorithm")]
+        words = ["--config", named_component(TRAINING, name, "algorithm")]
     if experiment is not None:
-        words += ["--config", _named("experiment", experiment)]
+        words += ["--config", named_component("experiment", experiment)]
     is_chosen = isinstance(algorithm, str) and algorithm and f"{TRAINING}/{algorithm}" not in words
     if is_chosen or isinstance(algorithm, Mapping):
         words += ["--model", _component("algorithm", algorithm)]
@@ -201,11 +201,20 @@ def _is_complete(name: str) -> bool:
 
 def _component(group: str, chosen: Any) -> str:
     """Return the value of an option for a component that was chosen by name or described."""
-    return _named(group, chosen) if isinstance(chosen, str) else dump(chosen)
+    return named_component(group, chosen) if isinstance(chosen, str) else dump(chosen)
 
 
-def _named(folder: str, name: Any, group: str | None = None) -> str:
-    """Return the name of a file; a ConfigurationError suggests similar ones."""
+def named_component(folder: str, name: Any, group: str | None = None) -> str:
+    """Return the name of a component's file.
+
+    Args:
+        folder: Folder of the files.
+        name: Name of the component.
+        group: Name of the group in messages; that of the folder if None.
+
+    Raises:
+        ConfigurationError: There is none; suggests similar ones.
+    """
     group = group or folder
     if not isinstance(name, str) or find(f"{folder}/{name}") is None:
         known = [other.partition("/")[2] for other in known_names() if other.startswith(f"{folder}/")]
@@ -221,8 +230,13 @@ def _env_node(groups: Mapping[str, Any], target: str) -> dict[str, Any]:
     return {"class_path": str(target), "init_args": dict(content.get("init_args") or {})}
 
 
-def _value(option: str, value: Any) -> str:
-    """Return a value as the text of an option."""
+def option_value(option: str, value: Any) -> str:
+    """Return a value as the text of an option.
+
+    Args:
+        option: The option.
+        value: The value, or its text.
+    """
     text = value if isinstance(value, str) else dump(value)
     if option in ("data.env.name", "env.name") and text in ENVIRONMENT_IDS:
         current = ENVIRONMENT_IDS[text]

@@ -193,7 +193,8 @@ def differences(wanted: Any, printed: Any, at: str = "") -> list[str]:
 def test_the_first_lines_say_by_which_command_a_file_is_used(name: str) -> None:
     head = (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[:4]
     assert head[0].startswith("#")
-    assert any("maze-pl fit --config" in line for line in head)
+    command = "rllib" if "rllib" in name else "fit"
+    assert any(f"maze-pl {command} --config" in line for line in head)
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTED))

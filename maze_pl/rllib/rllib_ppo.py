@@ -1,0 +1,13 @@
+"""Proximal policy optimisation by RLlib."""
+
+from typing import ClassVar
+
+from maze_pl.agents import StateCritic
+from maze_pl.rllib.rllib_module import RLlibModule
+
+
+class RLlibPPO(RLlibModule):
+    """RLlib's PPO on networks of maze_pl; see `RLlibModule` for the options."""
+
+    rllib_config = "ray.rllib.algorithms.ppo.PPOConfig"
+    critic_type: ClassVar[type] = StateCritic
