@@ -7,6 +7,8 @@ of single episodes and the vector environments that loop over them do not.
 from .array_env import ArrayEnv as ArrayEnv
 from .array_events import ArrayEvent as ArrayEvent, ArrayEvents as ArrayEvents
 from .array_step import ArrayStep as ArrayStep
+from .array_wrapper import ArrayWrapper as ArrayWrapper
 from .cartpole_array_env import CartPoleArrayEnv as CartPoleArrayEnv
 from .pendulum_array_env import PendulumArrayEnv as PendulumArrayEnv
 from .random_streams import RandomStreams as RandomStreams
+from .time_limit_array_wrapper import TimeLimitArrayWrapper as TimeLimitArrayWrapper

@@ -1,0 +1,88 @@
+"""Base of wrappers of array environments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+
+
+class ArrayWrapper(ArrayEnv):
+    """Array environment around another one; forwards everything that a subclass does not change.
+
+    A subclass makes its arrays in `allocate`. They are saved with those of the environment.
+
+    Args:
+        env: The environment to wrap.
+
+    Raises:
+        TypeError: It is not an array environment.
+    """
+
+    def __init__(self, env: ArrayEnv) -> None:
+        if not isinstance(env, ArrayEnv):
+            raise TypeError(f"{type(self).__name__} wraps array environments; got {env!r}")
+        super().__init__()
+        self.env = env
+        self.events = env.events
+        self.heuristic_policy = env.heuristic_policy
+
+    @property
+    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
+        """Observation space of each sub-step, for one environment."""
+        return self.env.observation_spaces_dict
+
+    @property
+    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
+        """Action space of each sub-step, for one environment."""
+        return self.env.action_spaces_dict
+
+    @property
+    def agent_counts_dict(self) -> Mapping[Any, int]:
+        """Number of agents of each sub-step."""
+        return self.env.agent_counts_dict
+
+    @property
+    def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:
+        """Step key -> action head -> name of its mask, an observation."""
+        return self.env.action_masks_dict
+
+    @property
+    def kpi_names(self) -> tuple[str, ...]:
+        """Names of the KPIs of an episode."""
+        return self.env.kpi_names
+
+    def allocate(self, n_envs: int) -> None:
+        """Make the arrays."""
+        super().allocate(n_envs)
+        self.env.allocate(n_envs)
+
+    def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
+        """Start an episode in some environments."""
+        return self.env.reset(which, seeds)
+
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+        """Perform one act in some environments."""
+        return self.env.step(actions, which)
+
+    def kpis(self, which: AnyArray) -> Mapping[str, AnyArray]:
+        """Return the KPIs of episodes that have just ended."""
+        return self.env.kpis(which)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of all episodes: that of the environment, and the arrays of this wrapper."""
+        return {"env": self.env.state_dict(), **super().state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state_dict`."""
+        super().load_state_dict(state)
+        self.env.load_state_dict(state["env"])
+
+    def close(self) -> None:
+        """Release resources; safe to call twice."""
+        self.env.close()
