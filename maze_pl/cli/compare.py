@@ -94,8 +94,8 @@ def play(
         seed: Determines the episodes and the policies' random numbers.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         deterministic: Whether policies take their most likely actions.
-        search: Search with which each run plays as well, such as `puct:64` or `best_of:128`; may be
-            repeated. Without runs, each policy.
+        search: Search with which each run plays in addition, such as `puct:64` or `best_of:128`; may be
+            repeated. If there are no runs, each policy does.
         n_envs: Number of consecutive episodes that are played at the same time.
         checkpoint: Checkpoint of runs: `best` or `last`.
         metric: The metric by which the winner is chosen: `return`, or `kpi/<name>`.

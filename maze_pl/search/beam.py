@@ -43,9 +43,9 @@ class _Sequence:
 class Beam(SearchMethod):
     """Keeps the most likely sequences of actions, and follows the one with the largest sum of rewards.
 
-    Each sequence is continued by each of its most likely next actions. Of all these, as many as the
-    beam is wide are kept, those of the largest joint probability. Sequences that have reached the
-    end of the episode are set aside. All meet the same future, where it is random.
+    Each sequence is continued by each of its most likely next actions. Of all these, those
+    with the largest joint probability are kept, as many as the width of the beam. Sequences that
+    have reached the end of the episode are set aside. Where the future is random, it is the same for all.
 
     Kool et al. 2019, arXiv:1803.08475, compare it with sampling.
 

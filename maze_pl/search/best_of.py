@@ -13,8 +13,8 @@ _AT_ONCE = 32
 class BestOf(SearchMethod):
     """Samples episodes from the policy and follows the one with the largest sum of rewards.
 
-    The first episode consists of the policy's most likely actions, so that the result is never
-    worse than that in a deterministic environment. There, the best episode is followed to its end.
+    The first episode consists of the policy's most likely actions. In a deterministic environment the
+    result is therefore never worse than these, and the best episode is followed to its end.
 
     Kool et al. 2019, arXiv:1803.08475, section 5 (sampling).
 

@@ -11,8 +11,8 @@ class Lookahead(SearchMethod):
     """Tries each action, lets a rule play on, and takes the action with the largest mean return.
 
     The rollout algorithm of Bertsekas and Castanon 1999, "Rollout algorithms for stochastic
-    scheduling problems". The n-th simulations of all actions meet the same future, where it is
-    random.
+    scheduling problems". Where the future is random, it is the same in the n-th simulation of
+    each action.
 
     Args:
         calls: The policy, which chooses the actions that are tried.

@@ -47,7 +47,7 @@ class SearchOptions:
         """
         method, *parts = text.split(":")
         if method not in METHODS:
-            raise _error(text, f"there is no method {method!r}, but {', '.join(METHODS)}")
+            raise _error(text, f"there is no method {method!r}; methods are {', '.join(METHODS)}")
         values: dict[str, Any] = {"method": method}
         if method == "lookahead":
             if not parts or not parts[0] or "=" in parts[0] or _is_budget(parts[0]):
@@ -97,7 +97,7 @@ def _option(text: str, part: str) -> tuple[str, Any]:
         return "milliseconds", milliseconds
     name, _, number = part.rpartition("=")
     if name not in ("", "horizon", "max_actions"):
-        raise _error(text, f"there is no option {name!r}, but horizon and max_actions")
+        raise _error(text, f"there is no option {name!r}; options are horizon and max_actions")
     if not number.isdecimal() or not 1 <= int(number) <= _MOST:
         raise _error(text, f"{part!r} must be a whole number from 1 to {_MOST:,}")
     return name or "simulations", int(number)

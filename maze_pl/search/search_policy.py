@@ -56,7 +56,7 @@ class SearchPolicy(EnvPolicy):
     ) -> None:
         for one in (policy, rule):
             if isinstance(one, TorchPolicy) and any(one.parts_of(key).state_shapes for key in spec.step_keys):
-                raise SearchError("the policy is recurrent: search has no policy states of the actors that it imagines")
+                raise SearchError("the policy is recurrent: search keeps no policy states in its simulations")
         self.policy = policy
         self.options = options
         self._spec = spec

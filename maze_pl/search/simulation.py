@@ -34,7 +34,7 @@ class Simulation:
         self.env_steps = self.n_acts = 0
 
     def start(self, env: Any, observation: Mapping[str, Array], seed: int) -> None:
-        """Start in the state of an environment, with another future where the future is random.
+        """Start in the state of an environment; random events in its future are drawn again.
 
         Args:
             env: The environment.

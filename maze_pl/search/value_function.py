@@ -38,9 +38,9 @@ class ValueFunction:
         self._needs_whole_steps = critic is not None and critic.kind == "shared" and n_sub_steps > 1
 
     def __call__(self, decision: Decision, simulations: Sequence[Simulation]) -> list[float]:
-        """Return the value of each simulation's state, which may go on for that.
+        """Return the value of each simulation's state; simulations may be played on for that.
 
-        A terminated episode is worth nothing more; a truncated one is worth the critic's value, as
+        A terminated episode has the value 0; a truncated one is worth the critic's value, as
         in training.
         """
         returns = [0.0] * len(simulations)

@@ -28,7 +28,7 @@ def test_texts_are_read_and_written(text: str, expected: SearchOptions) -> None:
     ("text", "fault"),
     [
         ("", "there is no method ''"),
-        ("mcts:64", "there is no method 'mcts', but best_of, beam, lookahead, puct"),
+        ("mcts:64", "there is no method 'mcts'; methods are best_of, beam, lookahead, puct"),
         ("puct", "there is no budget"),
         ("puct:", "'' must be a whole number from 1"),
         ("puct:0", "'0' must be a whole number from 1"),
@@ -37,7 +37,7 @@ def test_texts_are_read_and_written(text: str, expected: SearchOptions) -> None:
         ("puct:0ms", "the time 0ms must be above 0"),
         ("puct:64:50ms", "give a number of simulations or a time"),
         ("puct:64:32", "'32' gives simulations twice"),
-        ("puct:64:depth=3", "there is no option 'depth', but horizon and max_actions"),
+        ("puct:64:depth=3", "there is no option 'depth'; options are horizon and max_actions"),
         ("puct:64:horizon=x", "'horizon=x' must be a whole number"),
         ("beam:20ms", "the width of a beam is a number, not a time"),
         ("lookahead", "lookahead needs the rule that plays on"),
