@@ -1,4 +1,4 @@
-"""Reward for a short schedule, given in the end."""
+"""Reward for a short schedule, given at the end."""
 
 from typing import Any
 
