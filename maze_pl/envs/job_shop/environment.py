@@ -43,7 +43,7 @@ def job_shop_factory(
     """Make the flat environment; with one alternative per operation, an action is a job.
 
     Args:
-        instances: Names of published instances (`ta01`, spans such as `ta01..ta10`), random ones
+        instances: Names of published instances (`ta01`, spans such as `ta01-ta10`), random ones
             (`random(15x15)`), or files; one is drawn for each episode, with equal probabilities.
         max_jobs: Maximum number of jobs; the largest number of `instances` if None.
         max_alternatives: Maximum number of alternatives of an operation; the largest number of

@@ -17,7 +17,7 @@ from maze_pl.envs.job_shop.random_instances import RandomInstances
 from maze_pl.envs.job_shop.taillard import taillard_instance
 
 _FOLDER = resources.files("maze_pl.envs.job_shop") / "instances"
-_SPAN = re.compile(r"([a-z]+)(\d+)\.\.\1(\d+)")
+_SPAN = re.compile(r"([a-z]+)(\d+)-\1(\d+)")
 _KNOWN = "ft06, ft10, ft20, la01 to la40, ta01 to ta80"
 
 
@@ -63,14 +63,14 @@ def instance_sources(descriptions: Sequence[str | JobShopInstance | InstanceSour
     """Make sources of instances from their descriptions.
 
     Args:
-        descriptions: Names of published instances, spans of them such as `ta01..ta10`,
+        descriptions: Names of published instances, spans of them such as `ta01-ta10`,
             descriptions of random ones such as `random(15x15)`, files, instances, or sources.
 
     Raises:
         ValueError: There is no description, or one of them is wrong.
 
     Example:
-        >>> len(instance_sources(["ft06", "ta01..ta10", "random(15x15)"]))
+        >>> len(instance_sources(["ft06", "ta01-ta10", "random(15x15)"]))
         12
     """
     if isinstance(descriptions, str):

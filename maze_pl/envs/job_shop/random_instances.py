@@ -9,9 +9,9 @@ import numpy as np
 from maze_pl.envs.job_shop.instance import JobShopInstance
 from maze_pl.envs.job_shop.instance_source import InstanceSource
 
-_RANGE = r"(\d{1,4})(?:\.\.(\d{1,4}))?"
-_PATTERN = re.compile(rf"random\( *{_RANGE} *x *{_RANGE} *((?:, *\w+ *= *[\d.]+ *)*)\)")
-_EXPECTED = "random(15x15), random(6..10x5..8), random(10x5, times=1..20) or random(10x5, alternatives=3)"
+_RANGE = r"(\d{1,4})(?:-(\d{1,4}))?"
+_PATTERN = re.compile(rf"random\( *{_RANGE} *x *{_RANGE} *((?:, *\w+ *= *[\d.-]+ *)*)\)")
+_EXPECTED = "random(15x15), random(6-10x5-8), random(10x5, times=1-20) or random(10x5, alternatives=3)"
 
 
 class RandomInstances(InstanceSource):
@@ -41,7 +41,7 @@ class RandomInstances(InstanceSource):
     ) -> None:
         for name, (low, high) in {"n_jobs": n_jobs, "n_machines": n_machines, "times": times}.items():
             if not 1 <= low <= high:
-                raise ValueError(f"{name}={low}..{high} of random instances must be a range from at least 1")
+                raise ValueError(f"{name}={low}-{high} of random instances must be a range from at least 1")
         if not 1 <= alternatives <= n_machines[0]:
             raise ValueError(f"{alternatives=} of random instances must be from 1 to {n_machines[0]} machines")
         self.n_jobs = n_jobs
@@ -59,23 +59,23 @@ class RandomInstances(InstanceSource):
             ValueError: The text has another form.
 
         Example:
-            >>> RandomInstances.parse("random(6..10x5, times=1..20)").n_jobs
+            >>> RandomInstances.parse("random(6-10x5, times=1-20)").n_jobs
             (6, 10)
         """
         match = _PATTERN.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"{text!r} is not a description of random instances; write {_EXPECTED}")
-        options = {"times": "1..99", "alternatives": "1"}
+        options = {"times": "1-99", "alternatives": "1"}
         for option in filter(None, match[5].replace(" ", "").split(",")):
             name, value = option.split("=")
             if name not in options or not re.fullmatch(_RANGE, value):
                 raise ValueError(f"{option!r} in {text!r} is unknown; write {_EXPECTED}")
             options[name] = value
-        if ".." in options["alternatives"]:
+        if "-" in options["alternatives"]:
             raise ValueError(f"alternatives in {text!r} is the largest number, a single one; write {_EXPECTED}")
         jobs = int(match[1]), int(match[2] or match[1])
         machines = int(match[3]), int(match[4] or match[3])
-        low, _, high = options["times"].partition("..")
+        low, _, high = options["times"].partition("-")
         return cls(jobs, machines, (int(low), int(high or low)), int(options["alternatives"]))
 
     def draw(self, generator: np.random.Generator) -> JobShopInstance:

@@ -89,7 +89,7 @@ def generate_taillard(
     lower_bound: int | None = None,
     best_known: int | None = None,
 ) -> JobShopInstance:
-    """Generate a job shop whose jobs visit each machine once, with durations uniform in 1..99.
+    """Generate a job shop whose jobs visit each machine once, with durations uniform in 1 to 99.
 
     Durations are drawn job by job; then each job's order of machines is shuffled by exchanging the
     machine of each position with that of a random position from there on.

@@ -13,8 +13,8 @@ Jobs = list[list[dict[int, int]]]
 
 TWO_BY_TWO = [[[(0, 3)], [(1, 2)]], [[(0, 2)], [(1, 4)]]]
 FACTORIES = {"flat": job_shop_factory, "structured": structured_job_shop_factory}
-SMALL = "random(3x3, times=1..9)"
-FLEXIBLE = "random(3x3, times=1..9, alternatives=2)"
+SMALL = "random(3x3, times=1-9)"
+FLEXIBLE = "random(3x3, times=1-9, alternatives=2)"
 
 
 def jobs_of(instance: JobShopInstance) -> Jobs:

@@ -54,7 +54,7 @@ def test_a_wrong_schedule_is_refused(changes: dict[str, Any], message: str) -> N
 @needs_ortools
 def test_solutions_of_small_instances_are_optimal() -> None:
     for seed in range(3):
-        instance = drawn("random(2x3, times=1..9)" if seed else SMALL, seed)
+        instance = drawn("random(2x3, times=1-9)" if seed else SMALL, seed)
         schedule = solve_with_cp_sat(instance, time_limit=20.0)
         assert schedule.is_optimal
         assert schedule.makespan == schedule.lower_bound == best_makespan(jobs_of(instance))

@@ -35,7 +35,7 @@ from maze_pl.runs.rollout import rollout
 from tests.envs.job_shop.reference import FACTORIES, TWO_BY_TWO, play
 
 PAIR = JobShopInstance.of("pair", 2, TWO_BY_TWO, lower_bound=8, best_known=8)
-MIXED = ["random(2..4x2..3, times=1..9, alternatives=2)"]
+MIXED = ["random(2-4x2-3, times=1-9, alternatives=2)"]
 BY_HAND = [1, 0, 1, 0]
 every_form = pytest.mark.parametrize("form", list(FACTORIES))
 
@@ -293,7 +293,7 @@ def test_the_same_seed_gives_the_same_episode_and_another_one_another(form: str)
 
 
 def test_each_instance_is_drawn_about_equally_often() -> None:
-    env = job_shop_factory(["la01..la04"])
+    env = job_shop_factory(["la01-la04"])
     names = []
     for seed in range(80):
         env.reset(seed=seed)

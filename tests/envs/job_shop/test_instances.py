@@ -119,7 +119,7 @@ def test_an_impossible_instance_is_refused(arguments: tuple[int, list], message:
 
 
 def test_random_instances_depend_on_the_seed_alone_and_keep_their_ranges() -> None:
-    text = "random(3..6x4..5, times=2..7)"
+    text = "random(3-6x4-5, times=2-7)"
     sizes = set()
     for seed in range(30):
         instance = drawn(text, seed)
@@ -160,14 +160,14 @@ def test_flexible_random_instances_have_distinct_machines_and_similar_durations(
         "random(5)",
         "random(5x)",
         "random(0x5)",
-        "random(6..5x5)",
+        "random(6-5x5)",
         "random(5x5, speed=3)",
-        "random(5x5, times=0..3)",
-        "random(5x5, times=9..3)",
+        "random(5x5, times=0-3)",
+        "random(5x5, times=9-3)",
         "random(5x5, times=1.5)",
         "random(5x2, alternatives=3)",
         "random(5x5, alternatives=0)",
-        "random(5x5, alternatives=1..2)",
+        "random(5x5, alternatives=1-2)",
         "random(5x5",
         "random (5x5)",
     ],
@@ -181,7 +181,7 @@ def test_sources_are_named_in_several_ways(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsp"
     path.write_text("1 1\n0 5\n")
     instance = JobShopInstance.of("pair", 2, TWO_BY_TWO)
-    sources = instance_sources(["ft06", "la01..la03", "random(4x4)", str(path), instance, FixedInstance(instance)])
+    sources = instance_sources(["ft06", "la01-la03", "random(4x4)", str(path), instance, FixedInstance(instance)])
     assert [source.max_jobs for source in sources] == [6, 10, 10, 10, 4, 1, 2, 2]
     assert isinstance(sources[4], RandomInstances)
     assert sources[6].draw(np.random.default_rng(0)) is instance
@@ -194,8 +194,8 @@ def test_sources_are_named_in_several_ways(tmp_path: Path) -> None:
         ("ft06", "write a list, [ft06]"),
         (["ft07"], "'ft07' is neither a file nor a published instance"),
         (["ta81"], "'ta81' is neither"),
-        (["ta79..ta82"], "there is no instance 'ta81'"),
-        (["la05..la01"], "'la05..la01' is an empty span"),
+        (["ta79-ta82"], "there is no instance 'ta81'"),
+        (["la05-la01"], "'la05-la01' is an empty span"),
     ],
 )
 def test_unknown_instances_get_one_message(instances: list[str], message: str) -> None:

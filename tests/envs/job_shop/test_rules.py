@@ -55,7 +55,7 @@ def slow_choice(slow: SlowSchedule, jobs: Jobs, rule: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_rules_equal_a_slow_reference(rule: str) -> None:
-    for instance in (published_instance("ft06"), drawn("random(5x3, times=1..9, alternatives=2)", 0)):
+    for instance in (published_instance("ft06"), drawn("random(5x3, times=1-9, alternatives=2)", 0)):
         jobs = jobs_of(instance)
         slow = SlowSchedule(jobs, instance.n_machines)
         while slow.options():

@@ -68,7 +68,7 @@ def test_what_may_be_chosen_by_hand() -> None:
 
 
 @pytest.mark.parametrize("choices", ["all", "active", "non_delay"])
-@pytest.mark.parametrize("text", ["random(4x3, times=1..9)", "random(4x3, times=1..9, alternatives=3)"])
+@pytest.mark.parametrize("text", ["random(4x3, times=1-9)", "random(4x3, times=1-9, alternatives=3)"])
 def test_every_step_equals_the_slow_reference(choices: str, text: str) -> None:
     choose = random.Random(0)
     for seed in range(6):
@@ -93,7 +93,7 @@ def test_every_step_equals_the_slow_reference(choices: str, text: str) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_optimal_schedule_is_always_reached_by_active_choices(seed: int) -> None:
-    instance = drawn(SMALL if seed else "random(2x3, times=1..9)", seed)
+    instance = drawn(SMALL if seed else "random(2x3, times=1-9)", seed)
     jobs = jobs_of(instance)
     reached = min(complete_schedules(SlowSchedule(jobs, instance.n_machines), "active"))
     assert reached == best_makespan(jobs)
@@ -101,7 +101,7 @@ def test_an_optimal_schedule_is_always_reached_by_active_choices(seed: int) -> N
 
 def test_an_optimal_flexible_schedule_is_reached_by_active_choices() -> None:
     for seed in range(4):
-        instance = drawn("random(2x2, times=1..9, alternatives=2)", seed)
+        instance = drawn("random(2x2, times=1-9, alternatives=2)", seed)
         slow = SlowSchedule(jobs_of(instance), instance.n_machines)
         assert min(complete_schedules(slow, "active")) == min(complete_schedules(slow, "all"))
 
