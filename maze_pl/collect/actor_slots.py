@@ -52,8 +52,9 @@ class ActorSlots:
         self._dynamic = np.array([step.n_agents < 0 for step in spec.steps.values()])
         # id of the agent in a dynamic slot, -1 if it is free
         self._occupant = np.full(self.acted_in_episode.shape, -1, np.int64)
-        # by environment, step key index and id of the dynamic agents that are done
-        self._finished: list[set[tuple[int, int]]] = [set() for _ in range(n_envs)]
+        # step key index and id of the dynamic agents of each environment that are done, [N, F, 2]
+        self._finished = np.zeros((n_envs, 0, 2), np.int64)
+        self._n_finished = np.zeros(n_envs, np.int64)
 
     # ------------------------------------------------------------------------- assignment of slots
 
@@ -69,23 +70,29 @@ class ActorSlots:
         """
         if self._dynamic.any():
             leaves = done & self._dynamic[keys] & ~ended
-            for i in np.flatnonzero(leaves).tolist():
-                self._free(int(envs[i]), int(keys[i]), int(slots[i]))
-        for n in envs[ended].tolist():
-            self.forget_episode(n)
+            if leaves.any():
+                self._free(envs[leaves], keys[leaves], slots[leaves])
+        if ended.any():
+            self.forget_episodes(envs[ended])
 
-    def _free(self, n: int, key: int, slot: int) -> None:
-        """Free the slot of a dynamic agent that is done."""
-        actor = int(self.offsets[key]) + slot
-        self._finished[n].add((key, int(self._occupant[n, actor])))
-        self._occupant[n, actor] = -1
-        self.acted_in_episode[n, actor] = False
+    def _free(self, envs: Array, keys: Array, slots: Array) -> None:
+        """Free the slots of dynamic agents that are done, one in each of some environments."""
+        actors = self.offsets[keys] + slots
+        places = self._n_finished[envs]
+        n_missing = int(places.max()) + 1 - self._finished.shape[1]
+        if n_missing > 0:
+            more = np.zeros((len(self._finished), n_missing + self._finished.shape[1], 2), np.int64)
+            self._finished = np.concatenate([self._finished, more], 1)
+        self._finished[envs, places] = np.stack([keys, self._occupant[envs, actors]], -1)
+        self._n_finished[envs] += 1
+        self._occupant[envs, actors] = -1
+        self.acted_in_episode[envs, actors] = False
 
-    def forget_episode(self, n: int) -> None:
-        """Reset the slots of an environment that starts another episode."""
-        self.acted_in_episode[n] = False
-        self._occupant[n] = -1
-        self._finished[n].clear()
+    def forget_episodes(self, envs: Array) -> None:
+        """Reset the slots of environments that start another episode."""
+        self.acted_in_episode[envs] = False
+        self._occupant[envs] = -1
+        self._n_finished[envs] = 0
 
     def assign(self, envs: Array, staging: Staging) -> bool:
         """Find the slots of the actors that act next, and store them in `next_slot`.
@@ -108,8 +115,10 @@ class ActorSlots:
         agents = staging.next_agent[envs]
         self._require_declared(keys, agents)
         self.next_slot[envs] = agents
-        for i in np.flatnonzero(self._dynamic[keys]).tolist():
-            self.next_slot[envs[i]] = self._dynamic_slot(int(envs[i]), int(keys[i]), int(agents[i]))
+        for key in np.flatnonzero(self._dynamic).tolist():
+            group = keys == key
+            if group.any():
+                self.next_slot[envs[group]] = self._dynamic_slots(envs[group], key, agents[group])
         return self._occupant.shape[1] > n_slots_before
 
     def _require_declared(self, keys: Array, agents: Array) -> None:
@@ -123,31 +132,50 @@ class ActorSlots:
             declared = f"agent_counts_dict declares {count}"
             raise ValueError(f"agent {agent} of sub-step {key!r} acts, but {declared}")
 
-    def _dynamic_slot(self, n: int, key: int, agent: int) -> int:
-        """Return the slot of a dynamic agent; it takes a free one if it has none."""
-        name = f"agent {agent} of sub-step {self._keys[key]!r}"
-        if agent < 0:
-            raise ValueError(f"{name} acts; ids of agents must be at least 0")
-        slot = self.slot_of(n, key, agent)
-        if slot >= 0:
-            return slot
-        if (key, agent) in self._finished[n]:
+    def _dynamic_slots(self, envs: Array, key: int, agents: Array) -> Array:
+        """Return the slots of dynamic agents, one in each environment; those without one take a free one."""
+        if (agents < 0).any():
+            raise ValueError(f"{self._name(key, agents[agents < 0][0])} acts; ids of agents must be at least 0")
+        slots = self.slots_of(envs, key, agents)
+        is_new = slots < 0
+        if not is_new.any():
+            return slots
+        arriving, ids = envs[is_new], agents[is_new]
+        self._require_admissible(arriving, key, ids)
+        slots[is_new] = self._free_slots(arriving, key)
+        self._occupant[arriving, self.offsets[key] + slots[is_new]] = ids
+        return slots
+
+    def _require_admissible(self, envs: Array, key: int, agents: Array) -> None:
+        """Raise ValueError if an arriving agent was done before, or if too many are alive."""
+        finished = self._finished[envs]
+        is_known = np.arange(finished.shape[1]) < self._n_finished[envs, np.newaxis]
+        is_same = (finished[..., 0] == key) & (finished[..., 1] == agents[:, np.newaxis])
+        was_done = (is_known & is_same).any(axis=1)
+        if was_done.any():
+            name = self._name(key, agents[was_done][0])
             raise ValueError(f"{name} acts after it was done; ids must not be reused in an episode")
         limit = self._spec.steps[self._keys[key]].n_slots
-        slots_of_key = slice(self.offsets[key], self.offsets[key + 1])
-        is_free = self._occupant[n, slots_of_key] < 0
-        if np.count_nonzero(~is_free) == limit:
+        occupants = self._occupant[envs, self.offsets[key] : self.offsets[key + 1]]
+        is_full = np.count_nonzero(occupants >= 0, axis=1) == limit
+        if is_full.any():
             alive = f"would be number {limit + 1} alive at once"
-            raise ValueError(f"{name} {alive}; max_agents allows {limit}")
-        free_slots = np.flatnonzero(is_free & ~self.acted_in_row[n, slots_of_key])
-        if free_slots.size:
-            slot = int(free_slots[0])
-        else:
-            slot = int(self.n_slots[key])
+            raise ValueError(f"{self._name(key, agents[is_full][0])} {alive}; max_agents allows {limit}")
+
+    def _free_slots(self, envs: Array, key: int) -> Array:
+        """Return a slot for an arriving agent in each environment; slots are added if necessary."""
+        slots_of_key = slice(self.offsets[key], self.offsets[key + 1])
+        is_free = (self._occupant[envs, slots_of_key] < 0) & ~self.acted_in_row[envs, slots_of_key]
+        n_slots = int(self.n_slots[key])
+        slots: Array = np.where(is_free.any(axis=1), is_free.argmax(axis=1), n_slots)
+        if (slots == n_slots).any():
             # more than needed, as growing copies all stored arrays
-            self._add_slots(key, 1 + slot // 4)
-        self._occupant[n, self.offsets[key] + slot] = agent
-        return slot
+            self._add_slots(key, 1 + n_slots // 4)
+        return slots
+
+    def _name(self, key: int, agent: int) -> str:
+        """Name of an agent in messages."""
+        return f"agent {agent} of sub-step {self._keys[key]!r}"
 
     def _add_slots(self, key: int, n_more: int) -> None:
         """Add free slots to a step key."""
@@ -162,13 +190,13 @@ class ActorSlots:
         self.n_slots[key] += n_more
         self.offsets[key + 1 :] += n_more
 
-    def slot_of(self, n: int, key: int, agent: int) -> int:
-        """Slot of an agent; -1 for a dynamic agent without a slot."""
+    def slots_of(self, envs: Array, key: int, agents: Array) -> Array:
+        """Slots [n] of agents, one in each environment; -1 for dynamic agents without a slot."""
         if not self._dynamic[key]:
-            return agent
-        occupants = self._occupant[n, self.offsets[key] : self.offsets[key + 1]]
-        places = np.flatnonzero(occupants == agent)
-        return int(places[0]) if places.size else -1
+            return agents
+        occupants = self._occupant[envs, self.offsets[key] : self.offsets[key + 1]]
+        is_holder = occupants == agents[:, np.newaxis]
+        return np.where(is_holder.any(axis=1), is_holder.argmax(axis=1), -1)
 
     # -------------------------------------------------------------------------------------- acting
 
@@ -264,11 +292,13 @@ class ActorSlots:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the assignment of slots: views of arrays, and primitives."""
+        is_dynamic = bool(self._dynamic.any())
+        finished = zip(self._finished, self._n_finished.tolist(), strict=True) if is_dynamic else ()
         return {
             "n_slots": self.n_slots,
             "seen": self.acted_in_episode,
             "occupant": self._occupant,
-            "finished": [sorted(finished) for finished in self._finished],
+            "finished": [sorted(map(tuple, ids[:n].tolist())) for ids, n in finished],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -277,4 +307,10 @@ class ActorSlots:
             self._add_slots(key, n_slots - int(self.n_slots[key]))
         self.acted_in_episode[...] = state["seen"]
         self._occupant[...] = state["occupant"]
-        self._finished = [set(map(tuple, finished)) for finished in state["finished"]]
+        most = max(map(len, state["finished"]), default=0)
+        self._finished = np.zeros((len(self._finished), most, 2), np.int64)
+        self._n_finished[...] = 0
+        for n, finished in enumerate(state["finished"]):
+            self._n_finished[n] = len(finished)
+            for place, actor in enumerate(finished):
+                self._finished[n, place] = actor

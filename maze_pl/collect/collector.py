@@ -9,7 +9,7 @@ import torch
 from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.content_checks import check_acts
 from maze_pl.collect.final_observations import FinalObservations
-from maze_pl.collect.progress import ActPlace, CollectedActs, Progress
+from maze_pl.collect.progress import ActPlaces, CollectedActs, Progress
 from maze_pl.collect.state_tensors import from_tensors, tensor_views, to_tensors
 from maze_pl.collect.storage import RolloutStorage, SegmentArrays
 from maze_pl.core.actor_id import StepKey
@@ -67,7 +67,7 @@ class Collector:
             row=np.zeros(self.n_envs, np.int64),
             position=np.zeros(self.n_envs, np.int64),
             completed=np.zeros(self.n_envs, np.int64),
-            places=[[] for _ in range(self.n_envs)],
+            places=ActPlaces(self.n_envs),
         )
         if self._flat:
             self._collect_in_lockstep(policy, progress)
@@ -100,6 +100,7 @@ class Collector:
         always_advances = self.vector.always_advances
         everyone = np.arange(self.n_envs)
         acted_in_episode = slots.acted_in_episode[:, 0]
+        zeros = np.zeros(self.n_envs, np.int64)
         is_first = ~acted_in_episode
         observations = [(name, array, segment.observation[name]) for name, array in staging.observation[key].items()]
         batch = PolicyBatch(key, {}, staging.next_agent)
@@ -118,11 +119,10 @@ class Collector:
             rows.truncated[t] = staging.truncated
             if extras.finals:
                 self._finals.keep_truncations(extras, progress.row + t)
-            if extras.actor_rewards or self._attributed is not False:
-                for places in progress.places:
-                    places.append(ActPlace(0, t, 0))
+            if extras.actor_rewards is not None or self._attributed is not False:
+                progress.places.add(everyone, zeros, progress.row + t, zeros)
                 completes = (staging.env_steps > 0) | rows.terminated[t] | rows.truncated[t]
-                self._write_actor_rewards(extras, np.flatnonzero(completes).tolist(), progress.places)
+                self._write_actor_rewards(extras, np.flatnonzero(completes), progress.places)
             if batch.policy_state is not None:
                 segment.write_policy_state(t, batch.policy_state)
             if batch.policy_state is not None or step.noise_state is not None:
@@ -141,8 +141,9 @@ class Collector:
         ends = self.storage.complete_flat(n_rows, is_first, staging.next_agent)
         progress.completed[:] = ((rows.env_steps[:n_rows] > 0) | ends).sum(0)
         # where the last act completed no environment step
-        for n in np.flatnonzero(progress.completed < n_rows).tolist():
-            progress.places[n][:] = [ActPlace(0, t, 0)]
+        pending = np.flatnonzero(progress.completed < n_rows)
+        progress.places.n_acts[pending] = 0
+        progress.places.add(pending, zeros[pending], zeros[pending] + t, zeros[pending])
         acted_in_episode[:] = ~ends[-1]
 
     # ---------------------------------------------------------------------------------- any actors
@@ -158,20 +159,17 @@ class Collector:
                 self.storage.grow()
             acting_key = staging.next_key[envs]
             acting_slot = slots.next_slot[envs]
-            acts = [
-                self._act(policy, key, envs[acting_key == key], progress) for key in sorted(set(acting_key.tolist()))
-            ]
-            actors = zip(envs.tolist(), acting_key.tolist(), acting_slot.tolist(), strict=True)
-            for n, key, slot in actors:
-                progress.places[n].append(ActPlace(key, int(progress.row[n]), slot))
-            extras = self.vector.step(envs.tolist())
+            keys = np.unique(acting_key).tolist()
+            acts = [self._act(policy, key, envs[acting_key == key], progress) for key in keys]
+            progress.places.add(envs, acting_key, progress.row[envs], acting_slot)
+            extras = self.vector.step(None if len(envs) == self.n_envs else envs)
             for segment, places, group in acts:
                 segment.reward[places] = staging.reward[group]
                 segment.actor_done[places] = staging.actor_done[group]
             self._finals.keep_truncations(extras, progress.row)
             ended = staging.terminated[envs] | staging.truncated[envs]
             step_ends = (staging.env_steps[envs] > 0) | ended
-            self._write_actor_rewards(extras, envs[step_ends].tolist(), progress.places)
+            self._write_actor_rewards(extras, envs[step_ends], progress.places)
             slots.release(envs, acting_key, acting_slot, staging.actor_done[envs], ended)
             slots.acted_in_row[envs[step_ends]] = False
             if slots.assign(envs, staging):
@@ -235,35 +233,46 @@ class Collector:
         progress.position[closing] = 0
         self.slots.acted_in_row[closing] = False
 
-    def _write_actor_rewards(self, extras: StepExtras, finished: list[int], places: list[list[ActPlace]]) -> None:
+    def _write_actor_rewards(self, extras: StepExtras, finished: Array, places: ActPlaces) -> None:
         """Store the rewards attributed to acts of finished environment steps; forget the acts.
 
         Args:
             extras: Results of the step.
-            finished: Environments that have completed an environment step.
+            finished: [F] environments that have completed an environment step, ascending.
             places: For each environment, the acts of its current environment step.
         """
-        rewards_of = dict(extras.actor_rewards)
-        for n in finished:
-            rewards = rewards_of.get(n)
-            acts = places[n]
-            places[n] = []
-            if self._attributed is None:
-                self._attributed = rewards is not None
-            where = f"get_actor_rewards() of environment {n} returned"
-            if self._attributed != (rewards is not None):
-                came = f"{where} {'None' if rewards is None else 'an array'} after the opposite before"
-                raise ValueError(f"{came}; attribute rewards in every environment step or in none")
-            if rewards is None:
-                continue
-            if rewards.shape != (len(acts),):
-                came = f"{where} shape {rewards.shape} for {len(acts)} acts"
-                remedy = "return one reward for each act of the environment step, in order"
-                raise ValueError(f"{came}; {remedy}")
-            for act, reward in zip(acts, rewards.tolist(), strict=True):
-                column = n * int(self.slots.n_slots[act.key]) + act.slot
-                segment = self.storage.segments[self._keys[act.key]]
-                segment.actor_reward[act.row, column] = reward
+        if not finished.size:
+            return
+        attributed = extras.actor_rewards
+        if self._attributed is None:
+            self._attributed = attributed is not None and int(attributed.envs[0]) == int(finished[0])
+        with_rewards = finished[:0] if attributed is None else attributed.envs
+        odd = np.setdiff1d(finished, with_rewards) if self._attributed else np.intersect1d(finished, with_rewards)
+        if odd.size:
+            came = f"get_actor_rewards() of environment {odd[0]} returned {'None' if self._attributed else 'an array'}"
+            remedy = "attribute rewards in every environment step or in none"
+            raise ValueError(f"{came} after the opposite before; {remedy}")
+        n_acts = places.n_acts[finished]
+        places.n_acts[finished] = 0
+        if attributed is None:
+            return
+        counts = n_acts if attributed.n_acts is None else attributed.n_acts
+        is_wrong = (counts != n_acts) | (n_acts > attributed.rewards.shape[1])
+        if is_wrong.any():
+            place = int(np.flatnonzero(is_wrong)[0])
+            shape = (int(counts[place]) if attributed.n_acts is not None else attributed.rewards.shape[1],)
+            came = f"get_actor_rewards() of environment {finished[place]} returned shape {shape}"
+            remedy = "return one reward for each act of the environment step, in order"
+            raise ValueError(f"{came} for {n_acts[place]} acts; {remedy}")
+        n_columns = int(n_acts.max())
+        is_act = np.arange(n_columns) < n_acts[:, np.newaxis]  # [F, L]
+        keys = places.key[finished, :n_columns]
+        for key, step_key in enumerate(self._keys):
+            at, column = np.nonzero(is_act & (keys == key))
+            envs = finished[at]
+            columns = envs * int(self.slots.n_slots[key]) + places.slot[envs, column]
+            segment = self.storage.segments[step_key]
+            segment.actor_reward[places.row[envs, column], columns] = attributed.rewards[at, column]
 
     # -------------------------------------------------------------------------------------- result
 
@@ -316,26 +325,14 @@ class Collector:
         }
         if not self.started:
             return state
-        state["episodes"] = self.vector.episodes()
-        state["histories"] = self.vector.histories()
-        state["wrappers"] = self.vector.wrapper_states()
+        state |= self.vector.state_dict()
         state["slots"] = self.slots.state_dict()
         state["memory"] = self.slots.policy_states
         state["noise"] = self.slots.noise_states
-        state["observation"] = self._next_observations()
         return dict(to_tensors(state))
 
-    def _next_observations(self) -> dict[str, dict[str, Array]]:
-        """Observation of the actor that acts next, by number of the environment."""
-        staging = self.vector.staging
-        observations = {}
-        for n, key in enumerate(staging.next_key):
-            arrays = staging.observation[self._keys[key]]
-            observations[str(n)] = {name: array[n] for name, array in arrays.items()}
-        return observations
-
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
-        """Continue where `state_dict` was taken, by replaying the running episodes.
+        """Continue where `state_dict` was taken.
 
         Returns:
             The environments that did not reach their saved observation, because they are not
@@ -346,24 +343,13 @@ class Collector:
         if not state["started"]:
             return []
         state = from_tensors(state)
-        self.vector.replay(state["histories"], state["wrappers"])
+        strayed = self.vector.load_state_dict(state)
         self.started = True
         self.slots.load_state_dict(state["slots"])
         self.storage.widen(self.slots.n_slots)
         self.slots.policy_states = state.get("memory", {})
         self.slots.noise_states = state.get("noise", {})
-        observations = self._next_observations()
-        strayed = [n for n in range(self.n_envs) if not _is_same(state["observation"][str(n)], observations[str(n)])]
-        self.vector.reset(strayed, [state["histories"][n]["episode"] + 1 for n in strayed])
         self._starting[strayed] = True
-        for n in strayed:
-            self.slots.forget_episode(n)
+        self.slots.forget_episodes(np.array(strayed, np.int64))
         self.slots.assign(np.arange(self.n_envs), self.vector.staging)
         return strayed
-
-
-def _is_same(before: dict[str, Array], now: dict[str, Array]) -> bool:
-    """Return whether two observations have the same names and values; NaN equals NaN."""
-    if before.keys() != now.keys():
-        return False
-    return all(np.array_equal(before[name], value, equal_nan=True) for name, value in now.items())

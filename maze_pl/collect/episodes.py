@@ -19,7 +19,7 @@ def play_episodes(
     *,
     deterministic: bool,
     generator: torch.Generator | None = None,
-) -> list[EpisodeSummary]:
+) -> Sequence[EpisodeSummary]:
     """Play the given episodes, each to its end.
 
     Args:
@@ -58,12 +58,12 @@ def play_acts(
     episode_index = np.array(episodes)
     n_acts = np.zeros(len(episodes), np.int64)
     envs = np.arange(len(episodes))  # whose episodes are running
-    vector.reset(envs.tolist(), list(episodes))
+    vector.reset(envs, episode_index)
     while envs.size:
         keys = staging.next_key[envs]
         if not is_flat:
             slots.assign(envs, staging)
-        acting_keys = [0] if is_flat else sorted(set(keys.tolist()))
+        acting_keys = [0] if is_flat else np.unique(keys).tolist()
         for key in acting_keys:
             group = envs if is_flat else envs[keys == key]
             batch = slots.batch(staging, key, group)
@@ -83,7 +83,7 @@ def play_acts(
             for head, values in step.action.items():
                 staging.action[batch.step_key][head][group] = values
             slots.acted_in_episode[group, slots.offsets[key] + acting_slot] = True
-        vector.step(envs.tolist())
+        vector.step(envs)
         rewards = {"the reward": staging.reward[envs]}
         check_current_values(rewards, envs, n_acts[envs], "an episode", first)
         n_acts += 1

@@ -37,14 +37,12 @@ class FinalObservations:
             extras: Results of the step.
             row: [N] rows that the environments were in.
         """
-        for n, step_key, agent, observation in extras.finals:
-            key = self._spec.step_keys.index(step_key)
-            slot = 0 if self._spec.is_flat else self._slots.slot_of(n, key, agent)
-            arrays = {}
-            for name, array in self._vector.staging.observation[step_key].items():
-                arrays[name] = np.asarray(observation[name], array.dtype)[None]
-            slots = np.array([slot])
-            self._keep(key, row[[n]], np.array([n]), slots, np.array([agent]), arrays)
+        for group in extras.finals:
+            key = self._spec.step_keys.index(group.key)
+            slots = np.zeros(len(group.envs), np.int64)
+            if not self._spec.is_flat:
+                slots = self._slots.slots_of(group.envs, key, group.agent_ids)
+            self._keep(key, row[group.envs], group.envs, slots, group.agent_ids, group.observation)
 
     def keep_last(self, row: Array, envs: Array) -> None:
         """Keep the observations that follow the last row.

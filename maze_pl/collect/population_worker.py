@@ -1,7 +1,7 @@
 """The worker of populations, which plays episodes of perturbed policies, a part at a time."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +29,7 @@ class Played(NamedTuple):
 
     reward: float
     env_steps: int
-    summaries: list[EpisodeSummary]
+    summaries: Sequence[EpisodeSummary]
     wrapper_statistics: dict[str, Any]
 
 

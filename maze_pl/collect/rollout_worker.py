@@ -106,7 +106,7 @@ class RolloutWorker:
         episodes: range,
         wrapper_statistics: dict[str, Any],
         policy: Any = None,
-    ) -> list[EpisodeSummary]:
+    ) -> Sequence[EpisodeSummary]:
         """Play a group of an evaluator's episodes; results depend neither on the worker nor on earlier episodes.
 
         Args:

@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.rows import Final, Rows, Segment, Tree, with_policy_states
 from maze_pl.core.spaces import leaves, mapped
 
@@ -43,7 +44,7 @@ class Experience(Batch, ABC):
         measures: Further statistics of the collection, by name, which the algorithm logs.
     """
 
-    summaries: list[EpisodeSummary] = field(default_factory=list)
+    summaries: Sequence[EpisodeSummary] = field(default_factory=list)
     seconds: float = 0.0
     measures: dict[str, float] = field(default_factory=dict)
 
@@ -130,10 +131,8 @@ class Rollout(Experience):
             ends = [part.finals[key] for part in parts]
             ends = [replace(end, env=end.env + first) for end, first in zip(ends, first_envs, strict=False)]
             finals[key] = Final.joined(ends)
-        summaries, flat = (
-            [summary for part in parts for summary in part.summaries],
-            all(part.flat for part in parts),
-        )
+        summaries = joined_summaries([part.summaries for part in parts])
+        flat = all(part.flat for part in parts)
         starting = [part.starting for part in parts if part.starting is not None]
         begun = torch.cat(starting) if starting else None
         return Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, begun, summaries=summaries)
@@ -163,7 +162,7 @@ class Evaluation(Batch):
     """
 
     name: str
-    summaries: list[EpisodeSummary]
+    summaries: Sequence[EpisodeSummary]
 
 
 class Outcome(NamedTuple):

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from itertools import chain
 from typing import Any, ClassVar, Literal, cast
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -18,6 +17,7 @@ from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Evaluation
+from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
@@ -25,6 +25,7 @@ from maze_pl.core.training_data import DataRequirements, requirements_of
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
+from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
@@ -34,8 +35,9 @@ from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordi
 from maze_pl.system.ranks import gather_objects
 from maze_pl.system.time_limit import time_limit_to_make
 
-Env = gymnasium.Env[Any, Any]
+Env = gymnasium.Env[Any, Any] | ArrayEnv
 AnyVector = SequentialVectorEnv | SubprocVectorEnv
+_SINGLE = "use the form of the environment for single episodes"
 _BY_VALUE = ("_factory", "_wrappers")
 
 
@@ -111,6 +113,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._action_masks, self._max_agents = action_masks, max_agents
         self._spec: Spec | None = None
         self._kpi_names: tuple[str, ...] | None = None
+        self._is_array = False  # True if environments are kept in arrays, once they are known
         self._wrappers: dict[str, type[Wrapper]] = {}  # classes of the environment's wrappers, once they are known
         self._acting: Any = None  # policy with which the engine was started
         self._has_begun = False  # True once collecting started, so that players have a state to save
@@ -136,8 +139,18 @@ class EnvironmentDataModule(pl.LightningDataModule):
         calculator = env.get_kpi_calculator()
         declared = () if calculator is None else calculator.kpi_names
         self._kpi_names = None if declared is None else tuple(declared)
+        self._is_array = isinstance(env, ArrayMazeEnv)
+        if self._is_array:
+            self._require_no_wrappers()
         env.close()
         return self._spec
+
+    def _require_no_wrappers(self) -> None:
+        """Raise ValueError if an array environment has wrappers, which are made for single episodes."""
+        _, wrappers, _ = cast(Any, self._factory).args
+        if wrappers:
+            fault = f"wrappers={wrappers!r} are made for single episodes, and the environment is an array environment"
+            raise ValueError(f"{fault}; leave them out, or {_SINGLE}")
 
     @property
     def kpi_names(self) -> tuple[str, ...] | None:
@@ -211,6 +224,15 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def _vector(self, n_envs: int, evaluator: str | None = None, **options: Any) -> Callable[[], VectorEnv]:
         """Return a factory of a vector of environments for training or for an evaluator."""
+        if self._factory is not None and self.spec is not None and self._is_array:
+            if evaluator is not None and self.evaluators[evaluator].render:
+                raise ValueError(f"evaluators[{evaluator!r}] cannot render an array environment; {_SINGLE}")
+            if self.engine.step_timeout is not None:
+                raise ValueError(f"step_timeout cannot interrupt an array environment: leave it out, or {_SINGLE}")
+            if self.vectorization == "subprocess":
+                raise ValueError("vectorization=subprocess has no use for an array environment: leave it out")
+            make: Callable[[], Any] = self._factory.args[0]
+            return partial(ArrayVectorEnv, make, n_envs, spec=self.spec, **{"check": self.check, **options})
         return self._vector_of([self._factory_of(evaluator)] * n_envs, **options)
 
     def _vector_of(self, factories: list[Callable[[], LogStatsWrapper]], **options: Any) -> Callable[[], AnyVector]:
@@ -286,7 +308,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         jobs = [
             (place % self.engine.n_workers, "play", (name, group, wrapper_statistics, given)) for place, group in own
         ]
-        return Evaluation(name, list(chain.from_iterable(self._ask(jobs))))
+        return Evaluation(name, joined_summaries(self._ask(jobs)))
 
     # -------------------------------------------------------------------------------------------------- state
 

@@ -13,6 +13,7 @@ from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.population_worker import Played, PopulationWorker
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.population import NoiseTable, PopulationBatch, perturbed_parameters
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
@@ -167,7 +168,7 @@ class PopulationDataModule(EnvironmentDataModule):
         offsets = [self._noise.offset(length, update, pair) for pair in range(len(used) // 2)]
         returns = torch.tensor([one.reward for one in used], dtype=torch.float64).view(-1, 2)
         batch = PopulationBatch(self._noise, offsets, returns, sum(one.env_steps for one in own))
-        batch.summaries = [summary for one in own for summary in one.summaries]
+        batch.summaries = joined_summaries([one.summaries for one in own])
         batch.measures = {
             "n_rollouts": len(used),
             "n_timesteps": sum(one.env_steps for one in used),

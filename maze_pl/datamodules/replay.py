@@ -18,6 +18,7 @@ from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch
 from maze_pl.core.checks import check_fraction
+from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy, RandomPolicy
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.core.seeding import derive_seed
@@ -258,7 +259,7 @@ class ReplayDataModule(RolloutDataModule):
         """Collect a rollout and store its transitions; `policy` replaces the one in training."""
         rollout = self._collect(policy)
         batch.collected = batch.collected + rollout.env_steps
-        batch.summaries = batch.summaries + rollout.summaries
+        batch.summaries = joined_summaries([batch.summaries, rollout.summaries])
         self._filled.add(rollout)
 
     def _set_exponents(self, batch: ReplayBatch) -> None:

@@ -136,7 +136,7 @@ class RolloutDataModule(EnvironmentDataModule):
         first, make = self._rank * self.n_envs, partial(self._vector, seed=self.seed)
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
         states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]
-        begun = [episode for state in states for episode in state.get("episodes", [])]
+        begun = [int(episode) for state in states for episode in state.get("episodes", [])]
         options = {
             "training": training,
             "first_episode": max(begun, default=-1) + 1,

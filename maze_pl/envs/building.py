@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import gymnasium
 
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.contract import describe, name_of
 from maze_pl.envs.gym_env import GymMazeEnv
 from maze_pl.envs.structured_env import StructuredEnv
@@ -12,7 +14,7 @@ from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.action_masks_wrapper import require_used, with_action_masks
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
-Env = gymnasium.Env[Any, Any]
+Env = gymnasium.Env[Any, Any] | ArrayEnv
 _SAME_WRAPPERS: Final = "use the wrappers with which these were estimated"
 
 
@@ -47,9 +49,11 @@ def make_wrapped(
 
 
 def _adapt(env: Any) -> Any:
-    """Return a `StructuredEnv` as it is, and wrap a plain gymnasium environment in `GymMazeEnv`."""
+    """Return a `StructuredEnv` as it is; adapt a gymnasium environment, or one episode of an array environment."""
     if isinstance(env, StructuredEnv):
         return env
+    if isinstance(env, ArrayEnv):
+        return ArrayMazeEnv(env)
     if not isinstance(env, gymnasium.Env):
         came = f"the environment factory returned {describe(env)}, which is not a gymnasium environment"
         raise TypeError(f"{came}; return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')")

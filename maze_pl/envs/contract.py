@@ -19,6 +19,8 @@ _STEP = "(observation, reward, terminated, truncated, info)"
 _OLD_STEP = "; four values are gym's old interface, whose `done` is now terminated and truncated"
 
 
+MAX_ACTS_PER_ENV_STEP = 10_000
+"""Acts in a row that need not complete an environment step."""
 NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.float16, np.int64, np.int32, np.bool_})
 """Usual types of rewards; other types are checked."""
 FLAGS = frozenset({bool, np.bool_})

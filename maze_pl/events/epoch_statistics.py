@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from maze_pl.core.episode import EpisodeSummary, StatKey
+from maze_pl.core.episode_batch import EpisodeBatch, StatColumn
 from maze_pl.core.histogram import Histogram
 from maze_pl.events import topics
 from maze_pl.events.episode_statistics import as_number, values_without_events
@@ -39,12 +40,23 @@ class EpochStatistics:
         self.total_step_count = self.total_episode_count = 0
         self._topics = tuple(topics)
         self._episodes: list[EpisodeSummary] = []
+        self._batches: list[EpisodeBatch] = []
 
     def add(self, summary: EpisodeSummary) -> None:
         """Add an episode to the current epoch."""
         self._episodes.append(summary)
         self.total_step_count += int(summary.env_steps)
         self.total_episode_count += 1
+
+    def add_all(self, summaries: Sequence[EpisodeSummary]) -> None:
+        """Add several episodes to the current epoch."""
+        if isinstance(summaries, EpisodeBatch):
+            self._batches.append(summaries)
+            self.total_step_count += int(summaries.env_steps.sum())
+            self.total_episode_count += len(summaries)
+        else:
+            for summary in summaries:
+                self.add(summary)
 
     def compute(self) -> dict[str, float | Histogram]:
         """Complete the epoch and begin another one.
@@ -61,9 +73,11 @@ class EpochStatistics:
             with declaration.reducing("epoch", statistic):
                 value = _value((statistic.reduce or Histogram.of)(values))
             result[event_path(topic, event, statistic.output_name, groups)] = value
-        for name, count in {"episode_count": len(self._episodes), **self.state_dict()}.items():
+        n_episodes = len(self._episodes) + sum(map(len, self._batches))
+        for name, count in {"episode_count": n_episodes, **self.state_dict()}.items():
             result[event_path(*_REWARD, name)] = float(count)
         self._episodes = []
+        self._batches = []
         return dict(sorted(result.items()))
 
     def compute_plots(self) -> dict[str, Any]:
@@ -88,6 +102,13 @@ class EpochStatistics:
 
         An episode without the event also has a value if the statistic is a count or a sum.
         """
+        if self._batches and not self._episodes:
+            self._batches = [EpisodeBatch.concatenated(self._batches)]
+            yield from self._inputs_of_batch(self._batches[0], level)
+            return
+        for batch in self._batches:
+            self._episodes.extend(batch)
+        self._batches = []
         self._episodes.sort(key=lambda e: (e.env_index, e.episode_index, e.env_steps, e.reward))
         columns = defaultdict[StatKey, dict[int, Any]](dict)
         for index, summary in enumerate(self._episodes):
@@ -111,6 +132,61 @@ class EpochStatistics:
             if joined is not None:
                 for statistic in wanted:
                     yield key, declaration, statistic, joined
+
+    def _inputs_of_batch(
+        self, batch: EpisodeBatch, level: str
+    ) -> Iterator[tuple[StatKey, EventDeclaration, Statistic, _Joined]]:
+        """Yield the same as `_inputs`, from arrays."""
+        batch = batch.chosen(np.lexsort((batch.reward, batch.env_steps, batch.episode_index, batch.env_index)))
+        everyone = np.arange(len(batch))
+        columns = dict(batch.statistics)
+        columns[(*_REWARD, None, ())] = StatColumn(everyone, batch.reward)
+        columns[(*_REWARD, "step_count", ())] = StatColumn(everyone, batch.env_steps)
+        for kpi, values in batch.kpis.items():
+            present = np.flatnonzero(~np.isnan(values))
+            if len(present):
+                columns[(*_KPI, None, (kpi,))] = StatColumn(present, values[present])
+        for key, column in columns.items():
+            topic, event, name, _ = key
+            declaration = declarations(find_topic(topic, self._topics))[event]
+            wanted = [statistic for statistic in getattr(declaration, level) if statistic.input_name == name]
+            if not wanted:
+                continue
+            joined = _joined_column(column, declaration, name, batch.env_steps)
+            if joined is not None:
+                for statistic in wanted:
+                    yield key, declaration, statistic, joined
+
+
+def _joined_column(
+    column: StatColumn, declaration: EventDeclaration, name: str | None, env_steps: np.ndarray
+) -> _Joined | None:
+    """Join the values of a column with those of the episodes without the event; None if there are none.
+
+    Args:
+        column: Values of a statistic.
+        declaration: Declaration of its event.
+        name: Name of the episode statistic.
+        env_steps: [n] length of each episode.
+    """
+    n_episodes = len(env_steps)
+    if len(column.episodes) < n_episodes:
+        missing = np.setdiff1d(np.arange(n_episodes), column.episodes)
+        of_length: dict[int, Any] = {}
+        for n_steps in np.unique(env_steps[missing]).tolist():
+            of_length[n_steps] = values_without_events(declaration, n_steps).get(name)
+        if any(value is not None for value in of_length.values()):
+            values = dict(column.per_episode())
+            values |= {
+                place: of_length[n_steps]
+                for place, n_steps in zip(missing.tolist(), env_steps[missing].tolist(), strict=True)
+            }
+            return _join([values[place] for place in sorted(values) if values[place] is not None])
+    if not len(column.values):
+        return None
+    if column.counts is None:
+        return [float(value) for value in column.values.tolist()]
+    return column.values
 
 
 def _join(values: Sequence[float | np.ndarray | Histogram]) -> _Joined | None:

@@ -1,8 +1,9 @@
 """Statistics of an epoch: numbers recorded by algorithms, and episodes played, over all ranks."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, thin_out
+from maze_pl.core.episode_batch import EpisodeBatch, joined_summaries
 from maze_pl.events import EpochStatistics, Histogram
 from maze_pl.system.ranks import gather_objects
 
@@ -43,8 +45,12 @@ class SourceStatistics:
         }
 
 
-def episode_means(summaries: Iterable[EpisodeSummary]) -> dict[str, float]:
+def episode_means(summaries: Sequence[EpisodeSummary]) -> dict[str, float]:
     """Return means over episodes: "return", and "kpi/<name>" over episodes that have the KPI."""
+    if isinstance(summaries, EpisodeBatch):
+        columns = {"return": summaries.reward, **{f"kpi/{name}": kpi for name, kpi in summaries.kpis.items()}}
+        present = {name: column[~np.isnan(column)].tolist() for name, column in columns.items()}
+        return {name: math.fsum(values) / len(values) for name, values in present.items() if values}
     found: dict[str, list[float]] = {}
     for summary in summaries:
         for name, value in {
@@ -60,7 +66,7 @@ class RunStatistics:
 
     def __init__(self) -> None:
         self._recorded: dict[str, dict[str, _Recorded]] = {}  # by source and name
-        self._pending: dict[str, list[EpisodeSummary]] = {}
+        self._pending: dict[str, list[Sequence[EpisodeSummary]]] = {}
         self._epochs: dict[str, EpochStatistics] = {}
 
     def record(
@@ -80,12 +86,12 @@ class RunStatistics:
         number = value.detach() if isinstance(value, Tensor) else float(value)
         self._recorded.setdefault(source, {}).setdefault(key, []).append((number, count))
 
-    def add_episodes(self, source: str, summaries: list[EpisodeSummary]) -> None:
+    def add_episodes(self, source: str, summaries: Sequence[EpisodeSummary]) -> None:
         """Add episodes that ended on this rank; `source` is "train" or an evaluator's name."""
         pending = self._pending.setdefault(source, [])
-        pending.extend(summaries)
-        if any(summary.samples for summary in summaries):
-            thin_out(pending)
+        pending.append(summaries)
+        if not isinstance(summaries, EpisodeBatch) and any(summary.samples for summary in summaries):
+            thin_out(list(chain.from_iterable(pending)))
 
     def finish_training(self) -> SourceStatistics:
         """Return the training statistics since the last call; a collective call."""
@@ -96,12 +102,12 @@ class RunStatistics:
         return self._finish([name for name in dict.fromkeys([*self._pending, *self._recorded]) if name != "train"])
 
     def _finish(self, sources: list[str]) -> dict[str, SourceStatistics]:
-        own = {source: (self._sums(source), self._pending.pop(source, [])) for source in sources}
+        own = {source: (self._sums(source), joined_summaries(self._pending.pop(source, []))) for source in sources}
         gathered = gather_objects(own)
         tables = {}
         for source in dict.fromkeys(name for part in gathered for name in part):
             of_ranks = [part[source] for part in gathered if source in part]
-            table = tables[source] = self._table(source, [summary for _, own in of_ranks for summary in own])
+            table = tables[source] = self._table(source, joined_summaries([own for _, own in of_ranks]))
             for name in dict.fromkeys(name for own, _ in of_ranks for name in own):
                 parts = [own[name] for own, _ in of_ranks if name in own]
                 count = math.fsum(part[1] for part in parts)
@@ -137,7 +143,13 @@ class RunStatistics:
     def rank_state_dict(self) -> dict[str, Any]:
         """Return the data of this rank that is not yet part of an epoch's statistics."""
         own = self._recorded.get("train", {}).items()
-        pending = {name: list(map(EpisodeSummary.to_dict, summaries)) for name, summaries in self._pending.items()}
+        pending: dict[str, Any] = {}
+        for name, parts in self._pending.items():
+            summaries = joined_summaries(parts)
+            if isinstance(summaries, EpisodeBatch):
+                pending[name] = summaries.to_dict()
+            else:
+                pending[name] = [summary.to_dict() for summary in summaries]
         return {
             "recorded": {name: list(_numbers(entries)) for name, entries in own},
             "pending": apply_to_collection(pending, (np.ndarray, np.generic), torch.as_tensor),
@@ -148,12 +160,16 @@ class RunStatistics:
         recorded = state["recorded"].items()
         self._recorded = {"train": {name: list(zip(*lists, strict=True)) for name, lists in recorded}}
         pending = apply_to_collection(state["pending"], Tensor, Tensor.numpy)
-        self._pending = {name: list(map(EpisodeSummary.from_dict, summaries)) for name, summaries in pending.items()}
+        self._pending = {}
+        for name, content in pending.items():
+            if isinstance(content, dict):
+                self._pending[name] = [EpisodeBatch.from_dict(content)]
+            else:
+                self._pending[name] = [[EpisodeSummary.from_dict(summary) for summary in content]]
 
-    def _table(self, source: str, summaries: list[EpisodeSummary]) -> SourceStatistics:
+    def _table(self, source: str, summaries: Sequence[EpisodeSummary]) -> SourceStatistics:
         epoch = self._epochs.setdefault(source, EpochStatistics())
-        for summary in summaries:
-            epoch.add(summary)
+        epoch.add_all(summaries)
         plots = epoch.compute_plots()
         values = dict(epoch.compute()) if epoch.total_episode_count else {}  # never played
         return SourceStatistics(values, episode_means(summaries), plots)

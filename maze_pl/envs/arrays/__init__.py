@@ -6,7 +6,9 @@ of single episodes and the vector environments that loop over them do not.
 
 from .array_env import ArrayEnv as ArrayEnv
 from .array_events import ArrayEvent as ArrayEvent, ArrayEvents as ArrayEvents
+from .array_maze_env import ArrayMazeEnv as ArrayMazeEnv
 from .array_step import ArrayStep as ArrayStep
+from .array_vector_env import ArrayVectorEnv as ArrayVectorEnv
 from .array_wrapper import ArrayWrapper as ArrayWrapper
 from .cartpole_array_env import CartPoleArrayEnv as CartPoleArrayEnv
 from .pendulum_array_env import PendulumArrayEnv as PendulumArrayEnv

@@ -211,15 +211,18 @@ class _Players:
 
     def _differing_extras(self, one: StepExtras, other: StepExtras) -> Difference | None:
         """First difference in attributed rewards and final observations."""
-        rewards = dict(one.actor_rewards), dict(other.actor_rewards)
+        rewards: list[dict[int, Any]] = []
         finals: list[dict[int, dict[str, Any]]] = []
         for extras in (one, other):
+            rewards.append({} if extras.actor_rewards is None else extras.actor_rewards.by_env())
             of_envs: dict[int, dict[str, Any]] = {}
-            for n, key, agent_id, observation in extras.finals:
-                of_envs[n] = {"sub-step": str(key), "agent": agent_id, **observation}
+            for group in extras.finals:
+                for place, n in enumerate(group.envs.tolist()):
+                    observation = {name: array[place] for name, array in group.observation.items()}
+                    of_envs[n] = {"sub-step": str(group.key), "agent": int(group.agent_ids[place]), **observation}
             finals.append(of_envs)
         compared: list[tuple[str, Mapping[int, Any], Mapping[int, Any]]] = [
-            ("attributed rewards", *rewards),
+            ("attributed rewards", rewards[0], rewards[1]),
             ("final observation", finals[0], finals[1]),
         ]
         for what, left, right in compared:

@@ -3,9 +3,8 @@
 from typing import Any
 
 from maze_pl.core.spec import Spec
-from maze_pl.envs.contract import EnvContractError, name_of
+from maze_pl.envs.contract import MAX_ACTS_PER_ENV_STEP, EnvContractError, name_of
 
-MAX_ACTS_PER_ENV_STEP = 10_000
 _N_STANDSTILLS = 3  # episodes without an environment step: more than chance
 _REMEDY = "call self.context.increment_env_step() in the act that completes an environment step"
 

@@ -3,16 +3,16 @@
 Plain gymnasium environments are stepped without the layers around them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
 from maze_pl.core.state_rules import StateError
-from maze_pl.envs.building import estimate_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.contract import (
     FLAGS,
     NUMBERS,
@@ -21,24 +21,30 @@ from maze_pl.envs.contract import (
     check_step,
     explain_step,
 )
+from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.env_time import EnvTimes
-from maze_pl.envs.vector.episode_state import (
-    give_episode,
-    take_episode,
-)
+from maze_pl.envs.vector.episode_state import give_episode, take_episode
+from maze_pl.envs.vector.local_vector_env import LocalVectorEnv
 from maze_pl.envs.vector.long_episodes import LongEpisodes
 from maze_pl.envs.vector.next_observations import NextObservations
 from maze_pl.envs.vector.plain_gym_envs import PlainGymEnvs
 from maze_pl.envs.vector.staged_actions import StagedActions
-from maze_pl.envs.vector.step_clock import StepClock, TimedWrapper
-from maze_pl.envs.vector.vector_env import MakeEnv, Staging, StepExtras, VectorEnv
-from maze_pl.envs.wrapper import Wrapper, attributes_rewards
-from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.envs.vector.step_clock import StepClock
+from maze_pl.envs.vector.vector_env import (
+    AttributedRewards,
+    FinalGroup,
+    MakeEnv,
+    Numbers,
+    Staging,
+    StepExtras,
+    listed,
+)
+from maze_pl.envs.wrapper import attributes_rewards
 
 T = TypeVar("T")
 
 
-class SequentialVectorEnv(VectorEnv):
+class SequentialVectorEnv(LocalVectorEnv):
     """Steps its environments in a loop; the fastest choice for cheap environments.
 
     Args:
@@ -77,10 +83,7 @@ class SequentialVectorEnv(VectorEnv):
             raise ValueError("a vector environment needs at least one environment factory")
         if check not in ("fast", "full"):
             raise ValueError(f"check={check!r} must be 'fast' or 'full'")
-        self._clock = clock
-        self.envs = [self._made(n, factory) for n, factory in enumerate(env_factories)]
-        stacks = [wrapper_stack(env) for env in self.envs]
-        super().__init__(spec or Spec.of(self.envs[0]), stacks, seed, first_env_index, staging)
+        super().__init__(env_factories, spec, seed, first_env_index, staging, clock)
         self.autoreset, self._seed_by_env = autoreset, seed_by_env
         self._flat = self.spec.is_flat
         self._all = range(self.n_envs)
@@ -95,19 +98,10 @@ class SequentialVectorEnv(VectorEnv):
         self.staging.env_steps.fill(self.always_advances)
         self._staged_actions = StagedActions(self.spec, self.staging)
 
-    def _made(self, n: int, factory: MakeEnv) -> LogStatsWrapper:
-        """Make an environment, and record in the clock that it is being made."""
-        if self._clock is not None:
-            self._clock.begin(n, StepClock.MAKING)
-        env = make_wrapped(factory)
-        if self._clock is not None:
-            self._clock.end()
-        return env
-
-    def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
+    def reset(self, envs: Numbers | None = None, episodes: Numbers | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""
-        for position, n in enumerate(self._all if envs is None else envs):
-            self._episode[n] = episodes[position] if episodes is not None else 0
+        for position, n in enumerate(self._all if envs is None else listed(envs)):
+            self._episodes.numbers[n] = int(episodes[position]) if episodes is not None else 0
             self._begin(n)
 
     def _begin(self, n: int) -> None:
@@ -120,9 +114,9 @@ class SequentialVectorEnv(VectorEnv):
 
     def _reset(self, n: int) -> dict[str, Any]:
         index = self.first_env_index + n if self._seed_by_env else 0
-        seed = derive_seed(self.seed, "env", index, self._episode[n])
+        seed = derive_seed(self.seed, "env", index, self._episodes.numbers[n])
         if self._clock is not None:
-            self._clock.begin(n, self._episode[n], is_reset=True)
+            self._clock.begin(n, self._episodes.numbers[n], is_reset=True)
         result: Any = self.envs[n].reset(seed=seed)
         if self._clock is not None:
             self._clock.end()
@@ -130,10 +124,10 @@ class SequentialVectorEnv(VectorEnv):
             check_reset(result, self.envs[n])
         observation: dict[str, Any] = result[0]
         self._time.begin(n, self.envs[n].get_env_time())
-        self._order[n], self._acts[n] = [], mapped(lambda _: [], self.staging.action)
+        self._episodes.begin(n)
         self._long.forget(n)
         if self._plain is not None:
-            self._plain.begin(n, self._acts[n][self._next.keys[n]]["action"])
+            self._plain.begin(n, self._episodes.acts[n][self._next.keys[n]]["action"])
         return observation
 
     def _explain(self, n: int, error: Exception, result: Any) -> None:
@@ -154,12 +148,12 @@ class SequentialVectorEnv(VectorEnv):
         except EnvContractError as told:
             raise EnvContractError(f"environment {self.first_env_index + n}: {told}") from error
 
-    def step(self, envs: Sequence[int] | None = None) -> StepExtras:
+    def step(self, envs: Numbers | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""
-        extras = StepExtras([], [])
-        chosen: Iterable[int] = self._all if envs is None else envs
+        extras = StepExtras([])
+        chosen: Iterable[int] = self._all if envs is None else listed(envs)
         if self._clock is not None:
-            chosen = self._clock.timed(chosen, self._episode)
+            chosen = self._clock.timed(chosen, self._episodes.numbers)
         if self._plain is None:
             self._step(chosen, extras)
         else:
@@ -175,7 +169,8 @@ class SequentialVectorEnv(VectorEnv):
         rewards, env_steps = staging.reward, staging.env_steps
         terminations, truncations = staging.terminated, staging.truncated
         flat, attributes = self._flat, self._attributes
-        acts, is_new = self._acts, self._next.is_new
+        acts, is_new = self._episodes.acts, self._next.is_new
+        attributed: dict[int, Array] = {}
         observe = self._next.stage
         actions = {key: self._staged_actions.of(key) for key in self.spec.step_keys}
         n, result = 0, cast(Any, ...)
@@ -200,27 +195,35 @@ class SequentialVectorEnv(VectorEnv):
                 elif idle[n]:
                     idle[n] = 0
                 if not flat:
-                    self._order[n].append(key_index[keys[n]])
+                    self._episodes.order[n].append(key_index[keys[n]])
                     staging.actor_done[n] = env.is_actor_done()
                 is_over = advanced or terminated or truncated
                 if attributes and is_over and (actor_rewards := env.get_actor_rewards()) is not None:
-                    extras.actor_rewards.append((n, np.array(actor_rewards, dtype=np.float64)))
+                    attributed[n] = np.array(actor_rewards, dtype=np.float64)
                 if terminated or truncated:
                     if truncated and not terminated:
                         key, agent_id = env.actor_id()
                         self._next.check_final(key, observation)
-                        extras.finals.append((n, key, agent_id, observation))
+                        extras.finals.append(self._final(n, key, agent_id, observation))
                     for summary in env.drain_episode_summaries():
-                        self._finish(n, summary)
+                        self._episodes.finish(n, summary)
                     self._time.end(n, env)
                     if not self.autoreset:
                         continue
-                    self._episode[n] += 1
+                    self._episodes.numbers[n] += 1
                     observation = self._reset(n)
                 observe(n, observation)
         except Exception as error:
             self._explain(n, error, result)
             raise
+        extras.actor_rewards = AttributedRewards.joined(attributed) if attributed else None
+
+    def _final(self, n: int, key: StepKey, agent_id: int, observation: dict[str, Any]) -> FinalGroup:
+        """Final observation of environment n."""
+        arrays = {}
+        for name, staged in self.staging.observation[key].items():
+            arrays[name] = np.array(observation[name], staged.dtype)[None]  # a copy: the reset may overwrite it
+        return FinalGroup(np.array([n]), key, np.array([agent_id]), arrays)
 
     def _step_plain(self, plain: PlainGymEnvs, chosen: Iterable[int], extras: StepExtras) -> None:
         """Step the gymnasium environments directly, without the layers around them; the results are the same."""
@@ -259,10 +262,10 @@ class SequentialVectorEnv(VectorEnv):
                         staging.terminated[n], staging.truncated[n] = terminated, truncated
                         if truncated and not terminated:
                             plain.check(n, result)
-                            extras.finals.append((n, key, 0, plain.observe(observation)))
-                        self._finish(n, plain.summary(n))
+                            extras.finals.append(self._final(n, key, 0, plain.observe(observation)))
+                        self._episodes.finish(n, plain.summary(n))
                         if self.autoreset:
-                            self._episode[n] += 1
+                            self._episodes.numbers[n] += 1
                             self._next.stage(n, self._reset(n))
                         continue
                 if type(observation) is not ndarray:
@@ -277,17 +280,17 @@ class SequentialVectorEnv(VectorEnv):
             raise
 
     def histories(self) -> list[dict[str, Any]]:
-        """Return the input of `replay` for each environment; see `VectorEnv.histories`.
+        """Return the input of `replay` for each environment; see `ReplayedVectorEnv.histories`.
 
         Long episodes are saved as a state if possible: `state` is restored after `n_before` of the
         acts. Otherwise `why` gives the reason.
         """
-        histories = super().histories()
+        histories = self._episodes.histories()
         for n, history in enumerate(histories):
             first = self._long.shorten(n, history, self.episode_state, self._copy_of)
             if first is not None:
-                self._order[n] = [] if self._flat else first["keys"].tolist()
-                self._acts[n] = mapped(list, first["actions"])
+                self._episodes.order[n] = [] if self._flat else first["keys"].tolist()
+                self._episodes.acts[n] = mapped(list, first["actions"])
         return histories
 
     def _copy_of(self, n: int) -> "SequentialVectorEnv":
@@ -333,7 +336,7 @@ class SequentialVectorEnv(VectorEnv):
         self._long.note(n, state, n_before)
 
     def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
-        """Replay episodes and restore saved states; see `VectorEnv.replay`.
+        """Replay episodes and restore saved states; see `ReplayedVectorEnv.replay`.
 
         Raises:
             ValueError: An environment cannot restore its saved state.
@@ -341,7 +344,7 @@ class SequentialVectorEnv(VectorEnv):
         step_keys = self.spec.step_keys
         autoreset, self.autoreset = self.autoreset, False
         for n, (history, states) in enumerate(zip(histories, wrapper_states, strict=True)):
-            self._episode[n], self.envs[n].context.is_logged = history["episode"], False
+            self._episodes.numbers[n], self.envs[n].context.is_logged = history["episode"], False
             self._begin(n)
             taken, keys = dict.fromkeys(step_keys, 0), history["keys"].tolist()
             given_after = history.get("n_before")
@@ -354,7 +357,7 @@ class SequentialVectorEnv(VectorEnv):
                 taken[key] += 1
                 self.step([n])
                 if self.staging.terminated[n] or self.staging.truncated[n]:  # the caller notices
-                    self._summaries.clear()
+                    self._episodes.summaries.clear()
                     self._begin(n)
                     break
             else:
@@ -365,36 +368,3 @@ class SequentialVectorEnv(VectorEnv):
                 if name in states:
                     wrapper.load_state_dict(states[name])
         self.autoreset = autoreset
-
-    def of_each(self, function: Callable[[LogStatsWrapper], T], envs: Sequence[int] | None = None) -> list[T]:
-        """Call a function with environments, in the process that they live in; return its results.
-
-        Args:
-            function: Function of one environment.
-            envs: Numbers of the environments, all if None.
-        """
-        chosen = self._all if envs is None else envs
-        return [function(self.envs[n]) for n in chosen]
-
-    def estimate(self, n_samples: int, seed: int, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Have the wrappers of the first environment estimate the statistics that they need.
-
-        Args:
-            n_samples: Number of observations to estimate from.
-            seed: Determines the episodes and the actions.
-            known: Statistics that some wrappers already have, by name; these wrappers are not
-                estimated again.
-
-        Returns:
-            Statistics of all wrappers, by name; see `wrapper_stack`.
-        """
-        env: Wrapper = self.envs[0] if self._clock is None else TimedWrapper(self.envs[0], self._clock)
-        self.envs[0].context.is_logged = False
-        states = estimate_shared_states(env, self._stacks[0], n_samples, seed, known or {})
-        self.envs[0].context.is_logged = True
-        return states
-
-    def close(self) -> None:
-        """Close the environments."""
-        for env in self.envs:
-            env.close()

@@ -8,19 +8,21 @@ import pickle
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, partialmethod
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from maze_pl.core.checks import check_seconds
+from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError, name_of, portable_error
 from maze_pl.envs.structured_env import Array
+from maze_pl.envs.vector.replayed_vector_env import ReplayedVectorEnv
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.step_clock import StepClock
-from maze_pl.envs.vector.vector_env import MakeEnv, Staging, StepExtras, VectorEnv
+from maze_pl.envs.vector.vector_env import AttributedRewards, MakeEnv, Numbers, Staging, StepExtras, VectorEnv, listed
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.time_limit import seconds_to_make, time_limit_to_make
@@ -75,7 +77,7 @@ def _part(
     return _Part(factories, **own)
 
 
-class SubprocVectorEnv(VectorEnv):
+class SubprocVectorEnv(ReplayedVectorEnv):
     """Steps its environments in several processes; observations and actions lie in shared memory.
 
     The results are identical to those of `SequentialVectorEnv`. If a process dies, or an
@@ -116,7 +118,7 @@ class SubprocVectorEnv(VectorEnv):
             return _as_array(blocks[-1], shape, dtype)
 
         seed, self._seed_by_env = options.get("seed", 0), options.get("seed_by_env", True)
-        super().__init__(spec, [{}] * n_envs, seed, first_env_index, Staging(spec, n_envs, allocate))
+        super().__init__(spec, n_envs, seed, first_env_index, Staging(spec, n_envs, allocate))
         self._slices = list(itertools.pairwise(round(n_envs * n / n_workers) for n in range(n_workers + 1)))
         self._workers: list[WorkerProcess] = []
         self.step_timeout = step_timeout
@@ -210,32 +212,59 @@ class SubprocVectorEnv(VectorEnv):
             results += part
         return results
 
-    def _chosen(self, envs: Sequence[int] | None) -> dict[int, tuple[list[int] | None, list[int]]]:
+    def _chosen(self, envs: Numbers | None) -> dict[int, tuple[list[int] | None, list[int]]]:
         """Return worker -> its chosen environments' local numbers and positions in `envs`."""
         if envs is None:
             return {worker: (None, list(range(*bounds))) for worker, bounds in enumerate(self._slices)}
+        envs = listed(envs)
         chosen: dict[int, tuple[list[int] | None, list[int]]] = {}
         for worker, (start, stop) in enumerate(self._slices):
             if places := [place for place, n in enumerate(envs) if start <= n < stop]:
                 chosen[worker] = [envs[place] - start for place in places], places
         return chosen
 
-    def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
+    def reset(self, envs: Numbers | None = None, episodes: Numbers | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""
         arguments: dict[int, tuple[Any, ...]] = {}
+        starting = None if episodes is None else listed(episodes)
         for worker, (local, places) in self._chosen(envs).items():
-            arguments[worker] = (local, episodes and [episodes[place] for place in places])
+            arguments[worker] = (local, starting and [starting[place] for place in places])
         self._call("reset", arguments)
 
-    def step(self, envs: Sequence[int] | None = None) -> StepExtras:
+    def step(self, envs: Numbers | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""
         arguments = {worker: (local,) for worker, (local, _) in self._chosen(envs).items()}
-        extras = StepExtras([], [])
+        extras = StepExtras([])
+        attributed: dict[int, Array] = {}
         for worker, part in self._call("step", arguments).items():
             start = self._slices[worker][0]
-            extras.finals += [(start + n, key, agent, observation) for n, key, agent, observation in part.finals]
-            extras.actor_rewards += [(start + n, rewards) for n, rewards in part.actor_rewards]
+            for group in part.finals:
+                group.envs += start
+                extras.finals.append(group)
+            if part.actor_rewards is not None:
+                attributed.update(part.actor_rewards.by_env(start))
+        extras.actor_rewards = AttributedRewards.joined(attributed) if attributed else None
         return extras
+
+    def drain_summaries(self) -> list[EpisodeSummary]:
+        """Return summaries of episodes that ended; see `VectorEnv.drain_summaries`."""
+        return self._everyones("drain_summaries")
+
+    def shared_states(self) -> list[dict[str, Any]]:
+        """Return the wrappers' statistics; see `VectorEnv.shared_states`."""
+        return self._everyones("shared_states")
+
+    def wrapper_states(self) -> list[dict[str, Any]]:
+        """Return the wrappers' full states; see `ReplayedVectorEnv.wrapper_states`."""
+        return self._everyones("wrapper_states")
+
+    def episodes(self) -> list[int]:
+        """Return the index of each environment's current episode."""
+        return self._everyones("episodes")
+
+    def histories(self) -> list[dict[str, Any]]:
+        """Return the acts of the running episodes; see `ReplayedVectorEnv.histories`."""
+        return self._everyones("histories")
 
     def of_each(self, function: Callable[[LogStatsWrapper], T], envs: Sequence[int] | None = None) -> list[T]:
         """Call a function with environments; see `SequentialVectorEnv.of_each`."""
@@ -256,15 +285,10 @@ class SubprocVectorEnv(VectorEnv):
         self._call("load_shared_states", dict.fromkeys(self._all, (state, freeze)))
 
     def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
-        """Replay episodes; see `VectorEnv.replay`."""
+        """Replay episodes; see `ReplayedVectorEnv.replay`."""
         parts = [(list(histories[start:stop]), list(wrapper_states[start:stop])) for start, stop in self._slices]
         self._call("replay", dict(enumerate(parts)))
 
     def close(self) -> None:
         """End the processes; safe to call twice."""
         end_workers(self._workers)
-
-
-# See `VectorEnv` for their documentation.
-for _method in ("drain_summaries", "episodes", "histories", "shared_states", "wrapper_states"):
-    setattr(SubprocVectorEnv, _method, partialmethod(SubprocVectorEnv._everyones, _method))

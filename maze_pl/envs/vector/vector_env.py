@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +16,13 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
-from maze_pl.envs.building import load_shared_states, shared_states_of, states_of
 from maze_pl.envs.structured_env import Array
-from maze_pl.envs.wrapper import Wrapper
 
 Env = gymnasium.Env[Any, Any]
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 MakeEnv = Callable[[], Env]
 Tree = dict[str, Array]
+Numbers = Sequence[int] | Array
 
 
 def allocate_tree(space: spaces.Dict, leading: tuple[int, ...], allocate: Allocate = np.zeros) -> Tree:
@@ -75,17 +74,82 @@ class Staging:
 
 
 @dataclass
+class FinalGroup:
+    """Final observations of truncated episodes, of actors with one step key.
+
+    Attributes:
+        envs: [F] int64, the environments.
+        key: Step key of the actors that would have acted next.
+        agent_ids: [F] int64, their ids.
+        observation: Name -> [F, ...], in the dtypes of the staging.
+    """
+
+    envs: Array
+    key: StepKey
+    agent_ids: Array
+    observation: Tree
+
+
+@dataclass
+class AttributedRewards:
+    """Rewards of the acts of environment steps that have just ended.
+
+    Attributes:
+        envs: [F] int64, environments in which an environment step has ended, ascending.
+        rewards: [F, L] float64, rewards of its acts, in order; the rest is not read.
+        n_acts: [F] int64, number of rewards of each environment; None if there are as many as acts.
+    """
+
+    envs: Array
+    rewards: Array
+    n_acts: Array | None = None
+
+    @classmethod
+    def joined(cls, parts: Mapping[int, Array]) -> AttributedRewards:
+        """Join the rewards of single environments.
+
+        Args:
+            parts: Number of an environment -> [L] rewards of its acts, ascending.
+
+        Raises:
+            ValueError: Rewards of an environment have another number of dimensions.
+        """
+        for n, rewards in parts.items():
+            if rewards.ndim != 1:
+                came = f"get_actor_rewards() of environment {n} returned shape {rewards.shape}"
+                raise ValueError(f"{came}; return one reward for each act of the environment step, in order")
+        counts = [len(rewards) for rewards in parts.values()]
+        joined = np.zeros((len(parts), max(counts)))
+        for place, (rewards, count) in enumerate(zip(parts.values(), counts, strict=True)):
+            joined[place, :count] = rewards
+        return cls(np.array(list(parts)), joined, np.array(counts))
+
+    def by_env(self, start: int = 0) -> dict[int, Array]:
+        """Return the rewards of each environment, by its number plus `start`."""
+        rewards = {}
+        for place, n in enumerate(self.envs.tolist()):
+            n_acts = self.rewards.shape[1] if self.n_acts is None else int(self.n_acts[place])
+            rewards[start + n] = self.rewards[place, :n_acts]
+        return rewards
+
+
+@dataclass
 class StepExtras:
     """Results of a step that only some environments have.
 
     Attributes:
-        finals: (environment, step key, agent id, observation) of each truncated episode.
-        actor_rewards: (environment, rewards of the acts of the finished environment step), if
-            rewards are attributed to actors.
+        finals: Final observations of the truncated episodes.
+        actor_rewards: Rewards of the acts of finished environment steps, None if rewards are not
+            attributed to actors in any of them.
     """
 
-    finals: list[tuple[int, StepKey, int, dict[str, Array]]]
-    actor_rewards: list[tuple[int, Array]]
+    finals: list[FinalGroup]
+    actor_rewards: AttributedRewards | None = None
+
+
+def listed(numbers: Numbers) -> Sequence[int]:
+    """Return numbers as Python's, which index lists."""
+    return numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
 
 
 class VectorEnv(ABC):
@@ -96,40 +160,27 @@ class VectorEnv(ABC):
 
     Args:
         spec: Observation and action spaces of the agents.
-        stacks: For each environment, its wrappers by name; see `wrapper_stack`.
+        n_envs: Number of environments.
         seed: The run's seed.
         first_env_index: Index of the first environment across all ranks and workers.
         staging: Arrays of observations and actions, for example in shared memory; allocated if
             None.
 
     Attributes:
-        n_envs: Number of environments.
         always_advances: True if every act is known to complete an environment step.
     """
 
     always_advances: bool = False
 
-    def __init__(
-        self,
-        spec: Spec,
-        stacks: list[dict[str, Wrapper]],
-        seed: int,
-        first_env_index: int,
-        staging: Staging | None,
-    ) -> None:
+    def __init__(self, spec: Spec, n_envs: int, seed: int, first_env_index: int, staging: Staging | None) -> None:
         self.spec = spec
-        self.n_envs = len(stacks)
+        self.n_envs = n_envs
         self.seed = seed
         self.first_env_index = first_env_index
-        self.staging = staging or Staging(spec, self.n_envs)
-        self._stacks = stacks
-        self._episode = [0] * self.n_envs
-        self._acts: list[dict[StepKey, dict[str, list[Any]]]] = [{} for _ in stacks]  # actions of running episodes
-        self._order: list[list[int]] = [[] for _ in stacks]  # their step keys, unless there is one
-        self._summaries: list[EpisodeSummary] = []
+        self.staging = staging or Staging(spec, n_envs)
 
     @abstractmethod
-    def reset(self, envs: Sequence[int] | None = None, episodes: Sequence[int] | None = None) -> None:
+    def reset(self, envs: Numbers | None = None, episodes: Numbers | None = None) -> None:
         """Start new episodes.
 
         Args:
@@ -138,64 +189,45 @@ class VectorEnv(ABC):
         """
 
     @abstractmethod
-    def step(self, envs: Sequence[int] | None = None) -> StepExtras:
+    def step(self, envs: Numbers | None = None) -> StepExtras:
         """Perform the staged actions.
 
         Args:
             envs: Numbers of the environments, all if None.
         """
 
-    def histories(self) -> list[dict[str, Any]]:
-        """Return, for each environment, the acts of its running episode, from which to replay it.
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that is needed to continue the running episodes: arrays and primitives.
 
-        Returns:
-            For each environment: `episode`, the index of the episode; `keys` [L], the step key of
-            each act as its position among the step keys; and `actions`, step key -> head -> [number
-            of acts of this key, ...]. If the state of a long episode was taken, `state` is restored
-            after `n_before` acts, instead of replaying the acts that led to it; if that was not
-            possible, `why` gives the reason.
+        `episodes` is the index of each environment's running episode.
         """
-        histories = []
-        for episode, order, acts in zip(self._episode, self._order, self._acts, strict=True):
-            keys = order or [0] * max(len(values) for tree in acts.values() for values in tree.values())
-            actions = mapped(lambda values, like: np.array(values, like.dtype), acts, self.staging.action)
-            histories.append({"episode": episode, "keys": np.array(keys, np.int64), "actions": actions})
-        return histories
 
     @abstractmethod
-    def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
-        """Bring each environment to the end of its history, then restore the state of its wrappers.
+    def load_state_dict(self, state: dict[str, Any]) -> list[int]:
+        """Continue where `state_dict` was taken.
 
-        Args:
-            histories: Result of `histories`.
-            wrapper_states: Result of `wrapper_states`.
+        Returns:
+            The environments that did not reach their saved observation, because they are not
+            deterministic; they have started their next episode.
         """
 
     @abstractmethod
     def close(self) -> None:
         """Close the environments and end the processes that they live in; safe to call twice."""
 
-    def _finish(self, n: int, summary: EpisodeSummary) -> None:
-        """Store the statistics of an episode that ended."""
-        summary.env_index, summary.episode_index = self.first_env_index + n, self._episode[n]
-        self._summaries.append(summary)
-
-    def drain_summaries(self) -> list[EpisodeSummary]:
+    @abstractmethod
+    def drain_summaries(self) -> Sequence[EpisodeSummary]:
         """Return summaries of episodes that ended since the last call.
 
         They are sorted by environment and episode.
         """
-        summaries, self._summaries = self._summaries, []
-        return sorted(summaries, key=lambda summary: (summary.env_index, summary.episode_index))
 
-    def episodes(self) -> list[int]:
-        """Return the index of each environment's current episode."""
-        return list(self._episode)
-
+    @abstractmethod
     def shared_states(self) -> list[dict[str, Any]]:
         """Return, for each environment, its wrappers' statistics by name; see `wrapper_stack`."""
-        return [shared_states_of(stack) for stack in self._stacks]
 
+    @abstractmethod
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
         """Load statistics into the wrappers of every environment.
 
@@ -203,9 +235,3 @@ class VectorEnv(ABC):
             state: One entry of `shared_states`, or the result of `Wrapper.merge_shared_states`.
             freeze: Whether the wrappers stop updating their statistics, as in evaluation.
         """
-        for stack in self._stacks:
-            load_shared_states(stack, state, freeze)
-
-    def wrapper_states(self) -> list[dict[str, Any]]:
-        """Return, for each environment, its wrappers' full state by name; see `wrapper_stack`."""
-        return [states_of(stack) for stack in self._stacks]

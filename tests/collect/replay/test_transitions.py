@@ -197,7 +197,7 @@ def test_an_environment_that_starts_anew_without_an_end_leaves_no_transition_to_
     collector, transitions = script_collector(HAND, 1), transitions_of(HAND)
     policy = random_policy(collector)
     transitions.of(collector.collect(policy))
-    collector.slots.forget_episode(0)  # as when it cannot be brought to where it was
+    collector.slots.forget_episodes(np.array([0]))  # as when it cannot be brought to where it was
     collector.start([7])
     for _ in range(3):
         for key, columns in transitions.of(collector.collect(policy)).items():
@@ -211,7 +211,7 @@ def test_what_is_open_when_an_episode_is_lost_does_not_end_with_the_next_one() -
     collector, transitions = script_collector(script, 1), transitions_of(script)
     policy = random_policy(collector)
     assert list(transitions.of(collector.collect(policy))) == [0], "the act of sub-step 1 is open"
-    collector.slots.forget_episode(0)
+    collector.slots.forget_episodes(np.array([0]))
     collector.start([1])
     found = {key: flattened(columns) for key, columns in transitions.of(collector.collect(policy)).items()}
     assert list(found) == [0], "the act of sub-step 1 belongs to no episode that has ended"

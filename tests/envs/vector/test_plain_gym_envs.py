@@ -85,11 +85,11 @@ def assert_same_summaries(one: list[EpisodeSummary], other: list[EpisodeSummary]
 
 
 def assert_same_finals(one: StepExtras, other: StepExtras) -> None:
-    assert [final[:3] for final in one.finals] == [final[:3] for final in other.finals]
     for x, y in zip(one.finals, other.finals, strict=True):
-        assert x[3].keys() == y[3].keys()
-        for name, value in x[3].items():
-            assert_same_array(value, y[3][name])
+        assert (x.envs.tolist(), x.key, x.agent_ids.tolist()) == (y.envs.tolist(), y.key, y.agent_ids.tolist())
+        assert x.observation.keys() == y.observation.keys()
+        for name, value in x.observation.items():
+            assert_same_array(value, y.observation[name])
 
 
 @pytest.mark.parametrize("observation", OBSERVATION_SPACES)

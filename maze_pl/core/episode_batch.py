@@ -1,0 +1,200 @@
+"""Summaries of many finished episodes in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, overload
+
+import numpy as np
+
+from maze_pl.core.episode import EpisodeSummary, StatKey
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass
+class StatColumn:
+    """Values of one statistic in some of the episodes of a batch.
+
+    Attributes:
+        episodes: [m] int64, positions of the episodes that have a value, ascending.
+        values: [m] one number for each of these episodes, or [V, ...] the observed values of all of
+            them, one episode after the other.
+        counts: [m] int64, number of values of each episode; None if each has one number.
+    """
+
+    episodes: Array
+    values: Array
+    counts: Array | None = None
+
+    def per_episode(self) -> Iterator[tuple[int, float | Array]]:
+        """Yield the position of each episode with its value."""
+        if self.counts is None:
+            yield from zip(self.episodes.tolist(), self.values.tolist(), strict=True)
+            return
+        parts = np.split(self.values, np.cumsum(self.counts)[:-1])
+        yield from zip(self.episodes.tolist(), parts, strict=False)
+
+    def ordered(self, rank: Array, n_chosen: int) -> StatColumn:
+        """Return the column for a batch of other episodes.
+
+        Args:
+            rank: [n] position of each episode in the other batch, -1 if it is not there.
+            n_chosen: Number of episodes of the other batch.
+        """
+        new = rank[self.episodes]
+        place_of = np.full(n_chosen, -1)
+        kept = np.flatnonzero(new >= 0)
+        place_of[new[kept]] = kept
+        order = place_of[place_of >= 0]  # places in this column, in the order of the other batch
+        episodes = new[order]
+        if self.counts is None:
+            return StatColumn(episodes, self.values[order])
+        counts = self.counts[order]
+        starts = (np.cumsum(self.counts) - self.counts)[order]
+        return StatColumn(episodes, self.values[consecutive(starts, counts)], counts)
+
+
+def consecutive(starts: Array, counts: Array) -> Array:
+    """Return the integers from each start on, as many as its count, one after the other.
+
+    Example:
+        >>> consecutive(np.array([5, 0]), np.array([2, 3])).tolist()
+        [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(counts) - counts
+    numbers: Array = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
+    return numbers
+
+
+@dataclass
+class EpisodeBatch(Sequence[EpisodeSummary]):
+    """Statistics of n finished episodes, as a sequence of `EpisodeSummary`.
+
+    Attributes:
+        env_index: [n] int64, as in `EpisodeSummary`.
+        episode_index: [n] int64.
+        env_steps: [n] int64.
+        reward: [n] float64.
+        kpis: KPI -> [n] float64, NaN where an episode has no value.
+        statistics: Values of the episodes that have any, by statistic.
+    """
+
+    env_index: Array
+    episode_index: Array
+    env_steps: Array
+    reward: Array
+    kpis: dict[str, Array] = field(default_factory=dict)
+    statistics: dict[StatKey, StatColumn] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.env_index)
+
+    @overload
+    def __getitem__(self, index: int) -> EpisodeSummary: ...
+    @overload
+    def __getitem__(self, index: slice) -> EpisodeBatch: ...
+    def __getitem__(self, index: int | slice) -> EpisodeSummary | EpisodeBatch:
+        """Return the summary of one episode, or a batch of several."""
+        if isinstance(index, slice):
+            return self.chosen(np.arange(len(self))[index])
+        place = range(len(self))[index]
+        return next(iter(self.chosen(np.array([place]))))
+
+    def __iter__(self) -> Iterator[EpisodeSummary]:
+        """Yield the summary of each episode."""
+        statistics: list[dict[StatKey, Any]] = [{} for _ in range(len(self))]
+        for key, column in self.statistics.items():
+            for place, value in column.per_episode():
+                statistics[place][key] = value
+        kpis: list[dict[str, float]] = [{} for _ in range(len(self))]
+        for name, values in self.kpis.items():
+            for place in np.flatnonzero(~np.isnan(values)).tolist():
+                kpis[place][name] = float(values[place])
+        numbers = zip(
+            self.env_steps.tolist(),
+            self.reward.tolist(),
+            self.env_index.tolist(),
+            self.episode_index.tolist(),
+            strict=True,
+        )
+        for place, (env_steps, reward, env_index, episode_index) in enumerate(numbers):
+            indices = {"env_index": env_index, "episode_index": episode_index}
+            yield EpisodeSummary(statistics[place], env_steps, reward, kpis[place], **indices)
+
+    def chosen(self, order: Array) -> EpisodeBatch:
+        """Return some episodes in another order.
+
+        Args:
+            order: [m] their positions, each at most once.
+        """
+        rank = np.full(len(self), -1)
+        rank[order] = np.arange(len(order))
+        return EpisodeBatch(
+            self.env_index[order],
+            self.episode_index[order],
+            self.env_steps[order],
+            self.reward[order],
+            {name: values[order] for name, values in self.kpis.items()},
+            {key: column.ordered(rank, len(order)) for key, column in self.statistics.items()},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the batch to dicts, strings and arrays."""
+        return {**vars(self), "statistics": {key: vars(column) for key, column in self.statistics.items()}}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> EpisodeBatch:
+        """Make the batch that `to_dict` converted."""
+        columns = {key: StatColumn(**column) for key, column in content["statistics"].items()}
+        return cls(**{**content, "statistics": columns})
+
+    @classmethod
+    def concatenated(cls, parts: Sequence[EpisodeBatch]) -> EpisodeBatch:
+        """Return the episodes of several batches, one after the other."""
+        firsts = np.cumsum([0, *map(len, parts)])
+        kpis: dict[str, Array] = {}
+        for name in dict.fromkeys(name for part in parts for name in part.kpis):
+            kpis[name] = np.concatenate([part.kpis.get(name, np.full(len(part), np.nan)) for part in parts])
+        statistics: dict[StatKey, StatColumn] = {}
+        for key in dict.fromkeys(key for part in parts for key in part.statistics):
+            having = [
+                (first, part.statistics[key])
+                for first, part in zip(firsts, parts, strict=False)
+                if key in part.statistics
+            ]
+            episodes = np.concatenate([column.episodes + first for first, column in having])
+            counts = [column.counts for _, column in having if column.counts is not None]
+            values = _stacked([column.values for _, column in having])
+            statistics[key] = StatColumn(episodes, values, np.concatenate(counts) if counts else None)
+        return cls(
+            np.concatenate([part.env_index for part in parts]),
+            np.concatenate([part.episode_index for part in parts]),
+            np.concatenate([part.env_steps for part in parts]),
+            np.concatenate([part.reward for part in parts]),
+            kpis,
+            statistics,
+        )
+
+
+def _stacked(parts: Sequence[Array]) -> Array:
+    """Concatenate arrays, without those that are empty."""
+    filled = [part for part in parts if len(part)]
+    return np.concatenate(filled) if filled else parts[0]
+
+
+def joined_summaries(parts: Sequence[Sequence[EpisodeSummary]]) -> Sequence[EpisodeSummary]:
+    """Join sequences of summaries; a list, or an `EpisodeBatch` if all of them are.
+
+    Args:
+        parts: The sequences; empty ones may be of either kind.
+    """
+    filled = [part for part in parts if len(part)]
+    if len(filled) == 1:
+        return filled[0]
+    batches = [part for part in filled if isinstance(part, EpisodeBatch)]
+    if filled and len(batches) == len(filled):
+        return EpisodeBatch.concatenated(batches)
+    return list(chain.from_iterable(filled))

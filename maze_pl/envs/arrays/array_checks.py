@@ -1,0 +1,188 @@
+"""Checks of what array environments return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.array_step import ArrayStep
+from maze_pl.envs.contract import MAX_ACTS_PER_ENV_STEP, EnvContractError, describe
+from maze_pl.envs.structured_env import Array
+from maze_pl.events.topics import StatisticsError
+
+_N_STANDSTILLS = 3
+
+
+def as_numpy(array: Any) -> Array:
+    """Return an array as it is, and a tensor as an array, copied from its device if necessary."""
+    if isinstance(array, np.ndarray) or not hasattr(array, "detach"):
+        return np.asarray(array)
+    converted: Array = array.detach().cpu().numpy()
+    return converted
+
+
+class ArrayChecks:
+    """Checks of the results of an array environment.
+
+    Args:
+        spec: Observation and action spaces of the agents.
+        n_envs: Number of environments.
+        first_env_index: Number of the first environment, for messages.
+        name: Name of the environment, for messages.
+        is_full: Whether observations must lie within their spaces.
+    """
+
+    def __init__(self, spec: Spec, n_envs: int, first_env_index: int, name: str, is_full: bool) -> None:
+        self._spec = spec
+        self._n_envs = n_envs
+        self._first_env_index = first_env_index
+        self._name = name
+        self._is_full = is_full
+        self._n_idle = np.zeros(n_envs, np.int64)
+        self._n_standstills: int | None = 0
+        self._n_actors = sum(max(1, step.n_agents) for step in spec.steps.values())
+
+    def check_reset(self, result: Any, which: Array) -> None:
+        """Check the result of a reset."""
+        self._require_step(result, "reset")
+        self._n_idle[which] = 0
+
+    def check_step(self, result: Any, which: Array | slice) -> None:
+        """Check rewards, flags and times; finite numbers are checked by whoever uses them.
+
+        Raises:
+            EnvContractError: Something has another shape or dtype.
+        """
+        self._require_step(result, "step")
+        self._require(result.reward, "reward", "fiub", "numbers")
+        for name in ("terminated", "truncated", "actor_done"):
+            flags = getattr(result, name)
+            if flags is not None:
+                self._require(flags, name, "b", "booleans")
+        if result.actor_rewards is not None:
+            rewards = as_numpy(result.actor_rewards)
+            if rewards.ndim != 2 or len(rewards) != self._n_envs or rewards.dtype.kind not in "fiub":
+                came = f"actor_rewards of {self._name} is {describe(rewards)}"
+                raise EnvContractError(f"{came}; expected numbers [N, L], one for each act of an environment step")
+
+    def _require_step(self, result: Any, method: str) -> None:
+        if not isinstance(result, ArrayStep):
+            raise EnvContractError(f"{method} of {self._name} returned {describe(result)}; return an ArrayStep")
+        for name in ("env_time", "next_key", "next_agent"):
+            numbers = getattr(result, name)
+            if numbers is not None:
+                self._require(numbers, name, "iu", "integers")
+
+    def _require(self, array: Any, name: str, kinds: str, what: str) -> None:
+        """Require an array [N] of one of some kinds of dtypes."""
+        numbers = as_numpy(array)
+        if numbers.shape != (self._n_envs,) or numbers.dtype.kind not in kinds:
+            came = f"{name} of {self._name} is {describe(array if array is None else numbers)}"
+            raise EnvContractError(f"{came}; expected {what} of shape ({self._n_envs},), one for each environment")
+
+    def require_flat(self, is_flat: bool) -> None:
+        """Require that every act completes an environment step, as there is no environment time."""
+        if not is_flat:
+            remedy = "return env_time, the number of complete environment steps [N]"
+            raise EnvContractError(f"{self._name} has sub-steps or several agents, but env_time is None; {remedy}")
+
+    def check_time(self, steps: Array, which: Array | slice, ends: Array) -> None:
+        """Check that environment time advances, and does not go back.
+
+        Args:
+            steps: [n] environment steps that the acts completed.
+            which: The environments.
+            ends: [n] bool, whether their episodes ended.
+        """
+        if (steps < 0).any():
+            n = int(np.arange(self._n_envs)[which][steps < 0][0]) + self._first_env_index
+            raise EnvContractError(f"env_time of environment {n} of {self._name} went back within an episode")
+        idle = np.where(steps > 0, 0, self._n_idle[which] + 1)
+        self._n_idle[which] = idle
+        if idle.max(initial=0) > MAX_ACTS_PER_ENV_STEP:
+            n = int(np.arange(self._n_envs)[which][idle.argmax()]) + self._first_env_index
+            fault = f"environment {n} of {self._name} has made {MAX_ACTS_PER_ENV_STEP} acts"
+            raise EnvContractError(f"{fault} without environment time advancing; {_ADVANCE}")
+        if self._n_standstills is None:
+            return
+        if (steps > 0).any():
+            self._n_standstills = None
+            return
+        self._n_standstills += int(np.count_nonzero(ends & (idle >= self._n_actors)))
+        if self._n_standstills >= _N_STANDSTILLS:
+            fault = f"environment time of {self._name} did not advance in {self._n_standstills} episodes"
+            raise EnvContractError(f"{fault}; {_ADVANCE}")
+
+    def check_next(self, next_key: Array, which: Array | slice) -> None:
+        """Check that the next actors have declared step keys."""
+        keys = next_key[which]
+        is_wrong = (keys < 0) | (keys >= len(self._spec.step_keys))
+        if is_wrong.any():
+            n = int(np.arange(self._n_envs)[which][is_wrong][0]) + self._first_env_index
+            declared = f"declared are {len(self._spec.step_keys)} sub-steps: {self._spec.step_keys}"
+            raise EnvContractError(f"next_key of environment {n} of {self._name} is {keys[is_wrong][0]}; {declared}")
+
+    def observation_of(self, result: ArrayStep, key: StepKey, which: Array | slice) -> dict[str, Array]:
+        """Return the observations of a sub-step as arrays [N, ...].
+
+        Raises:
+            EnvContractError: One is missing, or has another shape or a dtype that cannot be converted.
+        """
+        tree = result.observation.get(key) if isinstance(result.observation, Mapping) else None
+        space = self._spec.steps[key].observation_space
+        if not isinstance(tree, Mapping) or set(space.spaces) - set(tree):
+            came = str(sorted(tree)) if isinstance(tree, Mapping) else describe(tree)
+            expected = f"expected {sorted(space.spaces)} by name"
+            raise EnvContractError(f"the observations of sub-step {key!r} of {self._name} are {came}; {expected}")
+        arrays = {}
+        for name, part in space.spaces.items():
+            array = arrays[name] = as_numpy(tree[name])
+            shape = (self._n_envs, *(part.shape or ()))
+            if array.shape != shape or not np.can_cast(array.dtype, np.dtype(part.dtype), "same_kind"):
+                message = f"observation {name!r} of sub-step {key!r} of {self._name} is {describe(array)}"
+                raise EnvContractError(f"{message}; expected shape {shape} and type {part.dtype}")
+            if self._is_full:
+                self._check_bounds(array, part, f"observation {name!r} of sub-step {key!r}", which)
+        return arrays
+
+    def _check_bounds(self, array: Array, space: spaces.Space[Any], what: str, which: Array | slice) -> None:
+        """Require that the values lie in their space."""
+        numbers = np.arange(self._n_envs)[which]
+        values = array[which]
+        if isinstance(space, spaces.Box):
+            is_inside = (values >= space.low) & (values <= space.high)
+        elif isinstance(space, spaces.Discrete):
+            is_inside = (values >= space.start) & (values < space.start + space.n)
+        elif isinstance(space, spaces.MultiDiscrete):
+            is_inside = (values >= space.start) & (values < space.start + space.nvec)
+        else:
+            is_inside = (values == 0) | (values == 1)
+        is_wrong = ~is_inside.reshape(len(numbers), -1).all(axis=1)
+        if is_wrong.any():
+            n = int(numbers[is_wrong][0]) + self._first_env_index
+            came = f"{what} of environment {n} of {self._name} is {values[is_wrong][0].tolist()}"
+            raise EnvContractError(f"{came}, which is not in {space}")
+
+    def check_kpis(self, kpis: Mapping[str, Array], ended: Array, names: tuple[str, ...]) -> None:
+        """Check the KPIs of ended episodes.
+
+        Raises:
+            StatisticsError: One has another shape, is infinite, or is not declared.
+        """
+        for name, values in kpis.items():
+            if name not in names:
+                raise StatisticsError(f"{self._name} computes the KPI {name!r}: add it to kpi_names, which has {names}")
+            if values.shape != (len(ended),) or values.dtype.kind not in "fiub":
+                came = f"KPI {name!r} of {self._name} is {describe(values)}"
+                raise StatisticsError(f"{came} for {len(ended)} episodes; return one number for each, NaN for no value")
+            if np.isinf(values).any():
+                n = int(ended[np.isinf(values)][0]) + self._first_env_index
+                raise StatisticsError(f"KPI {name!r} of environment {n} is infinite; return NaN where it has no value")
+
+
+_ADVANCE = "raise env_time in the act that completes an environment step"

@@ -1,0 +1,242 @@
+"""A single episode of an array environment, with the interface of any other environment."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_step import ArrayStep
+from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface
+from maze_pl.envs.maze_env import MazeEnv
+from maze_pl.envs.structured_env import Action, Array, Observation
+from maze_pl.events import EpisodeEventLog, KpiCalculator
+
+_ONLY = np.zeros(1, np.int64)
+
+
+class ArrayKpiCalculator(KpiCalculator):
+    """Asks an array environment for the KPIs of its only episode.
+
+    Args:
+        env: The environment.
+    """
+
+    def __init__(self, env: ArrayEnv) -> None:
+        self._env = env
+        self.kpi_names = env.kpi_names
+
+    def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:
+        """Return the KPIs that have a value."""
+        kpis = {name: float(as_numpy(values)[0]) for name, values in self._env.kpis(_ONLY).items()}
+        return {name: value for name, value in kpis.items() if not np.isnan(value)}
+
+
+class ArrayCoreEnv(CoreEnv):
+    """An array environment of one episode as a simulation: states are the observations of the next actor.
+
+    Args:
+        env: The environment, not yet allocated.
+    """
+
+    def __init__(self, env: ArrayEnv) -> None:
+        super().__init__()
+        env.allocate(1)
+        self.env = env
+        self._checks = ArrayChecks(Spec.of(env, _most_agents(env)), 1, 0, type(env).__name__, False)
+        self._keys = list(env.observation_spaces_dict)
+        self._calculator = ArrayKpiCalculator(env) if env.kpi_names else None
+        self._topics: dict[type, Any] = {topic: self.pubsub.create_event_topic(topic) for topic in env.events.topics}
+        self._actions = {key: _zeros(space) for key, space in env.action_spaces_dict.items()}
+        self._result: Any = None
+        self._actor = ActorID(self._keys[0], 0)
+        self._maze_state: Observation = {}
+        self._n_acts = 0  # in the running environment step
+        self._has_ended_step = False
+        self._seed: int | None = None
+        self._generator = np.random.default_rng()
+
+    def step(self, maze_action: Mapping[str, Any]) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Perform one act."""
+        self._n_acts = 1 if self._has_ended_step else self._n_acts + 1
+        for head, array in self._actions[self._actor.step_key].items():
+            array[0] = maze_action[head]
+        result = self.env.step(self._actions, slice(None))
+        self._checks.check_step(result, slice(None))
+        self._fire_events()
+        before = self.get_env_time()
+        if result.env_time is not None:
+            for _ in range(int(as_numpy(result.env_time)[0]) - before):
+                self.context.increment_env_step()
+        terminated = result.terminated is not None and bool(as_numpy(result.terminated)[0])
+        truncated = result.truncated is not None and bool(as_numpy(result.truncated)[0])
+        self._has_ended_step = result.env_time is None or self.get_env_time() > before
+        return self._receive(result), float(as_numpy(result.reward)[0]), terminated, truncated, {}
+
+    def reset(self) -> Observation:
+        """Start an episode."""
+        seed = int(self._generator.integers(2**31)) if self._seed is None else self._seed
+        self._seed = None
+        result = self.env.reset(_ONLY.copy(), np.array([seed]))
+        self._checks.check_reset(result, _ONLY)
+        self._fire_events()
+        self._n_acts = 0
+        self._has_ended_step = False
+        return self._receive(result)
+
+    def _receive(self, result: ArrayStep) -> Observation:
+        """Read the next actor and its observation."""
+        self._result = result
+        place = 0 if result.next_key is None else int(as_numpy(result.next_key)[0])
+        agent_id = 0 if result.next_agent is None else int(as_numpy(result.next_agent)[0])
+        self._actor = ActorID(self._keys[place], agent_id)
+        arrays = self._checks.observation_of(result, self._keys[place], slice(None))
+        self._maze_state = {name: array[0].copy() for name, array in arrays.items()}
+        return self._maze_state
+
+    def _fire_events(self) -> None:
+        """Fire the events of the array environment, one by one."""
+        for event in self.env.events.drain():
+            fire = getattr(self._topics[event.declaration.topic], event.declaration.name)
+            for place in range(len(event.which)):
+                attributes = {}
+                for name, value in event.attributes.items():
+                    is_array = isinstance(value, np.ndarray) and value.ndim
+                    attributes[name] = value[place] if is_array else value
+                fire(**attributes)
+
+    def seed(self, seed: int) -> None:
+        """Seed the next episode."""
+        self._seed = seed
+        self._generator = np.random.default_rng(seed)
+
+    def close(self) -> None:
+        """Close the array environment."""
+        self.env.close()
+
+    def get_maze_state(self) -> Observation:
+        """Return the observation of the next actor."""
+        return self._maze_state
+
+    def get_kpi_calculator(self) -> KpiCalculator | None:
+        """Return the calculator of the KPIs, None if there are none."""
+        return self._calculator
+
+    def actor_id(self) -> ActorID:
+        """Return the next actor."""
+        return self._actor
+
+    def is_actor_done(self) -> bool:
+        """True if the actor that just acted is done."""
+        done = None if self._result is None else self._result.actor_done
+        return done is not None and bool(as_numpy(done)[0])
+
+    @property
+    def agent_counts_dict(self) -> Mapping[Any, int]:
+        """Number of agents of each sub-step."""
+        return self.env.agent_counts_dict
+
+    def get_actor_rewards(self) -> Array | None:
+        """Return the rewards of the acts of the environment step that has ended."""
+        rewards = None if self._result is None else self._result.actor_rewards
+        return None if rewards is None else np.asarray(as_numpy(rewards)[0, : self._n_acts], np.float64)
+
+    def clone_from(self, env: Any) -> None:
+        """Copy the state of another episode."""
+        self.env.load_state_dict(copy.deepcopy(env.env.state_dict()))
+        for name in ("_result", "_actor", "_maze_state", "_n_acts", "_has_ended_step", "_seed", "_generator"):
+            setattr(self, name, copy.deepcopy(getattr(env, name)))
+
+
+class _SameObservation(ObservationConversionInterface):
+    """Passes on the observation that the simulation's state is.
+
+    Args:
+        space: Its space.
+    """
+
+    def __init__(self, space: spaces.Dict) -> None:
+        self._space = space
+
+    def space(self) -> spaces.Dict:
+        """Return the space."""
+        return self._space
+
+    def maze_to_space(self, maze_state: Any) -> Observation:
+        """Return a copy of the observation, in the dtypes of the space."""
+        return {name: np.array(maze_state[name], part.dtype) for name, part in self._space.spaces.items()}
+
+    def space_to_maze(self, observation: Observation) -> Any:
+        """Return the observation."""
+        return observation
+
+
+class _SameAction(ActionConversionInterface):
+    """Passes on actions.
+
+    Args:
+        space: Their space.
+        masks: Head -> name of its mask.
+    """
+
+    def __init__(self, space: spaces.Dict, masks: Mapping[str, str]) -> None:
+        self._space = space
+        self._masks = dict(masks)
+
+    def space(self) -> spaces.Dict:
+        """Return the space."""
+        return self._space
+
+    @property
+    def action_masks(self) -> Mapping[str, str]:
+        """Masks of the heads."""
+        return self._masks
+
+    def space_to_maze(self, action: Action, maze_state: Any) -> Any:
+        """Return the action."""
+        return dict(action)
+
+    def maze_to_space(self, maze_action: Any) -> Action:
+        """Return the action."""
+        action: Action = maze_action
+        return action
+
+
+class ArrayMazeEnv(MazeEnv):
+    """One episode of an array environment as a `MazeEnv`, for everything that plays single episodes.
+
+    Args:
+        env: The array environment, not yet allocated.
+
+    Example:
+        >>> from maze_pl.envs import CartPoleArrayEnv
+        >>> env = ArrayMazeEnv(CartPoleArrayEnv())
+        >>> observation, _ = env.reset(seed=1)
+        >>> observation["observation"].shape
+        (4,)
+    """
+
+    def __init__(self, env: ArrayEnv) -> None:
+        acts: dict[StepKey, ActionConversionInterface] = {}
+        for key, space in env.action_spaces_dict.items():
+            acts[key] = _SameAction(space, env.action_masks_dict.get(key, {}))
+        sees = {key: _SameObservation(space) for key, space in env.observation_spaces_dict.items()}
+        super().__init__(ArrayCoreEnv(env), acts, sees)
+        self.heuristic_policy = env.heuristic_policy
+
+
+def _zeros(space: spaces.Dict) -> dict[str, Array]:
+    """Arrays [1, ...] for one action."""
+    return {head: np.zeros((1, *(part.shape or ())), part.dtype) for head, part in space.spaces.items()}
+
+
+def _most_agents(env: ArrayEnv) -> dict[StepKey, int]:
+    """Slots for the sub-steps whose number of agents changes; any number, as the spec is for checks only."""
+    return {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}

@@ -1,0 +1,317 @@
+"""Statistics of the episodes of array environments, as `LogStatsWrapper` makes them of single ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import StatKey
+from maze_pl.core.episode_batch import EpisodeBatch, StatColumn
+from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.array_events import ArrayEvent
+from maze_pl.envs.arrays.value_log import ValueLog
+from maze_pl.envs.structured_env import Array
+from maze_pl.events.array_reducing import GroupedEvents
+from maze_pl.events.episode_statistics import action_keys
+from maze_pl.events.event_names import group_label, topic_name
+from maze_pl.events.topics import EventDeclaration, declarations
+
+_STEP = "step"
+_GroupKey = tuple[type, str, tuple[str, ...]]
+"""Topic, name of the event, and values of its grouping attributes."""
+
+
+class ArrayStatistics:
+    """Statistics of the running episodes of N environments, and of those that ended.
+
+    Args:
+        spec: Observation and action spaces of the agents.
+        n_envs: Number of environments.
+        first_env_index: Index of the first environment across all ranks and workers.
+
+    Attributes:
+        episode: [N] index of the running episode of each environment.
+        n_steps: [N] environment steps that are complete in it.
+    """
+
+    def __init__(self, spec: Spec, n_envs: int, first_env_index: int) -> None:
+        self._n_envs = n_envs
+        self._first_env_index = first_env_index
+        self.episode = np.zeros(n_envs, np.int64)
+        self.n_steps = np.zeros(n_envs, np.int64)
+        self._step_reward = np.zeros(n_envs)
+        self._reward = np.zeros(n_envs)
+        self._actions: dict[StepKey, ValueLog] = {}
+        self._action_keys: dict[StepKey, dict[str, StatKey]] = {}
+        for key, step in spec.steps.items():
+            heads = step.action_space.spaces.items()
+            shapes = {head: (tuple(space.shape or ()), np.dtype(space.dtype)) for head, space in heads}
+            self._actions[key] = ValueLog(n_envs, shapes)
+            self._action_keys[key] = action_keys(key, step.action_space)
+        self._events: dict[_GroupKey, ValueLog] = {}
+        self._ended: list[dict[str, Array]] = []
+        self._n_ended = 0
+
+    def note_actions(self, key: StepKey, which: Array | slice, actions: Mapping[str, Array]) -> None:
+        """Record actions.
+
+        Args:
+            key: Step key of the actors.
+            which: Their environments.
+            actions: Head -> [N, ...].
+        """
+        self._actions[key].append(which, {head: values[which] for head, values in actions.items()})
+
+    def receive(self, events: Iterable[ArrayEvent]) -> None:
+        """Record events, in the current step of each environment."""
+        for event in events:
+            declaration = event.declaration
+            values = [event.attributes[name] for name in declaration.grouping]
+            if any(isinstance(value, np.ndarray) and value.ndim for value in values):
+                self._receive_groups(event, values)
+            else:
+                self._record(event, tuple(map(group_label, declaration.grouping, values)), None)
+
+    def _receive_groups(self, event: ArrayEvent, values: list[Any]) -> None:
+        """Record events whose values of the grouping attributes differ."""
+        lists = [value.tolist() if isinstance(value, np.ndarray) else [value] * len(event.which) for value in values]
+        names = list(zip(*lists, strict=True))
+        for of_group in dict.fromkeys(names):
+            chosen = np.flatnonzero([name == of_group for name in names])
+            self._record(event, tuple(map(group_label, event.declaration.grouping, of_group)), chosen)
+
+    def _record(self, event: ArrayEvent, labels: tuple[str, ...], chosen: Array | None) -> None:
+        """Record events of one group.
+
+        Args:
+            event: The events.
+            labels: Values of the grouping attributes.
+            chosen: Positions of the events of the group; all if None.
+        """
+        declaration = event.declaration
+        which = event.which if chosen is None else event.which[chosen]
+        values: dict[str, Array] = {_STEP: self.n_steps[which]}
+        for name in _inputs(declaration):
+            values[f"value {name}"] = _column(event, name, chosen)
+        key = (declaration.topic, declaration.name, labels)
+        if key not in self._events:
+            columns = {name: (array.shape[1:], array.dtype) for name, array in values.items()}
+            self._events[key] = ValueLog(self._n_envs, columns, self._n_ended)
+        log = self._events[key]
+        for name, array in values.items():
+            log.convert(name, np.promote_types(log.columns[name].dtype, array.dtype))
+        log.append(which, values)
+
+    def note_rewards(self, which: Array | slice, reward: Array, advanced: Array | None) -> None:
+        """Record rewards of acts, and complete environment steps.
+
+        Args:
+            which: The environments.
+            reward: [N] rewards.
+            advanced: [N] environment steps that the acts completed; None if each completed one.
+        """
+        if advanced is None:
+            self._reward[which] += reward[which]
+            self.n_steps[which] += 1
+            return
+        self._step_reward[which] += reward[which]
+        envs = np.arange(self._n_envs)[which]
+        completing = envs[advanced[envs] > 0]
+        self._reward[completing] += self._step_reward[completing]
+        self._step_reward[completing] = 0.0
+        self.n_steps[completing] += advanced[completing]
+
+    def end_episodes(self, envs: Array, env_time: Array, kpis: Mapping[str, Array], has_advanced: Array) -> None:
+        """Sum up the running episodes of some environments; the next ones begin.
+
+        Args:
+            envs: [n] the environments.
+            env_time: [n] length of the episodes in environment steps.
+            kpis: KPI -> [n] float64, NaN where an episode has no value.
+            has_advanced: [n] bool, whether the last act completed an environment step.
+        """
+        self._ended.append(
+            {
+                "env_index": envs + self._first_env_index,
+                "episode_index": self.episode[envs],
+                "env_steps": env_time.astype(np.int64),
+                "reward": self._reward[envs] + np.where(has_advanced, 0.0, self._step_reward[envs]),
+                "n_steps": self.n_steps[envs] + ~has_advanced,
+                **{f"kpi {name}": np.asarray(values, np.float64) for name, values in kpis.items()},
+            }
+        )
+        self._n_ended += len(envs)
+        for log in self._logs():
+            log.end_episodes(envs)
+        self.n_steps[envs] = 0
+        self._reward[envs] = 0.0
+        self._step_reward[envs] = 0.0
+
+    def drop_running(self, envs: Array) -> None:
+        """Forget the running episodes of environments, which start others."""
+        self.n_steps[envs] = 0
+        self._reward[envs] = 0.0
+        self._step_reward[envs] = 0.0
+        for log in self._logs():
+            log.starts[envs] = log.lengths[envs]
+
+    def drain(self, topics: Iterable[type]) -> EpisodeBatch:
+        """Return the episodes that ended since the last call, sorted by environment and episode.
+
+        Args:
+            topics: Topics whose statistics each episode has, also if none of their events happened.
+        """
+        if not self._ended:
+            none = np.zeros(0, np.int64)
+            return EpisodeBatch(none, none, none, np.zeros(0))
+        names = dict.fromkeys(name for part in self._ended for name in part)
+        numbers: dict[str, Array] = {}
+        for name in names:
+            missing = [np.full(len(part["reward"]), np.nan) for part in self._ended]
+            numbers[name] = np.concatenate(
+                [part.get(name, nan) for part, nan in zip(self._ended, missing, strict=True)]
+            )
+        n_steps = numbers.pop("n_steps")
+        kpis = {name.removeprefix("kpi "): values for name, values in numbers.items() if name.startswith("kpi ")}
+        statistics = self._event_columns(topics, n_steps)
+        statistics |= self._action_columns()
+        batch = EpisodeBatch(
+            numbers["env_index"],
+            numbers["episode_index"],
+            numbers["env_steps"],
+            numbers["reward"],
+            kpis,
+            statistics,
+        )
+        self._ended = []
+        self._n_ended = 0
+        for log in self._logs():
+            log.drop_ended()
+        return batch.chosen(np.lexsort((batch.episode_index, batch.env_index)))
+
+    def _action_columns(self) -> dict[StatKey, StatColumn]:
+        """Actions of the ended episodes."""
+        statistics: dict[StatKey, StatColumn] = {}
+        for key, log in self._actions.items():
+            ended = log.ended()
+            having = np.flatnonzero(ended.counts)
+            if not len(having):
+                continue
+            for head, name in self._action_keys[key].items():
+                statistics[name] = StatColumn(having, log.values_of(head, ended), ended.counts[having])
+        return statistics
+
+    def _event_columns(self, topics: Iterable[type], n_steps: Array) -> dict[StatKey, StatColumn]:
+        """Statistics of the events of the ended episodes."""
+        columns: dict[StatKey, StatColumn] = {}
+        groups: list[_GroupKey] = list(self._events)
+        for topic in topics:
+            for declaration in declarations(topic).values():
+                ungrouped: _GroupKey = (topic, declaration.name, ())
+                if not declaration.grouping and ungrouped not in self._events:
+                    groups.append(ungrouped)
+        for group in groups:
+            topic, event, labels = group
+            declaration = declarations(topic)[event]
+            log = self._events.get(group)
+            if log is None:
+                counts = np.zeros(len(n_steps), np.int64)
+                values = {name: np.zeros(0) for name in _inputs(declaration)}
+                events = GroupedEvents(declaration, counts, counts[:0], values, n_steps)
+            else:
+                ended = log.ended()
+                values = {name: log.values_of(f"value {name}", ended) for name in _inputs(declaration)}
+                events = GroupedEvents(declaration, ended.counts, log.values_of(_STEP, ended), values, n_steps)
+            for name, column in events.statistics().items():
+                having = np.flatnonzero(events.counts) if labels else np.arange(len(n_steps))
+                key = (topic_name(topic), event, name, labels)
+                columns[key] = _restricted(column, having) if labels else column
+        return {key: column for key, column in columns.items() if len(column.episodes)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the statistics of the running episodes; call it after `drain`."""
+        events = []
+        for (topic, event, labels), log in self._events.items():
+            group = {"topic": topic_name(topic), "event": event, "labels": list(labels)}
+            events.append({**group, "log": log.state_dict()})
+        return {
+            "n_steps": self.n_steps.copy(),
+            "step_reward": self._step_reward.copy(),
+            "reward": self._reward.copy(),
+            "actions": {key: log.state_dict() for key, log in self._actions.items()},
+            "events": events,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], topics: Iterable[type]) -> None:
+        """Restore the result of `state_dict`.
+
+        Args:
+            state: The state.
+            topics: The topics of the environment.
+
+        Raises:
+            ValueError: An event of the state is not declared by any of the topics.
+        """
+        self.n_steps[...] = state["n_steps"]
+        self._step_reward[...] = state["step_reward"]
+        self._reward[...] = state["reward"]
+        for key, log_state in state["actions"].items():
+            self._actions[key] = ValueLog.from_state(self._n_envs, log_state)
+        by_name = {topic_name(topic): topic for topic in topics}
+        self._events = {}
+        for group in state["events"]:
+            topic = by_name.get(group["topic"])
+            if topic is None or group["event"] not in declarations(topic):
+                fault = f"the saved statistics have the event {group['event']!r} of {group['topic']}"
+                raise ValueError(f"{fault}, which the environment does not declare; resume with the code that saved it")
+            self._events[topic, group["event"], tuple(group["labels"])] = ValueLog.from_state(
+                self._n_envs, group["log"]
+            )
+
+    def _logs(self) -> list[ValueLog]:
+        return [*self._actions.values(), *self._events.values()]
+
+
+def _inputs(declaration: EventDeclaration) -> tuple[str | None, ...]:
+    """Inputs of the step statistics, without those that only count events."""
+    return tuple(dict.fromkeys(s.input_name for s in declaration.step if s.reduce is not len))
+
+
+def _column(event: ArrayEvent, name: str | None, chosen: Array | None) -> Array:
+    """Values of an attribute of events [n, ...]; objects if all attributes are the input."""
+    n_events = len(event.which)
+    if name is None:
+        rows = [
+            {attribute: _entry(value, place) for attribute, value in event.attributes.items()}
+            for place in range(n_events)
+        ]
+        column = np.empty(n_events, object)
+        column[:] = rows
+    else:
+        value = event.attributes[name]
+        if isinstance(value, np.ndarray) and value.ndim:
+            column = value
+        else:
+            column = np.broadcast_to(np.asarray(value), (n_events, *np.shape(value)))
+        if column.ndim == 1 and column.dtype.kind in "iuf":  # as Python's numbers
+            column = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
+    return column if chosen is None else column[chosen]
+
+
+def _entry(value: Any, place: int) -> Any:
+    """Value of one of several events."""
+    return value[place] if isinstance(value, np.ndarray) and value.ndim else value
+
+
+def _restricted(column: StatColumn, having: Array) -> StatColumn:
+    """Column of those episodes only in which an event happened, although others have zeros."""
+    if len(having) == len(column.episodes):
+        return column
+    kept = np.isin(column.episodes, having)
+    if column.counts is None:
+        return StatColumn(column.episodes[kept], column.values[kept])
+    values = column.values[np.repeat(kept, column.counts)]
+    return StatColumn(column.episodes[kept], values, column.counts[kept])

@@ -1,0 +1,117 @@
+"""Environments of a vector that live in this process, with their wrappers and running episodes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.spec import Spec
+from maze_pl.envs.building import (
+    estimate_shared_states,
+    load_shared_states,
+    make_wrapped,
+    shared_states_of,
+    states_of,
+    wrapper_stack,
+)
+from maze_pl.envs.vector.replayed_vector_env import ReplayedVectorEnv
+from maze_pl.envs.vector.running_episodes import RunningEpisodes
+from maze_pl.envs.vector.step_clock import StepClock, TimedWrapper
+from maze_pl.envs.vector.vector_env import MakeEnv, Staging
+from maze_pl.envs.wrapper import Wrapper
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+
+T = TypeVar("T")
+
+
+class LocalVectorEnv(ReplayedVectorEnv):
+    """Makes single environments, and gives access to them and to their wrappers.
+
+    Args:
+        env_factories: One callable without arguments for each environment.
+        spec: Observation and action spaces of the agents; read from the first environment if None.
+        seed: The run's seed.
+        first_env_index: Index of the first environment across all ranks and workers.
+        staging: Arrays to use; allocated if None.
+        clock: Records that environments are being made, and what runs.
+
+    Attributes:
+        envs: The environments.
+    """
+
+    def __init__(
+        self,
+        env_factories: Sequence[MakeEnv],
+        spec: Spec | None,
+        seed: int,
+        first_env_index: int,
+        staging: Staging | None,
+        clock: StepClock | None,
+    ) -> None:
+        self._clock = clock
+        self.envs = [self._made(n, factory) for n, factory in enumerate(env_factories)]
+        super().__init__(spec or Spec.of(self.envs[0]), len(self.envs), seed, first_env_index, staging)
+        self._stacks: list[dict[str, Wrapper]] = [wrapper_stack(env) for env in self.envs]
+        self._episodes = RunningEpisodes(self.staging, self.n_envs, first_env_index)
+
+    def _made(self, n: int, factory: MakeEnv) -> LogStatsWrapper:
+        """Make an environment, and record in the clock that it is being made."""
+        if self._clock is not None:
+            self._clock.begin(n, StepClock.MAKING)
+        env = make_wrapped(factory)
+        if self._clock is not None:
+            self._clock.end()
+        return env
+
+    def episodes(self) -> list[int]:
+        """Return the index of each environment's current episode."""
+        return list(self._episodes.numbers)
+
+    def drain_summaries(self) -> list[EpisodeSummary]:
+        """Return summaries of episodes that ended; see `VectorEnv.drain_summaries`."""
+        return self._episodes.drain_summaries()
+
+    def shared_states(self) -> list[dict[str, Any]]:
+        """Return the wrappers' statistics; see `VectorEnv.shared_states`."""
+        return [shared_states_of(stack) for stack in self._stacks]
+
+    def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
+        """Load statistics into all wrappers; see `VectorEnv.load_shared_states`."""
+        for stack in self._stacks:
+            load_shared_states(stack, state, freeze)
+
+    def wrapper_states(self) -> list[dict[str, Any]]:
+        """Return the wrappers' full states; see `ReplayedVectorEnv.wrapper_states`."""
+        return [states_of(stack) for stack in self._stacks]
+
+    def of_each(self, function: Callable[[LogStatsWrapper], T], envs: Sequence[int] | None = None) -> list[T]:
+        """Call a function with environments, in the process that they live in; return its results.
+
+        Args:
+            function: Function of one environment.
+            envs: Numbers of the environments, all if None.
+        """
+        chosen = range(self.n_envs) if envs is None else envs
+        return [function(self.envs[n]) for n in chosen]
+
+    def estimate(self, n_samples: int, seed: int, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Have the wrappers of the first environment estimate the statistics that they need.
+
+        Args:
+            n_samples: Number of observations to estimate from.
+            seed: Determines the episodes and the actions.
+            known: Statistics that some wrappers already have, by name; these wrappers are not
+                estimated again.
+
+        Returns:
+            Statistics of all wrappers, by name; see `wrapper_stack`.
+        """
+        env: Wrapper = self.envs[0] if self._clock is None else TimedWrapper(self.envs[0], self._clock)
+        self.envs[0].context.is_logged = False
+        states = estimate_shared_states(env, self._stacks[0], n_samples, seed, known or {})
+        self.envs[0].context.is_logged = True
+        return states
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self.envs:
+            env.close()
