@@ -43,7 +43,8 @@ python_maximum_signature_line_length = 88
 
 html_theme = "furo"
 html_title = f"maze_pl {release}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}

@@ -17,12 +17,14 @@ FOLDER = "reference/api"
 SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Example|Examples|Note):")
 MARKUP = re.compile(r"[*|](?=(?:[^`]*`[^`]*`)*[^`]*$)")  # outside of backticks
 
-# Packages in the order of the reference. Those that export nothing are listed by their modules.
+# Packages and modules in the order of the reference. Packages that export nothing are listed by their modules.
 PACKAGES = [
     "maze_pl",
     "maze_pl.envs.vector",
     "maze_pl.envs",
     "maze_pl.envs.wrappers",
+    "maze_pl.envs.checker",
+    "maze_pl.envs.arrays",
     "maze_pl.envs.cutting_2d",
     "maze_pl.events",
     "maze_pl.perception",
@@ -31,6 +33,7 @@ PACKAGES = [
     "maze_pl.modules",
     "maze_pl.datamodules",
     "maze_pl.datasets",
+    "maze_pl.collect",
     "maze_pl.collect.engines",
     "maze_pl.schedules",
     "maze_pl.loggers",
@@ -41,6 +44,16 @@ PACKAGES = [
     "maze_pl.run_context",
     "maze_pl.comparison",
     "maze_pl.core",
+    "maze_pl_runtime",
+    # modules of other packages, from which custom code imports
+    "maze_pl.datasets.state_conversion",
+    "maze_pl.perception.network_graph",
+    "maze_pl.perception.drawing",
+    "maze_pl.perception.models.built_in",
+    "maze_pl.system.atomic_files",
+    "maze_pl.system.lost_process",
+    "maze_pl.system.ranks",
+    "maze_pl.viewer.arrays",
 ]
 
 
@@ -66,7 +79,9 @@ def members(package: ModuleType) -> list[tuple[str, str]]:
 
     A package that exports nothing, such as `maze_pl.core`, is described by what its modules define.
     """
-    names = [(package.__name__, name) for name in exported_names(package)]
+    is_module = not hasattr(package, "__path__")
+    exported = defined_names(package) if is_module else exported_names(package)
+    names = [(package.__name__, name) for name in exported]
     if names:
         return names
     for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
