@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import maze_pl.modules
+import maze_pl_runtime
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "extensions"))
@@ -119,6 +122,21 @@ def test_formulas_in_docstrings_are_shown_as_they_are_written() -> None:
         "Args:",
         r"    reward: [\*batch] rewards.",
     ]
+
+
+@pytest.mark.parametrize("library", [maze_pl, maze_pl_runtime])
+def test_the_api_reference_has_all_names_that_packages_export(library: ModuleType) -> None:
+    described = set()
+    for name in api_reference.PACKAGES:
+        for module, member in api_reference.members(importlib.import_module(name)):
+            described.add(id(getattr(importlib.import_module(module), member)))
+    packages = [info.name for info in pkgutil.walk_packages(library.__path__, f"{library.__name__}.") if info.ispkg]
+    missing = []
+    for name in [library.__name__, *packages]:
+        package = importlib.import_module(name)
+        exported = api_reference.exported_names(package)
+        missing += [f"{name}.{one}" for one in exported if id(getattr(package, one)) not in described]
+    assert described and not missing
 
 
 def test_options_have_type_default_and_meaning() -> None:

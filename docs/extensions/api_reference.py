@@ -26,6 +26,7 @@ PACKAGES = [
     "maze_pl.envs.checker",
     "maze_pl.envs.arrays",
     "maze_pl.envs.cutting_2d",
+    "maze_pl.envs.job_shop",
     "maze_pl.events",
     "maze_pl.perception",
     "maze_pl.distributions",
@@ -35,6 +36,8 @@ PACKAGES = [
     "maze_pl.datasets",
     "maze_pl.collect",
     "maze_pl.collect.engines",
+    "maze_pl.search",
+    "maze_pl.rllib",
     "maze_pl.schedules",
     "maze_pl.loggers",
     "maze_pl.callbacks",
@@ -104,7 +107,9 @@ def directive(module: str, name: str, described: dict[int, str]) -> str:
         role = "class" if inspect.isclass(value) else "func"
         return f"`{name}` is :py:{role}:`{known}`.\n"
     if inspect.isclass(value):
-        return f".. autoclass:: {module}.{name}\n   :members:\n   :show-inheritance:\n"
+        # the runtime has a `Policy` as well, to which annotations of maze_pl do not refer
+        index = "   :no-index:\n" if module == "maze_pl_runtime" else ""
+        return f".. autoclass:: {module}.{name}\n{index}   :members:\n   :show-inheritance:\n"
     if inspect.isroutine(value):
         return f".. autofunction:: {module}.{name}\n"
     return f".. autodata:: {module}.{name}\n"
