@@ -107,7 +107,7 @@ def test_workers_end_with_the_command(number: signal.Signals, tmp_path: Path) ->
     process.stdout.read()
     status = process.wait(timeout=60)
     assert status == (143 if number == signal.SIGTERM else -signal.SIGKILL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90  # agents of Ray look for its raylet from time to time
     while processes_of(process.pid) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert processes_of(process.pid) == []
@@ -127,4 +127,21 @@ def test_other_algorithms_train_and_continue(algorithm: str, tmp_path: Path, mon
     words += ["--model.config.num_steps_sampled_before_learning_starts", "100"] if algorithm == "dqn" else []
     assert main(["rllib", *words, "--run_dir", "here", "--trainer.max_epochs", "1"]) == 0
     assert main(["rllib", "--resume", "here", "--trainer.max_epochs", "2"]) == 0
-    assert len({row["env_steps"] for row in rows(Path("here")) if row.get("env_steps")}) >= 1
+    steps = sorted({int(row["step"]) for row in rows(Path("here"))})
+    assert len(steps) == 2
+    assert steps[1] >= steps[0] + 300
+
+
+@pytest.mark.long
+def test_running_statistics_of_wrappers_are_those_of_all_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrappers = "[{class_path: maze_pl.envs.wrappers.ReturnNormalizationRewardWrapper}]"
+    words = ["--config", "rllib_ppo_cartpole", *SMALL, "--model.config.num_env_runners", "1"]
+    assert main(["rllib", *words, "--run_dir", "here", "--trainer.max_epochs", "2", "--data.wrappers", wrappers]) == 0
+    checkpoint = read_checkpoint(Path("here/checkpoints/last.ckpt"))
+    (statistics,) = checkpoint["RLlibDataModule"]["shared"].values()
+    assert statistics["base"][0] == int(rows(Path("here"))[-1]["step"])  # the number of returns
+    assert statistics["delta"][0] == 0
+    assert main(["rllib", "--resume", "here", "--trainer.max_epochs", "3"]) == 0
