@@ -30,6 +30,10 @@ _SET_HERE: Final = {
 """Options that would contradict the run, and the ones to use instead."""
 
 
+OptionValue = bool | int | float | str | list[Any] | dict[str, Any] | None
+"""Value of an option."""
+
+
 class AlgorithmOptions(NamedTuple):
     """An algorithm of RLlib with its options.
 
@@ -86,7 +90,7 @@ def _apply(config: Any, options: Mapping[str, Any]) -> None:
         options: Name -> value.
 
     Raises:
-        ValueError: There is no option of that name, or maze_pl sets it.
+        ValueError: There is no option of that name, maze_pl sets it, or it is text instead of a number.
     """
     known = {name for name in vars(config) if not name.startswith("_")} | _settable(type(config))
     for name, value in options.items():
@@ -98,6 +102,11 @@ def _apply(config: Any, options: Mapping[str, Any]) -> None:
             hint = f"; did you mean {near[0]}?" if near else ""
             kind = type(config).__name__
             raise ValueError(f"model.config.{name}: RLlib's {kind} has no such option{hint}")
+        if value == "None":  # jsonargparse turns the null of a dict's item into text
+            value = None
+        default = getattr(config, attribute)
+        if isinstance(default, int | float) and isinstance(value, str) and value != "auto":
+            raise ValueError(f"model.config.{name}={value!r} is text: give a value such as {default}, RLlib's default")
         setattr(config, attribute, value)
 
 

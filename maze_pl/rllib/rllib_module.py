@@ -13,7 +13,7 @@ from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.run_module import RunModule
 from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer
-from maze_pl.rllib.algorithm_options import AlgorithmOptions, configuration_of
+from maze_pl.rllib.algorithm_options import AlgorithmOptions, OptionValue, configuration_of
 from maze_pl.rllib.environment_source import EnvironmentSource
 from maze_pl.rllib.iteration import RLlibIteration
 from maze_pl.rllib.step_networks import load_weights, require_trainable
@@ -90,7 +90,7 @@ class RLlibModule(AlgorithmModule):
     def __init__(
         self,
         *,
-        config: dict[str, Any] | None = None,
+        config: dict[str, OptionValue] | None = None,
         networks: NetworksOption | None = None,
         spec: Spec | dict[str, Any] | None = None,
         actor_critic: TorchActorCritic | None = None,

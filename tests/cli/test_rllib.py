@@ -6,6 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 
 from maze_pl.__main__ import main
 
@@ -56,6 +57,7 @@ def test_help_says_what_the_options_are(capsys: pytest.CaptureFixture[str]) -> N
     [
         (["--model.config.lrr", "1"], "model.config.lrr: RLlib's PPOConfig has no such option; did you mean lr?"),
         (["--model.config.num_epochs", "0.5", "--model.config.minibatch_size", "9999"], "RLlib's PPOConfig refuses"),
+        (["--model.config.lr", "fast"], "model.config.lr='fast' is text: give a value such as"),
         (["--model.config.env", "CartPole-v1"], "model.config.env follows from the run: use data.env"),
         (["--model.address", "nonsense"], "address='nonsense' must be `auto` or `host:port`"),
         (
@@ -81,3 +83,12 @@ def test_options_that_rllib_cannot_have_are_refused(
     assert main(["rllib", "--config", "rllib_ppo_cartpole", *words]) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.rglob("*.ckpt")) == []
+
+
+def test_values_of_options_have_the_types_of_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    values = {"lr": "1e-3", "num_epochs": "3", "use_kl_loss": "false", "epsilon": "[[0, 1.0]]"}
+    words = [word for name, value in values.items() for word in (f"--model.config.{name}", value)]
+    with pytest.raises(SystemExit):
+        main(["rllib", "--config", "conf_rllib/ppo", *words, "--print_config"])
+    config = yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]["config"]
+    assert config == {"lr": 0.001, "num_epochs": 3, "use_kl_loss": False, "epsilon": [[0, 1.0]]}

@@ -251,3 +251,14 @@ def test_the_loss_gets_values_of_both_observations_from_both_networks(double_q: 
         assert torch.equal(outputs["qf_next_preds"], module.compute_q_values({"obs": then})["qf_preds"])
     assert outputs["qf_preds"].requires_grad
     assert not outputs["qf_target_next_preds"].requires_grad
+
+
+@pytest.mark.parametrize("given", [None, "None"])
+def test_an_option_may_be_null_also_where_the_command_line_makes_it_text(given: str | None) -> None:
+    from maze_pl.rllib.algorithm_options import AlgorithmOptions, configuration_of
+
+    path = "ray.rllib.algorithms.ppo.PPOConfig"
+    config = configuration_of(AlgorithmOptions(path, False, {"grad_clip": given, "lambda": 0.5}, None))
+    assert config.grad_clip is None
+    assert config.lambda_ == 0.5
+    assert (config.num_env_runners, config.clip_actions, config.normalize_actions) == (0, False, False)
