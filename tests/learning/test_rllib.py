@@ -9,7 +9,7 @@ import torch
 
 import maze_pl
 from maze_pl.__main__ import main
-from tests.learning.test_cutting_2d import N_EPISODES, sampled_episodes, total
+from tests.learning.cutting_episodes import N_EPISODES, sampled_episodes, total
 
 pytestmark = [
     pytest.mark.slow,
