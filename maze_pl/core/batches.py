@@ -258,6 +258,19 @@ class TrajectoryBatch(Batch):
 
 
 @dataclass
+class BestEpisodesBatch(TrajectoryBatch, Experience):
+    """Acts of the best of several episodes from each start, which a policy has played for this purpose.
+
+    Episodes are played once per epoch, and are counted in its first batch.
+    """
+
+    @property
+    def env_steps(self) -> int:
+        """Zero, since progress is counted in acts, as with recorded episodes."""
+        return 0
+
+
+@dataclass
 class ReplayBatch(Experience):
     """Acts drawn from a replay buffer for U updates, and the experience that was added to it before.
 

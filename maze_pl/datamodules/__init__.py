@@ -8,4 +8,5 @@ from maze_pl.datamodules.population import PopulationDataModule as PopulationDat
 from maze_pl.datamodules.replay import ReplayDataModule as ReplayDataModule
 from maze_pl.datamodules.rollout import RolloutDataModule as RolloutDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator as RolloutEvaluator
+from maze_pl.datamodules.self_labelling import SelfLabellingDataModule as SelfLabellingDataModule
 from maze_pl.datamodules.trajectory import TrajectoryDataModule as TrajectoryDataModule

@@ -119,7 +119,7 @@ def test_evaluations_within_epochs_are_compared_with_the_policy_that_they_are_of
             ([*PLAYED, "--model", "algorithm/ppo"], ["PPO learns from Rollout batches", "RolloutDataModule"]),
             (
                 ["--config", "ppo_cartpole", "--model", "algorithm/bc"],
-                ["BC learns from TrajectoryBatch", "use TrajectoryDataModule"],
+                ["BC learns from TrajectoryBatch", "use SelfLabellingDataModule or TrajectoryDataModule"],
             ),
         ]
     ),

@@ -86,9 +86,8 @@ def test_batches_of_another_class_are_refused_before_environments_are_made(
     message = refusal(kit, module, data)
     start = f"{algorithm.__name__} learns from {learned.__name__} batches, but {type(data).__name__} delivers "
     assert message.startswith(start + delivered.__name__)
-    assert (
-        f"use {'ActorDataModule or ' if learned is Rollout else ''}{type(data_modules()[learned]).__name__}" in message
-    )
+    others = {Rollout: "ActorDataModule or ", TrajectoryBatch: "SelfLabellingDataModule or "}
+    assert f"use {others.get(learned, '')}{type(data_modules()[learned]).__name__}" in message
 
 
 @pytest.mark.parametrize("algorithm", LEARNED)

@@ -1,0 +1,75 @@
+"""The worker that plays several episodes from the same start and returns the best one."""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+
+from maze_pl.collect.episodes import play_episodes
+from maze_pl.collect.rollout_worker import RolloutWorker
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.policy import evaluation_mode
+from maze_pl.core.seeding import derive_seed
+from maze_pl.envs.structured_env import StructuredEnv
+from maze_pl.envs.wrappers.spaces_recording_wrapper import SpacesRecordingWrapper
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+
+_TRAINING: Final = "train"  # no evaluator has this name
+
+
+class BestEpisode(NamedTuple):
+    """The best of several episodes from the same start.
+
+    Attributes:
+        record: Its observations and actions.
+        summaries: Statistics of all episodes.
+        place: Number of the best one among them.
+    """
+
+    record: SpacesTrajectoryRecord
+    summaries: list[EpisodeSummary]
+    place: int
+
+
+@dataclass
+class BestEpisodeWorker(RolloutWorker):
+    """Plays the episodes of evaluators, and several sampled episodes from each start.
+
+    A start is the number of an episode: all environments begin it with the same seed. Everything in
+    its episodes depends on the seed of the run, the start and the policy alone.
+    """
+
+    def play_best(self, start: int, wrapper_statistics: dict[str, Any], policy: Any = None) -> BestEpisode:
+        """Play an episode in each environment, all from the same start, with sampled actions.
+
+        Args:
+            start: Number of the start.
+            wrapper_statistics: Wrapper statistics, which the episodes do not change.
+            policy: The policy; the worker's policy if None.
+
+        Returns:
+            The episode with the largest return, the first one if several have it.
+        """
+        if _TRAINING not in self.vectors:
+            self.vectors[_TRAINING] = self.training[0]()
+        vector = self.vectors[_TRAINING]
+        vector.load_shared_states(wrapper_statistics, freeze=True)
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", start))
+        acting = self.policy if policy is None else policy
+        with evaluation_mode(acting):
+            summaries = play_episodes(vector, acting, [start] * vector.n_envs, deterministic=False, generator=generator)
+        place = int(np.argmax([summary.reward for summary in summaries]))
+        records: list[SpacesTrajectoryRecord] = vector.of_each(last_record, [place])  # type: ignore[attr-defined]
+        return BestEpisode(records[0], summaries, place)
+
+
+def last_record(env: Any) -> SpacesTrajectoryRecord:
+    """Return the record of the episode that an environment has just played."""
+    record: SpacesTrajectoryRecord = env.trajectories[-1]
+    return record
+
+
+def recording(env: StructuredEnv, max_agents: dict[Any, int] | None) -> SpacesRecordingWrapper:
+    """Wrap an environment, so that it keeps the observations and actions of its last episode."""
+    return SpacesRecordingWrapper(env, None, 1, max_agents)

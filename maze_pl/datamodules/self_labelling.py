@@ -1,0 +1,236 @@
+"""Data module of self-labelling: its batches are acts of the best of several episodes from each start."""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maze_pl.collect.best_episode_worker import BestEpisode, BestEpisodeWorker, recording
+from maze_pl.collect.engines.engine import Engine
+from maze_pl.collect.rollout_worker import RolloutWorker
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import BestEpisodesBatch
+from maze_pl.core.seeding import derive_seed
+from maze_pl.datamodules.environments import Env, EnvironmentDataModule
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datasets.in_memory_dataset import InMemoryDataset
+from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.system.ranks import gather_objects
+
+
+class SelfLabellingDataModule(EnvironmentDataModule):
+    """Plays several episodes from each of several starts, and serves the acts of the best ones.
+
+    In each epoch the policy in training plays `n_samples` episodes with sampled actions from each of
+    `n_starts` new starts. The episode with the largest return of each start is imitated. No
+    demonstrations and no critic are needed. Corsini et al. 2024, arXiv:2401.11849, "Self-labeling
+    the job shop scheduling problem".
+
+    All episodes from a start have the same seed, so that they differ by the actions only, where
+    nothing else is random. Several ranks share the starts and the order of the acts.
+
+    Args:
+        env: Builds one environment; a plain gymnasium environment is adapted.
+        wrappers: Callables that wrap the environment, the first one innermost. Their statistics are
+            estimated once.
+        n_starts: Starts per epoch, over all ranks.
+        n_samples: Episodes from each start.
+        batch_size: Acts per batch on each rank, over all sub-steps.
+        epoch_length: Batches per epoch; evaluation follows each epoch. The acts are served in random
+            order, as often as there are batches.
+        max_steps: Env steps after which a training episode is truncated; 0 means no limit.
+        evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
+        seed: Seed of the run; None takes the seed of `seed_everything`.
+        action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
+            to the masks that the environment declares itself.
+        max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
+        n_normalization_samples: Observations from which wrappers estimate their statistics.
+        engine: Runs the environments; None means in this process.
+        check: Validation of environment returns in each step, `fast` or `full`; see
+            `SequentialVectorEnv`.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    batch_type: ClassVar[type] = BestEpisodesBatch
+    _player_class = BestEpisodeWorker
+
+    def __init__(
+        self,
+        env: Callable[[], Env],
+        wrappers: list[Callable[[Any], Env]] | None = None,
+        n_starts: int = 16,
+        n_samples: int = 32,
+        batch_size: int = 128,
+        epoch_length: int = 32,
+        max_steps: int = 0,
+        evaluators: dict[str, RolloutEvaluator] | None = None,
+        seed: int | None = None,
+        action_masks: dict[str, str] | None = None,
+        max_agents: dict[StepKey, int] | None = None,
+        n_normalization_samples: int = 1000,
+        engine: Engine | None = None,
+        check: Literal["fast", "full"] = "fast",
+    ) -> None:
+        super().__init__(
+            env,
+            wrappers,
+            evaluators=evaluators,
+            seed=seed,
+            action_masks=action_masks,
+            max_agents=max_agents,
+            n_normalization_samples=n_normalization_samples,
+            engine=engine,
+            check=check,
+        )
+        check_count("n_starts", n_starts, 1)
+        check_count("n_samples", n_samples, 2)
+        check_count("batch_size", batch_size, 1)
+        check_count("epoch_length", epoch_length, 1)
+        check_count("max_steps", max_steps, 0)
+        self.n_starts = n_starts
+        self.n_samples = n_samples
+        self.batch_size = batch_size
+        self.epoch_length = epoch_length
+        self.max_steps = max_steps
+        self.episodes = BestEpisodes()
+
+    def train_dataloader(self) -> "BestEpisodesLoader":
+        """Batches of the best episodes, which are played when an epoch begins."""
+        return BestEpisodesLoader(self)
+
+    def _make_player(self) -> Callable[..., RolloutWorker]:
+        limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
+        factory = partial(_recorded, self._factory_of(None, *limit), self._max_agents)
+        options: Any = {"seed": derive_seed(self.seed, "train"), "autoreset": False, "seed_by_env": False}
+        training = [self._vector_of([factory] * self.n_samples, **options)]
+        return partial(super()._make_player(), training=training)
+
+    def play(self, epoch: int) -> "BestEpisodes":
+        """Play the episodes of an epoch; the same on all ranks.
+
+        Args:
+            epoch: Number of the epoch.
+        """
+        began = time.perf_counter()
+        self._refuse_foreign_checkpoint()
+        wrapper_statistics = self.wrapper_statistics()
+        given = self._engage(self._policy())
+        first = epoch * self.n_starts
+        own = range(first + self._rank, first + self.n_starts, self._world_size)
+        jobs = []
+        for place, start in enumerate(own):
+            jobs.append((place % self.engine.n_workers, "play_best", (start, wrapper_statistics, given)))
+        found: list[BestEpisode] = self._ask(jobs)
+        records = dict(zip(own, [one.record.to_bytes() for one in found], strict=True))
+        everywhere: dict[int, bytes] = {}
+        for part in gather_objects(records):
+            everywhere |= part
+        self.episodes = BestEpisodes(epoch, [everywhere[start] for start in sorted(everywhere)])
+        returns = [[summary.reward for summary in one.summaries] for one in found]
+        self.episodes.measures = {
+            "best_return": float(np.mean([max(of_start) for of_start in returns])),
+            "n_timesteps": float(sum(summary.env_steps for one in found for summary in one.summaries)),
+        }
+        self.episodes.summaries = [summary for one in found for summary in one.summaries]
+        self.episodes.seconds = time.perf_counter() - began
+        return self.episodes
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the wrapper statistics and the episodes of the running epoch."""
+        return {**super().state_dict(), "epoch": self.episodes.epoch, "episodes": self.episodes.to_tensors()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        super().load_state_dict(state_dict)
+        self.episodes = BestEpisodes.from_tensors(state_dict["epoch"], state_dict["episodes"])
+
+
+class BestEpisodes:
+    """The best episode of each start of an epoch.
+
+    Args:
+        epoch: Number of the epoch; -1 for none.
+        records: Each episode's record, as bytes.
+
+    Attributes:
+        summaries: Statistics of all episodes that this rank has played, until they are served.
+        measures: Statistics of the epoch.
+        seconds: Duration of playing.
+    """
+
+    def __init__(self, epoch: int = -1, records: list[bytes] | None = None) -> None:
+        self.epoch = epoch
+        self.records = records or []
+        self.summaries: list[Any] = []
+        self.measures: dict[str, float] = {}
+        self.seconds = 0.0
+
+    def to_tensors(self) -> list[Tensor]:
+        """Return the records as tensors of bytes, for checkpoints."""
+        return [torch.frombuffer(bytearray(record), dtype=torch.uint8) for record in self.records]
+
+    @classmethod
+    def from_tensors(cls, epoch: int, records: list[Tensor]) -> "BestEpisodes":
+        """Restore the result of `to_tensors`."""
+        return cls(epoch, [record.numpy().tobytes() for record in records])
+
+
+class BestEpisodesLoader:
+    """A sized iterable of the batches of an epoch, which resumes where it was saved.
+
+    Args:
+        data: Plays the episodes.
+    """
+
+    def __init__(self, data: SelfLabellingDataModule) -> None:
+        self._data = data
+        self._at = {"epoch": -1, "batch": 0}
+        self._resumed = self._at
+
+    def __len__(self) -> int:
+        return self._data.epoch_length
+
+    def __iter__(self) -> Iterator[BestEpisodesBatch]:
+        data = self._data
+        trainer = data.trainer
+        epoch = 0 if trainer is None else trainer.current_epoch
+        first = self._resumed["batch"] if self._resumed["epoch"] == epoch else 0
+        episodes = data.episodes if data.episodes.epoch == epoch else data.play(epoch)
+        records = [SpacesTrajectoryRecord.from_bytes(bytearray(record)) for record in episodes.records]
+        dataset = InMemoryDataset(records).load(spec=data.spec)
+        generator = torch.Generator().manual_seed(derive_seed(data.seed, "acts", epoch))
+        size = data.batch_size * data._world_size
+        n_passes = -(-size * len(self) // len(dataset))
+        order = torch.cat([torch.randperm(len(dataset), generator=generator) for _ in range(n_passes)])
+        for number in range(first, len(self)):
+            self._at = {"epoch": epoch, "batch": number + 1}
+            joint = order[number * size : (number + 1) * size]
+            acts = dataset.batch(joint[data._rank :: data._world_size]).acts
+            batch = BestEpisodesBatch(acts)
+            if number == 0:
+                batch.summaries = episodes.summaries
+                batch.measures = episodes.measures
+                batch.seconds = episodes.seconds
+            if number == len(self) - 1:
+                data.episodes = BestEpisodes()  # a checkpoint needs only those of an unfinished epoch
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the epoch and the number of batches that were served."""
+        return self._at
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Skip the batches of this epoch that were served before."""
+        self._at = self._resumed = state_dict
+
+
+def _recorded(factory: Callable[[], Any], max_agents: dict[StepKey, int] | None) -> Any:
+    """Make an environment that keeps the record of its last episode."""
+    return recording(factory().env, max_agents)

@@ -1,0 +1,140 @@
+"""Self-labelling: the best of several episodes from each start is imitated, and an epoch resumes exactly."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from maze_pl.collect.engines import ProcessEngine
+from maze_pl.core.batches import BestEpisodesBatch
+from maze_pl.datamodules import RolloutEvaluator, SelfLabellingDataModule
+from maze_pl.envs.cutting_2d import MixedPeriodicDemand, masked_struct_env_factory
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
+from maze_pl.modules import BC
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+from tests.equality import assert_equal
+from tests.search.problems import best_total, table_env
+
+
+def cutting() -> Any:
+    return TimeLimitWrapper(masked_struct_env_factory(20, (6, 6), MixedPeriodicDemand(2, 6)), 8)
+
+
+def make_data(env: Any = cutting, **options: Any) -> SelfLabellingDataModule:
+    small = {"n_starts": 3, "n_samples": 5, "batch_size": 8, "epoch_length": 4, "evaluators": {}, "seed": 3}
+    return SelfLabellingDataModule(env, **{**small, **options})
+
+
+def make_trainer(folder: Path, **options: Any) -> pl.Trainer:
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    settings = {"enable_checkpointing": False, "num_sanity_val_steps": 0, "default_root_dir": folder}
+    if not options.pop("is_evaluated", False):
+        settings["limit_val_batches"] = 0
+    return pl.Trainer(**{**quiet, **settings, **options})
+
+
+class Batches(pl.Callback):
+    """Keeps what a run has learned from."""
+
+    def __init__(self) -> None:
+        self.kept: list[BestEpisodesBatch] = []
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.kept.append(batch)
+
+
+def trained(data: SelfLabellingDataModule, folder: Path, **options: Any) -> tuple[BC, list[BestEpisodesBatch]]:
+    """An agent, and the batches of its training."""
+    pl.seed_everything(1, verbose=False)
+    module = BC(spec=data.spec, lr=1e-2)
+    batches = Batches()
+    callbacks = [batches, *options.pop("callbacks", [])]
+    make_trainer(folder, callbacks=callbacks, **options).fit(module, data)
+    return module, batches.kept
+
+
+def test_the_best_of_the_episodes_from_each_start_is_served(tmp_path: Path) -> None:
+    data = make_data()
+    found: list[Any] = []
+
+    class Look(pl.Callback):
+        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
+            if batch_idx == 0:
+                records = [SpacesTrajectoryRecord.from_bytes(bytearray(one)) for one in data.episodes.records]
+                found.append((records, batch.summaries, batch.measures))
+
+    trained_with = make_trainer(tmp_path, max_epochs=2, callbacks=[Look()])
+    trained_with.fit(BC(spec=data.spec), data)
+    starts = set()
+    for records, summaries, measures in found:
+        assert len(records) == 3 and len(summaries) == 15
+        best = []
+        for place, record in enumerate(records):
+            of_start = summaries[5 * place : 5 * place + 5]
+            assert len({summary.episode_index for summary in of_start}) == 1
+            best.append(max(summary.reward for summary in of_start))
+            assert float(record.reward.sum()) == best[-1]
+            starts.add(record.episode_id)
+        assert len({summary.reward for summary in summaries}) > 1, "actions are sampled"
+        assert measures["best_return"] == pytest.approx(sum(best) / 3)
+        assert measures["n_timesteps"] == 15 * 8
+    assert len(starts) == 6, "each start is new"
+
+
+def test_the_best_sequence_of_a_small_problem_is_learned(tmp_path: Path) -> None:
+    """Against the search of all sequences; random choices have half of its return."""
+    data = make_data(
+        partial(table_env, 1), n_starts=1, n_samples=24, epoch_length=10, evaluators={"eval": RolloutEvaluator(1)}
+    )
+    pl.seed_everything(1, verbose=False)
+    module = BC(spec=data.spec, lr=1e-2)
+    trainer = make_trainer(tmp_path, max_epochs=8, is_evaluated=True)
+    trainer.fit(module, data)
+    assert float(trainer.callback_metrics["eval/return"]) == best_total(1)
+
+
+def test_an_epoch_resumes_in_its_middle_bit_for_bit(tmp_path: Path) -> None:
+    whole, batches = trained(make_data(wrappers=[ObservationNormalizationWrapper]), tmp_path, max_epochs=2)
+    checkpoint = tmp_path / "middle.ckpt"
+
+    class Save(pl.Callback):
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            if trainer.global_step == 6:
+                trainer.save_checkpoint(checkpoint)
+
+    trained(make_data(wrappers=[ObservationNormalizationWrapper]), tmp_path, max_epochs=2, callbacks=[Save()])
+    data = make_data(wrappers=[ObservationNormalizationWrapper])
+    resumed, rest = BC(spec=data.spec, lr=1e-2), Batches()
+    make_trainer(tmp_path, max_epochs=2, callbacks=[rest]).fit(resumed, data, ckpt_path=checkpoint, weights_only=True)
+    assert len(rest.kept) == 2
+    for one, other in zip(batches[6:], rest.kept, strict=True):
+        assert_equal(one.acts, other.acts)
+    for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.slow
+def test_workers_play_the_same_episodes(tmp_path: Path) -> None:
+    _, here = trained(make_data(), tmp_path, max_epochs=2)
+    _, elsewhere = trained(make_data(engine=ProcessEngine(n_workers=2)), tmp_path, max_epochs=2)
+    for one, other in zip(here, elsewhere, strict=True):
+        assert_equal(one.acts, other.acts)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_samples": 1}, "n_samples=1 must be at least 2"),
+        ({"n_starts": 0}, "n_starts=0 must be at least 1"),
+        ({"epoch_length": 0}, "epoch_length=0 must be at least 1"),
+        ({"max_steps": -1}, "max_steps=-1 must be at least 0"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_data(**options)
