@@ -74,7 +74,7 @@ def written(given: EpisodeSummary) -> EpisodeSummary:
     torch.save(statistics.rank_state_dict(), file)
     file.seek(0)
     resumed.load_rank_state_dict(torch.load(file, weights_only=True))
-    (again,) = resumed._pending["train"]
+    ((again,),) = resumed._pending["train"]
     return again
 
 

@@ -142,8 +142,10 @@ def test_actor_rewards_of_aggregators_reach_whoever_collects() -> None:
     collected = []
     for fruit in (1, 2, 3, 4):
         vector.staging.action["pick"]["fruit"][:] = fruit
-        collected += [rewards.tolist() for _, rewards in vector.step().actor_rewards]
-    assert collected == [[1.0, 2.0], [3.0, 4.0]]
+        attributed = vector.step().actor_rewards
+        if attributed is not None:
+            collected.append(attributed)
+    assert [one.rewards.tolist() for one in collected] == [[[1.0, 2.0]], [[3.0, 4.0]]]
 
 
 def test_parts_are_weighted_and_their_shares_logged_in_the_units_of_the_reward() -> None:
