@@ -1,5 +1,6 @@
 """The worker that plays several episodes from the same start and returns the best one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +29,7 @@ class BestEpisode(NamedTuple):
     """
 
     record: SpacesTrajectoryRecord
-    summaries: list[EpisodeSummary]
+    summaries: Sequence[EpisodeSummary]
     place: int
 
 
