@@ -35,21 +35,21 @@ class DeterministicActions(Distribution):  # type: ignore[misc]  # RLlib has no 
 
     def entropy(self, **_: Any) -> Tensor:
         """Raise an error: one action has no entropy that could be learned."""
-        raise NotImplementedError
+        raise NotImplementedError("a deterministic action has no entropy: use the distribution that it comes from")
 
     def kl(self, other: Distribution, **_: Any) -> Tensor:
         """Raise an error: it is infinite."""
-        raise NotImplementedError
+        raise NotImplementedError("the divergence of deterministic actions is infinite: use their distributions")
 
     @staticmethod
     def required_input_dim(space: Any, **_: Any) -> int:
         """Raise an error: it is made of a distribution."""
-        raise NotImplementedError
+        raise NotImplementedError("DeterministicActions have no inputs: call to_deterministic of a distribution")
 
     @classmethod
     def from_logits(cls, logits: Tensor, **_: Any) -> Self:
         """Raise an error: RLlib makes these of distributions."""
-        raise NotImplementedError
+        raise NotImplementedError("DeterministicActions have no logits: call to_deterministic of a distribution")
 
 
 class ActionDistribution(Distribution):  # type: ignore[misc]  # RLlib has no types
@@ -81,7 +81,7 @@ class ActionDistribution(Distribution):  # type: ignore[misc]  # RLlib has no ty
     @staticmethod
     def required_input_dim(space: Any, **_: Any) -> int:
         """Raise an error: the layout of the sub-step has the number of inputs."""
-        raise NotImplementedError
+        raise NotImplementedError("the number of inputs depends on the sub-step: ask its ActionLayout")
 
     def sample(self, *, sample_shape: Any = None, **_: Any) -> Actions:
         """Draw one action for each batch entry, without gradients."""
@@ -90,7 +90,7 @@ class ActionDistribution(Distribution):  # type: ignore[misc]  # RLlib has no ty
 
     def rsample(self, *, sample_shape: Any = None, **_: Any) -> Actions:
         """Raise an error: PPO and APPO do not differentiate actions."""
-        raise NotImplementedError
+        raise NotImplementedError("actions cannot be differentiated: PPO and APPO use sample and logp")
 
     def logp(self, value: Actions, **_: Any) -> Tensor:
         """Return the log-probabilities [...] of actions."""

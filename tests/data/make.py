@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import torch
 import yaml
 
 import maze_pl
@@ -114,6 +115,13 @@ def play(name: str) -> None:
     command("rollout", f"runs/{name}", "--n_episodes", "2", "--max_steps", "15", "--output_dir", f"played/{name}")
 
 
+def forget_folder(checkpoint: Path) -> None:
+    """Replace the absolute path of a replay buffer's folder; the buffer lies beside the checkpoint."""
+    content = torch.load(checkpoint, weights_only=True)
+    content["ReplayDataModule"]["replay"]["folder"] = "checkpoints"
+    torch.save(content, checkpoint)
+
+
 def make() -> None:
     """Write all files to the current folder."""
     train("ppo_flat")
@@ -133,6 +141,8 @@ def make() -> None:
     for trial in Path("sweep").rglob("best.ckpt"):
         trial.unlink()  # equal to `last.ckpt` after one epoch
     Path("output.txt").unlink()
+    for checkpoint in Path("runs/sac_replay/checkpoints").glob("*.ckpt"):
+        forget_folder(checkpoint)
     decisions = {name: decisions_of_run(Path("runs", name)) for name in RUNS}
     decisions["agent.bundle"] = decisions_of_bundle(Path("agent.bundle"))
     Path("decisions.json").write_text(json.dumps(decisions, indent=1), encoding="utf-8")

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
 from maze_pl.envs.job_shop.cp_sat import solve_with_cp_sat
 from maze_pl.envs.job_shop.instance import JobShopInstance
 from maze_pl.envs.job_shop.objects import JobShopMazeState
+from maze_pl.envs.job_shop.option_policy import OptionPolicy
 from maze_pl.envs.job_shop.schedule import Schedule
 
-if TYPE_CHECKING:
-    import torch
 
-
-class CpSatPolicy(MazeStatePolicy):
+class CpSatPolicy(OptionPolicy):
     """Solves the instance of each episode with CP-SAT, then follows the schedule.
 
     Operations are scheduled in the order in which the solution starts them. If the environment does
@@ -42,44 +38,20 @@ class CpSatPolicy(MazeStatePolicy):
         n_workers: int = 1,
         seed: int = 0,
     ) -> None:
-        self.heads = {key: tuple(space) for key, space in action_spaces_dict.items()}
+        super().__init__(action_spaces_dict)
         self.time_limit = time_limit
         self.n_workers = n_workers
         self.seed = seed
         self._solved: list[tuple[JobShopInstance, Schedule]] = []
-
-    def act(
-        self,
-        batch: PolicyBatch,
-        *,
-        deterministic: bool = False,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> PolicyStep:
-        """Choose the heads that the sub-step asks for.
-
-        Raises:
-            ValueError: The batch has no states of the simulation.
-            ImportError: OR-tools is not installed.
-        """
-        if batch.maze_state is None:
-            raise ValueError(
-                f"{type(self).__name__} needs the states of the simulation, which this batch does not have"
-            )
-        choices = np.array([self.choose(state) for state in batch.maze_state])
-        n_alternatives = batch.maze_state[0].exists.shape[1]
-        chosen = {
-            "option": choices[:, 0] * n_alternatives + choices[:, 1],
-            "job": choices[:, 0],
-            "alternative": choices[:, 1],
-        }
-        return PolicyStep({head: chosen[head] for head in self.heads[batch.step_key]})
 
     def choose(self, state: JobShopMazeState) -> tuple[int, int]:
         """Return the job and the alternative that come next in the solution.
 
         Args:
             state: A state in which something may be chosen.
+
+        Raises:
+            ImportError: OR-tools is not installed.
         """
         schedule = self._schedule_of(state.instance)
         jobs = np.flatnonzero(state.exists.any(axis=1))

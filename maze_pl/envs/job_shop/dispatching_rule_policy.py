@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
 from maze_pl.envs.job_shop.instance import Array
 from maze_pl.envs.job_shop.objects import JobShopMazeState
-
-if TYPE_CHECKING:
-    import torch
+from maze_pl.envs.job_shop.option_policy import OptionPolicy
 
 Rule = Literal["spt", "lpt", "mwkr", "mopnr", "fifo", "fdd_mwkr"]
 
 
-class DispatchingRulePolicy(MazeStatePolicy):
+class DispatchingRulePolicy(OptionPolicy):
     """Schedules the operation that a dispatching rule ranks first.
 
         spt:      shortest processing time: min duration
@@ -53,35 +50,9 @@ class DispatchingRulePolicy(MazeStatePolicy):
     ) -> None:
         if rule not in get_args(Rule):
             raise ValueError(f"{rule=} is unknown; known rules are {', '.join(get_args(Rule))}")
-        self.heads = {key: tuple(space) for key, space in action_spaces_dict.items()}
+        super().__init__(action_spaces_dict)
         self.rule = rule
         self.only_earliest = only_earliest
-
-    def act(
-        self,
-        batch: PolicyBatch,
-        *,
-        deterministic: bool = False,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> PolicyStep:
-        """Choose the heads that the sub-step asks for; nothing here is random.
-
-        Raises:
-            ValueError: The batch has no states of the simulation.
-        """
-        if batch.maze_state is None:
-            raise ValueError(
-                f"{type(self).__name__} needs the states of the simulation, which this batch does not have"
-            )
-        choices = np.array([self.choose(state) for state in batch.maze_state])
-        n_alternatives = batch.maze_state[0].exists.shape[1]
-        chosen = {
-            "option": choices[:, 0] * n_alternatives + choices[:, 1],
-            "job": choices[:, 0],
-            "alternative": choices[:, 1],
-        }
-        return PolicyStep({head: chosen[head] for head in self.heads[batch.step_key]})
 
     def choose(self, state: JobShopMazeState) -> tuple[int, int]:
         """Return the job and the alternative that the rule ranks first.
