@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-import gymnasium
 from jsonargparse import ArgumentError, ArgumentParser
 
 from maze_pl.config.assembling import Prepared
@@ -14,13 +13,12 @@ from maze_pl.config.messages import explain, message_of
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checks import check_count
 from maze_pl.core.seeding import derive_seed
-from maze_pl.envs.building import make_wrapped
+from maze_pl.envs.building import Env, make_wrapped
 from maze_pl.envs.checker import check_env, compare_envs
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.system.time_limit import CallTimeoutError, time_limit_to_make
 
-Env = gymnasium.Env[Any, Any]
 _N_SAMPLES = 1000  # for the statistics of wrappers
 
 
@@ -31,7 +29,7 @@ def check(
     n_steps: int = 1000,
     seed: int = 0,
     step_timeout: float | None = 60.0,
-    same_as: Callable[[], Any] | None = None,
+    same_as: Callable[[], Env] | None = None,
     n_envs: int = 4,
 ) -> int:
     """Check an environment, or compare it with another form of it, and print the report.

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import gymnasium
-
 from maze_pl.cli.check import parsed
 from maze_pl.collect.engines import Engine
 from maze_pl.comparison.compare import compare
@@ -23,10 +21,10 @@ from maze_pl.config.pieces import CONFIG_OPTIONS, RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.trust import extend_import_path
 from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.building import Env
 from maze_pl.runs.tables import interval_text
 from maze_pl.system.signals import StopSignals
 
-Env = gymnasium.Env[Any, Any]
 _FLAGS: Final = ("--deterministic", "--lower_is_better")
 _RENAMED: Final = {"--lower-is-better": "--lower_is_better", "--must-beat": "--must_beat"}
 _WITHOUT_VALUE: Final = (TRUST_OPTION, "--help", "-h", "--print_config")

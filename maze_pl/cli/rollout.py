@@ -18,13 +18,14 @@ from maze_pl.config.assembling import Prepared
 from maze_pl.config.factories import Factory
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.core.provenance import share_provenance
+from maze_pl.envs.building import Env
 from maze_pl.envs.trajectory_record import TrajectoryFiles
 from maze_pl.events import EpochStatistics, EventLogFiles, Histogram
 from maze_pl.events.display import render as render_table
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.loading import load
 from maze_pl.runs.provenance import PROVENANCE_FILE, collect_provenance, provenance_text
-from maze_pl.runs.rollout import Env, Trajectory, rollout
+from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.runs.run_directory import new_directory, run_directory
 from maze_pl.system.atomic_files import write_file
 from maze_pl.system.git_state import GitProbe

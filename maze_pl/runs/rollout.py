@@ -23,7 +23,7 @@ from maze_pl.core.spaces import MaskError, no_value
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
 from maze_pl.envs import wrappers as ours
-from maze_pl.envs.building import load_shared_states, make_wrapped, shared_states_of, wrapper_stack
+from maze_pl.envs.building import Env, load_shared_states, make_wrapped, shared_states_of, wrapper_stack
 from maze_pl.envs.trajectory_record import GifFiles, KeptFrames, StateTrajectoryRecord
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.events import EventLogFiles
@@ -34,7 +34,6 @@ from maze_pl.runs.searching import MakeSearchable, make_search_policy, searchabl
 from maze_pl.search import SearchError, SearchOptions
 from maze_pl.system.time_limit import time_limit_to_make
 
-Env = gymnasium.Env[Any, Any]
 _N_ESTIMATION_SAMPLES = 1000
 
 
