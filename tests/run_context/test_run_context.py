@@ -393,6 +393,26 @@ def test_a_run_continues_between_python_and_the_command_line_bit_for_bit() -> No
 
 
 @pytest.mark.slow
+@pytest.mark.long
+def test_the_distributed_example_trains_objects_in_worker_processes_as_in_this_one() -> None:
+    policy, critic = composers()
+    for runner in ("dev", "local"):
+        context = RunContext(
+            env=cartpole_env_factory,
+            algorithm=A2C(lr=0.0005, gamma=0.98, gae_lambda=1.0),
+            policy=policy,
+            critic=critic,
+            runner=runner,
+            overrides=SMALL,
+            run_dir=runner,
+            silent=True,
+        )
+        context.train(n_epochs=1)
+    assert same_weights("dev", "local")
+    assert context.evaluate()["eval/return"] > 0
+
+
+@pytest.mark.slow
 def test_networks_and_environments_are_objects_and_a_failed_call_leaves_the_context_usable(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
