@@ -37,14 +37,13 @@ def results_against_random(agent: Any, n_games: int) -> Any:
 
 
 def test_a_policy_that_plays_against_itself_beats_a_random_player(tmp_path: Path) -> None:
-    options = ["--trainer.max_epochs", "6", "--model.entropy_coef", "0.02", "--run_dir", str(tmp_path / "run")]
-    assert main(["fit", "--config", "ppo_pettingzoo", *options]) == 0
+    options = ["--trainer.max_epochs", "12", "--model.entropy_coef", "0.02", "--model.lr_schedule", "linear"]
+    assert main(["fit", "--config", "ppo_pettingzoo", *options, "--run_dir", str(tmp_path / "run")]) == 0
     results = results_against_random(maze_pl.load(tmp_path / "run" / "checkpoints" / "last.ckpt"), 400)
-    assert (results > 0).mean() >= 0.8 and (results < 0).mean() <= 0.12  # measured: 0.85 and 0.08; at random 0.44
+    assert (results > 0).mean() >= 0.8 and (results < 0).mean() <= 0.12  # measured: 0.83 and 0.02; at random 0.44
 
 
 def test_a_team_learns_to_spread_out(tmp_path: Path) -> None:
-    pytest.importorskip("mpe2", reason="needs pip install mpe2")
     options = ["--data.env.name", "mpe2.simple_spread_v3", "--data.env.team_reward", "true"]
     options += ["--data.wrappers+", "maze_pl.envs.wrappers.ReturnNormalizationRewardWrapper"]
     options += ["--data.n_rollout_steps", "50", "--model.batch_size", "200", "--trainer.max_epochs", "8"]
