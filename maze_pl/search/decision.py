@@ -45,7 +45,7 @@ class Decision:
         seed: Source of all randomness.
         make_env: Makes an environment like it, for simulations.
         spare: Simulations that may be used again.
-        deterministic: Whether the best action is wanted, without chance.
+        deterministic: Whether the best action is wanted, without random choices.
         milliseconds: Time for the decision; None for no limit.
 
     Attributes:

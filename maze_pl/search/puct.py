@@ -59,7 +59,7 @@ class Puct(SearchMethod):
     Danihelka et al. 2022, "Policy improvement by planning with Gumbel": the 16 actions with the
     largest sum of log-probability and Gumbel noise share the simulations, and the better half of
     them remains after each round. Below the root, visits follow the policy as improved by the values
-    found so far. Without chance (`deterministic`) there is no Gumbel noise.
+    found so far. With `deterministic`, there is no Gumbel noise.
 
     A node stands for a sequence of actions, not for a state: simulations with different futures
     pass through the same nodes. Values are scaled to the range that was found in the tree.

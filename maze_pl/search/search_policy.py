@@ -1,6 +1,7 @@
 """Policy that searches before it acts."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from maze_pl.agents.torch_policy import TorchPolicy
 from maze_pl.agents.torch_state_critic import StateCritic
-from maze_pl.core.policy import Array, EnvPolicy, Policy, PolicyBatch, PolicyStep
+from maze_pl.core.policy import Array, EnvPolicy, Policy, PolicyBatch, PolicyStep, evaluation_mode
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.search.beam import Beam
@@ -102,11 +103,18 @@ class SearchPolicy(EnvPolicy):
                     deterministic,
                     self.options.milliseconds,
                 )
-                act, *further = method.plan(decision)
+                act, *further = self._plan(method, decision)
                 self._plans[episode] = further
             actions.append(act.action)
         heads = self._spec.steps[batch.step_key].action_space.spaces
         return PolicyStep({head: _stacked(heads[head], [action[head] for action in actions]) for head in heads})
+
+    def _plan(self, method: SearchMethod, decision: Decision) -> list[PlannedAct]:
+        """Search with all networks in evaluation mode, also where the caller has switched none of them."""
+        with ExitStack() as stack:
+            for networks in (self.policy, self._rule, self._critic):
+                stack.enter_context(evaluation_mode(networks))
+            return method.plan(decision)
 
     def _following(self, episode: int, n_acts: int, env: Any, observation: dict[str, Array]) -> PlannedAct | None:
         """Return the next act of the plan of an episode, if everything has happened as planned."""

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from maze_pl.collect.engines import ProcessEngine
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.cutting_2d import (
     Cutting2DCoreEnvironment,
@@ -21,7 +23,7 @@ from maze_pl.envs.cutting_2d import (
 )
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
 from maze_pl.runs.rollout import Trajectory, rollout
-from maze_pl.search import SearchError
+from maze_pl.search import SearchError, SearchOptions, SearchPolicy
 from tests.search.problems import best_total, coin_env, table_env
 
 EXHAUSTIVE = ["best_of:400", "beam:36", "puct:200"]
@@ -169,3 +171,37 @@ def test_continuous_actions_are_sampled() -> None:
     plain = rollout(lambda: GymMazeEnv("Pendulum-v1"), "random", max_steps=10, record=())
     best = rollout(lambda: GymMazeEnv("Pendulum-v1"), "random", max_steps=10, search="best_of:30", record=())
     assert returns(best) > returns(plain)
+
+
+class _Networks(torch.nn.Module):
+    """Policy that notes the mode in which it acts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = torch.nn.Dropout()
+        self.modes: set[bool] = set()
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        self.modes.add(self.dropout.training)
+        allowed = batch.observation["allowed"]
+        return PolicyStep({"choice": allowed.argmax(-1)})
+
+
+def test_networks_are_searched_in_evaluation_mode_and_keep_their_mode() -> None:
+    env = table_env()
+    spec = Spec.of(env)
+    policy = _Networks()
+    rule = _Networks()
+    options = SearchOptions.parse("lookahead:heuristic:4")
+    search = SearchPolicy(policy, options, spec, table_env, 0, rule=rule)
+    observation, _ = env.reset(seed=0)
+    batch = PolicyBatch(
+        0,
+        {name: values[np.newaxis] for name, values in observation.items()},
+        np.zeros(1, np.int64),
+        episode_index=np.zeros(1, np.int64),
+        n_acts=np.zeros(1, np.int64),
+        envs=[env],
+    )
+    search.act(batch)
+    assert (policy.modes | rule.modes, rule.dropout.training, policy.dropout.training) == ({False}, True, True)

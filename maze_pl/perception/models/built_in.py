@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from maze_pl.agents.network_io import LATENT
 from maze_pl.perception.blocks.dense import dense_layers
-from maze_pl.perception.blocks.layer_options import Layers, ModuleClass
+from maze_pl.perception.blocks.layer_options import Layers, ModuleClass, Normalization
 from maze_pl.perception.blocks.perception_block import is_list, is_whole
 from maze_pl.perception.blocks.weight_init import make_module_init_normc
 
@@ -45,13 +45,16 @@ class FlattenConcatNet(nn.Module):
         non_lin: ModuleClass,
         hidden_units: Layers,
         std: float,
+        normalization: Normalization | None = None,
     ) -> None:
         super().__init__()
         check_widths(hidden_units)
+        if normalization not in (None, "batch", "layer"):
+            raise ValueError(f"{normalization=}: expected 'batch', 'layer' or None")
         self._ranks = {name: len(shape) for name, shape in obs_shapes.items()}
         self._only = next(iter(obs_shapes)) if list(self._ranks.values()) == [1] else None
         widths = [sum(math.prod(shape) for shape in obs_shapes.values()), *hidden_units]
-        self.body = dense_layers(widths, non_lin)
+        self.body = dense_layers(widths, non_lin, normalization)
         self.heads = nn.ModuleList(nn.Linear(widths[-1], math.prod(shape)) for shape in out_shapes.values())
         self._names = tuple(out_shapes)
         self._n_features = widths[-1]

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from maze_pl.perception.blocks.layer_options import Layers, ModuleClass
+from maze_pl.perception.blocks.layer_options import Layers, ModuleClass, Normalization
 from maze_pl.perception.models.built_in import FlattenConcatNet, Shapes
 
 
@@ -15,6 +15,7 @@ class FlattenConcatStateActionValueNet(FlattenConcatNet):
         q_shapes: Output -> shape.
         non_lin: Activation after each hidden layer, a class or its path.
         hidden_units: Width of each hidden layer.
+        normalization: Normalisation before each activation, "batch" or "layer"; None for none.
     """
 
     def __init__(
@@ -24,5 +25,8 @@ class FlattenConcatStateActionValueNet(FlattenConcatNet):
         q_shapes: Shapes,
         non_lin: ModuleClass = nn.Tanh,
         hidden_units: Layers = (256, 256),
+        normalization: Normalization | None = None,
     ) -> None:
-        super().__init__({**obs_shapes, **action_shapes}, q_shapes, non_lin, hidden_units, std=1.0)
+        super().__init__(
+            {**obs_shapes, **action_shapes}, q_shapes, non_lin, hidden_units, std=1.0, normalization=normalization
+        )

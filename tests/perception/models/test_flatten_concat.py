@@ -4,7 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from maze_pl.perception import FlattenConcatPolicyNet, FlattenConcatStateValueNet
+from maze_pl.perception import (
+    FlattenConcatPolicyNet,
+    FlattenConcatStateActionValueNet,
+    FlattenConcatStateValueNet,
+)
 
 SHAPES = {"image": (2, 3, 3), "vector": (4,), "number": ()}
 
@@ -66,6 +70,36 @@ def test_initial_weights_are_normc():
 def test_heads_may_have_any_name():
     network = FlattenConcatPolicyNet({"observation": (4,)}, {"type": (2,), "a.b": (1,)}, nn.Tanh, [4])
     assert set(network({"observation": torch.zeros(1, 4)})) == {"type", "a.b"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda options: FlattenConcatPolicyNet({"x": (4,)}, {"y": (3,)}, nn.ReLU, [8], **options),
+        lambda options: FlattenConcatStateValueNet({"x": (4,)}, nn.ReLU, [8], **options),
+        lambda options: FlattenConcatStateActionValueNet(
+            {"x": (2,)}, {"a": (2,)}, {"y": (1,)}, nn.ReLU, [8], **options
+        ),
+    ],
+)
+def test_layers_are_normalised_before_their_activation(make):
+    network = make({"normalization": "layer"})
+    batch = {"x": torch.randn(5, 4)}
+    if isinstance(network, FlattenConcatStateActionValueNet):
+        batch = {"x": batch["x"][:, :2], "a": batch["x"][:, 2:]}
+    hidden, head = network.body[0], network.heads[0]
+    linear = torch.cat(list(batch.values()), -1) @ hidden.weight.T + hidden.bias
+    centred = linear - linear.mean(-1, keepdim=True)
+    normalised = centred / (linear.var(-1, keepdim=True, unbiased=False) + 1e-5).sqrt()
+    activation = network.body[2]
+    expected = activation(normalised) @ head.weight.T + head.bias
+    torch.testing.assert_close(next(iter(network(batch).values())), expected)
+    assert len(make({}).body) == 2
+
+
+def test_an_unknown_normalisation_is_refused():
+    with pytest.raises(ValueError, match="normalization"):
+        FlattenConcatPolicyNet(SHAPES, {"a": (3,)}, nn.ReLU, [8], "layers")
 
 
 @pytest.mark.parametrize("non_lin", ["torch.nn.Tanhh", "Tanh", "torch.tanh", "no.such.Module", nn.Parameter])
