@@ -10,6 +10,7 @@ commands:
   sweep      train with different options, by a grid or by Optuna: maze-pl sweep SWEEP.yaml, or --resume|--show DIR
   rollout    play episodes: maze-pl rollout RUN_DIR, or --env env/gym_env --env.name ID --policy random|heuristic
   compare    play the same episodes with several agents, and compare them: maze-pl compare RUN_DIR --baseline random
+  estimate   estimate an agent from recorded episodes, without playing it: maze-pl estimate RUN_DIR --episodes FOLDER
   view       look at episodes in a browser: maze-pl view RUN_DIR|ROLLOUT_DIR|FILE...
   check      find faults of an environment: maze-pl check --env env/gym_env --env.name ID
   export     write a trained policy and its wrappers to one ONNX file: maze-pl export RUN_DIR --to FILE
@@ -60,6 +61,7 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "sweep": "sweep",
     "rollout": "rollout",
     "compare": "compare",
+    "estimate": "estimate",
     "view": "view",
     "check": "check",
     "export": "export",

@@ -46,6 +46,7 @@ PACKAGES = [
     "maze_pl.deployment",
     "maze_pl.run_context",
     "maze_pl.comparison",
+    "maze_pl.estimation",
     "maze_pl.core",
     "maze_pl_runtime",
     # modules of other packages, from which custom code imports

@@ -1,0 +1,83 @@
+"""Estimation of the policy that recorded episodes, by behavioural cloning."""
+
+import copy
+
+import numpy as np
+import torch
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.core.policy import evaluation_mode
+from maze_pl.estimation.probabilities import tensors
+from maze_pl.estimation.recorded_acts import RecordedActs
+from maze_pl.estimation.weighted_episodes import Array
+from maze_pl.perception import AutomaticModelComposer
+
+_HELD_OUT = 0.1
+"""Share of the episodes that decide when to stop."""
+_BATCH_SIZE = 256
+_MOST_EPOCHS = 50
+_PATIENCE = 3
+_LR = 1e-3
+
+
+def cloned_policy(acts: RecordedActs, seed: int) -> TorchPolicy:
+    """Learn the probabilities of the recorded acts.
+
+    Networks that fit the spaces (`AutomaticModelComposer`) maximise the log-probability of the acts
+    of nine tenths of the episodes, until that of the others has not risen for three epochs.
+    Importance sampling with an estimated behaviour policy: J. Hanna, S. Niekum and P. Stone 2019,
+    arXiv:1806.01347.
+
+    Args:
+        acts: The recorded acts.
+        seed: Determines weights, held-out episodes and batches.
+
+    Raises:
+        ValueError: There are fewer than two episodes, so that none can be held out.
+    """
+    if acts.n_episodes < 2:
+        raise ValueError("cloning needs at least two episodes, one of which decides when to stop: record more")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy = AutomaticModelComposer().compose(acts.spec).policy
+    generator = np.random.default_rng(seed)
+    n_held_out = max(1, round(_HELD_OUT * acts.n_episodes))
+    is_held_out = np.zeros(acts.n_episodes, bool)
+    is_held_out[generator.permutation(acts.n_episodes)[:n_held_out]] = True
+    of_act = is_held_out[acts.episode]
+    training, held_out = np.flatnonzero(~of_act), np.flatnonzero(of_act)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=_LR)
+    best = -np.inf
+    best_state = copy.deepcopy(policy.state_dict())
+    n_worse = 0
+    for _ in range(_MOST_EPOCHS):
+        policy.train()
+        for batch in np.array_split(generator.permutation(training), max(1, len(training) // _BATCH_SIZE)):
+            loss = -_log_prob(policy, acts, batch).mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        with torch.no_grad(), evaluation_mode(policy):
+            reached = float(_log_prob(policy, acts, held_out).mean())
+        if reached > best:
+            best = reached
+            best_state = copy.deepcopy(policy.state_dict())
+            n_worse = 0
+        else:
+            n_worse += 1
+        if n_worse == _PATIENCE:
+            break
+    policy.load_state_dict(best_state)
+    return policy.eval()
+
+
+def _log_prob(policy: TorchPolicy, acts: RecordedActs, chosen: Array) -> torch.Tensor:
+    """[n] log-probabilities of acts, with gradients, in the order of the sub-steps."""
+    parts = []
+    for place, (key, situations) in enumerate(acts.situations.items()):
+        rows = acts.row[chosen[acts.key_index[chosen] == place]]
+        if len(rows):
+            agent_id = torch.from_numpy(situations.agent_id[rows])
+            joint = policy.distribution(key, tensors(situations.observation, rows), agent_id)
+            parts.append(joint.log_prob(tensors(situations.action, rows)))
+    return torch.cat(parts)

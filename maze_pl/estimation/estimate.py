@@ -1,0 +1,248 @@
+"""Off-policy evaluation of a policy from recorded episodes."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from tqdm import tqdm
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.checks import check_count, check_fraction
+from maze_pl.core.policy import Policy, RandomPolicy
+from maze_pl.core.spec import Spec
+from maze_pl.estimation.cloning import cloned_policy
+from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions
+from maze_pl.estimation.importance_sampling import DOUBLY_ROBUST, WEIGHTING, Estimator, effective_sample_size
+from maze_pl.estimation.probabilities import log_probs, require_memoryless
+from maze_pl.estimation.recorded_acts import RecordedActs, read_acts
+from maze_pl.estimation.results import FEW_EPISODES, OffPolicyEstimate, OffPolicyEvaluation
+from maze_pl.estimation.weighted_episodes import Array, ModelValues, WeightedEpisodes
+from maze_pl.runs.intervals import Interval, t_interval
+from maze_pl.runs.loading import load, load_data
+
+FITTED_Q: Final = "fitted_q"
+ESTIMATORS: Final = (*WEIGHTING, FITTED_Q, *DOUBLY_ROBUST)
+"""Names of all estimators, in the order in which they are shown."""
+N_RESAMPLES: Final = 1000
+"""Number of bootstrap samples of the episodes."""
+_MOST_VALUES: Final = 50_000_000
+"""Number of products of a part of the bootstrap samples."""
+_RECORDED: Final = "recorded_episodes"
+
+
+def estimate(
+    agent: Any,
+    episodes: Any,
+    behaviour: Any = "clone",
+    *,
+    estimators: Sequence[str] = ESTIMATORS,
+    gamma: float | None = None,
+    deterministic: bool = False,
+    n_fits: int = 5,
+    fitted_q: FittedQOptions | None = None,
+    seed: int = 0,
+    trust: bool = False,
+    progress: bool = False,
+) -> OffPolicyEvaluation:
+    """Estimate the expected return of an agent from episodes that another policy has recorded.
+
+    Weighted estimators need the probabilities of the recorded acts under the policy that recorded
+    them. Fitted Q evaluation does not. Doubly robust estimators use both.
+
+    Args:
+        agent: A run directory or a checkpoint, an algorithm, or a policy; policies need a `spec`.
+        episodes: A file or a folder with recorded episodes, a record, or a list of these.
+        behaviour: The policy that recorded them: a run directory, a checkpoint, an algorithm, a
+            policy, `random`, or `clone` for a policy that is learned from the recorded acts.
+        estimators: Names of the estimators.
+        gamma: Discount of an environment step; None for that of the agent, 1 if it has none.
+        deterministic: Whether the agent takes its most likely actions; fitted Q evaluation only.
+        n_fits: Number of fits of the values, each on a sample of the episodes.
+        fitted_q: Options of these fits.
+        seed: Determines all random numbers.
+        trust: Whether runs may name any class, and files with recorded states may be read, both of
+            which runs their code.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ConfigurationError: Agent or behaviour cannot be loaded.
+        ValueError: Episodes cannot be read or do not fit, a policy has no probabilities, or an
+            option is out of range.
+
+    Example:
+        >>> from maze_pl.core.policy import RandomPolicy
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> from maze_pl.runs.rollout import rollout
+        >>> played = rollout(lambda: GymMazeEnv("CartPole-v1"), "random", episodes=4)
+        >>> record = played[0].spaces
+        >>> policy = RandomPolicy({0: record.spec.steps[0].action_space})
+        >>> policy.spec = record.spec
+        >>> found = estimate(policy, [one.spaces for one in played], "random", estimators=["per_decision"], gamma=1.0)
+        >>> found["per_decision"].value == found.recorded.value
+        True
+    """
+    unknown = sorted(set(estimators) - set(ESTIMATORS))
+    if unknown or not estimators:
+        raise ValueError(f"estimators={list(estimators)!r}: choose any of {', '.join(ESTIMATORS)}")
+    check_count("n_fits", n_fits, 2)
+    is_weighted = bool(set(estimators) - {FITTED_Q})
+    if deterministic and is_weighted:
+        remedy = f"ask for {FITTED_Q} only, or evaluate the agent that samples its actions"
+        raise ValueError(f"deterministic actions have no probabilities to weight episodes by: {remedy}")
+    policy, spec, make_env, agent_gamma = _loaded(agent, trust)
+    gamma = agent_gamma if gamma is None else gamma
+    check_fraction(gamma=gamma)
+    require_memoryless(policy, _name(agent))
+    acts = read_acts(episodes if isinstance(episodes, list) else [episodes], spec, make_env, trust)
+    log_ratio = np.zeros(len(acts.reward))
+    if is_weighted:
+        log_ratio = log_probs(policy, acts, _name(agent)) - _behaviour_log_probs(behaviour, acts, episodes, seed, trust)
+    plain = WeightedEpisodes(acts.padded(acts.reward), acts.discounts(gamma), acts.padded(log_ratio))
+    counts = _resampled(acts.n_episodes, seed)
+    results: dict[str, OffPolicyEstimate] = {}
+    for name in WEIGHTING:
+        if name in estimators:
+            results[name] = _bootstrapped(name, WEIGHTING[name], plain, counts)
+    if {FITTED_Q, *DOUBLY_ROBUST} & set(estimators):
+        model = FittedQ(acts, policy, gamma, seed, deterministic=deterministic, options=fitted_q)
+        fits = _fits(model, acts, n_fits, seed, progress, fitted_q or FittedQOptions())
+        results[FITTED_Q] = _of_fits([values.before[:, 0].mean() for values in fits])
+        modelled = WeightedEpisodes(plain.reward, plain.discount, plain.log_ratio, _mean_of(fits))
+        for name in DOUBLY_ROBUST:
+            if name in estimators:
+                results[name] = _bootstrapped(name, DOUBLY_ROBUST[name], modelled, counts)
+    size = effective_sample_size(plain) if is_weighted else math.nan
+    returns = plain.returns.tolist()
+    interval = t_interval(returns) if len(returns) > 1 else None
+    return OffPolicyEvaluation(
+        policy=_name(agent),
+        behaviour=_name(behaviour) if is_weighted else "",
+        gamma=gamma,
+        n_episodes=acts.n_episodes,
+        n_acts=len(acts.reward),
+        recorded=OffPolicyEstimate(_RECORDED, float(np.mean(returns)), interval),
+        effective_sample_size=size,
+        estimates=[results[name] for name in ESTIMATORS if name in estimators],
+        warnings=_warnings(size, acts, log_ratio, gamma),
+    )
+
+
+def _name(policy: Any) -> str:
+    """Name of a policy for tables and messages."""
+    return str(policy) if isinstance(policy, str | Path) else type(policy).__name__
+
+
+def _loaded(agent: Any, trust: bool) -> tuple[Policy, Spec, Callable[[], Any] | None, float]:
+    """Return policy, specification, a function that makes its environment, and discount of an agent."""
+    make_env = None
+    if isinstance(agent, str | Path):
+        if not Path(agent).exists():
+            raise ConfigurationError(f"there is no run directory or checkpoint {agent}")
+        make_env = load_data(agent, trust=trust).make_env
+        agent = load(agent, trust=trust)
+    policy = getattr(agent, "policy", agent)
+    spec = getattr(policy, "spec", None)
+    if not isinstance(policy, Policy) or not isinstance(spec, Spec):
+        raise ValueError(f"{agent!r} is not an agent: give a run directory, an algorithm, or a policy with a spec")
+    return policy, spec, make_env, float(getattr(agent, "gamma", 1.0))
+
+
+def _behaviour_log_probs(behaviour: Any, acts: RecordedActs, episodes: Any, seed: int, trust: bool) -> Array:
+    """[A] log-probabilities of the recorded acts under the policy that recorded them.
+
+    Raises:
+        ValueError: An act has the probability 0, so that this policy did not record it.
+    """
+    name = _name(behaviour)
+    if name == "clone":
+        policy: Policy = cloned_policy(acts, seed)
+    elif name == "random":
+        actions = {key: step.action_space for key, step in acts.spec.steps.items()}
+        policy = RandomPolicy(actions, {key: step.masks for key, step in acts.spec.steps.items()})
+    elif isinstance(behaviour, str | Path):
+        policy, spec, make_env, _ = _loaded(behaviour, trust)
+        acts = read_acts(episodes if isinstance(episodes, list) else [episodes], spec, make_env, trust)
+    else:
+        policy = getattr(behaviour, "policy", behaviour)
+    found = log_probs(policy, acts, name)
+    if np.isneginf(found).any():
+        n_impossible = int(np.isneginf(found).sum())
+        remedy = "name the policy that recorded them, or clone"
+        raise ValueError(f"{n_impossible:,} recorded acts have the probability 0 under {name}: {remedy}")
+    return found
+
+
+def _resampled(n_episodes: int, seed: int) -> Array:
+    """[R, E] counts of the episodes in bootstrap samples."""
+    generator = np.random.default_rng(seed)
+    counts: Array = generator.multinomial(n_episodes, np.full(n_episodes, 1.0 / n_episodes), N_RESAMPLES)
+    return counts.astype(np.float64)
+
+
+def _bootstrapped(name: str, estimator: Estimator, episodes: WeightedEpisodes, counts: Array) -> OffPolicyEstimate:
+    """Estimate with its percentile interval over bootstrap samples (Efron 1979)."""
+    value = float(estimator(episodes, np.ones((1, episodes.n_episodes)))[0])
+    n_together = max(1, _MOST_VALUES // max(1, episodes.reward.size))
+    parts = [estimator(episodes, counts[start : start + n_together]) for start in range(0, len(counts), n_together)]
+    return OffPolicyEstimate(name, value, _percentiles(np.concatenate(parts)))
+
+
+def _percentiles(samples: Array) -> Interval | None:
+    """Interval that holds 95% of the samples; None if fewer than half of them are numbers."""
+    finite = samples[np.isfinite(samples)]
+    if len(finite) < len(samples) / 2 or len(finite) < 2:
+        return None
+    low, high = np.quantile(finite, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _fits(
+    model: FittedQ, acts: RecordedActs, n_fits: int, seed: int, progress: bool, options: FittedQOptions
+) -> list[ModelValues]:
+    """Fit the values on bootstrap samples of the episodes."""
+    generator = np.random.default_rng([seed, n_fits])
+    shares = np.full(acts.n_episodes, 1.0 / acts.n_episodes)
+    fits = []
+    bar = tqdm(total=n_fits * options.n_updates, desc="fitted Q evaluation", disable=not progress, leave=False)
+    with bar:
+        for number in range(n_fits):
+            counts = generator.multinomial(acts.n_episodes, shares)
+            fits.append(model.fit(counts, number, bar.update))
+    return fits
+
+
+def _of_fits(values: Sequence[float]) -> OffPolicyEstimate:
+    """Mean of the fits, with an interval from their spread, which is that of bootstrap samples."""
+    mean = float(np.mean(values))
+    spread = float(np.std(values, ddof=1))
+    low, _ = t_interval(values)
+    half = (mean - low) * math.sqrt(len(values)) if spread else 0.0
+    return OffPolicyEstimate(FITTED_Q, mean, (mean - half, mean + half))
+
+
+def _mean_of(fits: Sequence[ModelValues]) -> ModelValues:
+    """Mean of the values of several fits."""
+    return ModelValues(
+        taken=np.mean([fit.taken for fit in fits], axis=0),
+        before=np.mean([fit.before for fit in fits], axis=0),
+        tail=np.mean([fit.tail for fit in fits], axis=0),
+    )
+
+
+def _warnings(size: float, acts: RecordedActs, log_ratio: Array, gamma: float) -> list[str]:
+    """Reasons to doubt the estimates."""
+    found = []
+    if size < FEW_EPISODES:
+        fault = f"the weighted estimates rest on {size:.1f} episodes in effect"
+        found.append(f"{fault}: the agent acts too differently; trust fitted_q more, or record more episodes")
+    n_never = int(np.isneginf(log_ratio).sum())
+    if n_never:
+        found.append(f"the agent never takes {n_never:,} of the recorded acts: their episodes have no weight")
+    n_unknown = int(acts.is_unknown.sum())
+    if n_unknown:
+        found.append(f"{n_unknown:,} truncated episodes have no last observation: fitted_q leaves out their last acts")
+    elif gamma < 1.0 and (acts.is_last & (acts.next_row >= 0)).any():
+        found.append("some episodes were truncated: the model values what would follow, the weights do not")
+    return found

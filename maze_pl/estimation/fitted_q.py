@@ -1,0 +1,294 @@
+"""Fitted Q evaluation: networks that learn the values of a policy from the episodes of another one."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from maze_pl.agents.acting import HasProbabilities
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import Policy, PolicyBatch, evaluation_mode
+from maze_pl.core.spec import StepSpec
+from maze_pl.estimation.probabilities import BATCH_SIZE
+from maze_pl.estimation.recorded_acts import NOTHING, RecordedActs, Situations
+from maze_pl.estimation.weighted_episodes import Array, ModelValues
+
+MOST_OPTIONS = 32
+"""Number of options of a discrete action up to which all are weighted by their probabilities."""
+_TAU = 0.05  # share of the new weights in the target networks after each update
+
+
+@dataclass(frozen=True)
+class FittedQOptions:
+    """Options of fitted Q evaluation.
+
+    Attributes:
+        n_updates: Updates of the networks.
+        batch_size: Acts of an update.
+        hidden_units: Width of each of the two hidden layers.
+        lr: Learning rate of Adam.
+        n_samples: Actions that are drawn in each situation where the policy's expected value cannot
+            be computed from probabilities.
+    """
+
+    n_updates: int = 4000
+    batch_size: int = 256
+    hidden_units: int = 128
+    lr: float = 1e-3
+    n_samples: int = 8
+
+
+@dataclass
+class _Inputs:
+    """Inputs of the network of a sub-step.
+
+    Attributes:
+        observation: [n, F] the situations.
+        taken: [n_acts, A] the recorded acts.
+        candidates: [n, K, A] acts of the evaluated policy.
+        weights: [n, K] their probabilities.
+    """
+
+    observation: Tensor
+    taken: Tensor
+    candidates: Tensor
+    weights: Tensor
+
+
+class FittedQ:
+    """Values of a policy, learned from recorded acts of other policies.
+
+        Q(s_i, a_i) <- r_i + gamma^(t_{i+1} - t_i) * sum_a pi(a | s_{i+1}) Q'(s_{i+1}, a)
+
+    The sum over the next act is exact where the policy has one discrete head with at most 32 options
+    and knows their probabilities; otherwise it is the mean over drawn actions. It is 0 after an
+    episode has terminated; where it was truncated, the value of its last situation takes its place.
+    An act is that of one actor, so that the values of several sub-steps and agents refer to each
+    other in the order in which they act. Q' are copies of the networks that follow them slowly.
+
+    H. Le, C. Voloshin and Y. Yue 2019, "Batch policy learning under constraints", arXiv:1903.08738.
+    Departure: gradient steps with slowly moving targets instead of complete regressions.
+
+    Args:
+        acts: The recorded acts.
+        policy: The policy to evaluate.
+        gamma: Discount of an environment step.
+        seed: Determines weights, samples and actions that are drawn.
+        deterministic: Whether the policy takes its most likely actions.
+        options: Options of the training.
+    """
+
+    def __init__(
+        self,
+        acts: RecordedActs,
+        policy: Policy,
+        gamma: float,
+        seed: int,
+        *,
+        deterministic: bool = False,
+        options: FittedQOptions | None = None,
+    ) -> None:
+        self._acts = acts
+        self._gamma = gamma
+        self._options = options or FittedQOptions()
+        self._seed = seed
+        generator = torch.Generator().manual_seed(seed)
+        self._inputs: dict[StepKey, _Inputs] = {}
+        for key, situations in acts.situations.items():
+            step = acts.spec.steps[key]
+            drawn = _policy_acts(policy, key, step, situations, generator, deterministic, self._options.n_samples)
+            self._inputs[key] = _Inputs(
+                _observation_features(step, situations),
+                torch.from_numpy(_action_features(step, situations.action)),
+                *drawn,
+            )
+        self._keys = acts.spec.step_keys
+        self._discount = torch.from_numpy(gamma ** (acts.next_time - acts.time)).float()
+        spread = float(acts.padded(acts.reward).sum(1).std()) if acts.n_episodes > 1 else 0.0
+        self._scale = spread or 1.0
+        self._reward = torch.from_numpy(acts.reward / self._scale).float()
+
+    def fit(self, counts: Array, fit_seed: int, progress: Callable[[], None] | None = None) -> ModelValues:
+        """Train networks on a sample of the episodes, and return the values of all acts.
+
+        Args:
+            counts: [E] number of occurrences of each episode in the sample.
+            fit_seed: Seed of this fit.
+            progress: Called after each update.
+
+        Raises:
+            ValueError: The values became infinite: rewards are too large, or `gamma` is.
+        """
+        generator = torch.Generator().manual_seed(self._seed + fit_seed)
+        networks = self._networks(generator)
+        targets = copy.deepcopy(networks)
+        optimizer = torch.optim.Adam(networks.parameters(), lr=self._options.lr)
+        shares = counts[self._acts.episode] * ~self._acts.is_unknown
+        weights = torch.from_numpy(shares).double()
+        for _ in range(self._options.n_updates):
+            chosen = torch.multinomial(weights, self._options.batch_size, replacement=True, generator=generator)
+            with torch.no_grad():
+                expected = self._reward[chosen] + self._discount[chosen] * self._next_values(targets, chosen)
+            loss = nn.functional.smooth_l1_loss(self._taken(networks, chosen), expected)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            with torch.no_grad():
+                for target, parameter in zip(targets.parameters(), networks.parameters(), strict=True):
+                    target.lerp_(parameter, _TAU)
+            if progress is not None:
+                progress()
+        values = self._values(targets)
+        if not all(np.isfinite(part).all() for part in (values.taken, values.before, values.tail)):
+            raise ValueError(f"fitted Q evaluation diverged: gamma={self._gamma} is too large for these episodes")
+        return values
+
+    def _networks(self, generator: torch.Generator) -> nn.ModuleDict:
+        """Make a network for each sub-step."""
+        width = self._options.hidden_units
+        networks = {}
+        for place, inputs in enumerate(self._inputs.values()):
+            n_inputs = inputs.observation.shape[1] + inputs.candidates.shape[2]
+            layers = [nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)]
+            for layer in layers:
+                if isinstance(layer, nn.Linear):
+                    bound = layer.in_features**-0.5
+                    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+                    nn.init.zeros_(layer.bias)
+            networks[str(place)] = nn.Sequential(*layers)
+        return nn.ModuleDict(networks)
+
+    def _taken(self, networks: nn.ModuleDict, chosen: Tensor) -> Tensor:
+        """[n] values of recorded acts."""
+        key_index = self._acts.key_index[chosen.numpy()]
+        row = self._acts.row[chosen.numpy()]
+        values = torch.zeros(len(chosen))
+        for place, inputs in enumerate(self._inputs.values()):
+            of_step = np.flatnonzero(key_index == place)
+            if len(of_step):
+                rows = torch.from_numpy(row[of_step])
+                both = torch.cat([inputs.observation[rows], inputs.taken[rows]], -1)
+                found = networks[str(place)](both).squeeze(-1)
+                values = values.index_put((torch.from_numpy(of_step),), found)
+        return values
+
+    def _next_values(self, networks: nn.ModuleDict, chosen: Tensor) -> Tensor:
+        """[n] expected values of the situations after recorded acts, 0 where there is none."""
+        rows = self._acts.next_row[chosen.numpy()]
+        key_index = self._acts.next_key_index[chosen.numpy()]
+        values = torch.zeros(len(chosen))
+        for place in range(len(self._keys)):
+            of_step = np.flatnonzero((key_index == place) & (rows != NOTHING))
+            if len(of_step):
+                values[torch.from_numpy(of_step)] = self._expected(networks, place, torch.from_numpy(rows[of_step]))
+        return values
+
+    def _expected(self, networks: nn.ModuleDict, place: int, rows: Tensor) -> Tensor:
+        """[n] expected values of situations of a sub-step over the acts of the policy."""
+        inputs = self._inputs[self._keys[place]]
+        candidates = inputs.candidates[rows]
+        observation = inputs.observation[rows].unsqueeze(1).expand(-1, candidates.shape[1], -1)
+        values = networks[str(place)](torch.cat([observation, candidates], -1)).squeeze(-1)
+        total: Tensor = (values * inputs.weights[rows]).sum(-1)
+        return total
+
+    @torch.no_grad()
+    def _values(self, networks: nn.ModuleDict) -> ModelValues:
+        """Values of all acts, of their situations, and of the last situations of truncated episodes."""
+        acts = self._acts
+        taken = np.zeros(len(acts.reward))
+        before = np.zeros(len(acts.reward))
+        after = np.zeros(len(acts.reward))
+        for start in range(0, len(acts.reward), BATCH_SIZE):
+            chosen = torch.arange(start, min(start + BATCH_SIZE, len(acts.reward)))
+            taken[chosen] = self._taken(networks, chosen).double().numpy()
+            after[chosen] = self._next_values(networks, chosen).double().numpy()
+            for place in range(len(self._keys)):
+                of_step = start + np.flatnonzero(acts.key_index[chosen] == place)
+                if len(of_step):
+                    rows = torch.from_numpy(acts.row[of_step])
+                    before[of_step] = self._expected(networks, place, rows).double().numpy()
+        tail = after[acts.is_last] * self._gamma ** acts.next_time[acts.is_last]
+        scale = self._scale
+        return ModelValues(acts.padded(taken) * scale, acts.padded(before) * scale, tail * scale)
+
+
+def _policy_acts(
+    policy: Policy,
+    key: StepKey,
+    step: StepSpec,
+    situations: Situations,
+    generator: torch.Generator,
+    deterministic: bool,
+    n_samples: int,
+) -> tuple[Tensor, Tensor]:
+    """Acts of the evaluated policy in all situations of a sub-step, [n, K, A], and their weights [n, K]."""
+    heads = step.action_space.spaces
+    is_exact = len(heads) == 1 and not deterministic and isinstance(policy, HasProbabilities)
+    only = next(iter(heads.items()))
+    is_exact = is_exact and isinstance(only[1], spaces.Discrete) and only[1].n <= MOST_OPTIONS
+    acts = []
+    weights = []
+    n = len(situations.agent_id)
+    with evaluation_mode(policy):
+        for start in range(0, n, BATCH_SIZE):
+            rows = slice(start, min(start + BATCH_SIZE, n))
+            observation = {name: array[rows] for name, array in situations.observation.items()}
+            batch = PolicyBatch(key, observation, situations.agent_id[rows])
+            if is_exact:
+                assert isinstance(policy, HasProbabilities)
+                weights.append(np.asarray(policy.probabilities(batch)[only[0]], np.float32))
+                continue
+            drawn = []
+            for _ in range(1 if deterministic else n_samples):
+                action = policy.act(batch, deterministic=deterministic, generator=generator).action
+                drawn.append(_action_features(step, action))
+            acts.append(np.stack(drawn, 1))
+            weights.append(np.full((len(batch.agent_id), len(drawn)), 1.0 / len(drawn), np.float32))
+    if is_exact:
+        every = np.eye(weights[0].shape[1], dtype=np.float32)
+        return torch.from_numpy(every).expand(n, -1, -1), torch.from_numpy(np.concatenate(weights))
+    return torch.from_numpy(np.concatenate(acts)), torch.from_numpy(np.concatenate(weights))
+
+
+def _observation_features(step: StepSpec, situations: Situations) -> Tensor:
+    """[n, F] observations as numbers: discrete ones as one-hot vectors, others standardised, and agents."""
+    parts = []
+    for name, space in step.observation_space.spaces.items():
+        parts.append(_features(space, situations.observation[name], f"observation {name!r}"))
+    if step.n_agents > 1:
+        parts.append(np.eye(step.n_agents, dtype=np.float32)[situations.agent_id])
+    features = np.concatenate(parts, -1)
+    spread = features.std(0)
+    standardised = (features - features.mean(0)) / np.where(spread > 1e-6, spread, 1.0)
+    return torch.from_numpy(standardised.astype(np.float32))
+
+
+def _action_features(step: StepSpec, action: dict[str, Any]) -> Array:
+    """[n, A] actions as numbers: discrete ones as one-hot vectors."""
+    parts = []
+    for head, space in step.action_space.spaces.items():
+        parts.append(_features(space, np.asarray(action[head]), f"action {head!r}"))
+    joined: Array = np.concatenate(parts, -1)
+    return joined
+
+
+def _features(space: spaces.Space[Any], values: Array, name: str) -> Array:
+    """[n, F] values of a space as float32."""
+    n = len(values)
+    if isinstance(space, spaces.Discrete):
+        one_hot: Array = np.eye(int(space.n), dtype=np.float32)[values.astype(np.int64).reshape(n) - int(space.start)]
+        return one_hot
+    if isinstance(space, spaces.MultiDiscrete):
+        choices = (values - space.start).reshape(n, -1).astype(np.int64)
+        sizes = space.nvec.ravel()
+        parts = [np.eye(int(size), dtype=np.float32)[choices[:, i]] for i, size in enumerate(sizes)]
+        return np.concatenate(parts, -1)
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return values.reshape(n, -1).astype(np.float32)
+    raise ValueError(f"{name} is {space}, which has no form as numbers")

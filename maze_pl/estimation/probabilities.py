@@ -1,0 +1,117 @@
+"""Probabilities of recorded acts under a policy."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.core.policy import Policy, RandomPolicy, evaluation_mode
+from maze_pl.core.spaces import allowed_entries
+from maze_pl.core.spec import StepSpec
+from maze_pl.estimation.recorded_acts import RecordedActs, Situations
+from maze_pl.estimation.weighted_episodes import Array
+
+BATCH_SIZE = 4096
+"""Situations of one call of a network."""
+
+
+def require_memoryless(policy: Policy, name: str) -> None:
+    """Refuse a recurrent policy, whose probabilities depend on more than one observation.
+
+    Raises:
+        ValueError: It is recurrent.
+    """
+    if isinstance(policy, TorchPolicy) and any(policy.parts_of(key).state_shapes for key in policy.spec.step_keys):
+        raise ValueError(f"{name} is recurrent: only policies without memory can be evaluated off-policy")
+
+
+def log_probs(policy: Policy, acts: RecordedActs, name: str) -> Array:
+    """[A] log-probability of each recorded act, in nats; -inf for acts that the policy never takes.
+
+    Args:
+        policy: A `TorchPolicy` or a `RandomPolicy`.
+        acts: The acts.
+        name: Name of the policy for messages.
+
+    Raises:
+        ValueError: The policy has no probabilities, or is recurrent.
+    """
+    require_memoryless(policy, name)
+    found = np.zeros(len(acts.reward))
+    for place, (key, situations) in enumerate(acts.situations.items()):
+        if not situations.n_acts:
+            continue
+        if isinstance(policy, TorchPolicy):
+            values = _of_networks(policy, key, situations)
+        elif isinstance(policy, RandomPolicy):
+            values = _uniform(acts.spec.steps[key], situations)
+        else:
+            remedy = "name a trained agent or random, or have the recorded actions cloned with clone"
+            raise ValueError(f"{name} has no probabilities of actions, since it is a {type(policy).__name__}: {remedy}")
+        chosen = acts.key_index == place
+        found[chosen] = values[acts.row[chosen]]
+    return found
+
+
+@torch.no_grad()
+def _of_networks(policy: TorchPolicy, key: Any, situations: Situations) -> Array:
+    """[n_acts] log-probabilities of the acts of a sub-step."""
+    parts = []
+    with evaluation_mode(policy):
+        for start in range(0, situations.n_acts, BATCH_SIZE):
+            rows = slice(start, min(start + BATCH_SIZE, situations.n_acts))
+            observation = tensors(situations.observation, rows)
+            agent_id = torch.from_numpy(np.array(situations.agent_id[rows]))
+            joint = policy.distribution(key, observation, agent_id)
+            parts.append(joint.log_prob(tensors(situations.action, rows)).double().cpu().numpy())
+    return np.concatenate(parts)
+
+
+def tensors(arrays: Mapping[str, Array], rows: Any) -> dict[str, torch.Tensor]:
+    """Rows of arrays as tensors."""
+    return {name: torch.from_numpy(np.array(array[rows])) for name, array in arrays.items()}
+
+
+def _uniform(step: StepSpec, situations: Situations) -> Array:
+    """[n_acts] log-probabilities of acts that are drawn uniformly from what the masks allow."""
+    n_acts = situations.n_acts
+    total = np.zeros(n_acts)
+    for head, space in step.action_space.spaces.items():
+        if isinstance(space, spaces.Box):
+            extents = np.asarray(space.high, np.float64) - space.low
+            if not np.isfinite(extents).all() or (extents <= 0.0).any():
+                raise ValueError(f"random actions of head {head!r} have no density, since {space} has no finite size")
+            n_values = np.log(extents + (0 if np.issubdtype(space.dtype, np.floating) else 1)).sum()
+            total -= n_values
+            continue
+        n_entries = spaces.flatdim(space)
+        allowed = np.ones((n_acts, n_entries), bool)
+        if head in step.masks:
+            name = step.masks[head]
+            mask = situations.observation[name][:n_acts]
+            allowed = np.asarray(allowed_entries(mask, (n_acts, n_entries), name, head))
+        total -= _log_options(space, allowed)
+    return total
+
+
+def _log_options(space: spaces.Space[Any], allowed: Array) -> Array:
+    """[n] log of the number of actions of a discrete head that are allowed.
+
+    Args:
+        space: Space of the head.
+        allowed: [n, entries] whether each entry is allowed.
+    """
+    if isinstance(space, spaces.MultiBinary):
+        n_free = allowed.sum(1)  # a bit that is not allowed is 0
+        return np.asarray(n_free * math.log(2.0))
+    sizes = [allowed.shape[1]]
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes = [int(size) for size in space.nvec.ravel()]
+    total = np.zeros(len(allowed))
+    for choice in np.split(allowed, np.cumsum(sizes)[:-1], axis=1):
+        total += np.log(choice.sum(1))
+    return total
