@@ -46,6 +46,10 @@ class ArrayChecks:
         self._n_idle = np.zeros(n_envs, np.int64)
         self._n_standstills: int | None = 0
         self._n_actors = sum(max(1, step.n_agents) for step in spec.steps.values())
+        self._layouts: dict[StepKey, list[tuple[str, spaces.Space[Any], tuple[int, ...]]]] = {}
+        for key, step in spec.steps.items():
+            parts = step.observation_space.spaces.items()
+            self._layouts[key] = [(name, part, (n_envs, *(part.shape or ()))) for name, part in parts]
 
     def check_reset(self, result: Any, which: Array) -> None:
         """Check the result of a reset."""
@@ -134,16 +138,16 @@ class ArrayChecks:
             EnvContractError: One is missing, or has another shape or a dtype that cannot be converted.
         """
         tree = result.observation.get(key) if isinstance(result.observation, Mapping) else None
-        space = self._spec.steps[key].observation_space
-        if not isinstance(tree, Mapping) or set(space.spaces) - set(tree):
+        layout = self._layouts[key]
+        if not isinstance(tree, Mapping) or not all(name in tree for name, _, _ in layout):
             came = str(sorted(tree)) if isinstance(tree, Mapping) else describe(tree)
-            expected = f"expected {sorted(space.spaces)} by name"
+            expected = f"expected {sorted(name for name, _, _ in layout)} by name"
             raise EnvContractError(f"the observations of sub-step {key!r} of {self._name} are {came}; {expected}")
         arrays = {}
-        for name, part in space.spaces.items():
+        for name, part, shape in layout:
             array = arrays[name] = as_numpy(tree[name])
-            shape = (self._n_envs, *(part.shape or ()))
-            if array.shape != shape or not np.can_cast(array.dtype, np.dtype(part.dtype), "same_kind"):
+            is_castable = array.dtype == part.dtype or np.can_cast(array.dtype, np.dtype(part.dtype), "same_kind")
+            if array.shape != shape or not is_castable:
                 message = f"observation {name!r} of sub-step {key!r} of {self._name} is {describe(array)}"
                 raise EnvContractError(f"{message}; expected shape {shape} and type {part.dtype}")
             if self._is_full:

@@ -10,12 +10,12 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode_batch import EpisodeBatch
-from maze_pl.core.seed_sequences import derive_seeds
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_statistics import ArrayStatistics
 from maze_pl.envs.arrays.array_step import ArrayStep
+from maze_pl.envs.arrays.episode_seeds import EpisodeSeeds
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import (
     AttributedRewards,
@@ -76,7 +76,8 @@ class ArrayVectorEnv(VectorEnv):
         self.env.allocate(n_envs)
         super().__init__(spec or Spec.of(self.env), n_envs, seed, first_env_index, staging)
         self._autoreset = autoreset
-        self._seed_by_env = seed_by_env
+        index = first_env_index + np.arange(n_envs) if seed_by_env else np.zeros(n_envs, np.int64)
+        self._seeds = EpisodeSeeds(seed, index)
         self._keys = self.spec.step_keys
         self._is_flat = self.spec.is_flat
         self._checks = ArrayChecks(self.spec, n_envs, first_env_index, type(self.env).__name__, check == "full")
@@ -101,8 +102,7 @@ class ArrayVectorEnv(VectorEnv):
 
     def _begin(self, which: Array) -> None:
         """Start the next episodes of environments, and stage their first observations."""
-        index = which + self.first_env_index if self._seed_by_env else np.zeros_like(which)
-        seeds = derive_seeds(self.seed, "env", index, self._statistics.episode[which])
+        seeds = self._seeds.of(which, self._statistics.episode[which])
         result = self.env.reset(which, seeds)
         self._checks.check_reset(result, which)
         self._statistics.receive(self.env.events.drain())

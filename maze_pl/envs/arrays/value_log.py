@@ -111,15 +111,28 @@ class ValueLog:
         if self._capacity <= _FIRST_CAPACITY or 2 * longest > int(self.lengths.max()):
             return
         counts = self.lengths - self.starts
-        envs = np.repeat(np.arange(self._n_envs), counts)
-        before = consecutive(self.starts, counts)
-        after = consecutive(np.zeros_like(counts), counts)
-        for array in self.columns.values():
-            array[after, envs] = array[before, envs]
-        self.lengths = counts
-        self.starts = np.zeros_like(counts)
-        is_common = bool((counts == counts[0]).all())
-        self._common_length = int(counts[0]) if is_common else None
+        if self._common_length is not None:
+            first = self._common_length - longest
+            for array in self.columns.values():
+                array[:longest] = array[first : self._common_length]
+        else:
+            envs = np.repeat(np.arange(self._n_envs), counts)
+            before = consecutive(self.starts, counts)
+            after = consecutive(longest - counts, counts)
+            for array in self.columns.values():
+                array[after, envs] = array[before, envs]
+        self._align(longest, counts)
+
+    def _align(self, length: int, counts: Array) -> None:
+        """Let all environments have the same number of rows, the last of which are their running episodes.
+
+        Args:
+            length: Number of rows.
+            counts: [N] number of values of each running episode.
+        """
+        self.lengths = np.full(self._n_envs, length)
+        self.starts = length - counts
+        self._common_length = length
 
     def _reserve(self, n_rows: int) -> None:
         """Make room for rows."""
@@ -144,13 +157,13 @@ class ValueLog:
         columns = state["columns"]
         log = cls(n_envs, {name: (values.shape[1:], values.dtype) for name, values in columns.items()})
         counts = np.asarray(state["counts"])
-        log._reserve(int(counts.max()))
-        places = consecutive(np.zeros_like(counts), counts)
+        longest = int(counts.max())
+        log._reserve(longest)
+        places = consecutive(longest - counts, counts)
         envs = np.repeat(np.arange(n_envs), counts)
         for name, values in columns.items():
             log.columns[name][places, envs] = values
-        log.lengths = counts.copy()
-        log._common_length = int(counts[0]) if (counts == counts[0]).all() else None
+        log._align(longest, counts)
         return log
 
 

@@ -1,0 +1,63 @@
+"""Seeds of the episodes of many environments, derived ahead."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from maze_pl.core.seed_sequences import derive_seeds
+from maze_pl.envs.structured_env import Array
+
+_MOST_AHEAD: Final = 16
+_MOST_SEEDS: Final = 16_384
+
+
+class EpisodeSeeds:
+    """Seeds of the episodes of N environments, the same as those of a `SequentialVectorEnv`.
+
+    Deriving a few seeds takes as long as deriving a thousand. With few environments, of which few
+    end in a step, seeds of several episodes are therefore derived together.
+
+    Args:
+        seed: Seed of the run.
+        index: [N] number of each environment, or zeros if environments have the same seeds.
+    """
+
+    def __init__(self, seed: int, index: Array) -> None:
+        self._seed = seed
+        self._index = index
+        n_ahead = max(1, min(_MOST_AHEAD, _MOST_SEEDS // len(index)))
+        self._ahead = np.arange(n_ahead)
+        self._first = np.full(len(index), -n_ahead)  # episode of the first seed of each environment
+        self._next = np.zeros(len(index), np.int64)  # the next episode of each environment, as far as is known
+        self._seeds = np.zeros((len(index), n_ahead), np.int64)
+
+    def of(self, which: Array, episodes: Array) -> Array:
+        """Return seeds.
+
+        Args:
+            which: [n] environments, none of them twice.
+            episodes: [n] the next episode of each.
+
+        Returns:
+            [n] int64, seeds in [0, 2**31).
+        """
+        place = episodes - self._first[which]
+        if not ((place >= 0) & (place < len(self._ahead))).all():
+            self._next[which] = episodes
+            self._derive()
+            place = episodes - self._first[which]
+        self._next[which] = episodes + 1
+        seeds: Array = self._seeds[which, place]
+        return seeds
+
+    def _derive(self) -> None:
+        """Derive seeds for all environments that have used half of theirs."""
+        n_ahead = len(self._ahead)
+        place = self._next - self._first
+        rows = np.flatnonzero((place < 0) | (place >= (n_ahead + 1) // 2))
+        self._first[rows] = self._next[rows]
+        numbers = self._first[rows, np.newaxis] + self._ahead
+        index = np.repeat(self._index[rows], n_ahead)
+        self._seeds[rows] = derive_seeds(self._seed, "env", index, numbers.ravel()).reshape(numbers.shape)
