@@ -39,3 +39,16 @@ def import_class(path: type[Base] | str, base: type[Base], where: str = "") -> t
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(f"{where}{path!r} is not a subclass of {base.__name__}")
     return found
+
+
+def definer_of(kind: type, name: str) -> type:
+    """Return the class from which a class has an attribute."""
+    return next(part for part in kind.__mro__ if name in vars(part))
+
+
+def is_defined_with(kind: type, name: str, other: str) -> bool:
+    """True if a class has an attribute from the class that defines another one, or from a subclass of it.
+
+    If not, the other one was overridden later, and the attribute may not apply to it.
+    """
+    return issubclass(definer_of(kind, name), definer_of(kind, other))

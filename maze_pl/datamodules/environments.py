@@ -25,6 +25,7 @@ from maze_pl.core.training_data import DataRequirements, requirements_of
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
+from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.trajectory_record import GifFiles
@@ -140,17 +141,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
         declared = () if calculator is None else calculator.kpi_names
         self._kpi_names = None if declared is None else tuple(declared)
         self._is_array = isinstance(env, ArrayMazeEnv)
-        if self._is_array:
-            self._require_no_wrappers()
         env.close()
         return self._spec
-
-    def _require_no_wrappers(self) -> None:
-        """Raise ValueError if an array environment has wrappers, which are made for single episodes."""
-        _, wrappers, _ = cast(Any, self._factory).args
-        if wrappers:
-            fault = f"wrappers={wrappers!r} are made for single episodes, and the environment is an array environment"
-            raise ValueError(f"{fault}; leave them out, or {_SINGLE}")
 
     @property
     def kpi_names(self) -> tuple[str, ...] | None:
@@ -231,7 +223,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
                 raise ValueError(f"step_timeout cannot interrupt an array environment: leave it out, or {_SINGLE}")
             if self.vectorization == "subprocess":
                 raise ValueError("vectorization=subprocess has no use for an array environment: leave it out")
-            make: Callable[[], Any] = self._factory.args[0]
+            make = partial(make_wrapped_arrays, *self._factory.args)
+            make().close()  # fails now if a wrapper has no array form
             return partial(ArrayVectorEnv, make, n_envs, spec=self.spec, **{"check": self.check, **options})
         return self._vector_of([self._factory_of(evaluator)] * n_envs, **options)
 

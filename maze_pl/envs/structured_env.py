@@ -240,3 +240,11 @@ class StructuredEnv(metaclass=EnvMeta):
         Returns:
             Observation and action of each sub-step; None for an argument that is None.
         """
+
+
+def made_without_init(kind: type, *arguments: Any) -> Any:
+    """Make an object without its state, as `copyreg.__newobj__` does.
+
+    `copyreg.__newobj__` itself only works for objects whose `type` is their `__class__`.
+    """
+    return kind.__new__(kind, *arguments)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from inspect import getattr_static
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, cast
@@ -18,7 +17,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.core_env import CoreEnv, take_over
+from maze_pl.envs.core_env import take_over
 from maze_pl.envs.structured_env import (
     Action,
     Array,
@@ -29,7 +28,11 @@ from maze_pl.envs.structured_env import (
     StepResult,
     StructuredEnv,
     joined_class,
+    made_without_init,
 )
+
+if TYPE_CHECKING:
+    from maze_pl.envs.arrays.array_env import ArrayEnv
 
 Options = ParamSpec("Options")
 Wrapped = TypeVar("Wrapped")
@@ -96,7 +99,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Return the state for pickles and copies, which are instances of the `type`."""
         make, arguments, *state = cast(Any, object.__reduce_ex__(self, max(protocol, 2)))
-        return (_made_without_init if make is copyreg.__newobj__ else make, arguments, *state)  # type: ignore[attr-defined]
+        return (made_without_init if make is copyreg.__newobj__ else make, arguments, *state)  # type: ignore[attr-defined]
 
     @classmethod
     def wrap(cls: Callable[Options, Wrapped], *args: Options.args, **kwargs: Options.kwargs) -> Wrapped:
@@ -245,6 +248,19 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
     def freeze(self) -> None:
         """Stop updating the statistics for good, as in evaluation."""
 
+    # ------------------------------------------------------------------------------------- arrays
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return this wrapper's form around an array environment, which has equal numbers.
+
+        Args:
+            env: The array environment, not yet allocated, with the forms of inner wrappers.
+
+        Raises:
+            TypeError: There is none, as by default.
+        """
+        raise TypeError(f"{type(self).__name__} changes single episodes and has no array form")
+
 
 def _step_by_parts(self: Wrapper, action: Action) -> StepResult:
     """Perform an act by `step_in_parts`."""
@@ -256,14 +272,6 @@ def _step_by_parts(self: Wrapper, action: Action) -> StepResult:
         except StopIteration as end:
             return cast(StepResult, end.value)
         result = self.env.step(inner)
-
-
-def _made_without_init(kind: type, *arguments: Any) -> Any:
-    """Make an object without its state, as `copyreg.__newobj__` does.
-
-    `copyreg.__newobj__` itself only works for objects whose `type` is their `__class__`.
-    """
-    return kind.__new__(kind, *arguments)
 
 
 _PASSED_ON = """
@@ -382,14 +390,6 @@ class RewardWrapper(Wrapper):
         """Return the changed rewards of the finished step's acts; None for a team reward."""
         rewards = self.env.get_actor_rewards()
         return None if rewards is None else np.array([self.reward(float(reward)) for reward in rewards])
-
-
-def attributes_rewards(env: StructuredEnv) -> bool:
-    """True if any part of a stack attributes rewards to actors; if not, there is no need to ask."""
-    layers = (*wrappers_of(env), env.unwrapped, env.core_env)  # type: ignore[attr-defined]
-    classes = (Wrapper, RewardWrapper, StructuredEnv, CoreEnv)
-    passing_on = [vars(part)["get_actor_rewards"] for part in classes]
-    return any(getattr_static(layer, "get_actor_rewards") not in passing_on for layer in layers)
 
 
 def wrappers_of(env: StructuredEnv) -> Iterator[Wrapper]:

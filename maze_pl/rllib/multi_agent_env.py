@@ -6,8 +6,8 @@ import numpy as np
 from gymnasium import spaces
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
+from maze_pl.envs.attribution import attributes_rewards
 from maze_pl.envs.structured_env import Observation
-from maze_pl.envs.wrapper import attributes_rewards
 from maze_pl.rllib.agent_names import AGENT_ID, agent_name, step_text_of
 from maze_pl.rllib.training_env import ActResult, TrainingEnv, action_of, rllib_action_space
 

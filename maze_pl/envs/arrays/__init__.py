@@ -11,6 +11,8 @@ from .array_step import ArrayStep as ArrayStep
 from .array_vector_env import ArrayVectorEnv as ArrayVectorEnv
 from .array_wrapper import ArrayWrapper as ArrayWrapper
 from .cartpole_array_env import CartPoleArrayEnv as CartPoleArrayEnv
+from .observation_array_wrapper import ObservationArrayWrapper as ObservationArrayWrapper
 from .pendulum_array_env import PendulumArrayEnv as PendulumArrayEnv
 from .random_streams import RandomStreams as RandomStreams
+from .reward_array_wrapper import RewardArrayWrapper as RewardArrayWrapper
 from .time_limit_array_wrapper import TimeLimitArrayWrapper as TimeLimitArrayWrapper

@@ -136,6 +136,11 @@ class ArrayEnv(ABC):
         """Return the renderer of the states that `maze_state` returns, None if there is none."""
         return None
 
+    @property
+    def unwrapped(self) -> ArrayEnv:
+        """The innermost environment, without wrappers; this one."""
+        return self
+
     def maze_state(self, env: int) -> Any:
         """Return the state of one environment for recording and rendering; by default, its entry of each array.
 

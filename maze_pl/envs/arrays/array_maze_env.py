@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.spec import Spec
-from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy
+from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy, slots_for_checks
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep
 from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface
@@ -50,7 +50,7 @@ class ArrayCoreEnv(CoreEnv):
         super().__init__()
         env.allocate(1)
         self.env = env
-        self._checks = ArrayChecks(Spec.of(env, _most_agents(env)), 1, 0, type(env).__name__, False)
+        self._checks = ArrayChecks(Spec.of(env, slots_for_checks(env)), 1, 0, type(env).__name__, False)
         self._keys = list(env.observation_spaces_dict)
         self._calculator = ArrayKpiCalculator(env) if env.kpi_names else None
         self._topics: dict[type, Any] = {topic: self.pubsub.create_event_topic(topic) for topic in env.events.topics}
@@ -235,8 +235,3 @@ class ArrayMazeEnv(MazeEnv):
 def _zeros(space: spaces.Dict) -> dict[str, Array]:
     """Arrays [1, ...] for one action."""
     return {head: np.zeros((1, *(part.shape or ())), part.dtype) for head, part in space.spaces.items()}
-
-
-def _most_agents(env: ArrayEnv) -> dict[StepKey, int]:
-    """Slots for the sub-steps whose number of agents changes; any number, as the spec is for checks only."""
-    return {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}

@@ -38,6 +38,7 @@ class ArrayStep:
         actor_rewards: [N, L] where an environment step or an episode has just ended: the rewards of
             the acts of this environment step, in order; further entries are not read. None if
             rewards are the team's.
+        env_reward: [N] reward before wrappers changed it, for statistics; None if none has.
     """
 
     observation: Mapping[StepKey, Mapping[str, AnyArray]]
@@ -49,3 +50,4 @@ class ArrayStep:
     next_agent: AnyArray = None
     actor_done: AnyArray = None
     actor_rewards: AnyArray = None
+    env_reward: AnyArray = None

@@ -16,6 +16,7 @@ from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_statistics import ArrayStatistics
 from maze_pl.envs.arrays.array_step import ArrayStep
 from maze_pl.envs.arrays.episode_seeds import EpisodeSeeds
+from maze_pl.envs.arrays.wrapper_statistics import load_shared_states, shared_states_of
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import (
     AttributedRewards,
@@ -80,7 +81,9 @@ class ArrayVectorEnv(VectorEnv):
         self._seeds = EpisodeSeeds(seed, index)
         self._keys = self.spec.step_keys
         self._is_flat = self.spec.is_flat
-        self._checks = ArrayChecks(self.spec, n_envs, first_env_index, type(self.env).__name__, check == "full")
+        self._checks = ArrayChecks(
+            self.spec, n_envs, first_env_index, type(self.env.unwrapped).__name__, check == "full"
+        )
         self._statistics = ArrayStatistics(self.spec, n_envs, first_env_index)
         self._env_time = np.zeros(n_envs, np.int64)
         self._n_acts = np.zeros(n_envs, np.int64)  # in the running environment steps
@@ -96,6 +99,7 @@ class ArrayVectorEnv(VectorEnv):
         order = np.argsort(which)
         which = which[order]
         self._statistics.drop_running(which)
+        self._env_time[which] = 0
         self._n_acts[which] = 0
         self._statistics.episode[which] = numbers[order]
         self._begin(which)
@@ -128,13 +132,17 @@ class ArrayVectorEnv(VectorEnv):
         if not self._is_flat:
             staging.actor_done[which] = False if result.actor_done is None else as_numpy(result.actor_done)[which]
         self._statistics.receive(self.env.events.drain())
-        self._statistics.note_rewards(which, staging.reward, advanced)
+        self._statistics.note_rewards(which, self._env_reward(result), advanced)
         self._stage_observations(result, which)
         self._n_acts[which] += 1
         extras = StepExtras([], self._actor_rewards(result, which, ends))
         if ends.any():
             self._end_episodes(np.arange(self.n_envs)[which][ends], extras)
         return extras
+
+    def _env_reward(self, result: ArrayStep) -> Array:
+        """Rewards [N] as the environment gave them, before wrappers changed them."""
+        return self.staging.reward if result.env_reward is None else as_numpy(result.env_reward)
 
     def _actions(self, which: Array | slice) -> dict[StepKey, dict[str, Array]]:
         """Staged actions, within their bounds; the actions of the environments are recorded."""
@@ -219,17 +227,12 @@ class ArrayVectorEnv(VectorEnv):
         return drained[0] if len(drained) == 1 else EpisodeBatch.concatenated(drained)
 
     def shared_states(self) -> list[dict[str, Any]]:
-        """Return no statistics of wrappers, as there are no wrappers."""
-        return [{} for _ in range(self.n_envs)]
+        """Return the statistics of wrappers; see `VectorEnv.shared_states`."""
+        return shared_states_of(self.env)
 
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
-        """Accept that there are no statistics of wrappers.
-
-        Raises:
-            ValueError: There are some.
-        """
-        if state:
-            raise ValueError(f"there are statistics of wrappers {sorted(state)}, but array environments have none")
+        """Load statistics into the wrappers; see `VectorEnv.load_shared_states`."""
+        load_shared_states(self.env, state, freeze)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the arrays, of the statistics, and of the next actors' observations."""

@@ -15,13 +15,18 @@ from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
 class ArrayWrapper(ArrayEnv):
     """Array environment around another one; forwards everything that a subclass does not change.
 
-    A subclass makes its arrays in `allocate`. They are saved with those of the environment.
+    A subclass makes its arrays in `allocate`. They are saved with those of the environment. A subclass
+    with statistics that copies share defines `shared_states`, `load_shared_state` and `freeze`.
 
     Args:
         env: The environment to wrap.
 
     Raises:
         TypeError: It is not an array environment.
+
+    Attributes:
+        env: The wrapped environment.
+        statistics_name: Name under which its statistics are saved; its class path by default.
     """
 
     def __init__(self, env: ArrayEnv) -> None:
@@ -29,6 +34,7 @@ class ArrayWrapper(ArrayEnv):
             raise TypeError(f"{type(self).__name__} wraps array environments; got {env!r}")
         super().__init__()
         self.env = env
+        self.statistics_name = f"{type(self).__module__}.{type(self).__qualname__}"
         self.events = env.events
         self.heuristic_policy = env.heuristic_policy
 
@@ -73,6 +79,29 @@ class ArrayWrapper(ArrayEnv):
     def kpis(self, which: AnyArray) -> Mapping[str, AnyArray]:
         """Return the KPIs of episodes that have just ended."""
         return self.env.kpis(which)
+
+    def get_renderer(self) -> Any:
+        """Return the renderer of the environment."""
+        return self.env.get_renderer()
+
+    def maze_state(self, env: int) -> Any:
+        """Return the state of one environment for recording and rendering."""
+        return self.env.maze_state(env)
+
+    @property
+    def unwrapped(self) -> ArrayEnv:
+        """The innermost environment, without wrappers."""
+        return self.env.unwrapped
+
+    def shared_states(self) -> list[dict[str, Any]]:
+        """Return, for each environment, statistics in the form of `Wrapper.shared_state`; none by default."""
+        return [{} for _ in range(self.n_envs)]
+
+    def load_shared_state(self, state: Mapping[str, Any]) -> None:
+        """Load the result of `Wrapper.merge_shared_states`, or one of `shared_states`, for all environments."""
+
+    def freeze(self) -> None:
+        """Stop updating the statistics for good, as in evaluation."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all episodes: that of the environment, and the arrays of this wrapper."""

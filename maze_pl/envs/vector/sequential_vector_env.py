@@ -13,6 +13,7 @@ from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
 from maze_pl.core.state_rules import StateError
+from maze_pl.envs.attribution import attributes_rewards
 from maze_pl.envs.contract import (
     FLAGS,
     NUMBERS,
@@ -39,7 +40,6 @@ from maze_pl.envs.vector.vector_env import (
     StepExtras,
     listed,
 )
-from maze_pl.envs.wrapper import attributes_rewards
 
 T = TypeVar("T")
 

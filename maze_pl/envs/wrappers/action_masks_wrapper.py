@@ -5,6 +5,8 @@ from typing import Any, cast
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import fitting_masks
+from maze_pl.envs.arrays.action_masks_array_wrapper import ActionMasksArrayWrapper
+from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, passed_on, wrappers_of
 
@@ -45,6 +47,10 @@ class ActionMasksWrapper(Wrapper):
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
         """For each sub-step, action head -> observation that masks it."""
         return self._action_masks
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return ActionMasksArrayWrapper(env, self._action_masks)
 
 
 def require_used(env: Any, action_masks: Mapping[str, str]) -> None:

@@ -26,3 +26,7 @@ class FlattenPreProcessor(PreProcessor):
     def process(self, observation: Array) -> Array:
         """[..., a, b] -> [..., a * b]."""
         return observation.reshape(self._shape)
+
+    def process_many(self, observations: Array) -> Array:
+        """[n, ..., a, b] -> [n, ..., a * b]."""
+        return observations.reshape(len(observations), *self._shape)

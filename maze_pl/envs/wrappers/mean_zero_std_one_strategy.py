@@ -22,6 +22,7 @@ class MeanZeroStdOneObservationNormalizationStrategy(ObservationNormalizationStr
     """
 
     statistics_names = ("mean", "std")
+    is_elementwise = True
 
     def estimate_stats(self, observations: Array) -> Statistics:
         """Mean and standard deviation along `axis`."""

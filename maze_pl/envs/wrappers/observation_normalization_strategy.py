@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.class_path import is_defined_with
 from maze_pl.envs.structured_env import Array
 
 Range = Sequence[float | None]
@@ -30,6 +31,8 @@ class ObservationNormalizationStrategy(ABC):
 
     statistics_names: ClassVar[tuple[str, ...]] = ()
     """Names of the statistics that the strategy needs; checked when they are set."""
+    is_elementwise: ClassVar[bool] = False
+    """True if `normalize_value` also takes several observations, with a further first axis."""
 
     def __init__(
         self,
@@ -108,6 +111,17 @@ class ObservationNormalizationStrategy(ABC):
         """The normalised observation, clipped, in float32."""
         value = np.maximum(self.normalize_value(value), self.clip_low)  # np.clip takes three times as long
         return np.asarray(np.minimum(value, self.clip_high), dtype=np.float32)
+
+    def normalize_many(self, values: Array) -> Array:
+        """The normalised observations [n, ...], one after the other unless `is_elementwise` is stated.
+
+        Args:
+            values: [n, ...] observations.
+        """
+        methods = ("normalize_value", "normalize")
+        if self.is_elementwise and all(is_defined_with(type(self), "is_elementwise", name) for name in methods):
+            return self.normalize(values)
+        return np.stack([self.normalize(value) for value in values])
 
     def normalized_space(self) -> spaces.Box:
         """Space of normalised observations; it does not depend on the statistics."""

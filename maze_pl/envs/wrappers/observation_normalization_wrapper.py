@@ -14,6 +14,8 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_class
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.observation_normalization_array_wrapper import ObservationNormalizationArrayWrapper
 from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper, Wrapper, wrappers_of
 from maze_pl.envs.wrappers.observation_normalization_strategy import (
@@ -134,12 +136,25 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             for name in self.strategies.keys() & observation.keys():
                 self._samples[name].append(observation[name].copy())
             return observation
+        return self.normalized(observation, False)
+
+    def normalized(self, observation: Mapping[str, Array], is_many: bool) -> dict[str, Array]:
+        """Normalise all observations that have a strategy.
+
+        Args:
+            observation: Name -> an observation, or [n, ...] many of them.
+            is_many: Whether they are many.
+
+        Raises:
+            RuntimeError: Statistics have not been estimated yet.
+        """
         normalized = dict(observation)
         for name, strategy in self.strategies.items():
             if name in normalized:
                 if not strategy.statistics:
                     raise RuntimeError(f"{name!r} has no statistics: call obtain_normalization_statistics, or set them")
-                normalized[name] = strategy.normalize(normalized[name])
+                normalize = strategy.normalize_many if is_many else strategy.normalize
+                normalized[name] = normalize(normalized[name])
         return normalized
 
     @property
@@ -220,6 +235,10 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         self.load_state_dict(state)
         if missing := self.missing_statistics:
             raise ValueError(f"{_NAME}: {missing} are not among the statistics that were estimated before")
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return ObservationNormalizationArrayWrapper(env, self)
 
 
 def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:

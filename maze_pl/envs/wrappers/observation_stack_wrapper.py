@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.observation_stack_array_wrapper import ObservationStackArrayWrapper
 from maze_pl.envs.structured_env import Array, Dicts, Observation, ResetResult, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper
 
@@ -137,3 +139,7 @@ class ObservationStackWrapper(ObservationWrapper):
         if first_step_in_episode:
             self._recorded.clear()
         return seen and {key: self._stacked(self._recorded.setdefault(key, {}), seen[key]) for key in seen}, done
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return ObservationStackArrayWrapper(env, self)

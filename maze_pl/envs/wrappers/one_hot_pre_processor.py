@@ -34,6 +34,21 @@ class OneHotPreProcessor(PreProcessor):
         vector[index] = 1.0
         return vector
 
+    def process_many(self, observations: Array) -> Array:
+        """[m] -> [m, n] in float32.
+
+        Raises:
+            ValueError: There is no such category.
+        """
+        index = observations.astype(np.int64) - self._start
+        is_wrong = (index < 0) | (index >= self._n)
+        if is_wrong.any():
+            wrong = int(observations[is_wrong][0])
+            raise ValueError(f"{wrong} is not one of the categories of {self.observation_space}")
+        vectors = np.zeros((len(index), self._n), np.float32)
+        vectors[np.arange(len(index)), index] = 1.0
+        return vectors
+
     def processed_space(self) -> Space:
         """A Box of [n] from 0 to 1."""
         return spaces.Box(0.0, 1.0, (self._n,), np.float32)

@@ -8,6 +8,8 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.class_path import import_class
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.pre_processing_array_wrapper import PreProcessingArrayWrapper
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.structured_env import Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper
@@ -103,17 +105,33 @@ class PreProcessingWrapper(ObservationWrapper):
         Raises:
             EnvContractError: An observation cannot be processed because it is not in its space.
         """
+        return self.processed(observation, False)
+
+    def processed(self, observation: Mapping[str, Any], is_many: bool) -> dict[str, Any]:
+        """Apply the pre-processors.
+
+        Args:
+            observation: Name -> an observation, or [n, ...] many of them.
+            is_many: Whether they are many.
+
+        Raises:
+            EnvContractError: An observation cannot be processed because it is not in its space.
+        """
         processed = dict(observation)
         for name, output, processor, keep, space in self.pipeline:
             if name in processed:
                 value = np.asarray(processed[name] if keep else processed.pop(name))
                 try:
-                    processed[output] = processor.process(value)
+                    processed[output] = processor.process_all(value) if is_many else processor.process(value)
                 except Exception as error:
-                    if space.contains(value):
+                    if all(map(space.contains, value if is_many else [value])):
                         raise
                     raise EnvContractError(f"{_NAME}: {name!r} is {describe(value)}, not in {space}") from error
         return processed
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return PreProcessingArrayWrapper(env, self)
 
 
 def _entry(entry: Mapping[str, Any]) -> tuple[str, str, bool, Callable[..., PreProcessor]]:

@@ -3,8 +3,10 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.class_path import is_defined_with
 from maze_pl.envs.structured_env import Array
 
 Space = spaces.Space[Any]
@@ -42,6 +44,29 @@ class PreProcessor(ABC):
     @abstractmethod
     def process(self, observation: Array) -> Array:
         """Return the new observation, which may share memory with the old one but never changes it."""
+
+    def process_many(self, observations: Array) -> Array:
+        """Return `process` of several observations; one after the other by default.
+
+        A class whose arithmetic can do it for all at once overrides it together with `process`.
+
+        Args:
+            observations: [n, ...] n observations, at least one.
+
+        Returns:
+            [n, ...] the new observations.
+        """
+        return np.stack([self.process(observation) for observation in observations])
+
+    def process_all(self, observations: Array) -> Array:
+        """Return `process_many`, unless a subclass has overridden only `process`.
+
+        Args:
+            observations: [n, ...] n observations, at least one.
+        """
+        if is_defined_with(type(self), "process_many", "process"):
+            return self.process_many(observations)
+        return PreProcessor.process_many(self, observations)
 
     def processed_space(self) -> Space:
         """Space of the results of `process`; by default, bounds are rearranged like the values."""

@@ -17,6 +17,7 @@ class RangeZeroOneObservationNormalizationStrategy(ObservationNormalizationStrat
     """
 
     statistics_names = ("min", "max")
+    is_elementwise = True
 
     def estimate_stats(self, observations: Array) -> Statistics:
         """Minimum and maximum along `axis`."""

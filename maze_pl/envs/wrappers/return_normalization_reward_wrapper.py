@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.return_normalization_array_wrapper import ReturnNormalizationArrayWrapper
 from maze_pl.envs.structured_env import Action, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
 
@@ -37,7 +39,7 @@ class Moments(NamedTuple):
         n = self.n + other.n
         difference = other.mean - self.mean
         mean = self.mean + difference * other.n / n
-        return Moments(n, mean, self.m2 + other.m2 + difference**2 * self.n * other.n / n)
+        return Moments(n, mean, self.m2 + other.m2 + difference * difference * self.n * other.n / n)
 
 
 class ReturnNormalizationRewardWrapper(RewardWrapper):
@@ -114,7 +116,7 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
 
     def _update_scale(self) -> None:
         moments = self._base.merge(self._delta)
-        self._scale = (moments.m2 / moments.n + self.epsilon) ** 0.5 if moments.m2 > 0 else 1.0
+        self._scale = math.sqrt(moments.m2 / moments.n + self.epsilon) if moments.m2 > 0 else 1.0
 
     def state_dict(self) -> dict[str, Any]:
         """Statistics, and the return of the running episode."""
@@ -151,3 +153,7 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
     def freeze(self) -> None:
         """Normalise by the current statistics from now on, without updating them."""
         self._frozen = True
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return ReturnNormalizationArrayWrapper(env, self.gamma, self.epsilon)

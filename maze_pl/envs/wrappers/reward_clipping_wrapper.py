@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.reward_clipping_array_wrapper import RewardClippingArrayWrapper
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
 
@@ -31,3 +33,7 @@ class RewardClippingWrapper(RewardWrapper):
     def reward(self, reward: float) -> float:
         """The nearest reward within the range."""
         return min(max(reward, self.min_val), self.max_val)
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return RewardClippingArrayWrapper(env, self.min_val, self.max_val)

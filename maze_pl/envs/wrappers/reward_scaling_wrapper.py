@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.reward_scaling_array_wrapper import RewardScalingArrayWrapper
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
 
@@ -35,3 +37,7 @@ class RewardScalingWrapper(RewardWrapper):
     def reward(self, reward: float) -> float:
         """The reward times the factor."""
         return reward * self.scale
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return RewardScalingArrayWrapper(env, self.scale)

@@ -8,6 +8,7 @@ import numpy as np
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spec import Spec
+from maze_pl.envs.attribution import attributes_rewards
 from maze_pl.envs.structured_env import (
     Action,
     Array,
@@ -18,7 +19,6 @@ from maze_pl.envs.structured_env import (
     StructuredEnv,
 )
 from maze_pl.envs.trajectory_record import TrajectoryWriter
-from maze_pl.envs.wrapper import attributes_rewards
 from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
 from maze_pl.records.record_files import Act, SpacesTrajectoryRecord
 

@@ -1,5 +1,7 @@
 """Truncation of episodes after a number of environment steps."""
 
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
 from maze_pl.envs.structured_env import Action, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
 
@@ -41,3 +43,7 @@ class TimeLimitWrapper(Wrapper):
         if self.env.get_env_time() >= self.max_episode_steps and self.context.env_step_incremented and not terminated:
             truncated = True
         return observation, reward, terminated, truncated, info
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return TimeLimitArrayWrapper(env, self.max_episode_steps)

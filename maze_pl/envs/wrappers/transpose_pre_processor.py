@@ -29,3 +29,7 @@ class TransposePreProcessor(PreProcessor):
     def process(self, observation: Array) -> Array:
         """Return a view with the dimensions in their new order."""
         return observation.transpose(self.axes)
+
+    def process_many(self, observations: Array) -> Array:
+        """Return a view with the dimensions after the first in their new order."""
+        return observations.transpose(0, *[axis + 1 for axis in self.axes])

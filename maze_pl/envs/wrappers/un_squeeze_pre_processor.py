@@ -23,3 +23,7 @@ class UnSqueezePreProcessor(PreProcessor):
     def process(self, observation: Array) -> Array:
         """[a, b] -> [1, a, b], for example."""
         return observation.reshape(self._shape)
+
+    def process_many(self, observations: Array) -> Array:
+        """[n, a, b] -> [n, 1, a, b], for example."""
+        return observations.reshape(len(observations), *self._shape)

@@ -1,0 +1,63 @@
+"""Array environments with the array forms of the wrappers that are made for single episodes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from maze_pl.core.class_path import definer_of
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+from maze_pl.envs.building import Env, make_wrapped, wrapper_stack
+from maze_pl.envs.wrapper import Wrapper
+
+_REMEDY = "leave it out, give it an array_form, or use the form of the environment for single episodes"
+
+
+def make_wrapped_arrays(
+    env: Callable[[], ArrayEnv],
+    wrappers: Sequence[Callable[..., Env]] = (),
+    action_masks: Mapping[str, str] | None = None,
+) -> ArrayEnv:
+    """Make an array environment with the array forms of wrappers, the first one innermost.
+
+    The wrappers are first put around one episode, as by `make_wrapped`, so that they read their
+    arguments and check them; each then makes its array form.
+
+    Args:
+        env: Makes the array environment.
+        wrappers: As for `make_wrapped`.
+        action_masks: As for `make_wrapped`.
+
+    Raises:
+        ValueError: A wrapper has no array form.
+    """
+    episode = make_wrapped(env, wrappers, action_masks)
+    stack = list(wrapper_stack(episode).items())[1:]  # statistics, outermost, are those of `ArrayVectorEnv`
+    built = env()
+    for name, wrapper in reversed(stack):
+        built = _form_of(wrapper, built)
+        if isinstance(built, ArrayWrapper):
+            built.statistics_name = name
+    episode.close()
+    return built
+
+
+def _form_of(wrapper: Wrapper, env: ArrayEnv) -> ArrayEnv:
+    """Return the array form of a wrapper around an array environment."""
+    kind = type(wrapper)
+    definer = definer_of(kind, "array_form")
+    later = [] if definer is Wrapper else kind.__mro__[: kind.__mro__.index(definer)]
+    for derived in later:
+        changed = [name for name, value in vars(derived).items() if _is_behaviour(name, value)]
+        if changed:
+            fault = f"{derived.__name__} changes {changed} of {definer.__name__}, whose array form does not know of it"
+            raise ValueError(f"the environment is an array environment, and {fault}; {_REMEDY}")
+    try:
+        return wrapper.array_form(env)
+    except TypeError as error:
+        raise ValueError(f"the environment is an array environment, and {error}; {_REMEDY}") from error
+
+
+def _is_behaviour(name: str, value: Any) -> bool:
+    """True for methods and properties of a class, except its constructor and other special methods."""
+    is_special = name.startswith("__")
+    return not is_special and (callable(value) or isinstance(value, property | classmethod | staticmethod))

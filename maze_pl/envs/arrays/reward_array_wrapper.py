@@ -1,0 +1,48 @@
+"""Base of wrappers of array environments that change rewards."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+
+
+class RewardArrayWrapper(ArrayWrapper):
+    """Wrapper that changes the agent's reward; the environment's reward is logged unchanged."""
+
+    @abstractmethod
+    def rewards(self, rewards: AnyArray) -> AnyArray:
+        """Return changed rewards, number by number, without modifying the given ones.
+
+        Args:
+            rewards: Rewards of any shape in float64, an array or a tensor; also those of single actors.
+        """
+
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+        """Step and change the rewards."""
+        result = self.env.step(actions, which)
+        if isinstance(result, ArrayStep) and is_numbers(result.reward):  # others are reported by the caller
+            if result.env_reward is None:
+                result.env_reward = result.reward
+            result.reward = self.rewards(in_float64(result.reward))
+            if is_numbers(result.actor_rewards):
+                result.actor_rewards = self.rewards(in_float64(result.actor_rewards))
+        return result
+
+
+def is_numbers(array: Any) -> bool:
+    """True for an array or a tensor of numbers."""
+    if isinstance(array, np.ndarray):
+        return array.dtype.kind in "fiub"
+    return hasattr(array, "double")
+
+
+def in_float64(array: AnyArray) -> AnyArray:
+    """Return an array or a tensor in float64."""
+    return array.astype(np.float64) if isinstance(array, np.ndarray) else array.double()

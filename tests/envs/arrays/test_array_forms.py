@@ -1,0 +1,182 @@
+"""Wrappers around arrays and around single environments give equal numbers and statistics."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maze_pl.collect.collector import Collector
+from maze_pl.core.policy import RandomPolicy
+from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv, GymMazeEnv, PendulumArrayEnv, SequentialVectorEnv
+from maze_pl.envs.array_forms import make_wrapped_arrays
+from maze_pl.envs.building import make_wrapped, wrapper_stack
+from maze_pl.envs.checker.same_as import compare_envs
+from maze_pl.envs.wrappers import (
+    FlattenPreProcessor,
+    ObservationNormalizationWrapper,
+    ObservationStackWrapper,
+    PreProcessingWrapper,
+    RandomResetWrapper,
+    ReturnNormalizationRewardWrapper,
+    RewardClippingWrapper,
+    RewardScalingWrapper,
+    TimeLimitWrapper,
+    UnSqueezePreProcessor,
+)
+from tests.envs.arrays.yard import YardArrayEnv, make_yard
+from tests.envs.cutting_2d.instances import DOCUMENTED
+from tests.envs.cutting_2d.test_array_environments import arrays, single
+
+Wrappers = list[Callable[[Any], Any]]
+FORMS: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
+    "CartPole": (partial(GymMazeEnv, "CartPole-v1"), CartPoleArrayEnv, "observation"),
+    "Pendulum": (partial(GymMazeEnv, "Pendulum-v1"), PendulumArrayEnv, "observation"),
+    "structured": (make_yard, YardArrayEnv, "load"),
+    "cutting": (single("masked", DOCUMENTED), partial(arrays, "masked", DOCUMENTED), "inventory"),
+}
+
+
+def _rewards(name: str) -> Wrappers:
+    return [
+        partial(RewardScalingWrapper, scale=0.3),
+        partial(ReturnNormalizationRewardWrapper, gamma=0.9),
+        partial(RewardClippingWrapper, min_val=-1.5, max_val=1.2),
+        partial(ReturnNormalizationRewardWrapper, gamma=0.5),
+    ]
+
+
+def _observations(name: str) -> Wrappers:
+    observation = FORMS[name][2]
+    stacks = [
+        {"observation": observation, "stack_steps": 3, "keep_original": True, "tag": "stack"},
+        {"observation": observation, "stack_steps": 2, "keep_original": True, "tag": "delta", "delta": True},
+    ]
+    mapping = [
+        {"observation": f"{observation}-delta", "class_path": FlattenPreProcessor, "config": {"num_flatten_dims": 2}},
+        {"observation": observation, "class_path": UnSqueezePreProcessor, "config": {"dim": 0}, "keep_original": True},
+    ]
+    return [
+        partial(ObservationNormalizationWrapper, default_strategy_config={"axis": 0, "clip_range": [-2, 2]}),
+        partial(ObservationStackWrapper, stack_config=stacks),
+        partial(TimeLimitWrapper, max_episode_steps=9),
+        partial(PreProcessingWrapper, pre_processor_mapping=mapping),
+    ]
+
+
+WRAPPERS = {"rewards": _rewards, "observations": _observations}
+
+
+def _both(name: str, wrappers: Wrappers, n_envs: int = 5, seed: int = 1) -> tuple[Any, Any]:
+    make, make_arrays, _ = FORMS[name]
+    one = SequentialVectorEnv([partial(make_wrapped, make, wrappers)] * n_envs, seed=seed)
+    other = ArrayVectorEnv(partial(make_wrapped_arrays, make_arrays, wrappers), n_envs, seed=seed)
+    states = SequentialVectorEnv([partial(make_wrapped, make, wrappers)]).estimate(120, 7)
+    one.load_shared_states(states)
+    other.load_shared_states(states)
+    return one, other
+
+
+def _assert_equal(one: Any, other: Any) -> None:
+    """Compare trees of numbers and arrays."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name, part in one.items():
+            _assert_equal(part, other[name])
+    else:
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+@pytest.mark.parametrize("name", FORMS)
+def test_steps_statistics_and_merged_statistics_are_equal(name: str, kind: str) -> None:
+    one, other = _both(name, WRAPPERS[kind](name))
+    classes = {path: type(wrapper) for path, wrapper in wrapper_stack(one.envs[0]).items()}
+    for _ in range(2):
+        comparison = compare_envs(lambda: one, lambda: other, n_steps=300)
+        assert comparison.difference is None, str(comparison.difference)
+        assert comparison.n_episodes or name in ("Pendulum", "cutting")
+        states = one.shared_states()
+        for own, state in zip(states, other.shared_states(), strict=True):
+            _assert_equal(own, state)
+        merged = {path: classes[path].merge_shared_states([state[path] for state in states]) for path in states[0]}
+        one.load_shared_states(merged)
+        other.load_shared_states(merged)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("kind", WRAPPERS)
+@pytest.mark.parametrize("name", FORMS)
+def test_many_seeds_give_equal_steps_and_statistics(name: str, kind: str) -> None:
+    for seed in range(60):
+        one, other = _both(name, WRAPPERS[kind](name), n_envs=1 + seed % 7, seed=seed)
+        comparison = compare_envs(lambda one=one: one, lambda other=other: other, n_steps=150)
+        assert comparison.difference is None, str(comparison.difference)
+        for own, state in zip(one.shared_states(), other.shared_states(), strict=True):
+            _assert_equal(own, state)
+
+
+def test_frozen_statistics_do_not_change() -> None:
+    one, other = _both("structured", _rewards("structured"))
+    compare_envs(lambda: one, lambda: other, n_steps=100)
+    state = one.shared_states()[0]
+    one.load_shared_states(state, freeze=True)
+    other.load_shared_states(state, freeze=True)
+    assert compare_envs(lambda: one, lambda: other, n_steps=100).difference is None
+    for own in other.shared_states():
+        _assert_equal(own, state)
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_a_collector_resumes_exactly_with_wrappers(kind: str) -> None:
+    def collector() -> Collector:
+        return Collector(_both("structured", WRAPPERS[kind]("structured"))[1], 13, torch.Generator().manual_seed(3))
+
+    whole = collector()
+    steps = whole.vector.spec.steps
+    spaces = {key: step.action_space for key, step in steps.items()}
+    policy = RandomPolicy(spaces, {key: step.masks for key, step in steps.items()})
+    for _ in range(2):
+        whole.collect(policy)
+    resumed = collector()
+    assert resumed.load_state_dict(whole.state_dict()) == []
+    for _ in range(2):
+        rows = whole.collect(policy).rows
+        assert torch.equal(resumed.collect(policy).rows.reward, rows.reward)
+        for before, after in zip(whole.vector.shared_states(), resumed.vector.shared_states(), strict=True):
+            _assert_equal(before, after)
+
+
+def test_refuses_wrappers_without_an_array_form_and_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="RandomResetWrapper changes single episodes and has no array form; leave it"):
+        make_wrapped_arrays(CartPoleArrayEnv, [partial(RandomResetWrapper, min_skip_steps=1, max_skip_steps=3)])
+
+    class Rounded(RewardScalingWrapper):
+        def reward(self, reward: float) -> float:
+            return round(reward)
+
+    with pytest.raises(ValueError, match=r"Rounded changes \['reward'\] of RewardScalingWrapper, whose array form"):
+        make_wrapped_arrays(CartPoleArrayEnv, [partial(Rounded, scale=2.0)])
+
+
+def test_pre_processors_that_override_only_process_are_applied_one_by_one() -> None:
+    class Reversed(FlattenPreProcessor):
+        tag = "reversed"
+
+        def process(self, observation: Any) -> Any:
+            return super().process(observation)[::-1]
+
+    entry = {"observation": "observation", "class_path": Reversed, "config": {"num_flatten_dims": 1}}
+    one, other = _both("CartPole", [partial(PreProcessingWrapper, pre_processor_mapping=[entry])])
+    assert compare_envs(lambda: one, lambda: other, n_steps=60).difference is None
+
+
+def test_refuses_statistics_of_other_wrappers() -> None:
+    _, other = _both("CartPole", _rewards("CartPole"))
+    with pytest.raises(ValueError, match=r"there are statistics of wrappers \['other'\], but those of the array"):
+        other.load_shared_states({"other": {}})
+    with pytest.raises(ValueError, match="there are no statistics for the wrapper"):
+        other.load_shared_states({})
