@@ -27,8 +27,8 @@ from maze_pl.envs.wrappers import (
     UnSqueezePreProcessor,
 )
 from tests.envs.arrays.yard import YardArrayEnv, make_yard
+from tests.envs.cutting_2d.forms import arrays, single
 from tests.envs.cutting_2d.instances import DOCUMENTED
-from tests.envs.cutting_2d.test_array_environments import arrays, single
 
 Wrappers = list[Callable[[Any], Any]]
 FORMS: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {

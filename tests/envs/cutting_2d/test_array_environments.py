@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,20 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maze_pl.envs.cutting_2d import (
-    ActionConversion,
     Cutting2DArrayEnvironment,
-    Cutting2DCoreEnvironment,
-    Cutting2DEnvironment,
     DefaultRewardAggregator,
-    MaskedStructuredCutting2DEnvironment,
     MixedPeriodicDemand,
-    ObservationConversion,
     RawPieceUsageRewardAggregator,
     StructuredCutting2DArrayEnvironment,
-    StructuredCutting2DEnvironment,
     UniformDemand,
 )
 from tests.envs.arrays.pairs_of_forms import PairOfForms
+from tests.envs.cutting_2d.forms import arrays, single
 from tests.envs.cutting_2d.instances import CONSTANT, DOCUMENTED, MIXED
 from tests.envs.cutting_2d.parts import ServedReward
 
@@ -36,33 +30,6 @@ INSTANCES: list[dict[str, Any]] = [
     {"max_pieces_in_inventory": 4, "raw_piece_size": (6, 5), "static_demand": MixedPeriodicDemand(2, 9, True)},
     {"max_pieces_in_inventory": 1, "raw_piece_size": (3, 2), "static_demand": UniformDemand((3, 2))},
 ]
-
-
-def single(variant: str, settings: dict[str, Any], aggregator: Any = None) -> Callable[[], Any]:
-    """Factory of an environment of single episodes."""
-
-    def make() -> Any:
-        n, size = settings["max_pieces_in_inventory"], settings["raw_piece_size"]
-        fresh = aggregator
-        if aggregator is not None:
-            penalties = aggregator.invalid_action_penalty, aggregator.raw_piece_usage_penalty
-            fresh = DefaultRewardAggregator(*penalties)
-        core = Cutting2DCoreEnvironment(**settings, reward_aggregator=fresh)
-        flat = Cutting2DEnvironment(core, ActionConversion(n), ObservationConversion(size, n))
-        if variant == "flat":
-            return flat
-        wrap: Any = StructuredCutting2DEnvironment if variant == "struct" else MaskedStructuredCutting2DEnvironment
-        return wrap(flat)
-
-    return make
-
-
-def arrays(variant: str, settings: dict[str, Any], aggregator: Any = None) -> Any:
-    """The array form."""
-    if variant == "flat":
-        return Cutting2DArrayEnvironment(**settings, reward_aggregator=aggregator)
-    masked = variant == "masked"
-    return StructuredCutting2DArrayEnvironment(**settings, reward_aggregator=aggregator, masked=masked)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
