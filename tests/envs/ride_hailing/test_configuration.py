@@ -1,0 +1,52 @@
+"""The shipped files of ride hailing, and the smallest row of its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import maze_pl
+from maze_pl.__main__ import main
+from maze_pl.config import search_path
+from maze_pl.config.factories import Factory
+from maze_pl.envs.ride_hailing import CentralDispatchEnvironment, RideHailingEnvironment, ride_hailing_factory
+from maze_pl.envs.ride_hailing.dispatching_rule_policy import DispatchingRulePolicy
+from maze_pl.runs.rollout import rollout
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("ride_hailing", RideHailingEnvironment), ("ride_hailing_central", CentralDispatchEnvironment)]
+)
+def test_group_files_describe_the_documented_environments(name: str, kind: type) -> None:
+    node = yaml.safe_load((search_path.shipped_folder() / "env" / f"{name}.yaml").read_text(encoding="utf-8"))
+    env = Factory(node["class_path"], node["init_args"])()
+    assert type(env) is kind
+    assert (env.core_env.simulation.n_shifts, env.core_env.simulation.n_nearest) == (16, 6)
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space.contains(observation)
+
+
+@pytest.mark.slow
+def test_repositioning_earns_more_than_staying_on_the_same_days() -> None:
+    spaces = ride_hailing_factory().action_spaces_dict
+    returns = []
+    for reposition in (False, True):
+        policy = DispatchingRulePolicy(spaces, "nearest", 0.2, reposition, 0.15)
+        episodes = rollout(ride_hailing_factory, policy, episodes=4, max_agents={"vehicle": 16})
+        returns.append(np.array([one.summary.reward for one in episodes]))
+    assert (returns[1] > 1.1 * returns[0]).all()
+    assert returns[1].mean() == pytest.approx(1400, abs=150)
+
+
+@pytest.mark.slow
+def test_the_dispatcher_trains_with_the_same_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["--data.env", "env/ride_hailing_central", "--model.networks", "model/ride_hailing_central"]
+    options += ["--data.max_agents", "null", "--data.n_envs", "2", "--data.n_rollout_steps", "50"]
+    options += ["--model.batch_size", "50", "--data.epoch_length", "1", "--trainer.max_epochs", "1"]
+    options += ["--data.evaluators", "{eval: {n_episodes: 2}}", "--run_dir", "here"]
+    assert main(["fit", "--config", "ppo_ride_hailing", *options]) == 0
+    assert list(maze_pl.load_env("here").action_spaces_dict) == [0]
