@@ -95,7 +95,8 @@ def test_the_parameters_stay_those_of_the_library_through_20_updates() -> None:
     spec = Spec.of(env)
     policy = TorchPolicy({key: OfHeads(twin.policy(key)) for key in twin.step_keys}, spec)
     networks = TorchActorCritic(policy, TorchSharedStateCritic([OfState(twin.value)], spec))
-    options = example.Options(lr=3e-3, n_optimization_epochs=2, n_minibatches=2, entropy_coef=0.01)
+    # Adam turns the rounding of gradients near 0, which depends on the processor, into shares of the learning rate
+    options = example.Options(lr=2e-4, n_optimization_epochs=2, n_minibatches=2, entropy_coef=0.01)
     module = PPO(
         actor_critic=networks,
         lr=options.lr,

@@ -253,8 +253,21 @@ def test_a_gpu_gives_the_numbers_of_the_cpu(case: Case, device: str) -> None:
     assert_same(block.to(device)(to(inputs, device)), expected, tolerance=1e-4)
 
 
+def has_lstm_in_bfloat16(device: str) -> bool:
+    """True if torch's own LSTM works under autocast; oneDNN has none for old processors."""
+    lstm = torch.nn.LSTM(2, 3).to(device)
+    try:
+        with torch.autocast(device, torch.bfloat16):
+            lstm(torch.zeros(4, 1, 2, device=device))
+    except RuntimeError:
+        return False
+    return True
+
+
 def test_mixed_precision_gives_finite_numbers(case: Case, device: str) -> None:
     block, inputs = case.build().to(device).train(), to(case.sample(3, 2), device)
+    if any(isinstance(part, torch.nn.LSTM) for part in block.modules()) and not has_lstm_in_bfloat16(device):
+        pytest.skip("torch's LSTM does not work in bfloat16 on this processor")
     with torch.autocast(device, torch.bfloat16):
         output = block(inputs)
     expected = block(inputs)
