@@ -95,6 +95,17 @@ class Policy(Protocol):
 class MazeStatePolicy(Policy):
     """Base of policies that use `PolicyBatch.maze_state`, regardless of observation wrappers."""
 
+    def states_of(self, batch: PolicyBatch) -> list[Any]:
+        """Return the states of the simulations, [B].
+
+        Raises:
+            ValueError: The batch has none.
+        """
+        if batch.maze_state is None:
+            name = type(self).__name__
+            raise ValueError(f"{name} needs the states of the simulation, which this batch does not have")
+        return batch.maze_state
+
 
 class EnvPolicy(Policy):
     """Base of policies that use `PolicyBatch.envs`, such as those that try actions in copies of them."""

@@ -40,12 +40,9 @@ class OptionPolicy(MazeStatePolicy):
         Raises:
             ValueError: The batch has no states of the simulation.
         """
-        if batch.maze_state is None:
-            raise ValueError(
-                f"{type(self).__name__} needs the states of the simulation, which this batch does not have"
-            )
-        choices = np.array([self.choose(state) for state in batch.maze_state])
-        n_alternatives = batch.maze_state[0].exists.shape[1]
+        states = self.states_of(batch)
+        choices = np.array([self.choose(state) for state in states])
+        n_alternatives = states[0].exists.shape[1]
         chosen = {
             "option": choices[:, 0] * n_alternatives + choices[:, 1],
             "job": choices[:, 0],

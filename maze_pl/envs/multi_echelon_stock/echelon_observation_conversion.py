@@ -10,7 +10,12 @@ from gymnasium import spaces
 from maze_pl.envs.core_env import ObservationConversionInterface
 from maze_pl.envs.multi_echelon_stock.chain import StockChain
 from maze_pl.envs.multi_echelon_stock.objects import StockMazeState
-from maze_pl.envs.multi_echelon_stock.observation_conversion import N_FEATURES, features, season
+from maze_pl.envs.multi_echelon_stock.observation_conversion import (
+    N_FEATURES,
+    demand_spaces,
+    features,
+    season,
+)
 from maze_pl.envs.structured_env import Array, Observation
 
 
@@ -43,11 +48,7 @@ class EchelonObservationConversion(ObservationConversionInterface):
         if chain.n_echelons > 1:
             parts["place"] = spaces.Box(0, 1, (chain.n_echelons,))
             parts["costs"] = spaces.Box(0, np.inf, (4,))
-        if chain.history:
-            parts["demand"] = spaces.Box(0, np.inf, (chain.history,))
-        if chain.demand.season > 1:
-            parts["season"] = spaces.Box(-1, 1, (2,))
-        return spaces.Dict(parts)
+        return spaces.Dict({**parts, **demand_spaces(chain)})
 
     def maze_to_space(self, maze_state: StockMazeState) -> Observation:
         """Observation of the echelon that acts next."""

@@ -36,11 +36,7 @@ class ObservationConversion(ObservationConversionInterface):
         parts: dict[str, spaces.Space[Any]] = {
             "echelons": spaces.Box(-np.inf, np.inf, (chain.n_echelons, N_FEATURES + n_slots))
         }
-        if chain.history:
-            parts["demand"] = spaces.Box(0, np.inf, (chain.history,))
-        if chain.demand.season > 1:
-            parts["season"] = spaces.Box(-1, 1, (2,))
-        return spaces.Dict(parts)
+        return spaces.Dict({**parts, **demand_spaces(chain)})
 
     def maze_to_space(self, maze_state: StockMazeState) -> Observation:
         """Observation of a state."""
@@ -53,6 +49,20 @@ class ObservationConversion(ObservationConversionInterface):
             np.array([maze_state.period]),
         )
         return {name: array[0] for name, array in batch.items()}
+
+
+def demand_spaces(chain: StockChain) -> dict[str, spaces.Box]:
+    """Spaces of `demand` [H], if there is a history, and of `season` [2], if there is one.
+
+    Args:
+        chain: Description of the chain.
+    """
+    parts: dict[str, spaces.Box] = {}
+    if chain.history:
+        parts["demand"] = spaces.Box(0, np.inf, (chain.history,))
+    if chain.demand.season > 1:
+        parts["season"] = spaces.Box(-1, 1, (2,))
+    return parts
 
 
 def features(chain: StockChain, stock: Array, owed: Array, transit: Array) -> Array:

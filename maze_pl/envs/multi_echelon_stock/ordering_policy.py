@@ -77,11 +77,7 @@ class OrderingPolicy(MazeStatePolicy):
         Raises:
             ValueError: The batch has no states of the simulation.
         """
-        states = batch.maze_state
-        if states is None:
-            raise ValueError(
-                f"{type(self).__name__} needs the states of the simulation, which this batch does not have"
-            )
+        states = self.states_of(batch)
         chain = states[0].chain
         stocks = ChainState(
             np.stack([state.stock for state in states]),

@@ -82,11 +82,7 @@ class DispatchingRulePolicy(MazeStatePolicy):
         Raises:
             ValueError: The batch has no states of the simulation.
         """
-        if batch.maze_state is None:
-            raise ValueError(
-                f"{type(self).__name__} needs the states of the simulation, which this batch does not have"
-            )
-        choices = np.array([self.choose(state) for state in batch.maze_state])
+        choices = np.array([self.choose(state) for state in self.states_of(batch)])
         return PolicyStep({head: choices for head in self.heads[batch.step_key]})  # pairs of the first vehicle, too
 
     def choose(self, state: RideHailingMazeState) -> int:
