@@ -24,7 +24,8 @@ class Collector:
 
     Rows are defined in `maze_pl.core.rows`. Environments may be at different actors at the same
     time: the policy is called once for each step key whose turn it is in any environment. An
-    environment that has completed its steps waits for the others.
+    environment that has completed its steps waits for the others. One that waits for its next
+    episode (`VectorEnv.waiting`) lets a step pass, and has one row less.
 
     Args:
         vector: The environments; reset by the first collection.
@@ -69,7 +70,7 @@ class Collector:
             completed=np.zeros(self.n_envs, np.int64),
             places=ActPlaces(self.n_envs),
         )
-        if self._flat:
+        if self._flat and self.vector.waiting is None:
             self._collect_in_lockstep(policy, progress)
         was_lockstep = bool((progress.completed == self.n_rollout_steps).all())
         if not was_lockstep:
@@ -155,6 +156,10 @@ class Collector:
         slots.acted_in_row.fill(False)
         envs = np.flatnonzero(progress.completed < self.n_rollout_steps)
         while envs.size:
+            late = envs[:0]
+            if self.vector.waiting is not None:
+                late = envs[self.vector.waiting[envs]]
+                envs = envs[~self.vector.waiting[envs]]
             if progress.row[envs].max() >= self.storage.capacity:
                 self.storage.grow()
             acting_key = staging.next_key[envs]
@@ -176,6 +181,9 @@ class Collector:
                 self.storage.widen(slots.n_slots)
             self._end_rows(envs, ended, step_ends, progress)
             progress.completed[envs] += step_ends
+            if late.size:
+                progress.completed[late] += 1
+                envs = np.sort(np.concatenate([envs, late]))
             envs = envs[progress.completed[envs] < self.n_rollout_steps]
 
     def _act(self, policy: Policy, key: int, envs: Array, progress: Progress) -> CollectedActs:
@@ -295,7 +303,7 @@ class Collector:
                 part.blank(n_rows)
         envs = np.arange(self.n_envs)
         ended = rows.terminated[row - 1, envs] | rows.truncated[row - 1, envs]
-        self._finals.keep_last(row, envs[~ended])
+        self._finals.keep_last(row, envs[~ended & (row > 0)])
         starting = torch.from_numpy(self._starting)
         self._starting = np.zeros(self.n_envs, np.bool_)
         return Rollout(

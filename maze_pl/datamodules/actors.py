@@ -45,7 +45,7 @@ class ActorDataModule(RolloutDataModule):
         n_shards: Must be 0, as each actor is a shard; `runner/local` and `runner/ray` set it.
         n_rollout_steps: Env steps of each environment in a rollout.
         vectorization: `sequential` steps the environments in the process in which the policy acts,
-            `subprocess` in separate processes.
+            `subprocess` in separate processes; `native` uses the vector entry point of a gymnasium environment.
         epoch_length: Batches per epoch; evaluation follows each epoch.
         on_nondeterminism: Reaction, on resuming, to an episode that does not reach the same state
             when it is replayed: `restart` it with a message, or `refuse`.
@@ -74,7 +74,7 @@ class ActorDataModule(RolloutDataModule):
         queue_out_of_sync_factor: int = 1,
         n_shards: int = 0,
         n_rollout_steps: int = 100,
-        vectorization: Literal["sequential", "subprocess"] = "sequential",
+        vectorization: Literal["sequential", "subprocess", "native"] = "sequential",
         epoch_length: int = 25,
         on_nondeterminism: Literal["restart", "refuse"] = "restart",
         evaluators: dict[str, RolloutEvaluator] | None = None,

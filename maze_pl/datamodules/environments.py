@@ -27,6 +27,7 @@ from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
+from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.trajectory_record import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
@@ -150,6 +151,12 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if self._factory is not None and self._spec is None:
             self._read_environment()
         return self._kpi_names
+
+    def _make_native(self) -> None:
+        """Replace the environment by the vector form that gymnasium has of it."""
+        if self._factory is not None:
+            env, wrappers, masks = self._factory.args
+            self._factory = partial(make_wrapped, partial(make_native_array_env, env), wrappers, masks)
 
     @property
     def rollout_options(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class ReplayDataModule(RolloutDataModule):
             continues exactly. If not, a resumed run fills its buffer as at the start.
         epoch_length: Batches per epoch; evaluation follows each epoch.
         vectorization: `sequential` steps the environments in the process in which the policy acts,
-            `subprocess` in separate processes.
+            `subprocess` in separate processes; `native` uses the vector entry point of a gymnasium environment.
         on_nondeterminism: Reaction, on resuming, to an episode that does not reach the same state
             when it is replayed: `restart` it with a message, or `refuse`.
         n_shards: Number of groups of environments that collect independently, each with its own
@@ -134,7 +134,7 @@ class ReplayDataModule(RolloutDataModule):
         memory_map: bool = False,
         save_buffer: bool = False,
         epoch_length: int = 100,
-        vectorization: Literal["sequential", "subprocess"] = "sequential",
+        vectorization: Literal["sequential", "subprocess", "native"] = "sequential",
         on_nondeterminism: Literal["restart", "refuse"] = "restart",
         n_shards: int = 1,
         evaluators: dict[str, RolloutEvaluator] | None = None,

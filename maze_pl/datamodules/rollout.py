@@ -33,7 +33,7 @@ class RolloutDataModule(EnvironmentDataModule):
         n_envs: Parallel environments of each rank; 0 means one per core.
         n_rollout_steps: Env steps of each environment in a rollout.
         vectorization: `sequential` steps the environments in the process in which the policy acts,
-            `subprocess` in separate processes.
+            `subprocess` in separate processes; `native` uses the vector entry point of a gymnasium environment.
         epoch_length: Rollouts per epoch; evaluation follows each epoch.
         evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
         seed: Seed of the run; None takes the seed of `seed_everything`.
@@ -62,7 +62,7 @@ class RolloutDataModule(EnvironmentDataModule):
         wrappers: list[Callable[[Any], Env]] | None = None,
         n_envs: int = 0,
         n_rollout_steps: int = 100,
-        vectorization: Literal["sequential", "subprocess"] = "sequential",
+        vectorization: Literal["sequential", "subprocess", "native"] = "sequential",
         epoch_length: int = 25,
         on_nondeterminism: Literal["restart", "refuse"] = "restart",
         n_shards: int = 1,
@@ -92,8 +92,8 @@ class RolloutDataModule(EnvironmentDataModule):
         ):
             check_count(name, count, least)
         check_count("n_rollout_steps", n_rollout_steps, 1)
-        if vectorization not in ("sequential", "subprocess"):
-            raise ValueError(f"vectorization={vectorization!r} must be 'sequential' or 'subprocess'")
+        if vectorization not in ("sequential", "subprocess", "native"):
+            raise ValueError(f"vectorization={vectorization!r} must be 'sequential', 'subprocess' or 'native'")
         if on_nondeterminism not in ("restart", "refuse"):
             raise ValueError(f"on_nondeterminism={on_nondeterminism!r} must be 'restart' or 'refuse'")
         self.n_envs = n_envs or len(os.sched_getaffinity(0))
@@ -103,6 +103,8 @@ class RolloutDataModule(EnvironmentDataModule):
             raise ValueError(f"n_shards={n_shards} must be at most n_envs={self.n_envs}, as each has an environment")
         self.n_rollout_steps = n_rollout_steps
         self.vectorization = vectorization
+        if vectorization == "native":
+            self._make_native()
         self.epoch_length = epoch_length
         self.on_nondeterminism = on_nondeterminism
         self._has_told = False
@@ -205,6 +207,8 @@ class RolloutDataModule(EnvironmentDataModule):
         strayed = [self._shards[shard][n] for (shard, *_), numbers in answers for n in numbers]
         if strayed:
             reason = "are not deterministic: when replayed, their episodes did not reach the saved observations"
+            if self._is_array:
+                reason = "cannot be continued within an episode, as gymnasium's vector environments save no state"
             message = f"environments {strayed} of rank {self._rank} {reason}"
             if self.on_nondeterminism == "refuse":
                 raise ValueError(message + "; on_nondeterminism=restart starts new episodes instead")

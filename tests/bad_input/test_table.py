@@ -96,7 +96,7 @@ VALUES: list[tuple[list[str], list[str]]] = [
     ([*FIT[:-2], "--experiment", "../../x"], ["experiment='../../x'", "--run_dir ../../x"]),
     (["rollout", "--env", "broken_environments.Sound", "--policy", "random", "--n_episodes", "9" * 30], ["at most"]),
     ([*FIT, "--data.epoch_length", "0"], ["epoch_length=0 must be at least 1"]),
-    ([*FIT, "--data.vectorization", "threads"], ["'sequential', 'subprocess'", "threads"]),
+    ([*FIT, "--data.vectorization", "threads"], ["'sequential', 'subprocess', 'native'", "threads"]),
     ([*FIT, "--data.evaluators", "3"], ["data.evaluators", "expected dict", "3"]),
     ([*FIT, "--data.evaluators", '{"eval": {"n_episodes": 0}}'], ["n_episodes=0"]),
     ([*FIT, "--data.evaluators", '{"train": {}}'], ["'train'"]),

@@ -38,6 +38,8 @@ class ArrayEnv(ABC):
         events: The events that were fired.
         heuristic_policy: Class path of a policy that performs reasonably without training; None if
             there is none.
+        starts_late: Whether `reset` must wait for the next step of the other environments, if these are running.
+        saves_state: Whether `state_dict` holds everything; if not, episodes start again on resuming.
 
     Example:
         >>> from maze_pl.envs import CartPoleArrayEnv
@@ -50,6 +52,8 @@ class ArrayEnv(ABC):
     """
 
     heuristic_policy: str | None = None
+    starts_late: bool = False
+    saves_state: bool = True
 
     def __init__(self) -> None:
         self.n_envs = 0

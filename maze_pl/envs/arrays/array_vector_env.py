@@ -89,6 +89,7 @@ class ArrayVectorEnv(VectorEnv):
         self._n_acts = np.zeros(n_envs, np.int64)  # in the running environment steps
         self._bounds = {key: _bounds(step.action_space) for key, step in self.spec.steps.items()}
         self._drained: list[EpisodeBatch] = []
+        self.waiting = np.zeros(n_envs, np.bool_) if self.env.unwrapped.starts_late and autoreset else None
 
     def reset(self, envs: Numbers | None = None, episodes: Numbers | None = None) -> None:
         """Start new episodes; see `VectorEnv.reset`."""
@@ -101,6 +102,8 @@ class ArrayVectorEnv(VectorEnv):
         self._statistics.drop_running(which)
         self._env_time[which] = 0
         self._n_acts[which] = 0
+        if self.waiting is not None:
+            self.waiting[which] = False
         self._statistics.episode[which] = numbers[order]
         self._begin(which)
 
@@ -117,9 +120,21 @@ class ArrayVectorEnv(VectorEnv):
             self._env_time[which] = as_numpy(result.env_time)[which]
         self._stage_observations(result, which)
 
+    def _begin_late(self, late: Array) -> None:
+        """Start the next episodes of environments that waited for a step; if no episode is running, those of all."""
+        assert self.waiting is not None
+        self.waiting[late] = False
+        if np.count_nonzero(self.waiting) + len(late) == self.n_envs:
+            self.waiting[:] = False
+            late = np.arange(self.n_envs)
+        self._begin(late)
+
     def step(self, envs: Numbers | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""
         which: Array | slice = slice(None) if envs is None or len(envs) == self.n_envs else np.asarray(envs, np.int64)
+        late = None if self.waiting is None else np.flatnonzero(self.waiting)
+        if late is not None and len(late):
+            which = np.setdiff1d(np.arange(self.n_envs)[which], late)
         result = self.env.step(self._actions(which), which)
         self._checks.check_step(result, which)
         staging = self.staging
@@ -138,6 +153,8 @@ class ArrayVectorEnv(VectorEnv):
         extras = StepExtras([], self._actor_rewards(result, which, ends))
         if ends.any():
             self._end_episodes(np.arange(self.n_envs)[which][ends], extras)
+        if late is not None and len(late):
+            self._begin_late(late)
         return extras
 
     def _env_reward(self, result: ArrayStep) -> Array:
@@ -218,7 +235,10 @@ class ArrayVectorEnv(VectorEnv):
         self._env_time[ended] = 0
         if self._autoreset:
             self._statistics.episode[ended] += 1
-            self._begin(ended)
+            if self.waiting is not None and len(ended) < self.n_envs:
+                self.waiting[ended] = True
+            else:
+                self._begin(ended)
 
     def drain_summaries(self) -> EpisodeBatch:
         """Return summaries of episodes that ended; see `VectorEnv.drain_summaries`."""
@@ -252,7 +272,10 @@ class ArrayVectorEnv(VectorEnv):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
-        """Restore the result of `state_dict`; no environment strays.
+        """Restore the result of `state_dict`.
+
+        Returns:
+            All environments if their state cannot be saved, otherwise none.
 
         Raises:
             ValueError: The state is that of other arrays.
@@ -277,7 +300,10 @@ class ArrayVectorEnv(VectorEnv):
         self.always_advances = self._is_flat and bool(state["always_advances"])
         if self.always_advances:
             staging.env_steps.fill(1)
-        return []
+        if self.env.unwrapped.saves_state:
+            return []
+        self.reset(episodes=self._statistics.episode + 1)
+        return list(range(self.n_envs))
 
     def close(self) -> None:
         """Close the array environment."""

@@ -105,6 +105,9 @@ def compare_envs(
         for make in (one, other):
             with time_limit_to_make(step_timeout):
                 vectors.append(make())
+            if vectors[-1].waiting is not None:
+                remedy = "compare the form for single episodes, or a vector env whose reset takes a mask"
+                raise ValueError(f"an environment starts its episodes one step late and without seeds; {remedy}")
         return _Players(vectors[0], vectors[1], seed, step_timeout).compare(n_steps)
     finally:
         for vector in vectors:

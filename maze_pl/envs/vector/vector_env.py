@@ -168,9 +168,12 @@ class VectorEnv(ABC):
 
     Attributes:
         always_advances: True if every act is known to complete an environment step.
+        waiting: [N] bool, environments without an observation, whose next episode begins in the next step; None
+            if there are none.
     """
 
     always_advances: bool = False
+    waiting: Array | None = None
 
     def __init__(self, spec: Spec, n_envs: int, seed: int, first_env_index: int, staging: Staging | None) -> None:
         self.spec = spec

@@ -1,0 +1,318 @@
+"""Gymnasium's vector environments as array environments."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.contract import EnvContractError, describe
+from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion
+from maze_pl.envs.structured_env import Array
+
+_MODES = [f"AutoresetMode.{mode.name}" for mode in AutoresetMode]
+_Tree = dict[str, Array]
+
+
+class GymVectorArrayEnv(ArrayEnv):
+    """A `gymnasium.vector.VectorEnv` in any of its three autoreset modes, with the numbers of its episodes unchanged.
+
+    Transitions that only restart an environment (next-step) are not returned, and final observations come from
+    `final_obs` (same-step). Where single environments can be reset with `options={"reset_mask": ...}`, each
+    episode starts with its own seed in every mode. Elsewhere an environment starts its next
+    episodes itself, from the generator that was seeded at the first reset.
+
+    The state of a vector environment cannot be saved; a resumed run starts new episodes.
+
+    Args:
+        env: Name of an environment for `gymnasium.make_vec`, or a function that makes a vector environment
+            of a given number of environments.
+        vectorization_mode: Used with a name: the environment's vector entry point, or gymnasium's
+            vectors of single environments in this process or in others.
+        reset_mask: Whether `reset` can start chosen environments; None means yes for gymnasium's own
+            vectors of single environments and in mode `DISABLED`, which requires it.
+        seed_each: Whether `reset` takes a list of seeds; None means yes for gymnasium's own
+            vectors of single environments.
+        kwargs: Passed to `gymnasium.make_vec`, if a name was given.
+
+    Raises:
+        TypeError: A function was given together with keyword arguments, or a space is not supported.
+        ValueError: Gymnasium cannot make the environment, or mode `DISABLED` comes with reset_mask=False.
+        EnvContractError: It is not a vector environment, or declares no autoreset mode.
+
+    Example:
+        >>> env = GymVectorArrayEnv("CartPole-v1")
+        >>> env.allocate(3)
+        >>> env.reset(np.arange(3), seeds=np.array([5, 6, 7])).observation[0]["observation"].shape
+        (3, 4)
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[[int], VectorEnv[Any, Any, Any]],
+        vectorization_mode: Literal["vector_entry_point", "sync", "async"] = "vector_entry_point",
+        reset_mask: bool | None = None,
+        seed_each: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        if not isinstance(env, str) and kwargs:
+            raise TypeError(f"{sorted(kwargs)} are arguments for making an environment by name, but {env!r} was given")
+        self._env, self._kwargs = env, kwargs
+        self._vectorization_mode = vectorization_mode
+        self._vector = self._made(1)
+        single = type(self._vector.unwrapped) in (SyncVectorEnv, AsyncVectorEnv)
+        self._mode = self._vector.metadata["autoreset_mode"]
+        is_disabled = self._mode is AutoresetMode.DISABLED
+        self._can_mask = single or is_disabled if reset_mask is None else reset_mask
+        self._seeds_each = single if seed_each is None else seed_each
+        if is_disabled and not self._can_mask:
+            raise ValueError(f"{self._name} has AutoresetMode.DISABLED, which needs reset_mask; leave reset_mask out")
+        self._sees = GymObservationConversion(self._vector.single_observation_space)
+        self._acts = GymActionConversion(self._vector.single_action_space)
+        self._neutral = {head: _neutral(part) for head, part in self._acts.space().spaces.items()}
+        self.starts_late = self._mode is AutoresetMode.NEXT_STEP and not self._can_mask
+
+    def _made(self, n_envs: int) -> VectorEnv[Any, Any, Any]:
+        """Make the vector environment, and check what it declares."""
+        if isinstance(self._env, str):
+            try:
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", ".*[aA]utoreset_?[mM]ode.*")  # which is refused below
+                    vector = gymnasium.make_vec(self._env, n_envs, self._vectorization_mode, **self._kwargs)
+            except gymnasium.error.Error as error:
+                remedy = "choose vectorization_mode=sync, or the form for single episodes"
+                raise ValueError(f"{self._env} has no vector form ({error}); {remedy}") from error
+        else:
+            vector = self._env(n_envs)
+        if not isinstance(vector, VectorEnv):
+            raise EnvContractError(f"{self._env!r} made {describe(vector)}; expected a gymnasium.vector.VectorEnv")
+        self._name = type(vector.unwrapped).__name__
+        mode = vector.metadata.get("autoreset_mode")
+        if not isinstance(mode, AutoresetMode):
+            came = "declares no autoreset mode" if mode is None else f"declares the autoreset mode {mode!r}"
+            raise EnvContractError(f"{self._name} {came}; set metadata['autoreset_mode'] to one of {_MODES}")
+        if vector.num_envs != n_envs:
+            raise EnvContractError(f"{self._name} has num_envs={vector.num_envs}; expected {n_envs}")
+        return vector
+
+    @property
+    def observation_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
+        """The space of one environment, with the names that `GymMazeEnv` gives to its parts."""
+        return {0: self._sees.space()}
+
+    @property
+    def action_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
+        """The space of one environment, with the names that `GymMazeEnv` gives to its parts."""
+        return {0: self._acts.space()}
+
+    def allocate(self, n_envs: int) -> None:
+        """Make the vector environment."""
+        super().allocate(n_envs)
+        if n_envs > 1:
+            self._vector.close()
+            self._vector = self._made(n_envs)
+        self._runs = np.zeros(n_envs, np.bool_)  # whether an episode was started and has not ended
+        self._ended = np.zeros(n_envs, np.bool_)  # whether the episode in the vector environment has ended
+        self._begun = np.zeros(n_envs, np.bool_)  # whether the last step started an episode
+        self._first: _Tree = {}  # [N, ...] observations of the episodes that the last step started
+
+    # ---------------------------------------------------------------------------------------------- reset
+
+    def reset(self, which: Array, seeds: Array) -> ArrayStep:
+        """Start an episode in some environments, or take over those that started themselves."""
+        others = np.ones(self.n_envs, np.bool_)
+        others[which] = False
+        if not (self._runs & others).any():
+            observation = self._reset_all(which, seeds)
+        elif self._can_mask:
+            observation = self._reset_some(which, seeds)
+        elif self._begun[which].all():
+            observation = self._first
+        else:
+            remedy = "make its reset take options={'reset_mask': ...} and say reset_mask=True"
+            raise EnvContractError(f"{self._name} cannot start some environments while others run; {remedy}")
+        self._runs[which] = True
+        self._begun[which] = False
+        return ArrayStep({0: observation})
+
+    def _reset_all(self, which: Array, seeds: Array) -> _Tree:
+        """Reset the whole vector environment."""
+        seed: Any = int(seeds[0])
+        if self._seeds_each:
+            every = np.full(self.n_envs, seed)
+            every[which] = seeds
+            seed = every.tolist()
+        self._ended[:] = self._begun[:] = False
+        return self._parts(self._require_pair(self._vector.reset(seed=seed)))
+
+    def _reset_some(self, which: Array, seeds: Array) -> _Tree:
+        """Reset some environments with a mask."""
+        mask = np.zeros(self.n_envs, np.bool_)
+        mask[which] = True
+        seed = None
+        if self._seeds_each:
+            every = np.full(self.n_envs, None, object)
+            every[which] = seeds.tolist()
+            seed = every.tolist()
+        self._ended[which] = False
+        return self._parts(self._require_pair(self._vector.reset(seed=seed, options={"reset_mask": mask})))  # type: ignore[arg-type]
+
+    def _require_pair(self, result: Any) -> Any:
+        """Return the observation of a result of `reset`."""
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise EnvContractError(f"reset of {self._name} returned {describe(result)}; expected (observation, infos)")
+        return result[0]
+
+    def _parts(self, observation: Any) -> _Tree:
+        """Return the parts of observations by name."""
+        try:
+            return {name: np.asarray(part) for name, part in self._sees.divided(observation).items()}
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            expected = f"expected a batch of {self._vector.single_observation_space}"
+            raise EnvContractError(f"{self._name} returned observations {describe(observation)}; {expected}") from error
+
+    # ----------------------------------------------------------------------------------------------- step
+
+    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: Rows) -> ArrayStep:
+        """Step the vector environment; environments whose episodes have ended step along."""
+        acting = np.zeros(self.n_envs, np.bool_)
+        acting[which] = True
+        if (self._runs & ~acting).any():
+            n = int(np.flatnonzero(self._runs & ~acting)[0])
+            raise EnvContractError(f"{self._name} steps all environments, but environment {n} shall wait")
+        idle = self._ended & ~acting
+        if self._mode is AutoresetMode.DISABLED and idle.any():
+            self._vector.reset(options={"reset_mask": idle.copy()})
+            self._ended[idle] = False
+        result = self._vector.step(self._joined(actions[0], acting))
+        if not isinstance(result, tuple) or len(result) != 5:
+            expected = "expected (observations, rewards, terminations, truncations, infos)"
+            raise EnvContractError(f"step of {self._name} returned {describe(result)}; {expected}")
+        observation, reward, terminated, truncated, infos = result
+        parts = self._parts(observation)
+        ends = self._flags(terminated, "terminations") | self._flags(truncated, "truncations")
+        self._begun[:] = False
+        if self._mode is AutoresetMode.SAME_STEP:
+            parts = self._with_finals(parts, infos, ends)
+        elif "final_obs" in infos:
+            declared = f"declares AutoresetMode.{self._mode.name}, but its step returned final_obs as in SAME_STEP"
+            raise EnvContractError(f"{self._name} {declared}; declare the mode that it has")
+        elif self._mode is AutoresetMode.NEXT_STEP and self._ended.any():
+            self._check_restarts(np.asarray(reward), ends)
+            self._begun[:] = self._ended
+            self._first = parts
+        self._ended[:] = ends & (self._mode is not AutoresetMode.SAME_STEP)
+        self._runs &= ~ends
+        return ArrayStep({0: parts}, reward=reward, terminated=terminated, truncated=truncated)
+
+    def _joined(self, heads: Mapping[str, Any], acting: Array) -> Any:
+        """Copy actions in the format of the vector environment, with any allowed ones in idle environments."""
+        copied = {head: np.array(values) for head, values in heads.items()}
+        if not acting.all():
+            for head, values in copied.items():
+                values[~acting] = self._neutral[head]
+        return self._acts.joined(copied)
+
+    def _flags(self, flags: Any, name: str) -> Array:
+        """Require flags [N]."""
+        array = np.asarray(flags)
+        if array.shape != (self.n_envs,) or array.dtype != np.bool_:
+            came = f"{name} of {self._name} is {describe(array)}"
+            raise EnvContractError(f"{came}; expected booleans of shape ({self.n_envs},)")
+        return array
+
+    def _with_finals(self, parts: _Tree, infos: Mapping[str, Any], ends: Array) -> _Tree:
+        """Keep the first observations of new episodes, and return the final ones in their place."""
+        ended = np.flatnonzero(ends)
+        if not len(ended):
+            return parts
+        finals = infos.get("final_obs")
+        is_given = np.asarray(infos.get("_final_obs", np.full(self.n_envs, finals is not None)))
+        if not is_given[ended].all():
+            fault = f"environment {ended[~is_given[ended]][0]} of {self._name} ended without final_obs"
+            raise EnvContractError(f"{fault}, which AutoresetMode.SAME_STEP requires; declare the mode that it has")
+        self._first = {name: array.copy() for name, array in parts.items()}
+        self._begun[ended] = True
+        if isinstance(finals, np.ndarray) and finals.dtype == object and finals.ndim == 1:
+            singles = [self._parts(final) for final in finals[ended]]
+            rows = {name: np.stack([single[name] for single in singles]) for name in parts}
+        else:
+            rows = {name: array[ended] for name, array in self._parts(finals).items()}
+        merged = {name: array.copy() for name, array in parts.items()}
+        for name, values in rows.items():
+            merged[name][ended] = values
+        return merged
+
+    def _check_restarts(self, reward: Array, ends: Array) -> None:
+        """Require that environments which restarted did nothing else."""
+        is_wrong = self._ended & (ends | (reward != 0))
+        if is_wrong.any():
+            n = int(np.flatnonzero(is_wrong)[0])
+            fault = f"environment {n} gave reward {reward[n]} and {'an' if ends[n] else 'no'} end of an episode"
+            wanted = f"in the step in which AutoresetMode.NEXT_STEP of {self._name} requires a restart with reward 0"
+            raise EnvContractError(f"{fault} {wanted}; declare the mode that it has")
+
+    # ---------------------------------------------------------------------------------------------- others
+
+    saves_state = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing, as a vector environment cannot be saved."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Do nothing; episodes start again with `reset`."""
+
+    def maze_state(self, env: int) -> Any:
+        """Return nothing, as vector environments do not tell their state."""
+        return {}
+
+    def close(self) -> None:
+        """Close the vector environment; safe to call twice."""
+        self._vector.close()
+
+
+def _neutral(space: spaces.Space[Any]) -> Array:
+    """Return an action that the space allows."""
+    if isinstance(space, spaces.Box):
+        return np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return np.asarray(space.start)
+    return np.zeros(space.shape or (), np.int8)
+
+
+def make_native_array_env(env: Callable[[], Any], **kwargs: Any) -> GymVectorArrayEnv:
+    """Make the vector form that an environment of gymnasium was registered with, for `vectorization: native`.
+
+    Args:
+        env: Makes the environment for single episodes, by name.
+        kwargs: Passed to the vector entry point, besides the arguments of the environment.
+
+    Raises:
+        ValueError: The environment has no vector entry point, or was not made by name.
+    """
+    single = env()
+    spec = getattr(single, "spec", None)
+    name = type(single).__name__ if spec is None else str(spec.id)
+    single.close()
+    if spec is None or spec.vector_entry_point is None:
+        fault = f"vectorization=native needs a gymnasium environment with a vector entry point, which {name} has not"
+        raise ValueError(f"{fault}; use vectorization=sequential")
+    return GymVectorArrayEnv(spec.id, **_arguments(spec), **kwargs)
+
+
+def _arguments(spec: Any) -> dict[str, Any]:
+    """Return the arguments with which an environment was made."""
+    arguments = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
+    if spec.max_episode_steps is not None:
+        arguments["max_episode_steps"] = spec.max_episode_steps
+    return arguments

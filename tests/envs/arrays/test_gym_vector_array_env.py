@@ -1,0 +1,253 @@
+"""Gymnasium's vector environments give the numbers of the environments for single episodes, in each autoreset mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+
+from maze_pl.collect.collector import Collector
+from maze_pl.collect.episodes import play_episodes
+from maze_pl.envs import ArrayVectorEnv, GymMazeEnv, GymVectorArrayEnv, SequentialVectorEnv
+from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env
+from maze_pl.envs.checker import compare_envs
+from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.vector import VectorEnv
+from maze_pl.envs.wrappers import LogStatsWrapper
+from tests.envs.arrays.fuses import Fuse, FusePolicy, FuseVector
+
+MODES = list(AutoresetMode)
+N = 4
+
+
+def fuses(mode: Any, **options: Any) -> Callable[[], GymVectorArrayEnv]:
+    return lambda: GymVectorArrayEnv(lambda n: FuseVector(n, mode, **options))
+
+
+def singles(**options: Any) -> SequentialVectorEnv:
+    def make(number: int) -> LogStatsWrapper:
+        return LogStatsWrapper.wrap(GymMazeEnv(Fuse(number, **options)))
+
+    return SequentialVectorEnv([partial(make, number) for number in range(N)], seed=5)
+
+
+def in_sync(mode: AutoresetMode) -> GymVectorArrayEnv:
+    def make(n: int) -> Any:
+        return gymnasium.vector.SyncVectorEnv([partial(Fuse, uses_seed=True)] * n, autoreset_mode=mode, copy=False)
+
+    return GymVectorArrayEnv(make)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_vectors_of_single_environments_equal_these_with_all_seeds(mode: AutoresetMode) -> None:
+    comparison = compare_envs(
+        lambda: ArrayVectorEnv(lambda: in_sync(mode), N, seed=5), lambda: singles(uses_seed=True), n_steps=300
+    )
+    assert comparison.difference is None
+    assert comparison.n_episodes > 30
+
+
+def test_a_mask_and_a_list_of_seeds_give_each_episode_its_seed() -> None:
+    def make() -> GymVectorArrayEnv:
+        return GymVectorArrayEnv(lambda n: FuseVector(n, AutoresetMode.DISABLED), seed_each=True)
+
+    comparison = compare_envs(lambda: ArrayVectorEnv(make, N, seed=5), lambda: singles(uses_seed=True), n_steps=300)
+    assert comparison.difference is None
+
+
+@pytest.mark.parametrize("batched_finals", [False, True])
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_environments_that_reset_themselves_equal_single_ones(mode: AutoresetMode, batched_finals: bool) -> None:
+    make = fuses(mode, batched_finals=batched_finals)
+    comparison = compare_envs(lambda: ArrayVectorEnv(make, N, seed=5), singles, n_steps=300)
+    assert comparison.difference is None
+    assert comparison.n_episodes > 30
+
+
+Streams = tuple[list[dict[str, torch.Tensor]], list[list[torch.Tensor]], list[Any]]
+
+
+def streams(vector: VectorEnv, n_rollouts: int, n_steps: int = 9) -> Streams:
+    """Acts of each environment in order, final observations of each environment, and summaries."""
+    collector = Collector(vector, n_steps, torch.Generator())
+    acts: list[list[dict[str, torch.Tensor]]] = [[] for _ in range(N)]
+    finals: list[list[torch.Tensor]] = [[] for _ in range(N)]
+    summaries = []
+    for _ in range(n_rollouts):
+        rollout = collector.collect(FusePolicy())  # type: ignore[arg-type]
+        segment = rollout.segments[0]
+        fields = {**segment.observation, **segment.action, "reward": segment.reward, "is_first": segment.is_first}
+        fields |= {name: getattr(rollout.rows, name) for name in ("terminated", "truncated", "env_steps")}
+        for n in range(N):
+            filled = rollout.rows.filled[:, n]
+            acts[n].append({name: tensor[filled, n].clone() for name, tensor in fields.items()})
+            final = rollout.finals[0]
+            rows = [
+                int(place) for place in np.flatnonzero(final.env == n) if rollout.rows.truncated[final.row[place], n]
+            ]
+            finals[n] += [final.observation["level"][place].clone() for place in rows]
+        summaries += list(rollout.summaries)
+    joined = [{name: torch.cat([part[name] for part in parts]) for name in parts[0]} for parts in acts]
+    return joined, finals, summaries
+
+
+@pytest.mark.parametrize("n_steps", [1, 9])
+def test_transitions_that_only_restart_reach_neither_rollouts_nor_statistics(n_steps: int) -> None:
+    n_rollouts = 90 // n_steps
+    late = ArrayVectorEnv(fuses(AutoresetMode.NEXT_STEP), N, seed=5)
+    acts, finals, summaries = streams(late, n_rollouts, n_steps)
+    expected, expected_finals, expected_summaries = streams(singles(), n_rollouts, n_steps)
+    for n in range(N):
+        n_acts = len(acts[n]["reward"])
+        n_ends = int((acts[n]["terminated"] | acts[n]["truncated"]).sum())
+        assert 90 - n_ends <= n_acts < 90
+        for name, tensor in acts[n].items():
+            assert torch.equal(tensor, expected[n][name][:n_acts]), name
+        assert all(torch.equal(one, other) for one, other in zip(finals[n], expected_finals[n], strict=False))
+    assert sum(map(len, finals)) > 5
+    outcomes = {(one.env_steps, one.reward) for one in summaries}
+    assert outcomes == {(one.env_steps, one.reward) for one in expected_summaries}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_evaluation_plays_the_same_episodes_however_often(mode: AutoresetMode) -> None:
+    vector = ArrayVectorEnv(lambda: in_sync(mode), N, seed=5, autoreset=False, seed_by_env=False)
+    policy: Any = FusePolicy()
+    found = []
+    for episodes in (range(4), range(4, 6), range(4), range(4, 6)):
+        played = play_episodes(vector, policy, episodes, deterministic=True)
+        found.append([(one.env_steps, one.reward) for one in played])
+    assert found[:2] == found[2:]
+    assert len(set(found[0] + found[1])) > 1
+
+
+@pytest.mark.parametrize("vectorization_mode", ["vector_entry_point", "sync"])
+def test_cartpole_is_made_by_name(vectorization_mode: Any) -> None:
+    make = partial(GymVectorArrayEnv, "CartPole-v1", vectorization_mode, max_episode_steps=9)
+    vector = ArrayVectorEnv(make, 3, seed=1)
+    vector.reset()
+    for _ in range(30):
+        vector.step()
+    assert {one.env_steps for one in vector.drain_summaries()} <= set(range(8, 10))
+    assert make().starts_late == (vectorization_mode == "vector_entry_point")
+    vector.close()
+
+
+def test_a_single_environment_gets_its_seed_from_any_vector_environment() -> None:
+    array_env = GymVectorArrayEnv("CartPole-v1")
+    array_env.allocate(1)
+    first = array_env.reset(np.zeros(1, np.int64), np.array([7])).observation[0]["observation"].copy()
+    array_env.step({0: {"action": np.array([1])}}, slice(None))
+    again = array_env.reset(np.zeros(1, np.int64), np.array([7])).observation[0]["observation"]
+    assert np.array_equal(first, again)
+
+
+def test_resuming_starts_new_episodes_and_says_which() -> None:
+    vector = ArrayVectorEnv(fuses(AutoresetMode.SAME_STEP), N, seed=5)
+    vector.reset()
+    state = vector.state_dict()
+    resumed = ArrayVectorEnv(fuses(AutoresetMode.SAME_STEP), N, seed=5)
+    assert resumed.load_state_dict(state) == [0, 1, 2, 3]
+    assert resumed.state_dict()["episodes"].tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("declared", "acts_as", "message"),
+    [
+        (
+            "NextStep",
+            None,
+            r"FuseVector declares the autoreset mode 'NextStep'; set metadata.*'AutoresetMode.NEXT_STEP'",
+        ),
+        (None, AutoresetMode.DISABLED, "FuseVector declares no autoreset mode; set metadata"),
+        (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, r"environment \d of FuseVector ended without final_obs"),
+        (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, "NEXT_STEP, but its step returned final_obs"),
+        (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP, "DISABLED, but its step returned final_obs"),
+    ],
+)
+def test_a_wrong_autoreset_mode_is_refused(declared: Any, acts_as: Any, message: str) -> None:
+    with pytest.raises(EnvContractError, match=message):
+        streams(ArrayVectorEnv(fuses(declared, acts_as=acts_as), N, seed=5), 1)
+
+
+class Faulty(FuseVector):
+    """Changes what a step returns.
+
+    Args:
+        num_envs: Number of environments.
+        change: Changes a list of observation, rewards, terminations, truncations and infos.
+    """
+
+    def __init__(self, num_envs: int, change: Callable[[list[Any]], None], mode: Any = AutoresetMode.DISABLED) -> None:
+        super().__init__(num_envs, mode)
+        self.change = change
+
+    def step(self, actions: Any) -> Any:
+        result = list(super().step(actions))
+        self.change(result)
+        return tuple(result)
+
+
+def put(place: int, value: Any) -> Callable[[list[Any]], None]:
+    return lambda result: result.__setitem__(place, value)
+
+
+FAULTS: list[tuple[Callable[[list[Any]], None], str]] = [
+    (put(0, {"level": np.zeros((3, 1), np.float32), "day": np.zeros(4, np.int64)}), r"'level'.*\(3, 1\).*\(4, 1\)"),
+    (put(0, {"level": np.zeros((4, 1), "U1"), "day": np.zeros(4, np.int64)}), "'level'.*<U1.*float32"),
+    (put(0, {"level": np.zeros((4, 1), np.float32)}), r"Faulty returned observations a dict with \['level'\]"),
+    (put(1, np.zeros(5)), "reward of GymVectorArrayEnv is .*expected numbers"),
+    (put(2, np.zeros(4)), r"terminations of Faulty .*float64; expected booleans of shape \(4,\)"),
+    (put(3, np.zeros(3, np.bool_)), r"truncations of Faulty .*\(3,\).*; expected booleans of shape \(4,\)"),
+    (lambda result: result.pop(), "step of Faulty returned a tuple of 4 values; expected"),
+    (lambda result: result[1].__setitem__(2, np.nan), "reward.* of environment 2.*not finite"),
+    (lambda result: result[0]["level"].__setitem__(3, np.nan), "'level' of environment 3.*not finite"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), FAULTS)
+def test_faulty_results_of_a_step_are_named(change: Callable[[list[Any]], None], message: str) -> None:
+    vector = ArrayVectorEnv(lambda: GymVectorArrayEnv(lambda n: Faulty(n, change)), N, seed=5)
+    with pytest.raises(EnvContractError, match=message):
+        streams(vector, 1, 3)
+
+
+def test_a_restart_with_a_reward_is_refused() -> None:
+    def change(result: list[Any]) -> None:
+        result[1][:] = 1.0
+
+    make = partial(GymVectorArrayEnv, lambda n: Faulty(n, change, AutoresetMode.NEXT_STEP))
+    with pytest.raises(EnvContractError, match=r"environment \d gave reward 1.0 .*NEXT_STEP of Faulty requires"):
+        streams(ArrayVectorEnv(make, N, seed=5), 1)
+
+
+def test_refuses_what_makes_no_vector_environment() -> None:
+    with pytest.raises(EnvContractError, match=r"made .*; expected a gymnasium.vector.VectorEnv"):
+        GymVectorArrayEnv(lambda n: Fuse())  # type: ignore[arg-type, return-value]
+    with pytest.raises(ValueError, match="Pendulum-v1 has no vector form"):
+        GymVectorArrayEnv("Pendulum-v1")
+    with pytest.raises(TypeError, match="are arguments for making an environment by name"):
+        GymVectorArrayEnv(FuseVector, gravity=1)
+    with pytest.raises(ValueError, match="DISABLED, which needs reset_mask"):
+        GymVectorArrayEnv(FuseVector, reset_mask=False)
+    with pytest.raises(EnvContractError, match="has num_envs=2; expected 1"):
+        GymVectorArrayEnv(lambda n: FuseVector(2))
+
+
+def test_the_native_form_keeps_arguments_and_needs_an_entry_point() -> None:
+    native = make_native_array_env(partial(GymMazeEnv, "CartPole-v1", max_episode_steps=5))
+    assert native._vector.max_episode_steps == 5  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="with a vector entry point, which Pendulum-v1 has not"):
+        make_native_array_env(partial(GymMazeEnv, "Pendulum-v1"))
+
+
+def test_environments_that_start_late_are_not_compared() -> None:
+    make = fuses(AutoresetMode.NEXT_STEP)
+    with pytest.raises(ValueError, match="starts its episodes one step late"):
+        compare_envs(lambda: ArrayVectorEnv(make, N), singles)
