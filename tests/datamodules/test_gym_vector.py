@@ -78,7 +78,7 @@ def test_off_policy_algorithms_take_native_environments_in_steps_of_one() -> Non
 
 
 def test_native_vectorization_refuses_other_environments() -> None:
-    with pytest.raises(ValueError, match="with a vector entry point, which Pendulum-v1 has not"):
+    with pytest.raises(ValueError, match="with a vector entry point, which Pendulum-v1 does not have"):
         _ = _data(partial(GymMazeEnv, "Pendulum-v1"), vectorization="native").spec
-    with pytest.raises(ValueError, match="with a vector entry point, which PendulumArrayEnv has not"):
+    with pytest.raises(ValueError, match="with a vector entry point, which PendulumArrayEnv does not have"):
         _ = _data(PendulumArrayEnv, vectorization="native").spec

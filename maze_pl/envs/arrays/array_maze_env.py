@@ -149,7 +149,14 @@ class ArrayCoreEnv(CoreEnv):
         return None if rewards is None else np.asarray(as_numpy(rewards)[0, : self._n_acts], np.float64)
 
     def clone_from(self, env: Any) -> None:
-        """Copy the state of another episode."""
+        """Copy the state of another episode.
+
+        Raises:
+            TypeError: The array environment cannot save its state.
+        """
+        if not self.env.unwrapped.saves_state:
+            name = type(self.env.unwrapped).__name__
+            raise TypeError(f"{name} cannot be copied: its state cannot be saved; use the form for single episodes")
         self.env.load_state_dict(copy.deepcopy(env.env.state_dict()))
         for name in ("_result", "_actor", "_maze_state", "_n_acts", "_has_ended_step", "_seed", "_generator"):
             setattr(self, name, copy.deepcopy(getattr(env, name)))

@@ -305,7 +305,9 @@ def make_native_array_env(env: Callable[[], Any], **kwargs: Any) -> GymVectorArr
     name = type(single).__name__ if spec is None else str(spec.id)
     single.close()
     if spec is None or spec.vector_entry_point is None:
-        fault = f"vectorization=native needs a gymnasium environment with a vector entry point, which {name} has not"
+        fault = (
+            f"vectorization=native needs a gymnasium environment with a vector entry point, which {name} does not have"
+        )
         raise ValueError(f"{fault}; use vectorization=sequential")
     return GymVectorArrayEnv(spec.id, **_arguments(spec), **kwargs)
 

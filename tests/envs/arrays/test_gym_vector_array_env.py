@@ -10,16 +10,20 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.envs import ArrayVectorEnv, GymMazeEnv, GymVectorArrayEnv, SequentialVectorEnv
+from maze_pl.envs.array_forms import make_wrapped_arrays
+from maze_pl.envs.arrays import ArrayMazeEnv
 from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker import compare_envs
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.vector import VectorEnv
-from maze_pl.envs.wrappers import LogStatsWrapper
+from maze_pl.envs.wrappers import LogStatsWrapper, ObservationStackWrapper
 from tests.envs.arrays.fuses import Fuse, FusePolicy, FuseVector
 
 MODES = list(AutoresetMode)
@@ -113,6 +117,63 @@ def test_transitions_that_only_restart_reach_neither_rollouts_nor_statistics(n_s
     assert sum(map(len, finals)) > 5
     outcomes = {(one.env_steps, one.reward) for one in summaries}
     assert outcomes == {(one.env_steps, one.reward) for one in expected_summaries}
+
+
+def test_wrappers_see_no_transition_that_only_restarts() -> None:
+    days = {"observation": "level", "tag": "days", "keep_original": True, "stack_steps": 3}
+    stack = partial(ObservationStackWrapper, stack_config=[days])
+    late = ArrayVectorEnv(partial(make_wrapped_arrays, fuses(AutoresetMode.NEXT_STEP), [stack]), N, seed=5)
+    factories = [partial(make_wrapped, partial(Fuse, number), [stack]) for number in range(N)]
+    acts, _, _ = streams(late, 5)
+    expected, _, _ = streams(SequentialVectorEnv(factories, seed=5), 5)
+    for n in range(N):
+        stacks = acts[n]["level-days"]
+        assert len(stacks) < 45
+        assert torch.equal(stacks, expected[n]["level-days"][: len(stacks)])
+
+
+class Pair(gymnasium.Env[Any, Any]):
+    """An environment whose spaces are nested and Tuples."""
+
+    observation_space = spaces.Tuple(
+        [spaces.Box(-9, 9, (2,), np.float32), spaces.Dict({"inner": spaces.MultiBinary(3)})]
+    )
+    action_space = spaces.Tuple([spaces.Discrete(3), spaces.MultiDiscrete([2, 4])])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = self.np_random.normal(size=2).astype(np.float32)
+        return self.observation(), {}
+
+    def observation(self) -> Any:
+        return self.place.copy(), {"inner": (np.arange(3) < self.place.sum()).astype(np.int8)}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        first, second = action
+        self.place += np.float32(0.1) * np.asarray(second, np.float32) + np.float32(first - 1)
+        self.place += self.np_random.normal(size=2).astype(np.float32)
+        is_over = bool(np.abs(self.place).max() > 4)
+        return self.observation(), float(self.place[0]), is_over, False, {"note": "text"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["sync", pytest.param("async", marks=pytest.mark.slow)])
+def test_nested_and_tuple_spaces_have_the_names_of_single_environments(kind: str, mode: AutoresetMode) -> None:
+    form: Any = gymnasium.vector.SyncVectorEnv if kind == "sync" else gymnasium.vector.AsyncVectorEnv
+    make = partial(GymVectorArrayEnv, lambda n: form([Pair] * n, autoreset_mode=mode))
+    pairs = [lambda: LogStatsWrapper.wrap(GymMazeEnv(Pair()))] * N
+    comparison = compare_envs(
+        lambda: ArrayVectorEnv(make, N, seed=5), lambda: SequentialVectorEnv(pairs, seed=5), n_steps=200
+    )
+    assert comparison.difference is None
+    assert comparison.n_episodes > 5
+
+
+def test_environments_without_a_state_cannot_be_copied() -> None:
+    one, other = (ArrayMazeEnv(GymVectorArrayEnv("CartPole-v1")) for _ in range(2))
+    one.reset(seed=1)
+    with pytest.raises(TypeError, match="GymVectorArrayEnv cannot be copied: its state cannot be saved"):
+        other.clone_from(one)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -243,7 +304,7 @@ def test_refuses_what_makes_no_vector_environment() -> None:
 def test_the_native_form_keeps_arguments_and_needs_an_entry_point() -> None:
     native = make_native_array_env(partial(GymMazeEnv, "CartPole-v1", max_episode_steps=5))
     assert native._vector.max_episode_steps == 5  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="with a vector entry point, which Pendulum-v1 has not"):
+    with pytest.raises(ValueError, match="with a vector entry point, which Pendulum-v1 does not have"):
         make_native_array_env(partial(GymMazeEnv, "Pendulum-v1"))
 
 
