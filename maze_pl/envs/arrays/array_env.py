@@ -35,6 +35,7 @@ class ArrayEnv(ABC):
 
     Attributes:
         n_envs: Number of environments N; 0 before `allocate`.
+        first_env_index: Number of the first environment across all ranks and workers, for messages.
         events: The events that were fired.
         heuristic_policy: Class path of a policy that performs reasonably without training; None if
             there is none.
@@ -57,6 +58,7 @@ class ArrayEnv(ABC):
 
     def __init__(self) -> None:
         self.n_envs = 0
+        self.first_env_index = 0
         self.events = ArrayEvents()
 
     # --------------------------------------------------------------------------------- to implement

@@ -74,6 +74,7 @@ class ArrayVectorEnv(VectorEnv):
         self.env = make_env()
         if not isinstance(self.env, ArrayEnv):
             raise TypeError(f"the environment factory returned {self.env!r}, which is not an ArrayEnv")
+        self.env.unwrapped.first_env_index = first_env_index
         self.env.allocate(n_envs)
         super().__init__(spec or Spec.of(self.env), n_envs, seed, first_env_index, staging)
         self._autoreset = autoreset

@@ -187,7 +187,7 @@ class GymVectorArrayEnv(ArrayEnv):
         acting = np.zeros(self.n_envs, np.bool_)
         acting[which] = True
         if (self._runs & ~acting).any():
-            n = int(np.flatnonzero(self._runs & ~acting)[0])
+            n = self._number_of(self._runs & ~acting)
             raise EnvContractError(f"{self._name} steps all environments, but environment {n} shall wait")
         idle = self._ended & ~acting
         if self._mode is AutoresetMode.DISABLED and idle.any():
@@ -238,7 +238,7 @@ class GymVectorArrayEnv(ArrayEnv):
         finals = infos.get("final_obs")
         is_given = np.asarray(infos.get("_final_obs", np.full(self.n_envs, finals is not None)))
         if not is_given[ended].all():
-            fault = f"environment {ended[~is_given[ended]][0]} of {self._name} ended without final_obs"
+            fault = f"environment {self._number_of(ends & ~is_given)} of {self._name} ended without final_obs"
             raise EnvContractError(f"{fault}, which AutoresetMode.SAME_STEP requires; declare the mode that it has")
         self._first = {name: array.copy() for name, array in parts.items()}
         self._begun[ended] = True
@@ -256,10 +256,15 @@ class GymVectorArrayEnv(ArrayEnv):
         """Require that environments which restarted did nothing else."""
         is_wrong = self._ended & (ends | (reward != 0))
         if is_wrong.any():
-            n = int(np.flatnonzero(is_wrong)[0])
-            fault = f"environment {n} gave reward {reward[n]} and {'an' if ends[n] else 'no'} end of an episode"
+            n = int(is_wrong.argmax())
+            ending = "an" if ends[n] else "no"
+            fault = f"environment {self._number_of(is_wrong)} gave reward {reward[n]} and {ending} end of an episode"
             wanted = f"in the step in which AutoresetMode.NEXT_STEP of {self._name} requires a restart with reward 0"
             raise EnvContractError(f"{fault} {wanted}; declare the mode that it has")
+
+    def _number_of(self, chosen: Array) -> int:
+        """Return the number of the first chosen environment, for messages."""
+        return self.first_env_index + int(chosen.argmax())
 
     # ---------------------------------------------------------------------------------------------- others
 

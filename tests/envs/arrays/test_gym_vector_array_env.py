@@ -227,14 +227,14 @@ def test_resuming_starts_new_episodes_and_says_which() -> None:
             r"FuseVector declares the autoreset mode 'NextStep'; set metadata.*'AutoresetMode.NEXT_STEP'",
         ),
         (None, AutoresetMode.DISABLED, "FuseVector declares no autoreset mode; set metadata"),
-        (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, r"environment \d of FuseVector ended without final_obs"),
+        (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, r"environment 1\d of FuseVector ended without final_obs"),
         (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, "NEXT_STEP, but its step returned final_obs"),
         (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP, "DISABLED, but its step returned final_obs"),
     ],
 )
 def test_a_wrong_autoreset_mode_is_refused(declared: Any, acts_as: Any, message: str) -> None:
     with pytest.raises(EnvContractError, match=message):
-        streams(ArrayVectorEnv(fuses(declared, acts_as=acts_as), N, seed=5), 1)
+        streams(ArrayVectorEnv(fuses(declared, acts_as=acts_as), N, seed=5, first_env_index=10), 1)
 
 
 class Faulty(FuseVector):
