@@ -60,10 +60,10 @@ audit: $(STAMP)  ## Look for known vulnerabilities of all installed packages; ne
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9]*$$//' > .venv-audit/requirements.txt
 	.venv-audit/bin/pip-audit --no-deps --disable-pip -r .venv-audit/requirements.txt
 
-bench: $(BENCH_STAMP)  ## Compare the speed of the main workloads with stable-baselines3 and print it (about 18 minutes).
+bench: $(BENCH_STAMP)  ## Compare the speed of the main workloads with stable-baselines3 and print it (about 25 minutes).
 	$(BENCH)/python benchmarks/run.py
 
-bench-all: $(BENCH_STAMP)  ## Compare all workloads with all other libraries; writes docs/benchmarks.md (about 45 minutes).
+bench-all: $(BENCH_STAMP)  ## Compare all workloads with all other libraries; writes docs/benchmarks.md (about 55 minutes).
 	$(BENCH)/python benchmarks/run.py --all
 
 learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes docs/results.md (two hours).

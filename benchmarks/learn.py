@@ -37,6 +37,7 @@ THRESHOLDS = {  # minimum of the mean over the seeds
     "ppo_pendulum": -200,
     "ppo_lunar_lander": 220,
     "ppo_lunar_lander_continuous": 220,
+    "ppo_cartpole_arrays": 490,
     "ppo_cartpole_recurrent": 400,
     "sac_pendulum": -170,
     "sac_cartpole": 450,

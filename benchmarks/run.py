@@ -2,8 +2,8 @@
 
 The machine's speed changes from minute to minute: only ratios of interleaved runs are meaningful. Each run is a
 separate process, with one thread unless stated otherwise. By default the main workloads are measured against
-stable-baselines3 and printed, which takes about 18 minutes; `--all` measures every workload against every library and
-writes docs/benchmarks.md, which takes about 45.
+stable-baselines3 and printed, which takes about 25 minutes; `--all` measures every workload against every library and
+writes docs/benchmarks.md, which takes about 55.
 """
 
 from __future__ import annotations
@@ -371,13 +371,52 @@ def uneven_acts(repetitions: int) -> str:
     """
     rows = []
     for env, name in {"inspection": "episodes that end between two sub-steps", "cutting_2d": "cutting-2D"}.items():
-        progress(f"W11: updates of PPO, {env}")
+        progress(f"W16: updates of PPO, {env}")
         command = [sys.executable, "-W", "ignore", str(FOLDER / "uneven_acts.py")]
         figures = last_line([*command, "--env", env, "--rounds", str(repetitions)])
         rows.append([name, *(f"{figures[column]:.2f}" for column in ("auto", "off", "ratio"))])
     header = ["", "traced", "eager", "ratio"]
-    title = "## W11: PPO with two sub-steps, 8 environments x 100 steps, milliseconds of an update"
+    title = "## W16: PPO with two sub-steps, 8 environments x 100 steps, milliseconds of an update"
     return f"{title}\n\nProcessor time; ratios of eager to traced updates.\n\n{table(header, rows)}"
+
+
+def arrays(repetitions: int) -> str:
+    """Section on environments in arrays.
+
+    Args:
+        repetitions: Number of runs of each contender.
+    """
+    sequential = ("--form", "sequential", "--n_envs", "8", "--n_rollout_steps", "100", "--rollouts", "26")
+    groups = {
+        "W11: PPO, CartPole in arrays, 1,024 environments x 64 steps, 4 epochs of 8 minibatches": (
+            Contender("maze_pl", "array_cartpole.py"),
+            Contender("plain PyTorch loop", "array_cartpole.py", ("--contender", "plain")),
+            Contender(f"{REFERENCE}, W1", "stable_baselines3_cartpole.py", ("--env_steps", "30000")),
+        ),
+        "W12: PPO, cutting-2D masked and structured, 256 environments x 64 steps, 4 epochs of 8 minibatches": (
+            Contender("in arrays", "array_cutting_2d.py"),
+            Contender("one after the other", "array_cutting_2d.py", ("--form", "sequential", "--rollouts", "4")),
+            Contender("one after the other, 8 x 100 (W7)", "array_cutting_2d.py", sequential),
+        ),
+    }
+    sections = []
+    for title, contenders in groups.items():
+        runs: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+        for seed in range(repetitions):
+            for contender in contenders:
+                progress(f"{title}: {contender.name}, {seed + 1} of {repetitions}")
+                command = [sys.executable, "-W", "ignore", str(FOLDER / contender.script), *contender.arguments]
+                runs[contender.name].append(last_line([*command, "--seed", str(seed)])["env_steps_per_second"])
+        ours = runs[contenders[0].name]
+        rows = []
+        for name, own in runs.items():
+            ratio = statistics.median(one / other for one, other in zip(ours, own, strict=True))
+            rows.append([name, f"{statistics.median(own):,.0f}", f"{ratio:.2f}"])
+        sections.append(f"## {title}\n\n{table(['', 'env steps/s', 'first row to this one'], rows)}")
+    steps = outputs("array_step.py", repetitions)
+    rows = [[f"{int(n):,}", f"{statistics.median(run[n] for run in steps):.2f}"] for n in steps[0]]
+    title = "## A step of CartPole in arrays, with checks and statistics, relative to the bare one, processor time"
+    return "\n\n".join([*sections, f"{title}\n\n{table(['environments', 'ratio'], rows)}"])
 
 
 def start(repetitions: int) -> str:
@@ -418,6 +457,7 @@ def short_report(repetitions: int) -> str:
         decisions(repetitions),
         bundles(repetitions),
         soft_actor_critic(repetitions, (1,)),
+        arrays(repetitions),
         start(repetitions),
     ]
     return "\n\n".join(sections)
@@ -441,6 +481,7 @@ def whole_report(repetitions: int) -> str:
         deep_q(repetitions),
         start(repetitions),
         uneven_acts(repetitions),
+        arrays(repetitions),
     ]
     return "\n\n".join(sections)
 

@@ -19,6 +19,9 @@ SCRIPTS = {
     "rollouts.py": ["--episodes", "4"],
     "bundles.py": [],
     "uneven_acts.py": ["--rounds", "1", "--rollouts", "12"],
+    "array_cartpole.py": ["--n_envs", "8", "--n_rollout_steps", "16", "--rollouts", "2"],
+    "array_cutting_2d.py": ["--n_envs", "8", "--n_rollout_steps", "16", "--rollouts", "2"],
+    "array_step.py": ["--n_envs", "8", "--n_steps", "64", "--rounds", "1"],
     "sweeps.py": ["--trials", "2", "--epochs", "1"],
 }
 

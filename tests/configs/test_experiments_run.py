@@ -15,7 +15,13 @@ QUICK = "ppo_cartpole", "sac_cartpole"
 
 
 def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
-    others = "ppo_auto", "ppo_cartpole_recurrent", "ppo_lunar_lander_fine_tuning", "ppo_pettingzoo"
+    others = (
+        "ppo_auto",
+        "ppo_cartpole_arrays",
+        "ppo_cartpole_recurrent",
+        "ppo_lunar_lander_fine_tuning",
+        "ppo_pettingzoo",
+    )
     problems = "cutting_2d", "job_shop", "multi_echelon_stock", "ride_hailing"  # with PPO only
     names = {name for name in NAMES if name[:3] in ("a2c", "ppo") and name not in others}
     names = {name for name in names if not any(problem in name for problem in problems)}

@@ -106,7 +106,8 @@ def test_algorithms_learn_the_same_from_both_forms(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["PPO", "DQN", pytest.param("ES", marks=pytest.mark.long)])
-def test_runs_on_arrays_resume_exactly(name: str, tmp_path: Path) -> None:
+def test_runs_on_arrays_resume_exactly(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # buffers are saved in the Trainer's folder
     options = {"save_buffer": True} if name == "DQN" else {}
     whole, reached, _ = _trained(name, _data(name, True, **options), 4)
     _, _, trainer = _trained(name, _data(name, True, **options), 2)
