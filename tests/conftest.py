@@ -8,6 +8,7 @@ more than a few seconds `slow`.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ SET_BY_COMMANDS = (
 LONG = ("test_readme", "test_generated", "test_imitation", "distributed/test_strategies", "test_resume.py", "learning/")
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # which torch looks at while it is imported
+# Bytecode is written until all tests are collected: rewriting the assertions takes longer than importing everything.
+WRITES_NO_BYTECODE = sys.dont_write_bytecode
+sys.dont_write_bytecode = False
 # Helper modules check things, too.
 pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in FOLDER.iterdir() if path.stem != "conftest"))
 
@@ -41,6 +45,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=for_gpus)
         items[:] = [item for item in items if not item.get_closest_marker("cuda")]
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
+
+
+def pytest_collection_finish() -> None:
+    """Take modules and collected tests, which stay to the end, out of what is searched for garbage again and again.
+
+    From here on bytecode is written only where it is written anyway, as tests replace modules within a second.
+    """
+    gc.collect()
+    gc.freeze()
+    sys.dont_write_bytecode = WRITES_NO_BYTECODE
 
 
 @pytest.fixture(autouse=True)

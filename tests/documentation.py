@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from types import ModuleType
 
@@ -108,6 +109,7 @@ def _write(block: Block, folder: Path) -> None:
         (path.parent / "__init__.py").touch()
     text = _changed(path, block.content) if block.kind == "diff" else block.content
     path.write_text(text, encoding="utf-8")
+    Path(cache_from_source(str(path))).unlink(missing_ok=True)  # which may be as new, and of a file as long
     forget_modules(folder)
 
 
