@@ -26,7 +26,7 @@ _LIGHTNING: Final = {"pytorch_lightning", "lightning_fabric", "lightning_utiliti
 _LIBRARIES: Final = {
     *("maze_pl", "maze_pl_runtime", "jsonargparse", "yaml", "gymnasium", "numpy", "torch", "torchmetrics"),
     *("tensorboard", "wandb", "fsspec", "cloudpickle", "typeshed_client", "docstring_parser"),
-    *("Box2D", "mujoco", *_LIGHTNING, *sys.stdlib_module_names),
+    *("Box2D", "envpool", "mujoco", *_LIGHTNING, *sys.stdlib_module_names),
 }
 _PUBLIC: Final = (
     "pytorch_lightning.callbacks",

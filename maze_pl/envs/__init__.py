@@ -7,7 +7,7 @@ folders, as does each problem, such as `cutting_2d`. Nothing here knows of netwo
 from maze_pl.core.state_rules import SavesEpisode as SavesEpisode
 
 from .arrays import ArrayEnv as ArrayEnv, ArrayStep as ArrayStep, ArrayVectorEnv as ArrayVectorEnv
-from .arrays import GymVectorArrayEnv as GymVectorArrayEnv
+from .arrays import GymVectorArrayEnv as GymVectorArrayEnv, make_envpool_env as make_envpool_env
 from .arrays import CartPoleArrayEnv as CartPoleArrayEnv, PendulumArrayEnv as PendulumArrayEnv
 from .checker import CheckReport as CheckReport, check_env as check_env
 from .core_env import ActionConversionInterface as ActionConversionInterface

@@ -1,6 +1,7 @@
 """Gymnasium environments as simulations, with conversions that only name the parts of spaces."""
 
 import copy
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -352,7 +353,7 @@ def _make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     except (DependencyNotInstalled, ImportError) as error:
         if spec is None or not str(spec.entry_point).startswith("gymnasium."):
             raise
-        hint = str(error).replace("gymnasium[box2d]", "maze-pl[box2d]")
+        hint = re.sub(r"gymnasium\[(box2d|mujoco)\]", r"maze-pl[\1]", str(error))
         raise ImportError(f"{name} needs a package that is not installed: {hint}") from error
 
 

@@ -63,7 +63,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--trainer.callbacks", "EarlyStoping"], ["got EarlyStoping", "EarlyStopping"]),
     ([*FIT, "--data.env.name", "CartPol-v1"], ["CartPol", "CartPole"]),
     ([*FIT, "--data.env.name", "CartPole-v9"], ["CartPole-v9", "`v1`"]),
-    ([*FIT, "--data.env.name", "Ant-v5"], ["gymnasium[mujoco]"]),
+    ([*FIT, "--data.env.name", "phys2d/Pendulum-v0"], ["package that is not installed", "jax"]),
     ([*FIT, "--data.env.name", "ALE/Pong-v5"], ["ALE"]),
     ([*FIT, "--data.env.gravity", "3"], ["'gravity'", "make_gym_maze_env"]),
     ([*FIT, "stray"], ["unrecognized arguments: stray"]),

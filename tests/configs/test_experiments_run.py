@@ -19,6 +19,8 @@ def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
         "ppo_auto",
         "ppo_cartpole_arrays",
         "ppo_cartpole_recurrent",
+        "ppo_half_cheetah",
+        "ppo_hopper",
         "ppo_lunar_lander_fine_tuning",
         "ppo_pettingzoo",
     )

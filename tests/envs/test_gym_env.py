@@ -265,7 +265,7 @@ def test_unknown_environments_are_refused_with_the_nearest_names(name: str, mess
 @pytest.mark.parametrize(
     ("message", "remedy"),
     [
-        ('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`', r'pip install "gymnasium\[mujoco\]"'),
+        ('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`', r'pip install "maze-pl\[mujoco\]"'),
         ('Box2D is not installed, run `pip install "gymnasium[box2d]"`', r'pip install "maze-pl\[box2d\]"'),
     ],
 )

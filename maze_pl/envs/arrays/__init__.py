@@ -11,6 +11,7 @@ from .array_step import ArrayStep as ArrayStep
 from .array_vector_env import ArrayVectorEnv as ArrayVectorEnv
 from .array_wrapper import ArrayWrapper as ArrayWrapper
 from .cartpole_array_env import CartPoleArrayEnv as CartPoleArrayEnv
+from .envpool_env import EnvPoolVectorEnv as EnvPoolVectorEnv, make_envpool_env as make_envpool_env
 from .gym_vector_array_env import GymVectorArrayEnv as GymVectorArrayEnv
 from .observation_array_wrapper import ObservationArrayWrapper as ObservationArrayWrapper
 from .pendulum_array_env import PendulumArrayEnv as PendulumArrayEnv
