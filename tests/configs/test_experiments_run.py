@@ -17,6 +17,7 @@ QUICK = "ppo_cartpole", "sac_cartpole"
 def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
     others = (
         "ppo_auto",
+        "ppo_bipedal_walker",
         "ppo_cartpole_arrays",
         "ppo_cartpole_recurrent",
         "ppo_half_cheetah",
