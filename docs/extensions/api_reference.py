@@ -29,6 +29,7 @@ PACKAGES = [
     "maze_pl.envs.job_shop",
     "maze_pl.envs.multi_echelon_stock",
     "maze_pl.envs.ride_hailing",
+    "maze_pl.envs.vehicle_routing",
     "maze_pl.events",
     "maze_pl.perception",
     "maze_pl.distributions",

@@ -1,0 +1,60 @@
+"""States and actions of vehicle routing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maze_pl.envs.vehicle_routing.instance import Array, InstanceArrays, RoutingInstance
+from maze_pl.envs.vehicle_routing.simulation import routes_of
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingMazeAction:
+    """Action of the simulation: a vehicle and where it goes.
+
+    Attributes:
+        vehicle: Index of the vehicle.
+        node: The customer, or 0 for the depot.
+    """
+
+    vehicle: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutingMazeState:
+    """State of the simulation; arrays are copies of those of `RoutingSimulation`, see there.
+
+    Attributes:
+        instance: The instance of the episode.
+        arrays: The same instance, padded to C customers; never changes.
+        position: [V] node of each vehicle.
+        remaining: [V] what is left of its capacity.
+        unserved: [C + 1] customers that are not served yet.
+        allowed: [V, C + 1] moves that may be chosen.
+        length: Distance so far.
+        n_routes: Number of vehicles that have returned.
+        move_vehicles: [M] vehicle of each move so far, returns included.
+        move_nodes: [M] node of each move.
+    """
+
+    instance: RoutingInstance
+    arrays: InstanceArrays
+    position: Array
+    remaining: Array
+    unserved: Array
+    allowed: Array
+    length: float
+    n_routes: int
+    move_vehicles: Array
+    move_nodes: Array
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all customers are served."""
+        return not self.unserved.any()
+
+    @property
+    def routes(self) -> list[list[int]]:
+        """Customers of each route, in the order in which vehicles left the depot."""
+        return routes_of(self.move_vehicles, self.move_nodes, len(self.move_nodes))

@@ -1,0 +1,182 @@
+"""Rules: routes by hand, independent references, and how policies follow them."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maze_pl.core.policy import PolicyBatch
+from maze_pl.envs.vehicle_routing import (
+    RoutingInstance,
+    check_routes,
+    route_distance,
+    savings_routes,
+    structured_vehicle_routing_factory,
+    sweep_routes,
+    vehicle_routing_factory,
+)
+from maze_pl.envs.vehicle_routing.nearest_neighbour_policy import NearestNeighbourPolicy
+from maze_pl.envs.vehicle_routing.savings_policy import SavingsPolicy
+from maze_pl.envs.vehicle_routing.sweep import two_opt
+from maze_pl.envs.vehicle_routing.sweep_policy import SweepPolicy
+from maze_pl.runs.rollout import rollout
+from tests.envs.vehicle_routing.reference import FACTORIES, SQUARE, drawn, length_of, play, shortest_routes, straight
+
+POLICIES = [NearestNeighbourPolicy, SavingsPolicy, SweepPolicy]
+
+
+def test_routes_by_hand() -> None:
+    # savings: 4 + 5 - 3 = 6 for (1, 2), 5 + 3 - 4 = 4 for (2, 3), 4 + 3 - 5 = 2 for (1, 3); 4 fits with 2 only
+    assert savings_routes(SQUARE).routes == [[1, 2], [3], [4]]
+    env = vehicle_routing_factory([SQUARE])
+    play(env, NearestNeighbourPolicy(env.action_spaces_dict))
+    assert env.get_maze_state().routes == [[4, 2], [3, 1]]
+    # by angle: 4 (-90 degrees), 1 (0), 2 (37), 3 (90); from 1: [1, 2], [3], [4], and back: [1], [4], ...
+    assert sweep_routes(SQUARE).distance == 12 + 6 + 4
+
+
+def slow_savings(instance: RoutingInstance) -> list[list[int]]:
+    """Clarke and Wright's savings, with routes as lists that are searched for each pair."""
+    routes = [[customer] for customer in range(1, instance.n_customers + 1)]
+    pairs = []
+    for i in range(1, instance.n_customers + 1):
+        for j in range(i + 1, instance.n_customers + 1):
+            saving = instance.distances[i, 0] + instance.distances[0, j] - instance.distances[i, j]
+            pairs.append((-saving, i, j))
+    for saving, i, j in sorted(pairs):
+        (first,) = [route for route in routes if i in route]
+        (second,) = [route for route in routes if j in route]
+        demand = instance.demands[first].sum() + instance.demands[second].sum()
+        if saving >= 0 or first is second or demand > instance.capacity:
+            continue
+        if i not in (first[0], first[-1]) or j not in (second[0], second[-1]):
+            continue
+        routes.remove(first)
+        routes.remove(second)
+        ahead = first if first[-1] == i else first[::-1]
+        routes.append(ahead + (second if second[0] == j else second[::-1]))
+    return routes
+
+
+def test_savings_equal_a_slow_reference() -> None:
+    for seed in range(6):
+        instance = drawn("random(20)", seed)
+        expected = {min(tuple(route), tuple(route[::-1])) for route in slow_savings(instance)}
+        found = savings_routes(instance).routes
+        assert {min(tuple(route), tuple(route[::-1])) for route in found} == expected
+
+
+def test_two_opt_removes_crossings_and_keeps_what_is_optimal() -> None:
+    assert length_of(SQUARE, [two_opt(SQUARE, [2, 1, 3])]) == 4 + 3 + 4 + 3
+    for seed in range(4):
+        instance = drawn("random(6, capacity=60)", seed)
+        for start in ([1, 2, 3, 4, 5, 6], [3, 1, 5, 2, 6, 4]):
+            route = two_opt(instance, start)
+            assert sorted(route) == [1, 2, 3, 4, 5, 6]
+            length = route_distance(instance, route)
+            assert length <= route_distance(instance, start) + 1e-12
+            for i in range(6):
+                for j in range(i + 1, 7):
+                    turned = route[:i] + route[i:j][::-1] + route[j:]
+                    assert route_distance(instance, turned) >= length - 1e-9
+
+
+def slow_sweep(instance: RoutingInstance) -> float:
+    """The shortest division of the customers in the order of their angles, with optimal orders of each route."""
+    centre = instance.coordinates[0]
+    angles = {c: np.arctan2(*(instance.coordinates[c] - centre)[::-1]) for c in range(1, instance.n_customers + 1)}
+    order = sorted(angles, key=lambda c: angles[c])
+    best = np.inf
+    for turned in (order, order[::-1]):
+        for start in range(len(order)):
+            clusters: list[list[int]] = []
+            load = instance.capacity + 1
+            for customer in turned[start:] + turned[:start]:
+                load += int(instance.demands[customer])
+                if load > instance.capacity:
+                    clusters.append([])
+                    load = int(instance.demands[customer])
+                clusters[-1].append(customer)
+            lengths = [min(length_of(instance, [list(o)]) for o in permutations(cluster)) for cluster in clusters]
+            best = min(best, sum(lengths))
+    return float(best)
+
+
+def test_sweeps_of_small_instances_equal_a_slow_reference() -> None:
+    for seed in range(5):
+        instance = drawn("random(8, capacity=18)", seed)
+        found = sweep_routes(instance).distance
+        assert found >= slow_sweep(instance) - 1e-9
+        assert found <= slow_sweep(instance) * 1.001  # routes of a few customers are optimal after 2-opt
+
+
+def test_no_rule_is_better_than_the_optimum() -> None:
+    for seed in range(4):
+        instance = drawn("random(6, capacity=14)", seed)
+        shortest = shortest_routes(instance)
+        for rule in (savings_routes, sweep_routes):
+            solution = rule(instance)
+            assert solution.distance >= shortest - 1e-9
+            assert solution.distance == pytest.approx(length_of(instance, solution.routes))
+
+
+def test_the_nearest_neighbour_equals_a_slow_reference() -> None:
+    for seed in range(4):
+        instance = drawn("random(20)", seed)
+        env = vehicle_routing_factory([instance])
+        play(env, NearestNeighbourPolicy(env.action_spaces_dict))
+        left = set(range(1, 21))
+        routes: list[list[int]] = []
+        while left:
+            node, load = 0, 0
+            routes.append([])
+            while fitting := [c for c in left if load + instance.demands[c] <= instance.capacity]:
+                node = min(fitting, key=lambda c: straight(instance, node, c))
+                routes[-1].append(node)
+                load += int(instance.demands[node])
+                left.remove(node)
+        assert env.get_maze_state().routes == routes
+
+
+@pytest.mark.parametrize("form", list(FACTORIES))
+@pytest.mark.parametrize("policy_class", [SavingsPolicy, SweepPolicy])
+def test_policies_drive_the_planned_routes(form: str, policy_class: Any) -> None:
+    plan = {SavingsPolicy: savings_routes, SweepPolicy: sweep_routes}[policy_class]
+    for seed in range(3):
+        instance = drawn("random(20)", seed)
+        env = FACTORIES[form]([instance])
+        rewards = play(env, policy_class(env.action_spaces_dict))
+        solution = plan(instance)
+        assert -sum(rewards) == pytest.approx(solution.distance)
+        assert sorted(env.get_maze_state().routes) == sorted(solution.routes)
+
+
+def test_off_its_routes_a_policy_goes_on() -> None:
+    instance = drawn("random(20)", 0)
+    for first in range(1, 21, 4):
+        env = vehicle_routing_factory([instance], n_vehicles=2)
+        policy = SavingsPolicy(env.action_spaces_dict)
+        env.reset(seed=0)
+        env.step({"option": first})
+        env.step({"option": 21 + 1 + first % 20})
+        terminated = False
+        while not terminated:
+            vehicle, node = policy.choose(env.get_maze_state())
+            *_, terminated, _, info = env.step({"option": vehicle * 21 + node})
+            assert not info
+        check_routes(instance, env.get_maze_state().routes)
+
+
+def test_batches_without_states_are_refused() -> None:
+    env = vehicle_routing_factory(["random(10)"])
+    with pytest.raises(ValueError, match="needs the states of the simulation"):
+        NearestNeighbourPolicy(env.action_spaces_dict).act(PolicyBatch(0, {}, np.zeros(1)))
+
+
+def test_the_heuristic_of_both_forms_plays_the_same_episodes() -> None:
+    flat = rollout(lambda: vehicle_routing_factory(["random(10)"]), "heuristic", episodes=3)
+    structured = rollout(lambda: structured_vehicle_routing_factory(["random(10)"]), "heuristic", episodes=3)
+    assert [one.summary.reward for one in flat] == pytest.approx([one.summary.reward for one in structured])
