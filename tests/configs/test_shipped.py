@@ -121,9 +121,10 @@ def default(function: Any, name: str) -> Any:
 
 
 def few_fast(prefix: str, names: list[str]) -> list[Any]:
-    """The names that begin with a prefix, all but the first few marked as slow."""
+    """The names that begin with a prefix, all but the first few marked as slow, models also as long: they are run."""
     found = [name for name in names if name.startswith(prefix)]
-    return [*found[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in found[2:])]
+    marks = [pytest.mark.slow, pytest.mark.long] if prefix == "model/" else [pytest.mark.slow]
+    return [*found[:2], *(pytest.param(name, marks=marks) for name in found[2:])]
 
 
 @pytest.mark.parametrize("name", few_fast("", EXPERIMENTS))

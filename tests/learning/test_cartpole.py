@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import pytorch_lightning as pl
@@ -54,6 +55,7 @@ def test_a2c_solves_cartpole_in_200k_environment_steps(seed: int) -> None:
     )
     # Returns of about 50 would give the critic nearly all of the gradient that is clipped.
     wrappers = [partial(RewardScalingWrapper, scale=0.05)]
-    reached = train(learner, ENV, seed=seed, n_rollouts=1250, n_envs=8, n_rollout_steps=20, wrappers=wrappers)
-    assert learner.env_steps == 1250 * 8 * 20 <= 200_000
+    options: dict[str, Any] = {"n_envs": 8, "n_rollout_steps": 20, "wrappers": wrappers}
+    reached = train(learner, ENV, seed=seed, n_rollouts=1250, stop_at=450, **options)
+    assert learner.env_steps <= 1250 * 8 * 20 <= 200_000
     assert reached >= 450

@@ -50,6 +50,7 @@ def test_ppo_swings_the_pendulum_up(options: dict[str, Any]) -> None:
         partial(make_gym_maze_env, "Pendulum-v1"),
         seed=0,
         n_rollouts=30,
+        stop_at=-300.0,
         n_envs=4,
         n_rollout_steps=500,
         wrappers=[partial(ReturnNormalizationRewardWrapper, gamma=0.9)],

@@ -51,9 +51,14 @@ def options(module: ModuleType) -> dict[str, Any]:
     }
 
 
-def learned_return(module: ModuleType, learner: PPO) -> float:
-    """Return of what is learned from 16000 environment steps, in rollouts of two episodes and two steps."""
-    return train(learner, module.make_env, seed=SEED, n_rollouts=40, n_envs=8, n_rollout_steps=50)
+def learned_return(module: ModuleType, learner: PPO, stop_at: float | None = None) -> float:
+    """Return of what is learned from up to 16000 environment steps, in rollouts of two episodes and two steps."""
+    return train(learner, module.make_env, seed=SEED, n_rollouts=40, stop_at=stop_at, n_envs=8, n_rollout_steps=50)
+
+
+def share_of_the_optimum(module: ModuleType, learner: PPO) -> float:
+    """Share of the optimum that is learned; training ends when it is within 5 percent."""
+    return learned_return(module, learner, 0.95 * module.OPTIMUM) / module.OPTIMUM
 
 
 def sabotaged_return(module: ModuleType, critic: Critic, sabotage: Sabotage) -> float:
@@ -67,14 +72,14 @@ def sabotaged_return(module: ModuleType, critic: Critic, sabotage: Sabotage) -> 
 def test_ppo_comes_within_5_percent_of_the_optimum(module: ModuleType, critic: Critic) -> None:
     pl.seed_everything(SEED, verbose=False)
     learner = PPO(networks=networks(critic, (32,)), **options(module))
-    assert learned_return(module, learner) >= 0.95 * module.OPTIMUM
+    assert share_of_the_optimum(module, learner) >= 0.95
 
 
 @pytest.mark.slow
 def test_with_a_delta_critic_ppo_comes_within_5_percent_of_the_optimum() -> None:
     pl.seed_everything(SEED, verbose=False)
     learner = PPO(networks=networks("delta", (32,)), **options(agreement))
-    assert learned_return(agreement, learner) >= 0.95 * agreement.OPTIMUM
+    assert share_of_the_optimum(agreement, learner) >= 0.95
 
 
 @pytest.mark.slow
@@ -83,7 +88,7 @@ def test_agents_with_networks_of_their_own_come_within_5_percent_of_the_optimum(
     composer = networks("step", (32,))
     composer.policy = ProbabilisticPolicyComposer([policy_net((32,))], substeps_with_separate_agent_nets=["member"])
     learner = PPO(networks=composer, **options(team))
-    assert learned_return(team, learner) >= 0.95 * team.OPTIMUM
+    assert share_of_the_optimum(team, learner) >= 0.95
     assert len(learner.policy.networks[0]) == team.N_AGENTS
 
 

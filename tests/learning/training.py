@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import maze_pl
+from maze_pl.callbacks import StopAtReturn
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.modules import AlgorithmModule
 from maze_pl.perception import (
@@ -44,7 +45,15 @@ def networks(critic: Critic, hidden_units: tuple[int, ...]) -> CustomModelCompos
     return CustomModelComposer(policy, COMPOSERS[critic]([value_net]))
 
 
-def train(module: AlgorithmModule, env: Callable[[], Any], *, seed: int, n_rollouts: int, **data_options: Any) -> float:
+def train(
+    module: AlgorithmModule,
+    env: Callable[[], Any],
+    *,
+    seed: int,
+    n_rollouts: int,
+    stop_at: float | None = None,
+    **data_options: Any,
+) -> float:
     """Train for a number of rollouts and return the mean return of 20 deterministic episodes.
 
     Args:
@@ -52,14 +61,19 @@ def train(module: AlgorithmModule, env: Callable[[], Any], *, seed: int, n_rollo
         env: Makes an environment.
         seed: Of environments, actions and minibatches.
         n_rollouts: How long to train.
+        stop_at: Mean return at which training ends early, in an evaluation after each fifth of it.
         data_options: Of the data module.
     """
+    n_epochs = 1 if stop_at is None else 5
+    assert n_rollouts % n_epochs == 0
+    data_options |= {"epoch_length": n_rollouts // n_epochs}
     evaluator = RolloutEvaluator(n_episodes=20, deterministic=True)
-    data = RolloutDataModule(env, seed=seed, epoch_length=n_rollouts, evaluators={"eval": evaluator}, **data_options)
+    data = RolloutDataModule(env, seed=seed, evaluators={"eval": evaluator}, **data_options)
     trainer = pl.Trainer(
         accelerator="cpu",
         devices=1,
-        max_epochs=1,
+        max_epochs=n_epochs,
+        callbacks=[StopAtReturn(stop_at)],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
