@@ -35,6 +35,7 @@ from .perception_block import PerceptionBlock as PerceptionBlock
 from .shape_normalization_block import ShapeNormalizationBlock as ShapeNormalizationBlock
 from .torch_model_block import TorchModelBlock as TorchModelBlock
 from .pointer_block import PointerBlock as PointerBlock
+from .attention_pointer_block import AttentionPointerBlock as AttentionPointerBlock
 from .point_net import PointNetFeatureBlock as PointNetFeatureBlock
 from .lstm_block import LSTMBlock as LSTMBlock
 from .recurrent import RecurrentBlock as RecurrentBlock

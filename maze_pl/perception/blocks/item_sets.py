@@ -48,6 +48,14 @@ class ItemSets(ABC):
         """Put one number per item in its slot, and `other` in empty slots: [*items] to [B, N]."""
 
     @abstractmethod
+    def in_slots(self, values: Tensor) -> Tensor:
+        """Put the entries of items in their slots: [*items, d] to [B, N, d]; 0 in empty slots."""
+
+    @abstractmethod
+    def in_use(self) -> Tensor:
+        """Return which slots hold items, [B, N]."""
+
+    @abstractmethod
     def count(self) -> Tensor:
         """Return the number of items of each set, [B, 1], of at least 1."""
 
@@ -103,6 +111,14 @@ class ItemsInUse(ItemSets):
         """See `ItemSets.place`."""
         return values.new_full(self._mask.shape, other).index_put((self._row, self._slot), values)
 
+    def in_slots(self, values: Tensor) -> Tensor:
+        """See `ItemSets.in_slots`."""
+        return self._in_slots(values, 0.0)
+
+    def in_use(self) -> Tensor:
+        """See `ItemSets.in_use`."""
+        return self._mask
+
     def count(self) -> Tensor:
         """See `ItemSets.count`."""
         return self._mask.sum(-1, keepdim=True).clamp(min=1)
@@ -139,6 +155,14 @@ class AllSlots(ItemSets):
     def place(self, values: Tensor, other: float) -> Tensor:
         """See `ItemSets.place`."""
         return torch.where(self._mask, values, other)
+
+    def in_slots(self, values: Tensor) -> Tensor:
+        """See `ItemSets.in_slots`."""
+        return torch.where(self._mask.unsqueeze(-1), values, 0.0)
+
+    def in_use(self) -> Tensor:
+        """See `ItemSets.in_use`."""
+        return self._mask
 
     def count(self) -> Tensor:
         """See `ItemSets.count`."""

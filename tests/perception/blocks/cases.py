@@ -154,6 +154,25 @@ CASES = {
         },
         draw={"mask": mask, "chosen": slots, "items": levels, "order": levels},
     ),
+    "attention_pointer": Case(
+        with_random_weights(perception.AttentionPointerBlock),
+        {"items": (5, 3), "mask": (5,), "latent": (4,)},
+        {
+            "mask_key": "mask",
+            "hidden_units": [4, 6],
+            "n_layers": 2,
+            "n_heads": 3,
+            "feed_forward_units": 5,
+            "non_lin": nn.Tanh,
+        },
+        draw={"mask": mask},
+    ),
+    "attention_pointer_all_slots": Case(
+        with_random_weights(perception.AttentionPointerBlock),
+        {"items": (5, 3), "mask": (5,)},
+        {"mask_key": "mask", "hidden_units": [4], "n_heads": 2, "feed_forward_units": 3, "skip_masked": False},
+        draw={"mask": mask},
+    ),
     "deep_set": Case(
         with_random_weights(perception.DeepSetBlock),
         {"items": (5, 3), "chosen": (), "mask": (5,)},
