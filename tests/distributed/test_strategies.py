@@ -22,6 +22,7 @@ STRATEGIES = {
     "ddp_notebook": [*TWO_RANKS, "--trainer.strategy", "ddp_notebook"],
 }
 FORKS = ("ddp_fork", "ddp_notebook")
+OTHERS = ("ddp_spawn", *FORKS)
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ def trained(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return train
 
 
-@pytest.mark.parametrize("name", marked("one_process", "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook"))
+@pytest.mark.parametrize("name", ["one_process", "ddp", *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS)])
 def test_an_agent_is_trained_resumed_validated_and_loaded(
     server: Server, trained: Callable[[str], Path], name: str
 ) -> None:
@@ -73,7 +74,7 @@ def test_an_agent_is_trained_resumed_validated_and_loaded(
     assert "eval BaseEnvEvents" in output
 
 
-@pytest.mark.parametrize("name", marked("ddp_spawn", "ddp_fork", "ddp_notebook"))
+@pytest.mark.parametrize("name", marked(*OTHERS))
 def test_all_ways_of_starting_two_ranks_train_the_same(trained: Callable[[str], Path], name: str) -> None:
     def state(strategy: str) -> Any:
         return without_times(comparable(trained(strategy) / "run" / "checkpoints" / "last.ckpt"))
