@@ -229,7 +229,7 @@ def draw(table: dict[str, list[Result]], path: Path) -> None:
     from matplotlib import pyplot
 
     n_rows = -(-len(table) // 4)
-    figure, axes = pyplot.subplots(n_rows, 4, figsize=(15, 2.7 * n_rows), layout="constrained")
+    figure, axes = pyplot.subplots(n_rows, 4, squeeze=False, figsize=(15, 2.7 * n_rows), layout="constrained")
     for axis in axes.flat[len(table) :]:
         axis.axis("off")
     for axis, (config, results) in zip(axes.flat, table.items(), strict=False):
