@@ -1,9 +1,10 @@
 """Results on vehicle routing: rules, PyVRP and trained policies on the same random instances.
 
     maze-pl fit --config ppo_vehicle_routing --seed_everything 0 --run_dir outputs/routing/0      # and so on
-    python benchmarks/vehicle_routing.py outputs/routing/* --instances 1000 --samples 128 --pyvrp 5
+    python benchmarks/vehicle_routing.py outputs/routing/* --instances 1000 --samples 128 --pyvrp 5 --solved 160
 
-PyVRP takes its time limit for each instance. `--pyvrp_file` writes its distances to a file, or reads them if it is
+PyVRP takes its time limit for each instance, and may solve some of them only (`--solved`), which are those that
+the best of several samples is computed for. `--pyvrp_file` writes its distances to a file, or reads them if it is
 there; `--workers` solves several instances at the same time. Instances are those of `random(N)` with the seeds
 100,000 and up. Each row prints the mean distance, and the excess over PyVRP: the mean over instances of
 100 (distance / PyVRP's - 1), with a 95% bootstrap interval over instances. Differences from the savings are paired.
@@ -65,8 +66,8 @@ def by_pyvrp(task: tuple[str, int, float]) -> float:
 def solver_distances(arguments: argparse.Namespace, description: str) -> np.ndarray:
     """Distances of PyVRP, from the file if there is one."""
     if arguments.pyvrp_file is not None and arguments.pyvrp_file.exists():
-        return np.loadtxt(arguments.pyvrp_file)[: arguments.instances]
-    tasks = [(description, number, arguments.pyvrp) for number in range(arguments.instances)]
+        return np.loadtxt(arguments.pyvrp_file)[: arguments.solved or arguments.instances]
+    tasks = [(description, number, arguments.pyvrp) for number in range(arguments.solved or arguments.instances)]
     with ProcessPoolExecutor(arguments.workers) as pool:
         distances = np.array(list(pool.map(by_pyvrp, tasks)))
     if arguments.pyvrp_file is not None:
@@ -75,7 +76,9 @@ def solver_distances(arguments: argparse.Namespace, description: str) -> np.ndar
     return distances
 
 
-def play(policy: Any, description: str, seeds: np.ndarray, generator: torch.Generator | None) -> np.ndarray:
+def play(
+    policy: Any, description: str, seeds: np.ndarray, generator: torch.Generator | None, temperature: float = 1.0
+) -> np.ndarray:
     """Distances of episodes that are played together; greedy without a generator."""
     env = VehicleRoutingArrayEnvironment([description])
     env.allocate(len(seeds))
@@ -85,20 +88,22 @@ def play(policy: Any, description: str, seeds: np.ndarray, generator: torch.Gene
     while len(running):
         observation = {name: values[running] for name, values in result.observation[0].items()}
         batch = PolicyBatch(0, observation, np.zeros(len(running), np.int64))
-        action[running] = policy.act(batch, deterministic=generator is None, generator=generator).action["option"]
+        options = {"temperature": temperature, "generator": generator}
+        action[running] = policy.act(batch, deterministic=generator is None, **options).action["option"]
         result = env.step({0: {"option": action}}, running)
         running = running[~result.terminated[running]]
     return env.kpis(np.arange(len(seeds)))["distance"]
 
 
-def by_policy(policy: Any, description: str, n_instances: int, n_samples: int) -> np.ndarray:
+def by_policy(policy: Any, description: str, n_instances: int, n_samples: int, temperature: float = 1.0) -> np.ndarray:
     """Distances of greedy episodes, or of the best of several samples of each instance."""
     seeds = FIRST_SEED + np.arange(n_instances)
     if not n_samples:
         parts = np.array_split(seeds, max(n_instances // GREEDY_AT_ONCE, 1))
         return np.concatenate([play(policy, description, part, None) for part in parts])
     generator = torch.Generator().manual_seed(0)
-    return np.array([play(policy, description, np.full(n_samples, seed), generator).min() for seed in seeds])
+    sampled = (play(policy, description, np.full(n_samples, seed), generator, temperature) for seed in seeds)
+    return np.array([distances.min() for distances in sampled])
 
 
 def interval(values: np.ndarray) -> str:
@@ -115,7 +120,8 @@ def main() -> int:
     parser.add_argument("--customers", type=int, default=50, help="customers of each instance")
     parser.add_argument("--instances", type=int, default=100, help="number of instances")
     parser.add_argument("--samples", type=int, default=0, help="episodes of which the best one counts")
-    parser.add_argument("--sampled_instances", type=int, default=0, help="instances that are sampled; 0 for all")
+    parser.add_argument("--solved", type=int, default=0, help="instances that PyVRP solves; 0 for all")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of the samples; above 1, they differ more")
     parser.add_argument("--pyvrp", type=float, default=5.0, help="seconds per instance")
     parser.add_argument("--pyvrp_file", type=Path, help="file of PyVRP's distances, written if it is missing")
     parser.add_argument("--workers", type=int, default=1, help="instances that PyVRP solves at the same time")
@@ -128,11 +134,11 @@ def main() -> int:
 
     def row(name: str, distances: np.ndarray, start: float) -> np.ndarray:
         seconds = (time.process_time() - start) / len(distances)
-        excess = 100 * (distances / solver[: len(distances)] - 1)
+        excess = 100 * (distances[: len(solver)] / solver - 1)
         print(f"{name:40} {distances.mean():7.3f}  {interval(excess)}   {seconds:.3f} s per instance", flush=True)
         return distances
 
-    print(f"{'PyVRP':40} {solver.mean():7.3f}")
+    print(f"{'PyVRP':40} {solver.mean():7.3f}  {len(solver)} instances")
     for name, rule in {
         "nearest neighbour": by_nearest_neighbour,
         "sweep": lambda instance: sweep_routes(instance).distance,
@@ -145,9 +151,11 @@ def main() -> int:
         for n_samples in (0, arguments.samples):
             if n_samples == 0 or arguments.samples:
                 start = time.process_time()
-                n_played = min(arguments.sampled_instances or n, n) if n_samples else n
+                n_played = len(solver) if n_samples else n
                 label = f"best of {n_samples}" if n_samples else "greedy"
-                distances = row(f"{run}, {label}", by_policy(policy, description, n_played, n_samples), start)
+                distances = row(
+                    f"{run}, {label}", by_policy(policy, description, n_played, n_samples, arguments.temperature), start
+                )
                 gain = 100 * (savings[:n_played] / distances - 1)
                 print(f"{'':8}savings are longer by {interval(gain)}%", flush=True)
     return 0
