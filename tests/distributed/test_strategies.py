@@ -58,7 +58,9 @@ def trained(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return train
 
 
-@pytest.mark.parametrize("name", ["one_process", "ddp", *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS)])
+@pytest.mark.parametrize(
+    "name", ["one_process", "ddp", *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS)]
+)
 def test_an_agent_is_trained_resumed_validated_and_loaded(
     server: Server, trained: Callable[[str], Path], name: str
 ) -> None:
