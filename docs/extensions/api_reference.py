@@ -25,6 +25,7 @@ PACKAGES = [
     "maze_pl.envs.wrappers",
     "maze_pl.envs.checker",
     "maze_pl.envs.arrays",
+    "maze_pl.envs.tensors",
     "maze_pl.envs.cutting_2d",
     "maze_pl.envs.job_shop",
     "maze_pl.envs.multi_echelon_stock",

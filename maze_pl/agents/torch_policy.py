@@ -156,6 +156,11 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         """Device of the networks."""
         return next(iter(self._steps.values())).inputs.device
 
+    @property
+    def acts_on_device(self) -> bool:
+        """True if `distribution` suffices to act: there is no policy state, and no noise that outlasts an act."""
+        return not any(step.state_shapes or step.has_gsde for step in self._steps.values())
+
     def distribution_classes(self, step_key: StepKey) -> dict[str, type[ProbabilityDistribution]]:
         """Head -> class of its distribution, for the heads of a sub-step."""
         return {head: distribution for head, (distribution, _) in self.parts_of(step_key).mapper.heads.items()}

@@ -9,6 +9,7 @@ import torch
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
+from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import evaluation_mode
@@ -30,7 +31,7 @@ class RolloutWorker:
         policy: Chooses the actions.
         number: Number of the worker, and of its shard.
         restarts: Number of times the worker was recreated.
-        training: Functions that make the environments of each shard.
+        training: Functions that make the environments of each shard, a `VectorEnv` or a `TensorVector`.
         n_rollout_steps: Environment steps per environment in a rollout.
         first_episode: Index of the first episode of each training environment.
     """
@@ -40,20 +41,24 @@ class RolloutWorker:
     policy: Any
     number: int
     restarts: int
-    training: Sequence[Callable[[], VectorEnv]] = ()
+    training: Sequence[Callable[[], Any]] = ()
     n_rollout_steps: int = 0
     first_episode: int = 0
-    collector: Collector | None = None
+    collector: Collector | TensorCollector | None = None
     wrapper_statistics: dict[str, Any] = field(default_factory=dict)
     vectors: dict[str, VectorEnv] = field(default_factory=dict)
 
-    def _prepared(self, wrapper_statistics: dict[str, Any]) -> Collector:
+    def _prepared(self, wrapper_statistics: dict[str, Any]) -> Collector | TensorCollector:
         """Return the collector with the given wrapper statistics; make it first if needed."""
         if self.collector is None:
             vector = self.training[self.number]()
             seed = derive_seed(self.seed, "policy", vector.first_env_index + self.restarts * 2**32)
-            generator = torch.Generator().manual_seed(seed)
-            self.collector = Collector(vector, self.n_rollout_steps, generator)
+            if isinstance(vector, TensorVector):
+                on_device = torch.Generator(vector.device).manual_seed(seed)
+                self.collector = TensorCollector(vector, self.n_rollout_steps, on_device)
+            else:
+                generator = torch.Generator().manual_seed(seed)
+                self.collector = Collector(vector, self.n_rollout_steps, generator)
         self.wrapper_statistics = wrapper_statistics
         self.collector.vector.load_shared_states(wrapper_statistics)
         return self.collector

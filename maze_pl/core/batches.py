@@ -71,6 +71,8 @@ class Rollout(Experience):
         env_index: [N] int64, number of each environment on this rank, if rollouts do not all hold
             the same environments. If an environment occurs several times, each occurrence continues
             the previous one.
+        n_env_steps: Environment time that passed, over all environments; None to sum up the rows.
+        dense: Whether every row is filled, and consists of one act of each step key in their order.
     """
 
     rows: Rows
@@ -80,6 +82,8 @@ class Rollout(Experience):
     flat: bool
     starting: Tensor | None = None
     env_index: Tensor | None = None
+    n_env_steps: int | None = None
+    dense: bool = False
 
     @property
     def n_envs(self) -> int:
@@ -89,7 +93,7 @@ class Rollout(Experience):
     @property
     def env_steps(self) -> int:
         """Environment time that passed, over all environments."""
-        return int(self.rows.env_steps.sum())
+        return int(self.rows.env_steps.sum()) if self.n_env_steps is None else self.n_env_steps
 
     def n_slots(self, step_key: StepKey) -> int:
         """Slots of a step key in each environment.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -179,6 +180,14 @@ class EpisodeBatch(Sequence[EpisodeSummary]):
         )
 
 
+class PendingEpisodes(Sequence[EpisodeSummary], ABC):
+    """Summaries of episodes that are still on a device, to be fetched when they are needed."""
+
+    @abstractmethod
+    def fetched(self) -> EpisodeBatch:
+        """Fetch the episodes, or return those that were fetched before."""
+
+
 def _stacked(parts: Sequence[Array]) -> Array:
     """Concatenate arrays, without those that are empty."""
     filled = [part for part in parts if len(part)]
@@ -189,8 +198,9 @@ def joined_summaries(parts: Sequence[Sequence[EpisodeSummary]]) -> Sequence[Epis
     """Join sequences of summaries; a list, or an `EpisodeBatch` if all of them are.
 
     Args:
-        parts: The sequences; empty ones may be of either kind.
+        parts: The sequences; empty ones may be of any kind. Pending ones are fetched.
     """
+    parts = [part.fetched() if isinstance(part, PendingEpisodes) else part for part in parts]
     filled = [part for part in parts if len(part)]
     if len(filled) == 1:
         return filled[0]

@@ -12,13 +12,19 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from maze_pl.collect.engines.engine import Engine
+from maze_pl.collect.engines.in_process_engine import InProcessEngine
 from maze_pl.collect.rollout_worker import RolloutWorker
+from maze_pl.collect.tensor_collector import TensorVector
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_room_for_environments
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datamodules.source import Source
+from maze_pl.envs.array_forms import make_wrapped_arrays
+from maze_pl.envs.arrays.action_masks_array_wrapper import ActionMasksArrayWrapper
+from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
+from maze_pl.envs.tensors import TensorEnv
 from maze_pl.system.ranks import gather_objects
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -135,7 +141,8 @@ class RolloutDataModule(EnvironmentDataModule):
     # ------------------------------------------------------------------------------------------------ training
 
     def _make_player(self) -> Callable[..., RolloutWorker]:
-        first, make = self._rank * self.n_envs, partial(self._vector, seed=self.seed)
+        first = self._rank * self.n_envs
+        make: Callable[..., Any] = partial(self._tensor_vector() or self._vector, seed=self.seed)
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
         states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]
         begun = [int(episode) for state in states for episode in state.get("episodes", [])]
@@ -144,6 +151,49 @@ class RolloutDataModule(EnvironmentDataModule):
             "first_episode": max(begun, default=-1) + 1,
         }  # not used before
         return partial(super()._make_player(), n_rollout_steps=self.n_rollout_steps, **options)
+
+    def _tensor_vector(self) -> Callable[..., Callable[[], TensorVector]] | None:
+        """Return how to make factories of environments on the device of the policy; None for environments on the host.
+
+        Wrappers, recurrent policies and engines other than the one in this process need the host.
+        """
+        env = self._tensor_env() if self.spec is not None and self._is_array else None
+        if env is None:
+            return None
+        policy = self._policy()
+        reason = None
+        if not isinstance(self.engine, InProcessEngine):
+            reason = f"a {type(self.engine).__name__} needs them there"
+        elif not getattr(policy, "acts_on_device", False):
+            reason = "recurrent policies and state-dependent exploration need them there"
+        if reason is not None:
+            rank_zero_info(f"{type(env).__name__} is stepped on the host: {reason}")
+            return None
+
+        def make(n_envs: int, *, seed: int, first_env_index: int) -> Callable[[], TensorVector]:
+            def make_vector() -> TensorVector:
+                own = self._tensor_env()
+                assert own is not None
+                return TensorVector(own, n_envs, self.spec, policy.device, seed, first_env_index)
+
+            return make_vector
+
+        return make
+
+    def _tensor_env(self) -> TensorEnv | None:
+        """Make the environment if it lies in tensors, and no wrapper but a time limit changes what it does."""
+        assert self._factory is not None
+        env = make_wrapped_arrays(*self._factory.args)
+        limits = []
+        while isinstance(env, TimeLimitArrayWrapper | ActionMasksArrayWrapper):
+            if isinstance(env, TimeLimitArrayWrapper):
+                limits.append(env.max_episode_steps)
+            env = env.env
+        if not isinstance(env, TensorEnv):
+            return None
+        if limits:
+            env.max_episode_steps = min([*limits, *filter(None, [env.max_episode_steps])])
+        return env
 
     @property
     def _shards(self) -> list[range]:

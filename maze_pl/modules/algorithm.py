@@ -303,11 +303,10 @@ class AlgorithmModule(RunModule):
             raise RuntimeError("gradient_step was called outside of a training batch")
         if index in plans:
             return plans[index]
-        wrapped = optimizer_of(self, index).optimizer
+        wrapped, owner = optimizer_of(self, index).optimizer, None
         if self.sets_learning_rates_of(wrapped):
             self._learning_rates.set_rates(wrapped, index)
-        owner = None
-        if self.capture == "auto" and self.device.type == "cpu":
+        if self.capture == "auto" and self.device.type in ("cpu", "cuda"):
             idle = tuple(group["lr"] == 0.0 for group in wrapped.param_groups)
             settings = index, idle, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
             in_critic_burn_in = cast(Any, AlgorithmModule.in_critic_burn_in).fget
@@ -360,8 +359,9 @@ class AlgorithmModule(RunModule):
         super().on_train_batch_start(batch, batch_idx)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Record what the losses of the batch recorded; finish the epoch's statistics after its last batch."""
-        self._finish_updates()
+        """Record what the losses recorded, on a GPU once per epoch; finish the statistics of the epoch."""
+        if self.device.type == "cpu" or self.trainer.is_last_batch:
+            self._finish_updates()
         average_batch_statistics(self)
         super().on_train_batch_end(outputs, batch, batch_idx)
 

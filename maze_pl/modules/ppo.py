@@ -165,11 +165,10 @@ class PPO(OnPolicyModule):
             for step_key, acts in minibatch.items():
                 joint = self.policy.distribution(step_key, acts.observation, acts.agent_id)
                 log_prob = joint.log_prob(acts.action)
-                share = float(acts.share)
                 divergence = acts.weight.dot(approx_kl(log_prob, acts.old_log_prob))
                 n_clipped = acts.weight.dot(is_ratio_clipped(log_prob, acts.old_log_prob, self.clip_range))
-                self.record("approx_kl", divergence, step_key, count=share)
-                self.record("clip_fraction", n_clipped, step_key, count=share)
+                self.record("approx_kl", divergence, step_key, count=acts.share)
+                self.record("clip_fraction", n_clipped, step_key, count=acts.share)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
         """Compute the loss of a set of acts.

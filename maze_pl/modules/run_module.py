@@ -191,7 +191,7 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         """
         values = self.values_of_loss()
         if values is None:
-            self._statistics.record(f"{self.topic}/{name}", value, step_key, float(count), source)
+            self._statistics.record(f"{self.topic}/{name}", value, step_key, count, source)
         else:
             values.append(RecordedValue(name, value, step_key, count))
 
@@ -235,7 +235,10 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         for name, value in self._coefficients.values.items():
             self.record(name, value)
         if isinstance(batch, Experience):
-            self.env_steps += int(sum_over_ranks(torch.tensor(batch.env_steps, device=self.device)))
+            env_steps = batch.env_steps
+            if world_size() > 1:
+                env_steps = int(sum_over_ranks(torch.tensor(env_steps, device=self.device)))
+            self.env_steps += env_steps
             self._statistics.add_episodes("train", batch.summaries)
             for name, value in {"time_rollout": batch.seconds, **batch.measures}.items():
                 self.record(name, value)

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, thin_out
-from maze_pl.core.episode_batch import EpisodeBatch, joined_summaries
+from maze_pl.core.episode_batch import EpisodeBatch, PendingEpisodes, joined_summaries
 from maze_pl.events import EpochStatistics, Histogram
 from maze_pl.system.ranks import gather_objects
 
 Value = float | Histogram
 
-_Recorded = list[tuple[Tensor | float, float]]
+_Recorded = list[tuple[Tensor | float, Tensor | float]]
 """Sums recorded under one name with their counts; the mean is total sum by total count."""
 
 
@@ -74,7 +74,7 @@ class RunStatistics:
         name: str,
         value: Tensor | float,
         step_key: StepKey | None,
-        count: float,
+        count: Tensor | float,
         source: str = "train",
     ) -> None:
         """Add a number, or a sum of `count` numbers.
@@ -84,13 +84,14 @@ class RunStatistics:
         """
         key = name if step_key is None else f"{name}/substep_{step_key}"
         number = value.detach() if isinstance(value, Tensor) else float(value)
-        self._recorded.setdefault(source, {}).setdefault(key, []).append((number, count))
+        of_name = self._recorded.setdefault(source, {}).setdefault(key, [])
+        of_name.append((number, count.detach() if isinstance(count, Tensor) else float(count)))
 
     def add_episodes(self, source: str, summaries: Sequence[EpisodeSummary]) -> None:
         """Add episodes that ended on this rank; `source` is "train" or an evaluator's name."""
         pending = self._pending.setdefault(source, [])
         pending.append(summaries)
-        if not isinstance(summaries, EpisodeBatch) and any(summary.samples for summary in summaries):
+        if not isinstance(summaries, EpisodeBatch | PendingEpisodes) and any(summary.samples for summary in summaries):
             thin_out(list(chain.from_iterable(pending)))
 
     def finish_training(self) -> SourceStatistics:
@@ -176,8 +177,13 @@ class RunStatistics:
 
 
 def _numbers(recorded: _Recorded) -> tuple[list[float], list[float]]:
-    """Return the values, in any order, and the counts; one transfer fetches all tensors."""
-    values = [value for value, _ in recorded if not isinstance(value, Tensor)]
-    if tensors := [value for value, _ in recorded if isinstance(value, Tensor)]:
+    """Return the values and the counts, each in any order; one transfer fetches all tensors of either."""
+    return _fetched([value for value, _ in recorded]), _fetched([count for _, count in recorded])
+
+
+def _fetched(numbers: Sequence[Tensor | float]) -> list[float]:
+    """Return numbers in any order."""
+    values = [number for number in numbers if not isinstance(number, Tensor)]
+    if tensors := [number for number in numbers if isinstance(number, Tensor)]:
         values += torch.stack(tensors).double().tolist()
-    return values, [count for _, count in recorded]
+    return values

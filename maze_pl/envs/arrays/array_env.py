@@ -203,7 +203,10 @@ class ArrayEnv(ABC):
             if tuple(array.shape) != tuple(state[name].shape):
                 shapes = f"{tuple(state[name].shape)}, expected {tuple(array.shape)}"
                 raise ValueError(f"the saved array {name!r} of {type(self).__name__} has shape {shapes}")
-            array[...] = state[name]
+            saved = state[name]
+            if isinstance(saved, np.ndarray) and not isinstance(array, np.ndarray):
+                saved = sys.modules["torch"].from_numpy(saved)
+            array[...] = saved
         for name, streams in vars(self).items():
             if isinstance(streams, RandomStreams):
                 streams.load_state_dict(state[name])

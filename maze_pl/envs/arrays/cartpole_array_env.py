@@ -13,15 +13,15 @@ from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.structured_env import Array
 
-_GRAVITY: Final = 9.8
-_MASS_OF_POLE: Final = 0.1
-_TOTAL_MASS: Final = _MASS_OF_POLE + 1.0
-_HALF_LENGTH: Final = 0.5
-_POLE_MASS_LENGTH: Final = _MASS_OF_POLE * _HALF_LENGTH
-_FORCE: Final = 10.0
-_SECONDS: Final = 0.02
-_MOST_POSITION: Final = 2.4
-_MOST_ANGLE: Final = 12 * 2 * pi / 360
+GRAVITY: Final = 9.8
+MASS_OF_POLE: Final = 0.1
+TOTAL_MASS: Final = MASS_OF_POLE + 1.0
+HALF_LENGTH: Final = 0.5
+POLE_MASS_LENGTH: Final = MASS_OF_POLE * HALF_LENGTH
+FORCE: Final = 10.0
+SECONDS: Final = 0.02
+MOST_POSITION: Final = 2.4
+MOST_ANGLE: Final = 12 * 2 * pi / 360
 
 
 class CartPoleArrayEnv(ArrayEnv):
@@ -43,7 +43,7 @@ class CartPoleArrayEnv(ArrayEnv):
         if max_episode_steps < 1:
             raise ValueError(f"max_episode_steps={max_episode_steps} must be at least 1")
         self.max_episode_steps = max_episode_steps
-        highest = np.array([2 * _MOST_POSITION, np.inf, 2 * _MOST_ANGLE, np.inf], np.float32)
+        highest = np.array([2 * MOST_POSITION, np.inf, 2 * MOST_ANGLE, np.inf], np.float32)
         self._observation_space = spaces.Dict({"observation": spaces.Box(-highest, highest, dtype=np.float32)})
         self._action_space = spaces.Dict({"action": spaces.Discrete(2)})
 
@@ -82,21 +82,21 @@ class CartPoleArrayEnv(ArrayEnv):
         """Push the carts."""
         angle = self.angle[which]
         velocity, angular_velocity = self.velocity[which], self.angular_velocity[which]
-        force = np.where(actions[0]["action"][which] == 1, _FORCE, -_FORCE)
+        force = np.where(actions[0]["action"][which] == 1, FORCE, -FORCE)
         cosine, sine = np.cos(angle), np.sin(angle)
-        pushed = (force + _POLE_MASS_LENGTH * np.square(angular_velocity) * sine) / _TOTAL_MASS
-        inertia = _HALF_LENGTH * (4.0 / 3.0 - _MASS_OF_POLE * np.square(cosine) / _TOTAL_MASS)
-        angular_acceleration = (_GRAVITY * sine - cosine * pushed) / inertia
-        acceleration = pushed - _POLE_MASS_LENGTH * angular_acceleration * cosine / _TOTAL_MASS
-        self.position[which] += _SECONDS * velocity
-        self.velocity[which] = velocity + _SECONDS * acceleration
-        self.angle[which] = angle + _SECONDS * angular_velocity
-        self.angular_velocity[which] += _SECONDS * angular_acceleration
+        pushed = (force + POLE_MASS_LENGTH * np.square(angular_velocity) * sine) / TOTAL_MASS
+        inertia = HALF_LENGTH * (4.0 / 3.0 - MASS_OF_POLE * np.square(cosine) / TOTAL_MASS)
+        angular_acceleration = (GRAVITY * sine - cosine * pushed) / inertia
+        acceleration = pushed - POLE_MASS_LENGTH * angular_acceleration * cosine / TOTAL_MASS
+        self.position[which] += SECONDS * velocity
+        self.velocity[which] = velocity + SECONDS * acceleration
+        self.angle[which] = angle + SECONDS * angular_velocity
+        self.angular_velocity[which] += SECONDS * angular_acceleration
         self.n_steps[which] += 1
         return ArrayStep(
             self._observations(),
             reward=np.ones(self.n_envs),
-            terminated=(np.abs(self.position) > _MOST_POSITION) | (np.abs(self.angle) > _MOST_ANGLE),
+            terminated=(np.abs(self.position) > MOST_POSITION) | (np.abs(self.angle) > MOST_ANGLE),
             truncated=self.n_steps >= self.max_episode_steps,
         )
 

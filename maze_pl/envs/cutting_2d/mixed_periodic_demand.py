@@ -35,7 +35,7 @@ class MixedPeriodicDemand(DemandGenerator):
         Raises:
             ValueError: The raw pieces cannot be cut into that many pieces.
         """
-        self._check(raw_piece_size)
+        self.check(raw_piece_size)
         pieces = [raw_piece_size] * self.n_raw_pieces
         while not last and len(pieces) < self.m_demanded_pieces:
             index, axis = int(generator.integers(len(pieces))), int(generator.integers(2))
@@ -48,7 +48,7 @@ class MixedPeriodicDemand(DemandGenerator):
 
     def periods(self, raw_piece_size: Piece, streams: RandomStreams, which: Array) -> Array:
         """Return the pieces of each episode, shuffled."""
-        self._check(raw_piece_size)
+        self.check(raw_piece_size)
         pieces = self._cut(raw_piece_size, streams, which)
         streams.shuffle(pieces, which)
         if not self.rotate:
@@ -56,8 +56,12 @@ class MixedPeriodicDemand(DemandGenerator):
         is_turned = streams.random(self.m_demanded_pieces, which) < 0.5
         return np.where(is_turned[..., np.newaxis], pieces[..., ::-1], pieces)
 
-    def _check(self, raw_piece_size: Piece) -> None:
-        """Refuse numbers of pieces that raw pieces cannot be cut into."""
+    def check(self, raw_piece_size: Piece) -> None:
+        """Refuse numbers of pieces that raw pieces cannot be cut into.
+
+        Raises:
+            ValueError: Raw pieces of this size cannot be cut into that many pieces.
+        """
         most = self.n_raw_pieces * raw_piece_size[0] * raw_piece_size[1]
         if not 1 <= self.n_raw_pieces <= self.m_demanded_pieces <= most:
             wrong = f"n_raw_pieces={self.n_raw_pieces} of size {raw_piece_size} cannot be cut into "

@@ -197,8 +197,11 @@ def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma:
     else:
         value, log_rho = torch.zeros((2, *rows.filled.shape), dtype=torch.float64, device=rows.filled.device)
         for index, (key, n_slots) in enumerate(slots.items()):
-            t, n = torch.nonzero(rows.first_key == index, as_tuple=True)
-            value[t, n] = values[key][t, n * n_slots + rows.first_slot[t, n]].double()
+            if rollout.dense:
+                value = values[key].double() if index == 0 else value
+            else:
+                t, n = torch.nonzero(rows.first_key == index, as_tuple=True)
+                value[t, n] = values[key][t, n * n_slots + rows.first_slot[t, n]].double()
             log_rho += _log_rho(method, key, values[key].double()).view(*log_rho.shape, n_slots).sum(-1)
         is_last = rows.filled & ~_next(rows.filled)
         cut = rows.truncated | is_last | ~rows.filled
@@ -247,7 +250,7 @@ def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: 
     position = torch.stack([segment.position for segment in segments], 1)
     expected = torch.arange(shape[1], device=active.device)[:, None].expand(shape)
     whole = (active[:, -1] | ends | ~rows.filled) & (is_last.sum(1) == rows.filled)
-    if not bool(whole.all() and (position == expected)[active].all()):
+    if not rollout.dense and not bool(whole.all() and (position == expected)[active].all()):
         raise ValueError(
             f"a delta critic needs the sub-steps {list(rollout.segments)} to act once each, in this order, in every "
             "environment step, which they do not: use a step or a shared critic"

@@ -18,12 +18,13 @@ class ExplainedVariance(NamedTuple):
     """The explained variance of some returns as a fraction of sums, which can be added up.
 
     Attributes:
-        explained: Sum of squared deviations of the returns, minus that of the errors.
-        total: Sum of squared deviations of the returns; 0 if they are constant.
+        explained: [] sum of squared deviations of the returns, minus that of the errors.
+        total: [] sum of squared deviations of the returns. Both are 0 if there are no values, or the
+            returns are constant on all ranks.
     """
 
-    explained: float
-    total: float
+    explained: Tensor
+    total: Tensor
 
 
 def explained_variances(samples: Mapping[StepKey, PolicySamples]) -> dict[StepKey, ExplainedVariance]:
@@ -39,7 +40,7 @@ def explained_variances(samples: Mapping[StepKey, PolicySamples]) -> dict[StepKe
         samples: The acts of a whole learning batch, whose `value_weight` is 0 or 1.
 
     Returns:
-        By step key; without step keys that have no values or constant returns on all ranks.
+        By step key; tensors, so that nothing waits for an accelerator.
     """
     errors: list[Tensor] = []
     returns: list[Tensor] = []
@@ -61,8 +62,7 @@ def explained_variances(samples: Mapping[StepKey, PolicySamples]) -> dict[StepKe
         mean, mean_square, mean_error = means[index].unbind()
         total = weights[index].dot((returns[index] - mean).square())
         unexplained = weights[index].dot((errors[index] - mean_error).square())
-        numbers = torch.stack([total, total - unexplained, mean, mean_square]).tolist()
-        own_total, explained, center, square = numbers
-        if square - center**2 > (_RESOLUTION * center) ** 2:
-            found[key] = ExplainedVariance(explained, own_total)
+        varies = mean_square - mean.square() > (_RESOLUTION * mean).square()
+        both = torch.stack([total - unexplained, total])
+        found[key] = ExplainedVariance(*torch.where(varies, both, 0.0).unbind())
     return found

@@ -29,7 +29,7 @@ class ExistingActs:
 
     Args:
         segment: Acts of one step key.
-        flat: Every entry of the segment is an act.
+        is_full: Every entry of the segment is an act.
         states: States of a critic that does not share the policy state.
 
     Attributes:
@@ -43,9 +43,9 @@ class ExistingActs:
         final_critic_state: Its state at the final observations, name -> [F, ...].
     """
 
-    def __init__(self, segment: Segment, flat: bool, states: StatesOfRollout) -> None:
+    def __init__(self, segment: Segment, is_full: bool, states: StatesOfRollout) -> None:
         self.segment = segment
-        self.index = None if flat else segment.active.flatten().nonzero().squeeze(1)
+        self.index = None if is_full else segment.active.flatten().nonzero().squeeze(1)
         self.observation = {
             name: self.take(tensor) for name, tensor in (segment.observation | segment.policy_state).items()
         }
@@ -73,12 +73,21 @@ def existing_acts(rollout: Rollout, critic: StateCritic, states: Mapping[StepKey
         states: States of the critic, for step keys in which it has a separate state.
     """
     acts: Acts = {}
+    is_full = rollout.flat or learns_all_acts(rollout, critic)
     for key, segment in rollout.segments.items():
-        acts[key] = ExistingActs(segment, rollout.flat, states.get(key, StatesOfRollout()))
-    if critic.kind == "delta":
+        acts[key] = ExistingActs(segment, is_full, states.get(key, StatesOfRollout()))
+    if critic.kind == "delta" and not rollout.flat:
         for key, part in acts.items():
-            part.earlier = {} if part.index is None else _earlier_observations(rollout, key, part.index)
+            part.earlier = _earlier_observations(rollout, key, part.index)
     return acts
+
+
+def learns_all_acts(rollout: Rollout, critic: StateCritic) -> bool:
+    """True if a rollout is dense and none of its acts is open, so that no act has to be looked for.
+
+    The streams of a step critic end with open acts.
+    """
+    return rollout.dense and critic.kind != "step"
 
 
 # ------------------------------------------------------------------------------------------------------------ values
@@ -88,16 +97,22 @@ def values_of(critic: StateCritic, rollout: Rollout, acts: Acts) -> tuple[dict[S
     """Return [T, B] values, 0 where not needed, and [F] values of final observations, by step key."""
     if rollout.flat:
         return _flat_values(critic, rollout, acts)
-    values = {key: _values(critic, key, part) for key, part in acts.items()}
+    values: dict[StepKey, Tensor] = {}
+    for key, part in acts.items():
+        if part.index is None and critic.kind == "shared" and values:  # the first act of a row has its value
+            values[key] = torch.zeros_like(next(iter(values.values())))
+        else:
+            values[key] = _values(critic, key, part)
     return values, {key: _final_values(critic, rollout, key, acts[key]) for key in rollout.finals}
 
 
 def _values(critic: StateCritic, key: StepKey, acts: ExistingActs) -> Tensor:
     """[T, B] values; 0 where not needed."""
-    assert acts.index is not None
     shape = acts.segment.active.shape
-    index, agent_id = acts.index, acts.agent_id
     observation = acts.observation | acts.earlier | acts.critic_state
+    index, agent_id = acts.index, acts.agent_id
+    if index is None:
+        return _in_parts(partial(critic.value, key), observation, agent_id).view(shape)
     if critic.kind == "shared":
         first = (acts.take(acts.segment.position) == 0).nonzero().squeeze(1)
         observation = {name: tensor.index_select(0, first) for name, tensor in observation.items()}
@@ -133,14 +148,15 @@ def _flat_values(
     return {key: value[:n_acts].view(shape)}, {key: value[n_acts:]}
 
 
-def _earlier_observations(rollout: Rollout, step_key: StepKey, index: Tensor) -> Tree:
-    """Name -> [n, ...] observations of earlier sub-steps, one act each, in rows `index` [n]."""
+def _earlier_observations(rollout: Rollout, step_key: StepKey, index: Tensor | None) -> Tree:
+    """Name -> [n, ...] observations of earlier sub-steps, one act each, in rows `index` [n]; in all if None."""
     earlier: Tree = {}
     for key, segment in rollout.segments.items():
         if key == step_key:
             break
         for name, tensor in segment.observation.items():
-            earlier[name_in_row(key, name)] = tensor.flatten(0, 1).index_select(0, index)
+            flat = tensor.flatten(0, 1)
+            earlier[name_in_row(key, name)] = flat if index is None else flat.index_select(0, index)
     return earlier
 
 

@@ -28,6 +28,7 @@ from maze_pl.modules.on_policy.diagnostics import explained_variances
 from maze_pl.modules.on_policy.evaluation import (
     existing_acts,
     in_sequences,
+    learns_all_acts,
     log_prob_of,
     log_ratios,
     rows_of,
@@ -351,7 +352,7 @@ def learning_batch(
         for key, part in acts.items():
             samples[key], sequences[key] = in_sequences(samples[key], part, credit[key], sequence_length)
         return LearningBatch(samples, sequences, 0, is_shared, open_share, importance)
-    if rollout.flat:
+    if rollout.flat or learns_all_acts(rollout, critic):
         return LearningBatch(samples, None, rollout.rows.filled.numel(), is_shared, open_share, importance)
     n_rows = int(rollout.rows.filled.sum())
     return LearningBatch(samples, rows_of(rollout, acts, credit), n_rows, is_shared, open_share, importance)
@@ -376,7 +377,7 @@ def normalize_advantages(acts: dict[StepKey, PolicySamples]) -> None:
     This is a collective call. The advantage of a step key with a single act on all ranks becomes 0.
     """
     advantages = [part.advantage.double() for part in acts.values()]
-    moments = [torch.stack([x.new_tensor(len(x)), x.sum(), x.square().sum()]) for x in advantages]
+    moments = [torch.stack([x.new_full((), len(x)), x.sum(), x.square().sum()]) for x in advantages]
     count, total, square = sum_over_ranks(torch.stack(moments)).unbind(1)
     mean = total / count.clamp(min=1.0)
     deviation = (square / count.clamp(min=1.0) - mean.square()).clamp(min=0.0).sqrt()

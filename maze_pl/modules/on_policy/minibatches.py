@@ -158,7 +158,7 @@ class LearningBatch:
     Attributes:
         acts: By step key, with weights of 0 and 1.
         row: By step key, [n] int64 index of the filled row or the sequence that each act belongs
-            to; None if act i belongs to row i.
+            to; None if act i of each step key belongs to row i.
         n_rows: Number of filled rows; 0 if acts belong to sequences.
         shared: True if the critic has one value for each row.
         open_share: By step key, the number of acts left out because no observation follows them,
@@ -197,13 +197,13 @@ class LearningBatch:
         for key, acts in self.acts.items():
             if not (members and self.n_rows):
                 n_rows = self.n_rows or len(torch.unique((self.row or {})[key]))
-                place = (torch.arange(n_rows) * n_minibatches).div_(max(n_rows, 1), rounding_mode="floor")
-                shuffled = None if generator is None else torch.randperm(n_rows, generator=generator)
+                place = torch.arange(n_rows, device=device) * n_minibatches
+                place = place.div_(max(n_rows, 1), rounding_mode="floor")
+                shuffled = None if generator is None else _permutation(n_rows, generator, device)
                 if shuffled is not None and self.row is not None:
                     # by row, not by position in the shuffle
                     place = torch.empty_like(place).scatter_(0, shuffled, place)
-                place = place.to(device)
-            order = None if shuffled is None else shuffled.to(device)
+            order = shuffled
             member = place
             if self.row is not None:
                 member, order = place[self.row[key]].sort(stable=True)  # sequences stay contiguous
@@ -214,17 +214,28 @@ class LearningBatch:
         return self._normalised(gathered, members, n_minibatches)
 
     def _equal_minibatches(self, n_minibatches: int, generator: torch.Generator | None) -> list[Minibatch]:
-        """Divide rows into minibatches if each row is one valid act, and there is one rank only."""
-        ((key, acts),) = self.acts.items()
+        """Divide rows into minibatches if each row has one valid act of each step key, and there is one rank only."""
         bounds = [self.n_rows * index // n_minibatches for index in range(n_minibatches + 1)]
         sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
-        if generator is not None:
-            acts = acts.select(torch.randperm(self.n_rows, generator=generator).to(acts.weight.device))
-        parts = [replace(acts)] if n_minibatches == 1 else acts.split(sizes)
-        weights = {size: torch.full_like(acts.weight[:size], 1.0 / size) for size in set(sizes)}
-        for part, size in zip(parts, sizes, strict=True):
-            part.weight = part.value_weight = weights[size]
-        return [{key: part} for part in parts]
+        order: Tensor | None = None
+        weights: dict[int, Tensor] = {}
+        minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
+        for key, acts in self.acts.items():
+            if not weights:
+                weights = {size: torch.full_like(acts.weight[:size], 1.0 / size) for size in set(sizes)}
+                if generator is not None:
+                    order = _permutation(self.n_rows, generator, acts.weight.device)
+            has_values = not (self.shared and minibatches[0])  # a shared value belongs to the first act of a row
+            shuffled = acts if order is None else acts.select(order)
+            parts = [replace(shuffled)] if n_minibatches == 1 else shuffled.split(sizes)
+            for minibatch, part, size in zip(minibatches, parts, sizes, strict=True):
+                part.weight = part.value_weight = weights[size]
+                if not has_values:
+                    part.value_weight = torch.zeros_like(part.weight)
+                    part.value_share = 0.0
+                    part.has_values = False
+                minibatch[key] = part
+        return minibatches
 
     def _normalised(
         self, gathered: dict[StepKey, PolicySamples], members: list[Tensor], n_minibatches: int
@@ -270,6 +281,18 @@ class LearningBatch:
             return [(round(share, 9), round(value_share, 9)) for share, value_share in shares.T.tolist()]
         share, value_share = shares.to(dtype).unbind(0)
         return list(zip(share.unbind(0), value_share.unbind(0), strict=True))
+
+
+def _permutation(n_rows: int, generator: torch.Generator, device: torch.device) -> Tensor:
+    """Return a random order of rows [n_rows] on a device, without waiting for the device.
+
+    On an accelerator it is drawn there, from a seed that is drawn from the generator.
+    """
+    if generator.device == device:
+        return torch.randperm(n_rows, generator=generator, device=device)
+    seed = int(torch.randint(2**62, (), generator=generator))
+    own = torch.Generator(device).manual_seed(seed)
+    return torch.randint(2**62, (n_rows,), generator=own, device=device).argsort()
 
 
 def count_minibatches(batch_size: int, size: int) -> int:

@@ -9,7 +9,9 @@ that autograd would run, so that the numbers are the same. Code that depends on 
 This file is the only one that uses torch's symbolic shapes.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +34,27 @@ class VaryingSizes:
 
     values: tuple[int, ...]
     places: tuple[int | None, ...]
+
+    @classmethod
+    def of(cls, parts: Iterable[Sequence[Tensor]]) -> VaryingSizes:
+        """Find the leading sizes of a minibatch, in each part those of acts and of sequences.
+
+        Args:
+            parts: The tensors of each step key.
+        """
+        values: list[int] = []
+        places: list[int | None] = []
+        for tensors in parts:
+            own: dict[int, int] = {}
+            for tensor in tensors:
+                if not tensor.dim():
+                    places.append(None)
+                    continue
+                if len(tensor) not in own:
+                    own[len(tensor)] = len(values)
+                    values.append(len(tensor))
+                places.append(own[len(tensor)])
+        return cls(tuple(values), tuple(places))
 
     def shapes_of(self, tensors: Sequence[Tensor]) -> tuple[object, ...]:
         """Return the shape and type of each tensor, with its place instead of its leading size."""

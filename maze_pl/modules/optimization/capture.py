@@ -2,7 +2,8 @@
 
 For small networks most of the time of an update goes into deciding what to compute, which is the
 same for every minibatch. Tracing the operations (`make_fx`) and running the trace in TorchScript
-takes less than half of the time. Everything that is not a tensor is baked into the trace. A trace
+takes less than half of the time; on an accelerator the trace becomes a graph of the device, see
+`graphed_trace`. Everything that is not a tensor is baked into the trace. A trace
 is valid for one combination of shapes (or any number of acts, see `any_size`) and settings, as long
 as nothing that the loss has read changes (see `reads`). It is checked against autograd when it is
 made and once in every epoch; if the numbers differ, tracing is abandoned with a message.
@@ -24,6 +25,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from maze_pl.modules.optimization.any_size import AnySizeTrace, VaryingSizes
 from maze_pl.modules.optimization.flat_optimizer import limit_norm
+from maze_pl.modules.optimization.graphed_trace import GraphedTrace
+from maze_pl.system.device_graph import random_devices, uses_graphs
 
 MAX_TRACES = 4
 """Maximum number of traces of one loss; each takes time to make."""
@@ -103,12 +106,12 @@ class GradientTracer:
         arguments = [
             *(parameter.detach() for parameter in parameters),
             *inputs,
-            torch.empty_like(gradient),
+            gradient if uses_graphs(gradient.device) else torch.empty_like(gradient),  # graphs write to one address
         ]
         if sizes is not None:
             fixed = (None,) * len(parameters)
             sizes = VaryingSizes(sizes.values, (*fixed, *sizes.places, None))
-        trace = trace or self._make(key, function, arguments, sizes)
+        trace = trace or self._make(key, function, arguments, len(parameters), sizes)
         is_exact = sizes is not None  # the same operations on the same shapes
         if trace is not None and not _agree(trace, function, arguments, is_exact):
             self.refused, trace = "the traced update computed other values than autograd", None
@@ -160,6 +163,7 @@ class GradientTracer:
         key: Any,
         function: Function,
         arguments: Sequence[Tensor],
+        n_parameters: int,
         sizes: VaryingSizes | None,
     ) -> Function | None:
         if not self.may_make(key):
@@ -169,7 +173,8 @@ class GradientTracer:
         trace: Function | None = None
         former = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
         try:
-            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            device = arguments[-1].device
+            with torch.random.fork_rng(random_devices(device)), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # deprecations that this file hides from the rest
                 if sizes is None:
                     graph = make_fx(function)(*arguments)
@@ -177,7 +182,10 @@ class GradientTracer:
                     self._for_any_size[key] = AnySizeTrace(function, arguments, sizes)
                     graph = self._for_any_size[key].graph
                 check_shapes_are_fixed(graph)
-                trace = torch.jit.script(_simplified(graph, arguments)).forward
+                if uses_graphs(device):
+                    trace = GraphedTrace(graph, n_parameters)
+                else:
+                    trace = torch.jit.script(_simplified(graph, arguments)).forward
                 run_trace(trace, arguments)
         except ShapesDependOnValues as error:
             self.refused = str(error)
@@ -199,9 +207,11 @@ def _loss_of(key: Any) -> Any:
 
 def _agree(trace: Function, function: Function, arguments: Sequence[Tensor], is_exact: bool) -> bool:
     """True if a trace and autograd give the same numbers, up to rounding or bit for bit."""
-    with torch.random.fork_rng(devices=[]):
+    devices = random_devices(arguments[-1].device)
+    with torch.random.fork_rng(devices):
         found = run_trace(trace, arguments)
-    with torch.random.fork_rng(devices=[]):
+        found = found[0].clone(), found[1]
+    with torch.random.fork_rng(devices):
         wanted = function(*arguments[:-1], torch.empty_like(arguments[-1]))
     pairs = list(zip(found, wanted, strict=True))
     if is_exact and all(torch.equal(*pair) for pair in pairs):
@@ -326,4 +336,4 @@ _BY_SHAPE = (
     _aten.new_ones,
     _aten.new_full,
 )
-_PLACEMENT = ("device", "pin_memory", "layout")  # traces are used on the CPU only
+_PLACEMENT = ("device", "pin_memory", "layout")  # TorchScript is used on the CPU only

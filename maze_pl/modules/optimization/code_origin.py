@@ -7,6 +7,7 @@ from types import CodeType, ModuleType
 import gymnasium
 import numpy as np
 import torch
+import typing_extensions
 
 import maze_pl
 
@@ -29,11 +30,13 @@ _SHIPPED = (
 """Files whose functions read nothing that changes by computed names."""
 WITHOUT_STATE = (
     *(f"{_OPTIMIZATION}{name}.py" for name in ("gradient_step", "traced_loss", "step_plan", "capture")),
+    f"{_OPTIMIZATION}graphed_trace.py",
     *(f"{_OPTIMIZATION}{name}.py" for name in ("reads", "value_detectors", "code_origin")),
     *(f"{LIBRARY}{name}.py" for name in ("abc", "enum", "typing", "functools", "dataclasses")),
     *(f"{LIBRARY}{name}" for name in ("contextlib.py", "copy.py", "warnings.py")),
     *(f"{LIBRARY}{name}" for name in ("collections/", "_collections_abc.py")),
     f"{_TORCH}nn/modules/module.py",
+    str(typing_extensions.__file__),
     _folder(np),
     "<frozen",
 )

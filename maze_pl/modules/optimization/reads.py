@@ -40,6 +40,8 @@ from maze_pl.modules.optimization.watch import Watch
 
 Result = TypeVar("Result")
 
+_IMPORT = "<frozen importlib._bootstrap>"
+"""File of the functions that run modules while they are imported."""
 _MISSING: Any = object()
 _CELLS = partial(map, attrgetter("cell_contents"))  # in C, like everything that is called often
 
@@ -117,13 +119,7 @@ class Observation:
         code, caller = frame.f_code, frame.f_back
         if self.refused is not None or not self._is_read(code.co_filename):
             return
-        if code.co_filename.startswith(LIBRARY) and caller and not self._is_read(caller.f_code.co_filename):
-            return
-        while caller is not None:
-            if caller.f_code in self._opaque:
-                return
-            caller = caller.f_back
-        if code in self._opaque:
+        if code in self._opaque or self._is_incidental(code, caller):
             return
         if code in self._forbidden:
             self.refuse(f"computing the loss calls {code.co_qualname}")
@@ -134,6 +130,24 @@ class Observation:
                 self._read(code, frame.f_globals)
         except _Refused as reason:
             self.refuse(str(reason))
+
+    def _is_incidental(self, code: types.CodeType, caller: types.FrameType | None) -> bool:
+        """True if what a function reads has no effect on the loss.
+
+        It is called by an opaque function, by an import, or, as a part of the standard library, by
+        a package whose functions are not examined.
+        """
+        serves_library = code.co_filename.startswith(LIBRARY)
+        while caller is not None and caller.f_code is not Observation.run.__code__:
+            file = caller.f_code.co_filename
+            if caller.f_code in self._opaque or file == _IMPORT:
+                return True
+            if serves_library and not file.startswith(LIBRARY):
+                if not self._is_read(file):
+                    return True
+                serves_library = False
+            caller = caller.f_back
+        return False
 
     def _is_read(self, file: str) -> bool:
         """True if functions of a file may read relevant state."""

@@ -23,6 +23,8 @@ from maze_pl.modules.optimization.capture import GradientTracer, run_trace
 from maze_pl.modules.optimization.reads import Observation
 from maze_pl.modules.optimization.step_plan import StepPlan
 from maze_pl.modules.optimization.watch import Watch
+from maze_pl.modules.random_state import restore_torch_random_state, torch_random_state
+from maze_pl.system.device_graph import uses_graphs
 from maze_pl.system.ranks import mean_over_ranks, sum_over_ranks, world_size
 
 LossOf = Callable[[Any], Tensor]
@@ -32,6 +34,8 @@ N_UPDATES_BEFORE = 200
 """Number of updates with uneven minibatches before a loss is traced for any sizes.
 
 Tracing takes about as long as it saves in several hundred updates."""
+
+_TRACED_ON = ("cpu", "cuda")
 
 
 class RecordedValue(NamedTuple):
@@ -153,6 +157,7 @@ class TracedLosses:
         self._checked: set[str] = set()  # losses whose trace was compared with autograd in this epoch
         self._n_uneven: Counter[str] = Counter()  # by loss, updates with minibatches of different sizes
         self._said: set[str] = set()
+        self._n_failed = 0  # observations of losses that could not be watched
 
     @property
     def refused(self) -> str | None:
@@ -188,8 +193,9 @@ class TracedLosses:
             The numbers of the step; None if nothing was computed.
         """
         owner = plan.owner
-        if plan.gradient.device.type != "cpu":
-            self._say("each update is computed by autograd, since only updates on the CPU are traced")
+        device = plan.gradient.device
+        if device.type not in _TRACED_ON:
+            self._say(f"each update is computed by autograd: updates on {device.type} devices are not traced")
         if owner is None or self.refused is not None:
             return None
         if not (isinstance(loss, MethodType) and loss.__self__ is owner.module):
@@ -202,9 +208,12 @@ class TracedLosses:
         sizes = None
         if not even or self._n_uneven[loss.__name__]:  # an even minibatch among others needs no separate trace
             self._n_uneven[loss.__name__] += 1
+            if uses_graphs(device):
+                self._say(f"minibatches of different sizes are computed by autograd by {_name(loss)} on a GPU")
+                return None
             if self._n_uneven[loss.__name__] <= N_UPDATES_BEFORE:
                 return None
-            sizes = _sizes_of(minibatch)
+            sizes = VaryingSizes.of(samples.tensors() for samples in minibatch.values())
         if sizes is not None and min(sizes.values, default=SMALLEST) < SMALLEST:
             self._say(f"minibatches with a single act of a step key are computed by autograd by {_name(loss)}")
             return None
@@ -303,7 +312,7 @@ class TracedLosses:
             way a loss that changes the state that it reads is computed only once per step.
         """
         assert plan.owner is not None
-        random_state = torch.get_rng_state()
+        random_state = torch_random_state(plan.gradient.device)
         inputs = [minibatch, *minibatch.values()]
         observation = Observation(plan.owner.module, plan.owner.opaque, _forbidden(), inputs)
 
@@ -315,9 +324,11 @@ class TracedLosses:
 
         total, values = observation.run(compute)
         if observation.refused is None:
-            torch.set_rng_state(random_state)
+            restore_torch_random_state(random_state, plan.gradient.device)
             return _Traced(observation.watch, self._batch, self._batch, Described([], []))
-        self._refuse(observation.refused)
+        self._n_failed += 1
+        if self._n_failed > 1 or not uses_graphs(plan.gradient.device):  # libraries load parts when a GPU is first used
+            self._refuse(observation.refused)
         return by_autograd(plan, total, values)
 
     def _refuse(self, reason: str) -> None:
@@ -363,23 +374,6 @@ def _flatten(
         return {step_key: samples.with_tensors(rest) for step_key, samples in minibatch.items()}
 
     return tensors, rebuild, structure
-
-
-def _sizes_of(minibatch: Mapping[StepKey, Samples]) -> VaryingSizes:
-    """Return the leading sizes of a minibatch: one for each step key, and one for its sequences if there are any."""
-    values: list[int] = []
-    places: list[int | None] = []
-    for samples in minibatch.values():
-        own: dict[int, int] = {}
-        for tensor in samples.tensors():
-            if not tensor.dim():
-                places.append(None)
-                continue
-            if len(tensor) not in own:
-                own[len(tensor)] = len(values)
-                values.append(len(tensor))
-            places.append(own[len(tensor)])
-    return VaryingSizes(tuple(values), tuple(places))
 
 
 def _name(loss: LossOf) -> str:

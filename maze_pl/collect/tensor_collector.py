@@ -1,0 +1,307 @@
+"""Collector of rollouts whose environments, policy and storage share a device."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from maze_pl.collect.tensor_storage import TensorStorage
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Rollout
+from maze_pl.core.spec import Spec
+from maze_pl.envs.tensors.tensor_env import TensorEnv
+from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
+from maze_pl.system.device_graph import DeviceGraph, uses_graphs
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class HasDistributions(Protocol):
+    """A policy that computes distributions of actions from tensors, such as `TorchPolicy`."""
+
+    def distribution(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Any:
+        """Compute the joint distribution of the actions of one sub-step."""
+        ...
+
+
+@dataclass
+class TensorVector:
+    """The environments of a `TensorCollector`.
+
+    Attributes:
+        env: The environment, not yet allocated.
+        n_envs: Number of environments.
+        spec: Observation and action spaces of the agents.
+        device: Device of the environments; the policy must be on it, too.
+        seed: Seed of the run.
+        first_env_index: Index of the first environment across all ranks and workers.
+    """
+
+    env: TensorEnv
+    n_envs: int
+    spec: Spec
+    device: torch.device
+    seed: int = 0
+    first_env_index: int = 0
+
+    def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
+        """Do nothing, as there are no wrappers with statistics."""
+
+    def shared_states(self) -> list[dict[str, Any]]:
+        """Return the statistics of wrappers: none."""
+        return []
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+
+class TensorCollector:
+    """Collects rollouts of a `TensorEnv`; the host neither waits for the device nor copies anything.
+
+    On a CUDA device, acting and stepping are recorded as one graph, which is compared with the same
+    operations before. It is recorded again if parameters of the policy have moved.
+
+    Args:
+        vector: The environments.
+        n_rollout_steps: Environment steps per environment in a rollout.
+        generator: Source of the policy's randomness, on the device of the environments.
+        records: Whether to record a graph; None does so on CUDA devices.
+
+    Attributes:
+        started: Whether the first episodes have begun.
+    """
+
+    def __init__(
+        self, vector: TensorVector, n_rollout_steps: int, generator: torch.Generator, records: bool | None = None
+    ) -> None:
+        self.vector = vector
+        self.env = vector.env
+        self.n_envs = vector.n_envs
+        self.n_rollout_steps = n_rollout_steps
+        self.generator = generator
+        self.started = False
+        self._spec = vector.spec
+        self._first_key = vector.spec.step_keys[0]
+        self._device = vector.device
+        self._records = uses_graphs(vector.device) if records is None else records
+        self._graph: DeviceGraph | None = None
+        self._recorded_for: list[int] = []
+        self.env.device = vector.device
+        self.env.allocate(vector.n_envs)
+        self._first_seeds = environment_seeds(
+            vector.seed, vector.first_env_index + torch.arange(self.n_envs, device=self._device)
+        )
+        self._storage = TensorStorage(
+            self._spec,
+            self.n_envs,
+            n_rollout_steps,
+            self._device,
+            self.env.kpi_names,
+            self.env.max_episode_steps is not None,
+        )
+        self._bounds = {key: self._bounds_of(step.action_space) for key, step in self._spec.steps.items()}
+        full, shape = self._storage.full, (self.n_envs,)
+        self._agent = full(shape, 0)
+        self._row = full((1,), 0)
+        # the running episodes
+        self._episode = full(shape, 0)
+        self._begins = full(shape, True)
+        self._reward = full(shape, 0.0)
+        self._starting = full(shape, True)
+
+    def _bounds_of(self, space: spaces.Dict) -> dict[str, tuple[Tensor, Tensor]]:
+        """Bounds of the heads that have any."""
+        bounds = {}
+        for head, part in space.spaces.items():
+            if isinstance(part, spaces.Box) and (part.bounded_below.any() or part.bounded_above.any()):
+                low, high = (torch.from_numpy(limit).to(self._device) for limit in (part.low, part.high))
+                bounds[head] = low, high
+        return bounds
+
+    # ------------------------------------------------------------------------------------- collecting
+
+    def start(self, episodes: Sequence[int] | None = None) -> None:
+        """Start environment i with episode `episodes[i]`, or with its first episode if None."""
+        if episodes is not None:
+            self._episode.copy_(torch.tensor(episodes))
+        self.env.begin(torch.ones_like(self._begins), episode_seeds(self._first_seeds, self._episode))
+        self.started = True
+
+    @torch.no_grad()
+    def collect(self, policy: HasDistributions) -> Rollout:
+        """Collect one rollout.
+
+        Args:
+            policy: Chooses the actions, in evaluation mode.
+
+        Returns:
+            The rollout, whose tensors are views of storage that the next call overwrites.
+
+        Raises:
+            ValueError: The environment has replaced a tensor, or observations of unexpected shape or type.
+        """
+        if not self.started:
+            self.start()
+        starting, self._starting = self._starting, torch.zeros_like(self._starting)
+        self._row.zero_()
+        n_steps = self.n_rollout_steps
+        if self._records and self._prepare_graph(policy):
+            n_steps -= 1
+        for _ in range(n_steps):
+            if self._graph is not None:
+                self._graph.replay()
+            else:
+                self._step(policy)
+        self._storage.store_last(self.env.observe(self._first_key))
+        return self._storage.rollout(starting, self.vector.first_env_index)
+
+    def _step(self, policy: HasDistributions) -> tuple[()]:
+        """Act in one environment step of all environments, store it in row `_row`, and begin new episodes."""
+        env, row, storage = self.env, self._row, self._storage
+        terminated: Tensor | None = None
+        for key in self._spec.step_keys:
+            observation = dict(env.observe(key))
+            action = dict(policy.distribution(key, observation, self._agent).sample(self.generator))
+            storage.store_act(key, row, observation, action, self._begins)
+            for head, (low, high) in self._bounds[key].items():
+                action[head] = action[head].clamp(low, high)
+            reward, terminated = env.act(key, action)
+            storage.store_reward(key, row, reward)
+            self._reward.add_(reward)
+        if terminated is None:
+            terminated = torch.zeros_like(self._begins)
+        env.n_steps.add_(1)
+        truncated = torch.zeros_like(terminated)
+        if env.max_episode_steps is not None:
+            truncated = (env.n_steps >= env.max_episode_steps) & ~terminated
+            storage.store_following(row, env.observe(self._first_key))
+        storage.store_ends(row, terminated, truncated, self._episode_numbers())
+        self._begin_episodes(terminated | truncated)
+        row.add_(1)
+        return ()
+
+    def _episode_numbers(self) -> dict[str, Tensor]:
+        """Return the numbers [N] of the running episodes for their summaries, by name."""
+        kpis = {f"kpi {name}": values for name, values in self.env.kpi_tensors().items()}
+        return {"env_steps": self.env.n_steps, "reward": self._reward, "episode_index": self._episode, **kpis}
+
+    def _begin_episodes(self, ended: Tensor) -> None:
+        """Begin the next episodes of environments [N] whose episodes have ended."""
+        self._episode.add_(ended)
+        self._reward.masked_fill_(ended, 0.0)
+        self.env.n_steps.masked_fill_(ended, 0)
+        self.env.begin(ended, episode_seeds(self._first_seeds, self._episode))
+        self._begins.copy_(ended)
+
+    # ------------------------------------------------------------------------------------------ graph
+
+    def _prepare_graph(self, policy: HasDistributions) -> bool:
+        """Record the graph of an environment step, unless that was done; True if it took the first step."""
+        addresses = [id(policy)]
+        if isinstance(policy, nn.Module):
+            addresses += [tensor.data_ptr() for tensor in (*policy.parameters(), *policy.buffers())]
+        if addresses == self._recorded_for:
+            return False
+        self._recorded_for = addresses
+        before = self._snapshot()
+        try:
+            self._graph = DeviceGraph(partial(self._step, policy), self._device, self.generator)
+        except RuntimeError as error:  # of CUDA, for operations that a graph cannot have
+            self._restore(before)
+            self._do_without_graph(f"recording it failed: {str(error).splitlines()[0]}")
+            return False
+        self._restore(before)
+        self._refuse_replaced(before)
+        self._graph.replay()
+        by_graph = self._snapshot()
+        self._restore(before)
+        self._step(policy)
+        differing = _differing(by_graph[0], self._snapshot()[0])
+        if differing:
+            self._do_without_graph(f"{differing} differs from the same operations before it was recorded")
+        return True
+
+    def _do_without_graph(self, reason: str) -> None:
+        _LOGGER.warning(f"rollouts are collected without a graph of the device, which is slower: {reason}")
+        self._graph = None
+
+    def _everything(self) -> dict[str, Tensor]:
+        """Return all tensors that a step changes, by name."""
+        return {**self._running(), "row": self._row, **self._storage.tensors()}
+
+    def _snapshot(self) -> tuple[dict[str, Tensor], dict[str, int], Tensor]:
+        every = self._everything()
+        copies = {name: tensor.clone() for name, tensor in every.items()}
+        return copies, {name: tensor.data_ptr() for name, tensor in every.items()}, self.generator.get_state()
+
+    def _restore(self, snapshot: tuple[dict[str, Tensor], dict[str, int], Tensor]) -> None:
+        for name, tensor in self._everything().items():
+            tensor.copy_(snapshot[0][name])
+        self.generator.set_state(snapshot[2])
+
+    def _refuse_replaced(self, before: tuple[dict[str, Tensor], dict[str, int], Tensor]) -> None:
+        """Refuse environments that assign a new tensor to an attribute, which a graph would not read."""
+        for name, tensor in self._everything().items():
+            if tensor.data_ptr() != before[1][name]:
+                kind = type(self.env).__name__
+                attribute = name.removeprefix("state ")
+                raise ValueError(f"{kind} replaced its tensor {attribute!r} in a step: change it in place, by copy_")
+
+    # ------------------------------------------------------------------------------------ checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state needed to continue exactly: tensors and primitives only."""
+        state: dict[str, Any] = {"generator": self.generator.get_state(), "started": self.started}
+        if self.started:
+            state["tensors"] = {name: tensor.cpu().clone() for name, tensor in self._running().items()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[int]:
+        """Continue where `state_dict` was taken.
+
+        Returns:
+            The environments that could not be continued: none.
+
+        Raises:
+            ValueError: The state is that of another kind of environments, or has other tensors.
+        """
+        if state["started"] and "tensors" not in state:
+            fault = "the checkpoint holds the state of environments in arrays, not in tensors"
+            raise ValueError(f"{fault}; start a new run from its weights with --warm-start")
+        self.generator.set_state(state["generator"].cpu())
+        if not state["started"]:
+            return []
+        running = self._running()
+        if running.keys() != state["tensors"].keys():
+            came = f"{sorted(state['tensors'])}, but {type(self.env).__name__} has {sorted(running)}"
+            raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
+        for name, tensor in running.items():
+            saved = state["tensors"][name]
+            if saved.shape != tensor.shape:
+                shapes = f"{tuple(saved.shape)}, expected {tuple(tensor.shape)}"
+                raise ValueError(f"the saved tensor {name!r} of {type(self.env).__name__} has shape {shapes}")
+            tensor.copy_(saved)
+        self.started = True
+        self._starting.fill_(False)
+        return []
+
+    def _running(self) -> dict[str, Tensor]:
+        """Return the tensors of the running episodes, by name."""
+        tensors = {f"state {name}": tensor for name, tensor in self.env.tensors().items()}
+        return tensors | {"episode": self._episode, "begins": self._begins, "reward": self._reward}
+
+
+def _differing(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> str | None:
+    """Return the name of the first tensor that differs by more than rounding, None if there is none."""
+    for name, tensor in first.items():
+        if not torch.allclose(tensor.double(), second[name].double(), rtol=1e-4, atol=1e-5, equal_nan=True):
+            return name
+    return None

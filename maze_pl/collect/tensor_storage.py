@@ -1,0 +1,222 @@
+"""Storage of rollouts on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from maze_pl.collect.tensor_episodes import TensorEpisodes, flags_of_invalid
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Final as FinalObservations
+from maze_pl.core.rows import Rows, Segment
+from maze_pl.core.spec import Spec
+
+_DTYPES: Final = {bool: torch.bool, int: torch.int64, float: torch.float64}
+
+
+class TensorStorage:
+    """Tensors of a rollout in which all environments act in lockstep, once for each step key in a row.
+
+    Args:
+        spec: Observation and action spaces of the agents.
+        n_envs: Number of environments.
+        n_rows: Environment steps of a rollout.
+        device: Device of the tensors.
+        kpi_names: Names of the KPIs of an episode.
+        may_truncate: Whether episodes may be truncated, so that the observations that follow are
+            kept for all rows instead of the last one.
+
+    Attributes:
+        segments: The acts, by step key.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        n_envs: int,
+        n_rows: int,
+        device: torch.device,
+        kpi_names: Iterable[str],
+        may_truncate: bool,
+    ) -> None:
+        self._spec = spec
+        self._device = device
+        self._shape = n_rows, n_envs
+        self._may_truncate = may_truncate
+        self._filled = self.full(self._shape, True)
+        self._zeros = self.full(self._shape, 0)
+        self._ones = self.full(self._shape, 1)
+        self._terminated = self.full(self._shape, False)
+        self._truncated = self.full(self._shape, False)
+        self.segments: dict[StepKey, Segment] = {}
+        for position, (key, step) in enumerate(spec.steps.items()):
+            self.segments[key] = Segment(
+                observation=self._tree(step.observation_space, self._shape),
+                action=self._tree(step.action_space, self._shape),
+                active=self._filled,
+                position=self.full(self._shape, position),
+                agent_id=self._zeros,
+                reward=self.full(self._shape, 0.0),
+                actor_done=self.full(self._shape, False),
+                is_first=self.full(self._shape, False),
+            )
+        self._numbers = {
+            "env_steps": self.full(self._shape, 0),
+            "reward": self.full(self._shape, 0.0),
+            "episode_index": self.full(self._shape, 0),
+            **{f"kpi {name}": self.full(self._shape, 0.0) for name in kpi_names},
+        }
+        self._finals = self._make_finals()
+
+    def full(self, shape: tuple[int, ...], value: bool | float) -> Tensor:
+        """Make a tensor of bool, int64 or float64, as the type of the value says."""
+        return torch.full(shape, value, dtype=_DTYPES[type(value)], device=self._device)
+
+    def _tree(self, space: spaces.Dict, leading: tuple[int, ...]) -> dict[str, Tensor]:
+        tree = {}
+        for name, part in space.spaces.items():
+            dtype = torch.from_numpy(np.zeros(0, part.dtype)).dtype
+            tree[name] = torch.zeros((*leading, *(part.shape or ())), dtype=dtype, device=self._device)
+        return tree
+
+    def _make_finals(self) -> dict[StepKey, FinalObservations]:
+        """Make room for the observations of the first sub-step that follow each row, or the last one."""
+        n_rows, n_envs = self._shape
+        row = torch.arange(n_rows, device=self._device).repeat_interleave(n_envs)
+        env = torch.arange(n_envs, device=self._device).repeat(n_rows)
+        finals = {}
+        for place, (key, step) in enumerate(self._spec.steps.items()):
+            first = 0 if self._may_truncate else len(row) - n_envs
+            kept = slice(first, None) if place == 0 else slice(0, 0)
+            shape = (len(row[kept]),)
+            none = self.full(shape, 0)
+            finals[key] = FinalObservations(row[kept], env[kept], none, none, self._tree(step.observation_space, shape))
+        return finals
+
+    # ---------------------------------------------------------------------------------------- writing
+
+    def store_act(
+        self,
+        key: StepKey,
+        row: Tensor,
+        observation: Mapping[str, Tensor],
+        action: Mapping[str, Tensor],
+        is_first: Tensor,
+    ) -> None:
+        """Store the acts of a sub-step.
+
+        Args:
+            key: The sub-step.
+            row: [1] int64, the row.
+            observation: Name -> [N, ...].
+            action: Head -> [N, ...], as sampled.
+            is_first: [N] bool, whether the act is the first one of its actor in the episode.
+        """
+        segment = self.segments[key]
+        _store_tree(segment.observation, row, observation)
+        _store_tree(segment.action, row, action)
+        _store(segment.is_first, row, is_first)
+
+    def store_reward(self, key: StepKey, row: Tensor, reward: Tensor) -> None:
+        """Store the rewards [N] of the acts of a sub-step."""
+        _store(self.segments[key].reward, row, reward)
+
+    def store_ends(self, row: Tensor, terminated: Tensor, truncated: Tensor, numbers: Mapping[str, Tensor]) -> None:
+        """Store which episodes ended, and the numbers [N] of all running episodes, by name."""
+        _store(self._terminated, row, terminated)
+        _store(self._truncated, row, truncated)
+        _store_tree(self._numbers, row, numbers)
+
+    def store_following(self, row: Tensor, observation: Mapping[str, Tensor]) -> None:
+        """Store the observations [N, ...] that follow a row, if episodes may be truncated."""
+        if self._may_truncate:
+            finals = self._finals[self._spec.step_keys[0]].observation
+            rows = {name: tensor.view(*self._shape, *tensor.shape[1:]) for name, tensor in finals.items()}
+            _store_tree(rows, row, observation)
+
+    def store_last(self, observation: Mapping[str, Tensor]) -> None:
+        """Store the observations [N, ...] that follow the rollout, if those of no other row are kept."""
+        if not self._may_truncate:
+            for name, tensor in self._finals[self._spec.step_keys[0]].observation.items():
+                tensor.copy_(observation[name])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all tensors that are written, by name."""
+        tensors = {"terminated": self._terminated, "truncated": self._truncated}
+        tensors |= {f"number {name}": tensor for name, tensor in self._numbers.items()}
+        for key, segment in self.segments.items():
+            tensors |= {f"observation {key} {name}": tensor for name, tensor in segment.observation.items()}
+            tensors |= {f"action {key} {name}": tensor for name, tensor in segment.action.items()}
+            tensors |= {f"reward {key}": segment.reward, f"is_first {key}": segment.is_first}
+        return tensors
+
+    # ---------------------------------------------------------------------------------------- reading
+
+    def rollout(self, starting: Tensor, first_env_index: int) -> Rollout:
+        """Make a rollout of what is stored.
+
+        Args:
+            starting: See `Rollout`.
+            first_env_index: Index of the first environment across all ranks and workers.
+        """
+        ended = self._terminated | self._truncated
+        following = torch.where(ended, -1, 0)
+        reward = torch.stack([segment.reward for segment in self.segments.values()]).sum(0)
+        rows = Rows(
+            filled=self._filled,
+            reward=reward,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            env_steps=self._ones,
+            first_key=self._zeros,
+            first_slot=self._zeros,
+            next_key=following,
+            next_slot=following,
+        )
+        is_invalid: dict[str, Tensor] = {}
+        for key, segment in self.segments.items():
+            for name, tensor in segment.observation.items():
+                if tensor.is_floating_point():
+                    is_invalid[f"observation {name!r} of sub-step {key!r}"] = flags_of_invalid(tensor)
+        is_invalid["reward"] = flags_of_invalid(reward)
+
+        def check() -> None:
+            _refuse_invalid(is_invalid, first_env_index)
+
+        episodes = TensorEpisodes(ended, self._numbers, first_env_index, check)
+        n_rows, n_envs = self._shape
+        return Rollout(
+            rows,
+            dict(self.segments),
+            dict(self._finals),
+            n_rows,
+            self._spec.is_flat,
+            starting,
+            n_env_steps=n_rows * n_envs,
+            dense=True,
+            summaries=episodes.fetched() if self._device.type == "cpu" else episodes,
+        )
+
+
+def _store_tree(rows: Mapping[str, Tensor], row: Tensor, values: Mapping[str, Tensor]) -> None:
+    """Write named values [N, ...] into a row of tensors [T, N, ...]."""
+    for name, tensor in rows.items():
+        _store(tensor, row, values[name])
+
+
+def _store(rows: Tensor, row: Tensor, values: Tensor) -> None:
+    rows.index_copy_(0, row, values.to(rows.dtype).unsqueeze(0))
+
+
+def _refuse_invalid(is_invalid: Mapping[str, Tensor], first_env_index: int) -> None:
+    """Raise ValueError if numbers of an environment are not finite."""
+    for name, flags in is_invalid.items():
+        invalid = flags.nonzero().flatten()
+        if len(invalid):
+            raise ValueError(f"the {name} of environment {first_env_index + int(invalid[0])} is NaN or infinite")

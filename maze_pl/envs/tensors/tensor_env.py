@@ -1,0 +1,185 @@
+"""Contract of environments that keep the state of many episodes in torch tensors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+
+Tensors = Mapping[str, Tensor]
+
+
+class Outcome(NamedTuple):
+    """Results of an act of all environments.
+
+    Attributes:
+        reward: [N] reward of the act.
+        terminated: [N] bool, whether the simulation ended the episode; None if it did in no
+            environment. Only the last act of an environment step may end episodes.
+    """
+
+    reward: Tensor
+    terminated: Tensor | None = None
+
+
+class TensorEnv(ArrayEnv):
+    """N episodes of one problem in torch tensors, which a device steps without waiting for the host.
+
+    In training with `RolloutDataModule`, the policy, the environment and the storage of rollouts
+    stay on the device of the algorithm. Everywhere else it is an `ArrayEnv` like any other. An
+    environment step consists of one act of each sub-step, in the order of the spaces, so that all
+    environments are at the same sub-step.
+
+    A subclass implements the two spaces, `make_tensors`, `begin`, `observe` and `act`. These compute
+    all N environments by the same operations: branches are `torch.where`, nothing depends on values
+    of tensors in Python, and tensors that are attributes are changed in place, so that the operations
+    can be recorded as a graph of the device. All random numbers follow from the seeds of the
+    episodes; see `tensor_streams`.
+
+    Args:
+        max_episode_steps: Environment steps after which an episode is truncated; None for no limit.
+
+    Attributes:
+        device: Device of the tensors; set before `allocate`.
+        n_steps: [N] int64, environment steps that are complete in the running episodes.
+
+    Raises:
+        ValueError: The limit is below 1.
+
+    Example:
+        >>> from maze_pl.envs.tensors import CartPoleTensorEnv
+        >>> env = CartPoleTensorEnv()
+        >>> env.allocate(3)
+        >>> env.begin(torch.ones(3, dtype=torch.bool), seeds=torch.tensor([5, 6, 7]))
+        >>> env.act(0, {"action": torch.tensor([0, 1, 1])}).reward.tolist()
+        [1.0, 1.0, 1.0]
+    """
+
+    n_steps: Tensor
+
+    def __init__(self, max_episode_steps: int | None = None) -> None:
+        super().__init__()
+        if max_episode_steps is not None and max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps={max_episode_steps} must be at least 1")
+        self.max_episode_steps = max_episode_steps
+        self.device = torch.device("cpu")
+
+    # --------------------------------------------------------------------------------- to implement
+
+    @abstractmethod
+    def make_tensors(self, n_envs: int) -> None:
+        """Make the tensors of the state on `device`, with the environments on their first axis."""
+
+    @abstractmethod
+    def begin(self, which: Tensor, seeds: Tensor) -> None:
+        """Start an episode in some environments; the others stay as they are.
+
+        Args:
+            which: [N] bool, the environments.
+            seeds: [N] int64, seeds of the episodes.
+        """
+
+    @abstractmethod
+    def observe(self, step_key: StepKey) -> Tensors:
+        """Return the observations of the actors of a sub-step, name -> [N, ...], with masks.
+
+        They are copied before the next act.
+        """
+
+    @abstractmethod
+    def act(self, step_key: StepKey, action: Tensors) -> Outcome:
+        """Perform an act of a sub-step in all environments.
+
+        Args:
+            step_key: The sub-step.
+            action: Head -> [N, ...]; bounded actions lie within their bounds.
+        """
+
+    def kpi_tensors(self) -> Tensors:
+        """Return the KPIs of the running episodes as if they ended now, name -> [N]; none by default."""
+        return {}
+
+    # -------------------------------------------------------------------------------- an array environment
+
+    @property
+    def kpi_names(self) -> tuple[str, ...]:
+        """Names of the KPIs; override it together with `kpi_tensors`."""
+        return ()
+
+    def allocate(self, n_envs: int) -> None:
+        """Make the tensors."""
+        super().allocate(n_envs)
+        self.n_steps = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
+        self._next_key = np.zeros(n_envs, np.int64)
+        self.make_tensors(n_envs)
+
+    def reset(self, which: Any, seeds: Any) -> ArrayStep:
+        """Start an episode in some environments; see `ArrayEnv.reset`."""
+        mask = np.zeros(self.n_envs, np.bool_)
+        mask[which] = True
+        every = np.zeros(self.n_envs, np.int64)
+        every[which] = seeds
+        chosen = torch.from_numpy(mask).to(self.device)
+        self.begin(chosen, torch.from_numpy(every).to(self.device))
+        self.n_steps.masked_fill_(chosen, 0)
+        self._next_key[which] = 0
+        return self._result()
+
+    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: Rows) -> ArrayStep:
+        """Perform one act in some environments; see `ArrayEnv.step`."""
+        acting = np.zeros(self.n_envs, np.bool_)
+        acting[which] = True
+        keys = list(self.observation_spaces_dict)
+        result = ArrayStep({}, reward=torch.zeros(self.n_envs, dtype=torch.float64, device=self.device))
+        result.terminated = torch.zeros(self.n_envs, dtype=torch.bool, device=self.device)
+        is_last = self._next_key == len(keys) - 1
+        for place, key in enumerate(keys):
+            chosen = acting & (self._next_key == place)
+            if chosen.any():
+                heads = {head: torch.as_tensor(values).to(self.device) for head, values in actions[key].items()}
+                self._act_of_some(key, heads, torch.from_numpy(chosen).to(self.device), result)
+        completing = torch.from_numpy(acting & is_last).to(self.device)
+        self.n_steps += completing
+        self._next_key[acting] = np.where(is_last, 0, self._next_key + 1)[acting]
+        if self.max_episode_steps is not None:
+            result.truncated = completing & (self.n_steps >= self.max_episode_steps) & ~result.terminated
+        own = self._result()
+        result.observation, result.env_time, result.next_key = own.observation, own.env_time, own.next_key
+        return result
+
+    def _act_of_some(self, key: StepKey, heads: Tensors, chosen: Tensor, result: ArrayStep) -> None:
+        """Perform an act in some environments, all of which are at this sub-step, and note its results."""
+        before = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        outcome = self.act(key, heads)
+        for name, tensor in self.tensors().items():
+            if tensor.shape[:1] == (self.n_envs,):
+                of_env = chosen.view(-1, *[1] * (tensor.dim() - 1))
+                tensor.copy_(torch.where(of_env, tensor, before[name]))
+        result.reward = torch.where(chosen, outcome.reward.double(), result.reward)
+        if outcome.terminated is not None:
+            result.terminated |= outcome.terminated & chosen
+
+    def _result(self) -> ArrayStep:
+        """Return the next actors with their observations."""
+        keys = list(self.observation_spaces_dict)
+        present = [keys[place] for place in np.unique(self._next_key)]
+        observation = {key: self.observe(key) for key in present}
+        if len(keys) == 1:
+            return ArrayStep(observation)
+        return ArrayStep(observation, env_time=self.n_steps, next_key=self._next_key)
+
+    def kpis(self, which: Any) -> Mapping[str, Any]:
+        """Return the KPIs of episodes that have just ended; see `ArrayEnv.kpis`."""
+        return {name: values.double().cpu().numpy()[which] for name, values in self.kpi_tensors().items()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all tensors that are attributes of this object, by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}

@@ -1,0 +1,243 @@
+"""Rollouts of environments in tensors: every row by a slow reference, graphs, resuming, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.core.batches import Rollout
+from maze_pl.core.spaces import leaves
+from maze_pl.core.spec import Spec
+from maze_pl.envs.tensors import CartPoleTensorEnv, Outcome, TensorEnv
+from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds, uniform
+from maze_pl.modules import PPO
+from maze_pl.modules.on_policy.learning_batch import learning_batch
+from maze_pl.perception import (
+    CustomModelComposer,
+    DeltaStateCriticComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+    StepStateCriticComposer,
+)
+from tests.envs.tensors.tensor_envs import ENVS
+
+N_ENVS, N_STEPS = 6, 25
+CPU = torch.device("cpu")
+
+
+class Counter(TensorEnv):
+    """Counts the acts of an episode; ends with the act number 3 of even environments; a bounded action is the reward.
+
+    Attributes:
+        spoiled: Number of an environment whose observations are NaN from its second step on, -1 for none.
+        replaces: Whether an act replaces a tensor instead of changing it.
+    """
+
+    def __init__(self, spoiled: int = -1, replaces: bool = False, max_episode_steps: int | None = None) -> None:
+        super().__init__(max_episode_steps)
+        self.spoiled, self.replaces = spoiled, replaces
+
+    @property
+    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
+        return {0: spaces.Dict({"count": spaces.Box(0.0, 100.0, (1,))})}
+
+    @property
+    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
+        return {0: spaces.Dict({"amount": spaces.Box(-0.5, 0.5, (1,))})}
+
+    @property
+    def kpi_names(self) -> tuple[str, ...]:
+        return ("n_acts",)
+
+    def make_tensors(self, n_envs: int) -> None:
+        self.count = torch.zeros(n_envs, device=self.device)
+        self.number = torch.arange(n_envs, device=self.device)
+
+    def begin(self, which: Tensor, seeds: Tensor) -> None:
+        self.count.masked_fill_(which, 0.0)
+
+    def observe(self, step_key: Any) -> dict[str, Tensor]:
+        is_bad = (self.number == self.spoiled) & (self.count > 0)
+        return {"count": torch.where(is_bad, torch.nan, self.count)[:, None]}
+
+    def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Outcome:
+        if self.replaces:
+            self.count = self.count + 1
+        else:
+            self.count.add_(1)
+        return Outcome(action["amount"][:, 0], (self.count >= 3) & (self.number % 2 == 0))
+
+    def kpi_tensors(self) -> dict[str, Tensor]:
+        return {"n_acts": self.count}
+
+
+def collector_of(make: Any, *, records: bool = False, n_envs: int = N_ENVS) -> tuple[TensorCollector, PPO]:
+    """A collector with a policy for its environments."""
+    spec = Spec.of(make())
+    torch.manual_seed(0)
+    module = PPO(spec=spec)
+    vector = TensorVector(make(), n_envs, spec, CPU, seed=3, first_env_index=10)
+    return TensorCollector(vector, N_STEPS, torch.Generator().manual_seed(1), records), module
+
+
+def assert_equal(first: Rollout, second: Rollout) -> None:
+    pairs = list(zip(leaves(first), leaves(second), strict=True))
+    assert all(torch.equal(*pair) for pair in pairs if isinstance(pair[0], Tensor))
+    assert list(first.summaries) == list(second.summaries)
+
+
+def test_cartpole_rollouts_are_those_of_gymnasium_one_by_one() -> None:
+    collector, module = collector_of(partial(CartPoleTensorEnv, 14))
+    first_seeds = environment_seeds(3, 10 + torch.arange(N_ENVS))
+    envs = [gymnasium.make("CartPole-v1").unwrapped for _ in range(N_ENVS)]
+    episode = [0] * N_ENVS
+    steps = [0] * N_ENVS
+
+    def start(index: int) -> None:
+        seed = episode_seeds(first_seeds, torch.full((N_ENVS,), episode[index]))[index : index + 1]
+        envs[index].reset()
+        envs[index].state = (uniform(seed, 4)[0] * 0.1 - 0.05).numpy()
+        steps[index] = 0
+
+    for index in range(N_ENVS):
+        start(index)
+    n_truncated = n_terminated = 0
+    for number in range(3):
+        rollout = collector.collect(module.policy)
+        (segment,) = rollout.segments.values()
+        assert rollout.starting is not None
+        assert rollout.starting.all() == (number == 0)
+        expected: list[tuple[int, int, int, float]] = []
+        final = rollout.finals[0]
+        after = {
+            (int(t), int(n)): final.observation["observation"][place]
+            for place, (t, n) in enumerate(zip(final.row, final.env, strict=True))
+        }
+        for n, env in enumerate(envs):
+            for t in range(N_STEPS):
+                seen = segment.observation["observation"][t, n].numpy()
+                assert seen == pytest.approx(np.array(env.state, np.float32), abs=1e-6)
+                assert bool(segment.is_first[t, n]) == (steps[n] == 0)
+                _, reward, terminated, _, _ = env.step(int(segment.action["action"][t, n]))
+                steps[n] += 1
+                truncated = steps[n] == 14 and not terminated
+                assert float(rollout.rows.reward[t, n]) == reward
+                assert bool(rollout.rows.terminated[t, n]) == terminated
+                assert bool(rollout.rows.truncated[t, n]) == truncated
+                assert int(rollout.rows.next_key[t, n]) == (-1 if terminated or truncated else 0)
+                assert after[t, n].numpy() == pytest.approx(np.array(env.state, np.float32), abs=1e-6)
+                if terminated or truncated:
+                    expected.append((10 + n, episode[n], steps[n], float(steps[n])))
+                    n_truncated, n_terminated = n_truncated + truncated, n_terminated + terminated
+                    episode[n] += 1
+                    start(n)
+        found = [(one.env_index, one.episode_index, one.env_steps, one.reward) for one in rollout.summaries]
+        assert found == expected
+    assert n_truncated > 3, "both kinds of ends are tested"
+    assert n_terminated > 3
+
+
+def test_without_a_time_limit_only_the_observations_after_the_last_row_are_kept() -> None:
+    collector, module = collector_of(Counter)
+    rollout = collector.collect(module.policy)
+    assert rollout.finals[0].row.tolist() == [N_STEPS - 1] * N_ENVS
+    assert rollout.finals[0].env.tolist() == list(range(N_ENVS))
+    count = [1.0, 25.0] * 3  # episodes of even environments have 3 acts
+    assert rollout.finals[0].observation["count"].flatten().tolist() == count
+    assert [one.kpis["n_acts"] for one in rollout.summaries] == [3.0] * 8 * 3
+
+
+def test_actions_are_stored_as_sampled_and_played_within_their_bounds() -> None:
+    collector, module = collector_of(Counter)
+    rollout = collector.collect(module.policy)
+    sampled = rollout.segments[0].action["amount"][..., 0].double()
+    assert sampled.abs().max() > 0.6
+    assert torch.equal(rollout.rows.reward, sampled.clamp(-0.5, 0.5))
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_a_recorded_step_gives_the_same_rollouts(name: str) -> None:
+    (plain, module), (recorded, _) = collector_of(ENVS[name]), collector_of(ENVS[name], records=True)
+    for _ in range(3):
+        assert_equal(plain.collect(module.policy).clone(), recorded.collect(module.policy).clone())
+
+
+def test_a_step_is_recorded_again_for_another_policy() -> None:
+    collector, module = collector_of(CartPoleTensorEnv, records=True)
+    other = PPO(spec=module.spec)
+    with torch.no_grad():
+        for parameter in other.policy.parameters():
+            nn.init.constant_(parameter, 0.0)
+        list(other.policy.parameters())[-1].copy_(torch.tensor([0.0, 50.0]))
+    collector.collect(module.policy)
+    assert collector.collect(other.policy).segments[0].action["action"].min() == 1
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_a_loaded_state_continues_exactly(name: str) -> None:
+    collector, module = collector_of(ENVS[name])
+    collector.collect(module.policy)
+    state = collector.state_dict()
+    expected = collector.collect(module.policy).clone()
+    other, _ = collector_of(ENVS[name])
+    assert other.load_state_dict(state) == []
+    assert_equal(other.collect(module.policy), expected)
+
+
+def test_states_of_other_environments_are_refused() -> None:
+    collector, module = collector_of(CartPoleTensorEnv)
+    collector.collect(module.policy)
+    state = collector.state_dict()
+    other, _ = collector_of(Counter)
+    with pytest.raises(ValueError, match=r"but Counter has .*resume with the code that saved it"):
+        other.load_state_dict(state)
+    larger, _ = collector_of(CartPoleTensorEnv, n_envs=7)
+    with pytest.raises(ValueError, match="has shape"):
+        larger.load_state_dict(state)
+    with pytest.raises(ValueError, match="environments in arrays, not in tensors"):
+        collector.load_state_dict({"started": True, "generator": state["generator"]})
+
+
+def test_invalid_observations_are_refused_with_the_number_of_the_environment() -> None:
+    collector, module = collector_of(partial(Counter, spoiled=4))
+    with pytest.raises(ValueError, match="observation 'count' of sub-step 0 of environment 14 is NaN or infinite"):
+        collector.collect(module.policy)
+
+
+def test_environments_that_replace_tensors_cannot_be_recorded() -> None:
+    collector, module = collector_of(partial(Counter, replaces=True), records=True)
+    with pytest.raises(ValueError, match="Counter replaced its tensor 'count' in a step: change it in place, by copy_"):
+        collector.collect(module.policy)
+
+
+@pytest.mark.parametrize("critic", [SharedStateCriticComposer, DeltaStateCriticComposer, StepStateCriticComposer])
+def test_dense_rollouts_are_learned_from_as_any_others(critic: Any) -> None:
+    spec = Spec.of(ENVS["structured"]())
+    torch.manual_seed(0)
+    units: dict[str, Any] = {"hidden_units": [16]}
+    networks = CustomModelComposer(
+        policy=ProbabilisticPolicyComposer([partial(FlattenConcatPolicyNet, **units)]),
+        critic=critic([partial(FlattenConcatStateValueNet, **units)]),
+    )
+    module = PPO(spec=spec, networks=networks)
+    collector = TensorCollector(TensorVector(ENVS["structured"](), 16, spec, CPU), 32, torch.Generator().manual_seed(1))
+    rollout = collector.collect(module.policy)
+    assert rollout.dense
+    losses = []
+    for one in (rollout, replace(rollout, dense=False)):
+        batch = learning_batch(module.networks, one, 0.98, 0.95, normalize_advantage=True, with_log_prob=True)
+        minibatches = batch.minibatches(4, torch.Generator().manual_seed(4))
+        losses.append([float(module._gradient_steps.evaluate(module.loss, part)[0].detach()) for part in minibatches])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)

@@ -1,0 +1,97 @@
+"""Environments in tensors are array environments like any others."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv
+from maze_pl.envs.arrays import ArrayMazeEnv
+from maze_pl.envs.checker import check_env
+from maze_pl.envs.tensors import CartPoleTensorEnv
+from tests.envs.tensors.tensor_envs import ENVS
+
+
+def test_the_dynamics_of_cartpole_equal_those_in_arrays() -> None:
+    generator = np.random.default_rng(0)
+    arrays, tensors = CartPoleArrayEnv(), CartPoleTensorEnv()
+    for env in (arrays, tensors):
+        env.allocate(500)
+        env.reset(np.arange(500), np.arange(500))
+    start = generator.normal(0.0, [1.5, 1.0, 0.15, 1.0], (500, 4))
+    for column, name in enumerate(("position", "velocity", "angle", "angular_velocity")):
+        getattr(arrays, name)[:] = start[:, column]
+    tensors.state.copy_(torch.from_numpy(start))
+    for _ in range(5):
+        action = {0: {"action": generator.integers(2, size=500)}}
+        expected, found = arrays.step(action, slice(None)), tensors.step(action, slice(None))
+        assert np.array_equal(found.terminated.numpy(), expected.terminated)
+        assert found.observation[0]["observation"].numpy() == pytest.approx(
+            expected.observation[0]["observation"], rel=1e-6, abs=1e-6
+        )
+        assert np.array_equal(found.reward.numpy(), expected.reward)
+    assert 0 < int(found.terminated.sum()) < 500
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_environments_that_do_not_act_stay_as_they_are(name: str) -> None:
+    env = ENVS[name]()
+    env.allocate(5)
+    env.reset(np.arange(5), np.arange(5))
+    before = {key: tensor.clone() for key, tensor in env.tensors().items()}
+    key = next(iter(env.action_spaces_dict))
+    zeros = {head: np.zeros(5, np.int64) for head in env.action_spaces_dict[key].spaces}
+    result = env.step({key: zeros}, np.array([1, 4]))
+    for label, tensor in env.tensors().items():
+        if tensor.shape[:1] == (5,):
+            assert torch.equal(tensor[[0, 2, 3]], before[label][[0, 2, 3]]), label
+    if result.next_key is not None:
+        assert result.next_key.tolist() == [0, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_the_doctor_finds_nothing(name: str) -> None:
+    report = check_env(lambda: ArrayMazeEnv(ENVS[name]()))
+    assert report.ok, str(report)
+
+
+def test_episodes_are_truncated_after_the_limit_unless_they_terminate_then() -> None:
+    vector = ArrayVectorEnv(partial(CartPoleTensorEnv, 9), 64, seed=1)
+    vector.reset()
+    lengths = np.zeros(64, np.int64)
+    generator = np.random.default_rng(0)
+    n_truncated = 0
+    for _ in range(200):
+        vector.staging.action[0]["action"][:] = generator.random(64) < 0.8
+        vector.step()
+        lengths += 1
+        assert np.array_equal(vector.staging.truncated, (lengths == 9) & ~vector.staging.terminated)
+        n_truncated += int(vector.staging.truncated.sum())
+        lengths[vector.staging.truncated | vector.staging.terminated] = 0
+    assert n_truncated > 100
+    with pytest.raises(ValueError, match="max_episode_steps=0 must be at least 1"):
+        CartPoleTensorEnv(0)
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_a_loaded_state_continues_exactly(name: str) -> None:
+    def play(vector: ArrayVectorEnv, generator: np.random.Generator) -> list[Any]:
+        seen = []
+        for _ in range(20):
+            for tree in vector.staging.action.values():
+                for rows in tree.values():
+                    rows[...] = generator.integers(2, size=rows.shape)
+            vector.step()
+            seen.append((vector.staging.reward.copy(), vector.staging.terminated.copy()))
+        return seen
+
+    first, second = (ArrayVectorEnv(ENVS[name], 8, seed=1) for _ in range(2))
+    first.reset()
+    play(first, np.random.default_rng(0))
+    second.load_state_dict(first.state_dict())
+    pairs = zip(play(first, np.random.default_rng(1)), play(second, np.random.default_rng(1)), strict=True)
+    assert all(np.array_equal(one, other) for pair in pairs for one, other in zip(*pair, strict=True))
