@@ -223,7 +223,8 @@ def test_data_modules_name_all_options_that_they_have_in_common(kind: type[Envir
     base = RolloutDataModule if issubclass(kind, RolloutDataModule) else EnvironmentDataModule
     own, common = (inspect.signature(one).parameters for one in (kind, base))
     assert all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in own.values())
-    assert {*common} - {*own} <= {"n_envs"}  # which ActorDataModule and ReplayDataModule call num_actors
+    # ActorDataModule and ReplayDataModule call them num_actors; an actor plays alone, so that no other has its start
+    assert {*common} - {*own} <= {"n_envs", "n_same_starts"}
     documented = inspect.getdoc(kind) or ""
     for name, parameter in own.items():
         assert f"\n    {name}: " in documented, name

@@ -31,12 +31,19 @@ class Collector:
         vector: The environments; reset by the first collection.
         n_rollout_steps: Environment steps per environment in a rollout.
         generator: Source of the policy's randomness.
+        n_same_starts: Number of consecutive environments that play each start. With several, each
+            rollout begins with new episodes; those that are running are dropped.
     """
 
-    def __init__(self, vector: VectorEnv, n_rollout_steps: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, vector: VectorEnv, n_rollout_steps: int, generator: torch.Generator, n_same_starts: int = 1
+    ) -> None:
         self.vector = vector
         self.n_rollout_steps = n_rollout_steps
         self.generator = generator
+        self.n_same_starts = n_same_starts
+        self._next_episode = 0  # index that no environment has played, if rollouts begin with new episodes
+        self._must_restart = False
         self.spec = vector.spec
         self.n_envs = vector.n_envs
         self.storage = RolloutStorage(self.spec, self.n_envs, n_rollout_steps)
@@ -62,6 +69,8 @@ class Collector:
         """
         if not self.started:
             self.start()
+        elif self._must_restart:
+            self.start([self._next_episode] * self.n_envs)
         self.storage.clear()
         self._finals.clear()
         progress = Progress(
@@ -79,12 +88,22 @@ class Collector:
         check_acts(self.spec, self.storage.segments, n_rows, self.vector.first_env_index)
         rollout = self._rollout(n_rows, progress.row, self._flat and was_lockstep)
         rollout.summaries = self.vector.drain_summaries()
+        if self.n_same_starts > 1:
+            rollout.n_same_starts = self.n_same_starts
+            n_ended = int((rollout.rows.terminated | rollout.rows.truncated).sum(0).max())
+            self._next_episode += n_ended + 1
+            self._must_restart = True
         return rollout
 
     def start(self, episodes: Sequence[int] | None = None) -> None:
         """Start environment i with episode `episodes[i]`, or with its first episode if None."""
+        everyone = np.arange(self.n_envs)
+        self._next_episode = episodes[0] if episodes else 0
+        self._must_restart = False
+        if self.started:
+            self.slots.forget_episodes(everyone)
         self.vector.reset(episodes=episodes)
-        self.slots.assign(np.arange(self.n_envs), self.vector.staging)
+        self.slots.assign(everyone, self.vector.staging)
         self.started = True
         self._starting[:] = True
 
@@ -330,6 +349,8 @@ class Collector:
             "generator": self.generator.get_state(),
             "started": self.started,
             "attributed": self._attributed,
+            "next_episode": self._next_episode,
+            "must_restart": self._must_restart,
         }
         if not self.started:
             return state
@@ -348,6 +369,8 @@ class Collector:
         """
         self.generator.set_state(state["generator"])
         self._attributed = state["attributed"]
+        self._next_episode = state.get("next_episode", 0)
+        self._must_restart = state.get("must_restart", False)
         if not state["started"]:
             return []
         state = from_tensors(state)

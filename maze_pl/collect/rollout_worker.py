@@ -34,6 +34,7 @@ class RolloutWorker:
         training: Functions that make the environments of each shard, a `VectorEnv` or a `TensorVector`.
         n_rollout_steps: Environment steps per environment in a rollout.
         first_episode: Index of the first episode of each training environment.
+        n_same_starts: Number of consecutive training environments that play each start.
     """
 
     seed: int
@@ -44,6 +45,7 @@ class RolloutWorker:
     training: Sequence[Callable[[], Any]] = ()
     n_rollout_steps: int = 0
     first_episode: int = 0
+    n_same_starts: int = 1
     collector: Collector | TensorCollector | None = None
     wrapper_statistics: dict[str, Any] = field(default_factory=dict)
     vectors: dict[str, VectorEnv] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class RolloutWorker:
                 self.collector = TensorCollector(vector, self.n_rollout_steps, on_device)
             else:
                 generator = torch.Generator().manual_seed(seed)
-                self.collector = Collector(vector, self.n_rollout_steps, generator)
+                self.collector = Collector(vector, self.n_rollout_steps, generator, self.n_same_starts)
         self.wrapper_statistics = wrapper_statistics
         self.collector.vector.load_shared_states(wrapper_statistics)
         return self.collector

@@ -42,6 +42,8 @@ class TensorVector:
         device: Device of the environments; the policy must be on it, too.
         seed: Seed of the run.
         first_env_index: Index of the first environment across all ranks and workers.
+        n_same_starts: Number of consecutive environments that play each start. With several, each
+            rollout begins with new episodes; those that are running are dropped.
     """
 
     env: TensorEnv
@@ -50,6 +52,7 @@ class TensorVector:
     device: torch.device
     seed: int = 0
     first_env_index: int = 0
+    n_same_starts: int = 1
 
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
         """Do nothing, as there are no wrappers with statistics."""
@@ -96,9 +99,9 @@ class TensorCollector:
         self._recorded_for: list[int] = []
         self.env.device = vector.device
         self.env.allocate(vector.n_envs)
-        self._first_seeds = environment_seeds(
-            vector.seed, vector.first_env_index + torch.arange(self.n_envs, device=self._device)
-        )
+        index = vector.first_env_index + torch.arange(self.n_envs, device=self._device)
+        self._first_seeds = environment_seeds(vector.seed, index // vector.n_same_starts)
+        self._must_restart = False
         self._storage = TensorStorage(
             self._spec,
             self.n_envs,
@@ -150,6 +153,9 @@ class TensorCollector:
         """
         if not self.started:
             self.start()
+        elif self._must_restart:
+            self._restart()
+        self._must_restart = self.vector.n_same_starts > 1
         starting, self._starting = self._starting, torch.zeros_like(self._starting)
         self._row.zero_()
         n_steps = self.n_rollout_steps
@@ -161,7 +167,18 @@ class TensorCollector:
             else:
                 self._step(policy)
         self._storage.store_last(self.env.observe(self._first_key))
-        return self._storage.rollout(starting, self.vector.first_env_index)
+        rollout = self._storage.rollout(starting, self.vector.first_env_index)
+        rollout.n_same_starts = self.vector.n_same_starts
+        return rollout
+
+    def _restart(self) -> None:
+        """Begin new episodes, of the same index in all environments."""
+        self._episode.copy_((self._episode.max() + 1).expand(self.n_envs))
+        self._reward.zero_()
+        self.env.n_steps.zero_()
+        self._begins.fill_(True)
+        self._starting = torch.ones_like(self._starting)
+        self.env.begin(self._begins, episode_seeds(self._first_seeds, self._episode))
 
     def _step(self, policy: HasDistributions) -> tuple[()]:
         """Act in one environment step of all environments, store it in row `_row`, and begin new episodes."""
@@ -290,6 +307,7 @@ class TensorCollector:
                 raise ValueError(f"the saved tensor {name!r} of {type(self.env).__name__} has shape {shapes}")
             tensor.copy_(saved)
         self.started = True
+        self._must_restart = self.vector.n_same_starts > 1
         self._starting.fill_(False)
         return []
 

@@ -72,6 +72,9 @@ class Rollout(Experience):
             the same environments. If an environment occurs several times, each occurrence continues
             the previous one.
         n_env_steps: Environment time that passed, over all environments; None to sum up the rows.
+        n_same_starts: Number of consecutive environments that play each start. If there are several, all
+            environments begin new episodes with the rollout, so that the episodes of such a group
+            with the same place in the rollout have the same start.
         dense: Whether every row is filled, and consists of one act of each step key in their order.
     """
 
@@ -83,6 +86,7 @@ class Rollout(Experience):
     starting: Tensor | None = None
     env_index: Tensor | None = None
     n_env_steps: int | None = None
+    n_same_starts: int = 1
     dense: bool = False
 
     @property
@@ -139,7 +143,9 @@ class Rollout(Experience):
         flat = all(part.flat for part in parts)
         starting = [part.starting for part in parts if part.starting is not None]
         begun = torch.cat(starting) if starting else None
-        return Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, begun, summaries=summaries)
+        rollout = Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, begun, summaries=summaries)
+        rollout.n_same_starts = parts[0].n_same_starts
+        return rollout
 
 
 def _widened(rollout: Rollout, key: StepKey, n_slots: int) -> Segment:

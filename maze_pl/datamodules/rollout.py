@@ -55,6 +55,9 @@ class RolloutDataModule(EnvironmentDataModule):
             random numbers; 0 means one per environment. It affects results, and limits how many
             workers of an engine are useful. One is the fastest if everything is in this process.
         engine: Steps the environments and runs the policy; None means in this process. Results do not depend on it.
+        n_same_starts: Number of consecutive environments that play each start, for a baseline that
+            compares them. With several, each rollout begins with new episodes, and episodes that
+            have not ended when it is full are dropped: choose `n_rollout_steps` to hold whole ones.
 
     Raises:
         ValueError: A number is out of range, or options contradict each other.
@@ -79,6 +82,7 @@ class RolloutDataModule(EnvironmentDataModule):
         n_normalization_samples: int = 1000,
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
+        n_same_starts: int = 1,
     ) -> None:
         super().__init__(
             env,
@@ -107,6 +111,13 @@ class RolloutDataModule(EnvironmentDataModule):
         self.n_shards = n_shards or self.n_envs
         if self.n_shards > self.n_envs:
             raise ValueError(f"n_shards={n_shards} must be at most n_envs={self.n_envs}, as each has an environment")
+        check_count("n_same_starts", n_same_starts, 1)
+        self.n_same_starts = n_same_starts
+        sizes = [len(shard) for shard in self._shards]
+        if any(size % n_same_starts for size in sizes):
+            groups = f"groups of {n_same_starts} environments with the same start"
+            came = f"n_envs={self.n_envs}" if self.n_shards == 1 else f"shards of {sorted(set(sizes))} environments"
+            raise ValueError(f"{came} cannot be divided into {groups} (n_same_starts): use multiples of it")
         self.n_rollout_steps = n_rollout_steps
         self.vectorization = vectorization
         if vectorization == "native":
@@ -142,15 +153,18 @@ class RolloutDataModule(EnvironmentDataModule):
 
     def _make_player(self) -> Callable[..., RolloutWorker]:
         first = self._rank * self.n_envs
-        make: Callable[..., Any] = partial(self._tensor_vector() or self._vector, seed=self.seed)
+        options: dict[str, Any] = {"seed": self.seed, "n_same_starts": self.n_same_starts}
+        make: Callable[..., Any] = partial(self._tensor_vector() or self._vector, **options)
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
         states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]
         begun = [int(episode) for state in states for episode in state.get("episodes", [])]
-        options = {
-            "training": training,
-            "first_episode": max(begun, default=-1) + 1,
-        }  # not used before
-        return partial(super()._make_player(), n_rollout_steps=self.n_rollout_steps, **options)
+        return partial(
+            super()._make_player(),
+            n_rollout_steps=self.n_rollout_steps,
+            training=training,
+            first_episode=max(begun, default=-1) + 1,  # not used before
+            n_same_starts=self.n_same_starts,
+        )
 
     def _tensor_vector(self) -> Callable[..., Callable[[], TensorVector]] | None:
         """Return how to make factories of environments on the device of the policy; None for environments on the host.
@@ -170,11 +184,11 @@ class RolloutDataModule(EnvironmentDataModule):
             rank_zero_info(f"{type(env).__name__} is stepped on the host: {reason}")
             return None
 
-        def make(n_envs: int, *, seed: int, first_env_index: int) -> Callable[[], TensorVector]:
+        def make(n_envs: int, *, seed: int, n_same_starts: int, first_env_index: int) -> Callable[[], TensorVector]:
             def make_vector() -> TensorVector:
                 own = self._tensor_env()
                 assert own is not None
-                return TensorVector(own, n_envs, self.spec, policy.device, seed, first_env_index)
+                return TensorVector(own, n_envs, self.spec, policy.device, seed, first_env_index, n_same_starts)
 
             return make_vector
 

@@ -44,6 +44,9 @@ class PPO(OnPolicyModule):
         value_clip_range: Maximum change of a value from before learning; None for no clipping.
         target_kl: Threshold of early stopping: no further pass follows one in which the mean KL
             divergence from the policy that acted exceeds it; None never stops early.
+        baseline: What returns are compared with: `critic`, by generalised advantage estimates, or
+            `leave_one_out`, the mean of other episodes from the same start. The latter needs
+            `n_same_starts` of the data module; the critic learns as before, but has no effect on the policy.
         normalize_advantage: Normalise advantages to mean 0 and standard deviation 1 per rollout.
         sequence_length: Length of truncated back-propagation through time, in acts of one actor,
             for recurrent policies. Minibatches then consist of sequences of this many acts, or
@@ -80,6 +83,7 @@ class PPO(OnPolicyModule):
         clip_range: Coefficient = 0.2,
         value_clip_range: Coefficient | None = None,
         target_kl: Coefficient | None = None,
+        baseline: Literal["critic", "leave_one_out"] = "critic",
         normalize_advantage: bool = True,
         sequence_length: int = 16,
         networks: NetworksOption | None = None,
@@ -122,6 +126,9 @@ class PPO(OnPolicyModule):
         self.clip_range = self.coefficient("clip_range", clip_range, check_positive)
         self.value_clip_range = self.optional_coefficient("value_clip_range", value_clip_range, check_positive)
         self.target_kl = self.optional_coefficient("target_kl", target_kl, check_positive)
+        if baseline not in ("critic", "leave_one_out"):
+            raise ValueError(f"baseline={baseline!r} must be 'critic' or 'leave_one_out'")
+        self.baseline = baseline
         self.normalize_advantage = normalize_advantage
 
     def check_data_module(self, data: object) -> None:
@@ -129,6 +136,10 @@ class PPO(OnPolicyModule):
         super().check_data_module(data)
         if isinstance(data, DeclaresRolloutSize):
             count_minibatches(self.batch_size, data.env_steps_per_rollout)
+        n_same_starts = getattr(data, "n_same_starts", 1)
+        if (n_same_starts > 1) != (self.baseline == "leave_one_out"):
+            fault = f"baseline={self.baseline} of the algorithm does not fit n_same_starts={n_same_starts} of the data"
+            raise ValueError(f"{fault}: leave_one_out compares at least 2 episodes from each start")
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""
@@ -137,6 +148,7 @@ class PPO(OnPolicyModule):
             self.value_of("gae_lambda"),
             normalize_advantage=self.normalize_advantage,
             with_log_prob=True,
+            leave_one_out=self.baseline == "leave_one_out",
         )
         n_minibatches = count_minibatches(self.batch_size, rollout.n_envs * rollout.n_rollout_steps)
         minibatch: Minibatch = {}

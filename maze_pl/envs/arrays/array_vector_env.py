@@ -42,6 +42,7 @@ class ArrayVectorEnv(VectorEnv):
         spec: Observation and action spaces of the agents; read from the environment if None.
         autoreset: Whether the step that ends an episode also starts the next one.
         seed_by_env: Whether episodes of the same index differ between environments.
+        n_same_starts: Number of consecutive environments whose episodes of the same index have the same seed.
         staging: Arrays to use, for example in shared memory.
         check: `fast` checks shapes and types of each result; `full` also whether observations lie within
             their spaces.
@@ -64,6 +65,7 @@ class ArrayVectorEnv(VectorEnv):
         spec: Spec | None = None,
         autoreset: bool = True,
         seed_by_env: bool = True,
+        n_same_starts: int = 1,
         staging: Staging | None = None,
         check: Literal["fast", "full"] = "fast",
     ) -> None:
@@ -78,7 +80,9 @@ class ArrayVectorEnv(VectorEnv):
         self.env.allocate(n_envs)
         super().__init__(spec or Spec.of(self.env), n_envs, seed, first_env_index, staging)
         self._autoreset = autoreset
-        index = first_env_index + np.arange(n_envs) if seed_by_env else np.zeros(n_envs, np.int64)
+        index = np.zeros(n_envs, np.int64)
+        if seed_by_env:
+            index = (first_env_index + np.arange(n_envs)) // n_same_starts
         self._seeds = EpisodeSeeds(seed, index)
         self._keys = self.spec.step_keys
         self._is_flat = self.spec.is_flat

@@ -54,6 +54,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         spec: Observation and action spaces of the agents; read from the first environment if None.
         autoreset: Whether the step that ends an episode also starts the next one.
         seed_by_env: Whether episodes of the same index differ between environments.
+        n_same_starts: Number of consecutive environments whose episodes of the same index have the same seed.
         staging: Arrays to use, for example in shared memory.
         clock: Records the running step or reset, so that another process can end this one if an
             environment hangs.
@@ -75,6 +76,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         spec: Spec | None = None,
         autoreset: bool = True,
         seed_by_env: bool = True,
+        n_same_starts: int = 1,
         staging: Staging | None = None,
         clock: StepClock | None = None,
         check: Literal["fast", "full"] = "fast",
@@ -85,6 +87,7 @@ class SequentialVectorEnv(LocalVectorEnv):
             raise ValueError(f"check={check!r} must be 'fast' or 'full'")
         super().__init__(env_factories, spec, seed, first_env_index, staging, clock)
         self.autoreset, self._seed_by_env = autoreset, seed_by_env
+        self._n_same_starts = n_same_starts
         self._flat = self.spec.is_flat
         self._all = range(self.n_envs)
         self._attributes = any(map(attributes_rewards, self.envs))
@@ -113,7 +116,7 @@ class SequentialVectorEnv(LocalVectorEnv):
             raise
 
     def _reset(self, n: int) -> dict[str, Any]:
-        index = self.first_env_index + n if self._seed_by_env else 0
+        index = (self.first_env_index + n) // self._n_same_starts if self._seed_by_env else 0
         seed = derive_seed(self.seed, "env", index, self._episodes.numbers[n])
         if self._clock is not None:
             self._clock.begin(n, self._episodes.numbers[n], is_reset=True)
@@ -296,6 +299,7 @@ class SequentialVectorEnv(LocalVectorEnv):
     def _copy_of(self, n: int) -> "SequentialVectorEnv":
         """Make a vector with one new environment from the factory of environment n."""
         options: Any = {"seed": self.seed, "seed_by_env": self._seed_by_env, "autoreset": False, "spec": self.spec}
+        options["n_same_starts"] = self._n_same_starts
         return SequentialVectorEnv([self._factories[n]], first_env_index=self.first_env_index + n, **options)
 
     def episode_state(self, n: int) -> Any:

@@ -91,7 +91,8 @@ class SubprocVectorEnv(ReplayedVectorEnv):
         n_workers: Number of processes; 0 means one for each core, at most one for each environment.
         step_timeout: Seconds that an environment may take for a step or a reset; no limit if None.
             Making an environment may take as long, but at least 60 s.
-        options: `seed`, `first_env_index`, `autoreset`, `seed_by_env` and `check` of `SequentialVectorEnv`.
+        options: `seed`, `first_env_index`, `autoreset`, `seed_by_env`, `n_same_starts` and `check` of
+            `SequentialVectorEnv`.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class SubprocVectorEnv(ReplayedVectorEnv):
             return _as_array(blocks[-1], shape, dtype)
 
         seed, self._seed_by_env = options.get("seed", 0), options.get("seed_by_env", True)
+        self._n_same_starts = options.get("n_same_starts", 1)
         super().__init__(spec, n_envs, seed, first_env_index, Staging(spec, n_envs, allocate))
         self._slices = list(itertools.pairwise(round(n_envs * n / n_workers) for n in range(n_workers + 1)))
         self._workers: list[WorkerProcess] = []
@@ -183,7 +185,8 @@ class SubprocVectorEnv(ReplayedVectorEnv):
         if episode == StepClock.NO_EPISODE:
             where = "while its wrappers estimated their statistics"
         else:
-            seed = derive_seed(self.seed, "env", index if self._seed_by_env else 0, episode)
+            seed_index = index // self._n_same_starts if self._seed_by_env else 0
+            seed = derive_seed(self.seed, "env", seed_index, episode)
             where = f"in episode {episode} with seed {seed}"
             if not is_reset:
                 key = self.spec.step_keys[self.staging.next_key[n]]

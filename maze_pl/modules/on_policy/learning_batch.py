@@ -35,6 +35,7 @@ from maze_pl.modules.on_policy.evaluation import (
     samples_of,
     values_of,
 )
+from maze_pl.modules.on_policy.leave_one_out import with_leave_one_out_baseline
 from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, PolicySamples
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
@@ -151,6 +152,7 @@ class OnPolicyModule(AlgorithmModule):
         *,
         normalize_advantage: bool = False,
         with_log_prob: bool = False,
+        leave_one_out: bool = False,
     ) -> LearningBatch:
         """Evaluate a rollout, assign credit to its acts, and record open acts and the explained variance.
 
@@ -162,6 +164,7 @@ class OnPolicyModule(AlgorithmModule):
             normalize_advantage: Normalise advantages to mean 0 and standard deviation 1, for each
                 step key over the valid acts of all ranks.
             with_log_prob: Compute log-probabilities under the policy that acted.
+            leave_one_out: Take advantages over other episodes from the same start.
 
         Returns:
             The acts with values and advantages, to be divided into minibatches.
@@ -181,6 +184,7 @@ class OnPolicyModule(AlgorithmModule):
             with_log_prob=with_log_prob,
             sequence_length=self.sequence_length,
             critic_states=self._critic_states,
+            leave_one_out=leave_one_out,
         )
         for step_key, (n_open, n_acts) in batch.open_share.items():
             self.record("open_acts", n_open, step_key, count=n_acts)
@@ -295,6 +299,7 @@ def learning_batch(
     with_log_prob: bool,
     sequence_length: int = 16,
     critic_states: CriticStates | None = None,
+    leave_one_out: bool = False,
 ) -> LearningBatch:
     """Evaluate a rollout and assign credit to its acts; a collective call.
 
@@ -308,12 +313,12 @@ def learning_batch(
             for variance (1), or V-trace. V-trace compares the current policy with the
             log-probabilities stored in the rollout; without them, the current policy is assumed to
             have acted.
-        normalize_advantage: Normalise advantages to mean 0 and standard deviation 1, for each step
-            key over the valid acts of all ranks.
+        normalize_advantage: Normalise advantages of each step key over the valid acts of all ranks.
         with_log_prob: Compute log-probabilities too; otherwise they are 0.
         sequence_length: Maximum number of acts of a sequence, for recurrent policies and critics.
         critic_states: States, after the previous rollout, of a critic that does not share the
             policy state; they are advanced. None starts from zeros.
+        leave_one_out: Take advantages over other episodes from the same start.
 
     Raises:
         ValueError: The networks have no state critic.
@@ -333,10 +338,12 @@ def learning_batch(
         if isinstance(method, VTrace):
             method = replace(method, log_rho=log_ratios(actor_critic, acts))
         credit = assign_credit(critic.kind, rollout, values, final_values, gamma, method)
+        if leave_one_out:
+            credit = with_leave_one_out_baseline(credit, rollout, gamma)
         for key, part in acts.items():
             samples[key] = samples_of(part, values[key], log_probs[key], credit[key])
         if normalize_advantage:
-            normalize_advantages(samples)
+            normalize_advantages(samples, weighted=leave_one_out)
     importance: dict[StepKey, Tensor] = {}
     if isinstance(method, VTrace):
         for key, rho in importance_weights(critic.kind, rollout, method.log_rho).items():
@@ -353,7 +360,11 @@ def learning_batch(
             samples[key], sequences[key] = in_sequences(samples[key], part, credit[key], sequence_length)
         return LearningBatch(samples, sequences, 0, is_shared, open_share, importance)
     if rollout.flat or learns_all_acts(rollout, critic):
-        return LearningBatch(samples, None, rollout.rows.filled.numel(), is_shared, open_share, importance)
+        n_rows = rollout.rows.filled.numel()
+        rows: dict[StepKey, Tensor] | None = None
+        if leave_one_out:
+            rows = {key: torch.arange(n_rows, device=part.weight.device) for key, part in samples.items()}
+        return LearningBatch(samples, rows, n_rows, is_shared, open_share, importance)
     n_rows = int(rollout.rows.filled.sum())
     return LearningBatch(samples, rows_of(rollout, acts, credit), n_rows, is_shared, open_share, importance)
 
@@ -371,13 +382,17 @@ def _state_critic(actor_critic: TorchActorCritic) -> StateCritic:
     return critic
 
 
-def normalize_advantages(acts: dict[StepKey, PolicySamples]) -> None:
+def normalize_advantages(acts: dict[StepKey, PolicySamples], *, weighted: bool = False) -> None:
     """Normalise the advantages of each step key to mean 0 and standard deviation 1 over all ranks.
 
     This is a collective call. The advantage of a step key with a single act on all ranks becomes 0.
+    If they are `weighted`, acts of weight 0 are left out of mean and deviation.
     """
     advantages = [part.advantage.double() for part in acts.values()]
-    moments = [torch.stack([x.new_full((), len(x)), x.sum(), x.square().sum()]) for x in advantages]
+    counted = advantages
+    if weighted:
+        counted = [x[part.weight > 0] for x, part in zip(advantages, acts.values(), strict=True)]
+    moments = [torch.stack([x.new_full((), len(x)), x.sum(), x.square().sum()]) for x in counted]
     count, total, square = sum_over_ranks(torch.stack(moments)).unbind(1)
     mean = total / count.clamp(min=1.0)
     deviation = (square / count.clamp(min=1.0) - mean.square()).clamp(min=0.0).sqrt()

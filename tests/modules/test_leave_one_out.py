@@ -1,0 +1,211 @@
+"""PPO with the mean of other episodes from the same start as baseline."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from maze_pl.collect.collector import Collector
+from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Rows, Segment
+from maze_pl.core.spec import Spec
+from maze_pl.datamodules import RolloutDataModule
+from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv, GymMazeEnv, SequentialVectorEnv
+from maze_pl.envs.tensors import CartPoleTensorEnv
+from maze_pl.modules import PPO
+from maze_pl.modules.on_policy.credit import Credit
+from maze_pl.modules.on_policy.leave_one_out import with_leave_one_out_baseline
+
+GAMMA = 0.5
+
+
+def rollout_of(reward: Any, ends: Any, n_same_starts: int, n_slots: int = 1) -> tuple[Rollout, dict[Any, Credit]]:
+    """A rollout [T, N] of one act per row and slot, and credit that counts everywhere."""
+    rewards, terminated = torch.tensor(reward, dtype=torch.float64), torch.tensor(ends) > 0
+    shape = rewards.shape
+    zeros = torch.zeros(shape, dtype=torch.int64)
+    rows = Rows(
+        filled=torch.ones(shape, dtype=torch.bool),
+        reward=rewards,
+        terminated=terminated,
+        truncated=torch.zeros_like(terminated),
+        env_steps=zeros + 1,
+        first_key=zeros,
+        first_slot=zeros,
+        next_key=zeros,
+        next_slot=zeros,
+    )
+    of_slots = torch.ones(shape[0], shape[1] * n_slots, dtype=torch.float64)
+    segment: Any = Segment({}, {}, of_slots > 0, zeros, zeros, of_slots, zeros, zeros)
+    rollout = Rollout(rows, {0: segment}, {}, shape[0], n_slots == 1, n_same_starts=n_same_starts)
+    return rollout, {0: Credit(of_slots * 9, of_slots * 7, of_slots, of_slots)}
+
+
+def test_advantages_by_hand() -> None:
+    # environments 0 and 1 play the same starts. Returns with gamma 1/2: 1 + 2/2 = 2, then 8; and 4, then 2 + 4/2 = 4.
+    rollout, credit = rollout_of([[1, 4], [2, 2], [8, 4], [5, 5]], [[0, 1], [1, 0], [1, 1], [0, 0]], 2)
+    found = with_leave_one_out_baseline(credit, rollout, GAMMA)[0]
+    assert found.advantage.tolist() == [[-2.0, 2.0], [-2.0, -4.0], [4.0, -4.0], [0.0, 0.0]]
+    assert found.weight.tolist() == [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.0, 0.0]], "the last episodes do not end"
+    assert torch.equal(found.return_, credit[0].return_)
+    assert torch.equal(found.value_weight, credit[0].value_weight)
+
+
+def test_episodes_without_another_one_from_their_start_do_not_count() -> None:
+    rollout, credit = rollout_of([[1, 4, 3], [2, 2, 3]], [[0, 1, 1], [0, 0, 0]], 3)
+    found = with_leave_one_out_baseline(credit, rollout, GAMMA)[0]
+    assert found.weight.tolist() == [[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+    assert found.advantage.tolist() == [[0.0, 1.0, -1.0], [0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("n_slots", [1, 2])
+def test_advantages_equal_those_of_a_slow_reference(n_slots: int) -> None:
+    generator = np.random.default_rng(0)
+    n_rows, n_envs, n = 40, 12, 4
+    reward = generator.normal(size=(n_rows, n_envs))
+    ends = generator.random((n_rows, n_envs)) < 0.15
+    rollout, credit = rollout_of(reward, ends.astype(int), n, n_slots)
+    found = with_leave_one_out_baseline(credit, rollout, 0.9)[0]
+    episodes: dict[tuple[int, int], dict[int, tuple[float, list[int]]]] = {}
+    for env in range(n_envs):
+        number, total, rows = 0, 0.0, []
+        for t in range(n_rows):
+            total += 0.9 ** len(rows) * reward[t, env]
+            rows.append(t)
+            if ends[t, env]:
+                episodes.setdefault((env // n, number), {})[env] = total, rows
+                number, total, rows = number + 1, 0.0, []
+    expected = np.zeros((n_rows, n_envs))
+    counts = np.zeros((n_rows, n_envs))
+    for members in episodes.values():
+        for env, (total, rows) in members.items():
+            others = [other for number, (other, _) in members.items() if number != env]
+            if others:
+                expected[rows, env] = total - np.mean(others)
+                counts[rows, env] = 1.0
+    assert 0.2 < counts.mean() < 1.0
+    assert found.advantage.numpy() == pytest.approx(np.repeat(expected, n_slots, 1))
+    assert found.weight.numpy() == pytest.approx(np.repeat(counts, n_slots, 1))
+
+
+def _collector(form: str, n_envs: int = 6) -> tuple[Any, PPO]:
+    spec = Spec.of(GymMazeEnv("CartPole-v1"))
+    torch.manual_seed(0)
+    module = PPO(spec=spec)
+    generator = torch.Generator().manual_seed(0)
+    options: dict[str, Any] = {"seed": 5, "first_env_index": 12, "n_same_starts": 3}
+    if form == "tensors":
+        vector = TensorVector(CartPoleTensorEnv(), n_envs, spec, torch.device("cpu"), 5, 12, 3)
+        return TensorCollector(vector, 40, generator), module
+    if form == "arrays":
+        return Collector(ArrayVectorEnv(CartPoleArrayEnv, n_envs, **options), 40, generator, 3), module
+    make = partial(GymMazeEnv, "CartPole-v1")
+    return Collector(SequentialVectorEnv([make] * n_envs, **options), 40, generator, 3), module
+
+
+@pytest.mark.parametrize("form", ["sequential", "arrays", "tensors"])
+def test_groups_play_the_same_starts_which_differ_between_groups_and_rollouts(form: str) -> None:
+    collector, module = _collector(form)
+    firsts = []
+    for _ in range(3):
+        rollout = collector.collect(module.policy)
+        assert rollout.n_same_starts == 3
+        assert rollout.starting is not None
+        assert rollout.starting.all()
+        segment = rollout.segments[0]
+        assert segment.is_first[0].all()
+        number = segment.is_first.cumsum(0) - 1
+        seen: dict[tuple[int, int], Any] = {}
+        for t, env in segment.is_first.nonzero().tolist():
+            start = segment.observation["observation"][t, env]
+            known = seen.setdefault((env // 3, int(number[t, env])), start)
+            assert torch.equal(start, known)
+        starts = torch.stack(list(seen.values()))
+        assert len(starts.unique(dim=0)) == len(starts)
+        firsts.append(segment.observation["observation"][0, ::3].clone())
+    assert len(torch.cat(firsts).unique(dim=0)) == 6
+
+
+@pytest.mark.parametrize("form", ["sequential", "arrays", "tensors"])
+def test_a_loaded_state_continues_with_the_same_starts(form: str) -> None:
+    collector, module = _collector(form)
+    collector.collect(module.policy)
+    state = collector.state_dict()
+    expected = collector.collect(module.policy).clone()
+    other, _ = _collector(form)
+    assert other.load_state_dict(state) == []
+    found = other.collect(module.policy)
+    assert torch.equal(found.segments[0].observation["observation"], expected.segments[0].observation["observation"])
+    assert torch.equal(found.segments[0].action["action"], expected.segments[0].action["action"])
+
+
+def _fit(data: RolloutDataModule, module: PPO, n_epochs: int) -> None:
+    trainer = pl.Trainer(
+        max_epochs=n_epochs,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        limit_val_batches=0,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, data)
+
+
+def test_it_learns_without_the_help_of_the_critic() -> None:
+    pl.seed_everything(0, verbose=False)
+    data = RolloutDataModule(
+        partial(CartPoleArrayEnv, 60), n_envs=64, n_rollout_steps=64, n_same_starts=8, epoch_length=5, evaluators={}
+    )
+    module = PPO(
+        spec=data.spec,
+        baseline="leave_one_out",
+        value_loss_coef=0.0,
+        batch_size=1024,
+        lr=3e-3,
+        gamma=1.0,
+        max_grad_norm=0.5,
+    )
+    returns = []
+
+    class Returns(pl.Callback):
+        def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            returns.append(float(trainer.callback_metrics["train/return"]))
+
+    trainer = pl.Trainer(
+        max_epochs=6,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        callbacks=[Returns()],
+        limit_val_batches=0,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, data)
+    assert returns[0] < 35.0
+    assert returns[-1] > 50.0, returns
+
+
+def test_options_that_do_not_fit_are_refused() -> None:
+    make = partial(GymMazeEnv, "CartPole-v1")
+    data = RolloutDataModule(make, n_envs=4, n_rollout_steps=8, n_same_starts=2, evaluators={})
+    with pytest.raises(ValueError, match="baseline=critic of the algorithm does not fit n_same_starts=2 of the data"):
+        _fit(data, PPO(spec=data.spec, batch_size=8), 1)
+    plain = RolloutDataModule(make, n_envs=4, n_rollout_steps=8, evaluators={})
+    with pytest.raises(ValueError, match="leave_one_out compares at least 2 episodes"):
+        _fit(plain, PPO(spec=data.spec, batch_size=8, baseline="leave_one_out"), 1)
+    with pytest.raises(ValueError, match="baseline='mean' must be 'critic' or 'leave_one_out'"):
+        PPO(spec=data.spec, baseline="mean")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="n_envs=5 cannot be divided into groups of 2 environments"):
+        RolloutDataModule(make, n_envs=5, n_same_starts=2, evaluators={})
+    with pytest.raises(ValueError, match=r"shards of \[2\] environments cannot be divided into groups of 4"):
+        RolloutDataModule(make, n_envs=4, n_shards=2, n_same_starts=4, evaluators={})
