@@ -6,6 +6,7 @@ their modules (`dispatching_rule_policy`, `cp_sat_policy`), since they need torc
 """
 
 from .action_conversion import ActionConversion as ActionConversion
+from .array_environment import JobShopArrayEnvironment as JobShopArrayEnvironment
 from .cp_sat import solve_with_cp_sat as solve_with_cp_sat
 from .core_environment import JobShopCoreEnvironment as JobShopCoreEnvironment
 from .environment import JobShopEnvironment as JobShopEnvironment, job_shop_factory as job_shop_factory
@@ -25,8 +26,10 @@ from .published import published_instance as published_instance
 from .random_instances import RandomInstances as RandomInstances
 from .renderer import JobShopRenderer as JobShopRenderer
 from .schedule import Schedule as Schedule, check_schedule as check_schedule, replay_schedule as replay_schedule
+from .schedule_reward_aggregator import ScheduleRewardAggregator as ScheduleRewardAggregator
 from .simulation import JobShopSimulation as JobShopSimulation
 from .taillard import TaillardGenerator as TaillardGenerator, generate_taillard as generate_taillard
 from .taillard import taillard_instance as taillard_instance
+from .structured_array_environment import StructuredJobShopArrayEnvironment as StructuredJobShopArrayEnvironment
 from .structured_environment import StructuredJobShopEnvironment as StructuredJobShopEnvironment
 from .structured_environment import structured_job_shop_factory as structured_job_shop_factory

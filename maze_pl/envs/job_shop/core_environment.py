@@ -10,7 +10,7 @@ import numpy as np
 from maze_pl.envs.core_env import CoreEnv, RewardAggregatorInterface, take_over
 from maze_pl.envs.job_shop.events import ScheduleEvents
 from maze_pl.envs.job_shop.instance import JobShopInstance
-from maze_pl.envs.job_shop.instance_source import InstanceSource
+from maze_pl.envs.job_shop.instance_source import InstanceSource, draw_one
 from maze_pl.envs.job_shop.kpi_calculator import JobShopKpiCalculator
 from maze_pl.envs.job_shop.lower_bound_reward_aggregator import LowerBoundRewardAggregator
 from maze_pl.envs.job_shop.objects import JobShopMazeAction, JobShopMazeState
@@ -72,8 +72,8 @@ class JobShopCoreEnvironment(CoreEnv):
             self.context.reset_episode()
         self.pubsub.clear()
         self._stepped_at = -1
-        index = int(self._generator.integers(len(self.sources))) if len(self.sources) > 1 else 0
-        self.simulation.reset(self.sources[index].draw(self._generator))
+        instance, _ = draw_one(self.sources, self._generator)
+        self.simulation.reset(instance)
         return self.get_maze_state()
 
     def step(self, maze_action: JobShopMazeAction) -> tuple[JobShopMazeState, float, bool, bool, dict[str, Any]]:

@@ -60,13 +60,13 @@ class JobShopInstance:
         mean = shortest.sum() / max(int(self.n_operations.sum()), 1)
         object.__setattr__(self, "shortest", shortest)
         object.__setattr__(self, "mean_duration", max(float(mean), 1.0))
-        has_successor = np.arange(1, self.max_operations + 1) < self.n_operations[:, np.newaxis]
-        successors = np.pad(self.machines[:, 1:, 0], ((0, 0), (0, 1)))
-        successors = np.where(has_successor, successors, self.n_machines)
-        object.__setattr__(self, "successor_durations", np.pad(shortest[:, 1:], ((0, 0), (0, 2))))
-        object.__setattr__(
-            self, "successor_machines", np.pad(successors, ((0, 0), (0, 1)), constant_values=self.n_machines)
-        )
+        has_successor = np.arange(1, self.max_operations) < self.n_operations[:, np.newaxis]
+        successor_durations = np.zeros((self.n_jobs, self.max_operations + 1), np.int64)
+        successor_durations[:, :-2] = shortest[:, 1:]
+        successor_machines = np.full(successor_durations.shape, self.n_machines)
+        successor_machines[:, :-2] = np.where(has_successor, self.machines[:, 1:, 0], self.n_machines)
+        object.__setattr__(self, "successor_durations", successor_durations)
+        object.__setattr__(self, "successor_machines", successor_machines)
         for array in vars(self).values():
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
@@ -146,6 +146,13 @@ class JobShopInstance:
         forced = self.n_alternatives == 1
         load = np.bincount(self.machines[forced][:, 0], self.durations[forced][:, 0], self.n_machines)
         return load.astype(np.int64)
+
+    @property
+    def expected_load(self) -> Array:
+        """[M] durations of all alternatives, each divided by the number of alternatives of its operation."""
+        exists = np.arange(self.max_alternatives) < self.n_alternatives[..., np.newaxis]
+        share = self.durations / np.maximum(self.n_alternatives, 1)[..., np.newaxis]
+        return np.bincount(self.machines[exists], share[exists], self.n_machines)
 
     @cached_property
     def start_bound(self) -> int:

@@ -1,9 +1,12 @@
 """Performance indicators of the job shop."""
 
+import math
 from typing import Any
 
 from maze_pl.envs.job_shop.objects import JobShopMazeState
 from maze_pl.events import RunningKpiCalculator, StepEventLog
+
+KPI_NAMES = ("makespan", "gap_percent", "bound_gap_percent", "machine_utilisation")
 
 
 class JobShopKpiCalculator(RunningKpiCalculator):
@@ -16,7 +19,7 @@ class JobShopKpiCalculator(RunningKpiCalculator):
     An episode that was cut off has no KPIs, since its schedule is incomplete.
     """
 
-    kpi_names = ("makespan", "gap_percent", "bound_gap_percent", "machine_utilisation")
+    kpi_names = KPI_NAMES
 
     def new_totals(self) -> dict[str, Any]:
         """Return nothing: the last state has everything."""
@@ -37,11 +40,29 @@ class JobShopKpiCalculator(RunningKpiCalculator):
             for operation in range(int(instance.n_operations[job])):
                 machine = int(state.operation_machines[job, operation])
                 work += dict(instance.alternatives(job, operation))[machine]
-        kpis = {
-            "makespan": float(makespan),
-            "bound_gap_percent": 100 * (makespan / max(instance.start_bound, 1) - 1),
-            "machine_utilisation": work / max(instance.n_machines * makespan, 1),
-        }
-        if instance.best_known is not None:
-            kpis["gap_percent"] = 100 * (makespan / instance.best_known - 1)
-        return kpis
+        machine_time = max(instance.n_machines * makespan, 1)
+        best_known = math.nan if instance.best_known is None else instance.best_known
+        kpis = schedule_kpis(float(makespan), max(instance.start_bound, 1), best_known, work, machine_time)
+        return {name: value for name, value in kpis.items() if not math.isnan(value)}
+
+
+def schedule_kpis(
+    makespan: Any, start_bound: Any, best_known: Any, work: Any, machine_time: Any
+) -> dict[str, Any]:
+    """Return the KPIs of complete schedules; see `JobShopKpiCalculator`.
+
+    Each argument is a number of one episode, or an array [n] of the numbers of n episodes.
+
+    Args:
+        makespan: Makespan, floating point.
+        start_bound: Lower bound of the makespan before anything is scheduled, at least 1.
+        best_known: Best published makespan, NaN if there is none.
+        work: Sum of durations.
+        machine_time: Number of machines * makespan, at least 1.
+    """
+    return {
+        "makespan": makespan,
+        "gap_percent": 100 * (makespan / best_known - 1),
+        "bound_gap_percent": 100 * (makespan / start_bound - 1),
+        "machine_utilisation": work / machine_time,
+    }

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from maze_pl.envs.core_env import RewardAggregatorInterface
-from maze_pl.envs.job_shop.events import ScheduleEvents
+from maze_pl.envs.job_shop.schedule_reward_aggregator import ScheduleRewardAggregator
 
 
-class LowerBoundRewardAggregator(RewardAggregatorInterface):
+class LowerBoundRewardAggregator(ScheduleRewardAggregator):
     """Penalises each increase of the lower bound of the makespan: r_t = (b_{t-1} - b_t) / scale.
 
     The rewards of an episode add up to (b_0 - makespan) / scale, since the bound of a complete
@@ -18,18 +17,6 @@ class LowerBoundRewardAggregator(RewardAggregatorInterface):
             instances of all sizes are comparable; 1 otherwise.
     """
 
-    def __init__(self, relative: bool = False) -> None:
-        super().__init__()
-        self.relative = relative
-
-    def get_interfaces(self) -> list[type]:
-        """Event topics to receive."""
-        return [ScheduleEvents]
-
-    def summarize_reward(self, maze_state: Any = None) -> float:
-        """Return the reward of the current step."""
-        increase = 0
-        for event in self.query_events(ScheduleEvents.operation_scheduled):
-            increase += event.attributes["bound_increase"]
-        scale = max(maze_state.instance.start_bound, 1) if self.relative else 1
-        return 0.0 - increase / scale
+    def costs(self, idle_time: Any, bound_increase: Any, makespan: Any) -> Any:
+        """Return the increase of the bound; see `ScheduleRewardAggregator.costs`."""
+        return bound_increase

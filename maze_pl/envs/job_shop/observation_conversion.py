@@ -10,16 +10,19 @@ from gymnasium import spaces
 from maze_pl.envs.core_env import ObservationConversionInterface
 from maze_pl.envs.job_shop.instance import Array
 from maze_pl.envs.job_shop.objects import JobShopMazeState
+from maze_pl.envs.job_shop.option_features import (
+    LARGEST,
+    N_FEATURES,
+    N_SUMMARY,
+    offsets_and_scales,
+    option_numbers,
+    scaled_features,
+    summary_numbers,
+)
 from maze_pl.envs.structured_env import Observation
 
 N_JOB_FEATURES = 7
 """Leading features of an option that are the same for all alternatives of a job."""
-
-N_FEATURES = 15
-N_SUMMARY = 7
-
-_LARGEST = 1000.0
-"""Bound of all features."""
 
 
 class ObservationConversion(ObservationConversionInterface):
@@ -66,10 +69,10 @@ class ObservationConversion(ObservationConversionInterface):
         """
         n = self.max_jobs * self.max_alternatives
         return spaces.Dict(
-            options=spaces.Box(-_LARGEST, _LARGEST, (n, N_FEATURES)),
+            options=spaces.Box(-LARGEST, LARGEST, (n, N_FEATURES)),
             option_mask=spaces.Box(0, 1, (n,)),
             exists=spaces.Box(0, 1, (n,)),
-            summary=spaces.Box(-_LARGEST, _LARGEST, (N_SUMMARY,)),
+            summary=spaces.Box(-LARGEST, LARGEST, (N_SUMMARY,)),
         )
 
     def maze_to_space(self, maze_state: JobShopMazeState) -> Observation:
@@ -89,82 +92,58 @@ class ObservationConversion(ObservationConversionInterface):
     def _features(self, state: JobShopMazeState, exists: Array) -> Array:
         """Features of all options [N * K, 15], zeros where there is none.
 
-        Rows are differences of times first; all are then shifted and scaled at once.
-
         Args:
             state: A state with unfinished jobs.
             exists: [N * K] 1 for options that exist.
         """
         n_machines = state.instance.n_machines
-        rows = np.empty((N_FEATURES, len(exists)))
-        starts = state.starts.ravel()
-        completions = state.completions.ravel()
-        work = self._spread(state.remaining_work)
-        job_ready = self._spread(state.job_ready)
         by_machine = np.empty((2, n_machines + 1))  # ready and load; nothing for the machine M
         by_machine[0, :n_machines] = state.machine_ready
         by_machine[1, :n_machines] = state.machine_load
         by_machine[0, n_machines] = state.earliest_start
         by_machine[1, n_machines] = 0.0
-        of_machine = by_machine.take(state.option_machines.ravel(), axis=1)
-        of_successor = by_machine.take(self._spread(state.successor_machines), axis=1)
-        rows[0] = work
-        rows[1] = work
-        rows[2] = self._spread(state.remaining_operations)
-        rows[3] = job_ready
-        rows[4] = self._spread(state.successor_durations)
-        rows[5] = of_successor[1]
-        rows[6] = of_successor[0]
-        np.subtract(completions, starts, out=rows[7])
-        rows[8] = starts
-        rows[9] = completions
-        np.subtract(starts, of_machine[0], out=rows[10])
-        np.subtract(starts, job_ready, out=rows[11])
-        np.add(starts, work, out=rows[12])
-        np.add(of_machine[0], of_machine[1], out=rows[13])
-        rows[14] = of_machine[1]
-        offsets, scales = _affine(state)
-        rows -= offsets
-        rows *= scales
-        rows *= exists
-        np.minimum(rows, _LARGEST, out=rows)
-        np.maximum(rows, -_LARGEST, out=rows)
-        return rows.T.astype(np.float32, order="C")
+        rows = option_numbers(
+            state.starts.ravel(),
+            state.completions.ravel(),
+            self._spread(state.remaining_work),
+            self._spread(state.remaining_operations),
+            self._spread(state.job_ready),
+            self._spread(state.successor_durations),
+            by_machine.take(state.option_machines.ravel(), axis=1),
+            by_machine.take(self._spread(state.successor_machines), axis=1),
+        )
+        offsets_scales = offsets_and_scales(
+            state.instance.mean_duration,
+            max(state.instance.start_bound, 1),
+            state.bound,
+            state.earliest_start,
+            state.earliest_completion,
+            max(state.total_remaining_work, 1),
+            state.instance.total_operations - state.n_scheduled,
+            state.n_unfinished,
+            n_machines,
+        )
+        table = np.array(offsets_scales, np.float64)[..., np.newaxis]
+        return scaled_features(rows, table[0], table[1], exists)
 
     def _spread(self, values: Array) -> Array:
         """Give each option the number of its job: [N] to [N * K]."""
         return values if self.max_alternatives == 1 else values.repeat(self.max_alternatives)
 
 
-def _affine(state: JobShopMazeState) -> tuple[Array, Array]:
-    """Offset and scale of each feature, [15, 1] each."""
-    unit = 1.0 / state.instance.mean_duration
-    whole = 1.0 / max(state.instance.start_bound, 1)
-    total_work = max(state.total_remaining_work, 1)
-    n_operations = state.instance.total_operations - state.n_scheduled
-    of_work = state.n_unfinished / total_work
-    of_load = state.instance.n_machines / total_work
-    start = state.earliest_start
-    bound = state.bound
-    offsets = [0, 0, 0, start, 0, 0, start, 0, start, state.earliest_completion, 0, 0, bound, bound, 0]
-    scales = [of_work, whole, state.n_unfinished / n_operations, unit, unit, of_load]
-    scales += [unit] * 6
-    scales += [-whole, -whole, of_load]
-    table = np.array([offsets, scales], np.float64)[..., np.newaxis]
-    return table[0], table[1]
-
-
 def _summary(state: JobShopMazeState) -> Array:
     """Numbers of the whole state [7]."""
     instance = state.instance
-    start = min(state.earliest_start, state.bound)
-    numbers = [
-        state.bound / max(instance.start_bound, 1) - 1.0,
-        start / max(state.bound, 1),
-        state.n_scheduled / instance.total_operations,
-        np.count_nonzero(state.allowed) / instance.n_jobs,
-        state.n_unfinished / instance.n_jobs,
-        math.log(instance.n_jobs) / 5,
-        math.log(instance.n_machines) / 5,
-    ]
+    numbers = summary_numbers(
+        max(instance.start_bound, 1),
+        state.bound,
+        min(state.earliest_start, state.bound),
+        state.n_scheduled,
+        instance.total_operations,
+        np.count_nonzero(state.allowed),
+        state.n_unfinished,
+        instance.n_jobs,
+        math.log(instance.n_jobs),
+        math.log(instance.n_machines),
+    )
     return np.array(numbers, np.float32)

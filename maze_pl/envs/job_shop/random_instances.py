@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from maze_pl.envs.job_shop.instance import JobShopInstance
+from maze_pl.envs.job_shop.instance_arrays import InstanceArrays
 from maze_pl.envs.job_shop.instance_source import InstanceSource
 
 _RANGE = r"(\d{1,4})(?:-(\d{1,4}))?"
@@ -50,6 +51,8 @@ class RandomInstances(InstanceSource):
         self.alternatives = alternatives
         self.max_jobs = n_jobs[1]
         self.max_alternatives = alternatives
+        self.max_operations = n_machines[1]
+        self.max_machines = n_machines[1]
 
     @classmethod
     def parse(cls, text: str) -> RandomInstances:
@@ -86,7 +89,7 @@ class RandomInstances(InstanceSource):
         base = generator.integers(self.times[0], self.times[1] + 1, shape)
         order = generator.permuted(np.tile(np.arange(n_machines), (n_jobs, 1)), axis=1)
         n_operations = np.full(n_jobs, n_machines)
-        name = f"random {n_jobs}x{n_machines}"
+        name = self._name(n_jobs, n_machines)
         if self.alternatives == 1:
             one = np.ones(shape, np.int64)
             return JobShopInstance(name, n_machines, order[..., np.newaxis], base[..., np.newaxis], n_operations, one)
@@ -96,7 +99,15 @@ class RandomInstances(InstanceSource):
             for machine, duration in zip(machines, durations, strict=True):
                 operations.append(self._alternatives(machine, duration, n_machines, generator))
             jobs.append(operations)
-        return JobShopInstance.of(f"{name}, flexible", n_machines, jobs)
+        return JobShopInstance.of(name, n_machines, jobs)
+
+    def instance_in(self, arrays: InstanceArrays, env: int) -> JobShopInstance:
+        """Return an instance that was drawn, from the arrays that hold it."""
+        return arrays.instance(env, self._name(int(arrays.n_jobs[env]), int(arrays.n_machines[env])))
+
+    def _name(self, n_jobs: int, n_machines: int) -> str:
+        """Name of an instance."""
+        return f"random {n_jobs}x{n_machines}" + (", flexible" if self.alternatives > 1 else "")
 
     def _alternatives(
         self, machine: int, duration: int, n_machines: int, generator: np.random.Generator

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from maze_pl.envs.job_shop.instance import Array, JobShopInstance
+from maze_pl.envs.job_shop.instance import JobShopInstance
 
 Choices = Literal["active", "non_delay", "all"]
 """Options that may be chosen; see `JobShopSimulation`."""
@@ -113,7 +113,7 @@ class JobShopSimulation:
         self.operation_machines = np.full((n, instance.max_operations), -1, np.int64)
         self.machine_ready = np.zeros(instance.n_machines, np.int64)
         self.forced_load = instance.forced_load
-        self.machine_load = _expected_load(instance)
+        self.machine_load = instance.expected_load
         for array in (self.next_operation, self.job_ready, self.remaining_work, self.remaining_operations):
             array.fill(0)
         self.remaining_work[:n] = instance.shortest.sum(axis=1)
@@ -234,12 +234,3 @@ class JobShopSimulation:
         if self.choices == "active":
             limit = max(limit, self.earliest_completion - 1)
         np.less_equal(self._scratch, min(limit, NEVER - 1), out=self.allowed)
-
-
-def _expected_load(instance: JobShopInstance) -> Array:
-    """[M] durations of all alternatives, divided by the number of alternatives of their operation."""
-    load = np.zeros(instance.n_machines)
-    exists = np.arange(instance.max_alternatives) < instance.n_alternatives[..., np.newaxis]
-    share = instance.durations / np.maximum(instance.n_alternatives, 1)[..., np.newaxis]
-    np.add.at(load, instance.machines[exists], share[exists])
-    return load

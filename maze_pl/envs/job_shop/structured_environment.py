@@ -4,20 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.job_shop.core_environment import Instances
 from maze_pl.envs.job_shop.environment import job_shop_factory
-from maze_pl.envs.job_shop.observation_conversion import N_FEATURES
+from maze_pl.envs.job_shop.option_features import N_FEATURES
 from maze_pl.envs.job_shop.simulation import Choices
+from maze_pl.envs.job_shop.sub_step_observations import MASKS, jobs_observation, sub_step_spaces
 from maze_pl.envs.structured_env import Action, Array, Dicts, Observation, ResetResult, StepParts, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
-
-_COMPLETION = 9
-"""Feature of an option by which the best one of a job is found."""
 
 
 class StructuredJobShopEnvironment(Wrapper):
@@ -56,20 +53,7 @@ class StructuredJobShopEnvironment(Wrapper):
         n = core_env.max_jobs
         k = core_env.max_alternatives
         self._shape = (n, k)
-        options = flat["options"]
-        low, high = options.low[:1], options.high[:1]
-        jobs = spaces.Box(low.repeat(n, axis=0), high.repeat(n, axis=0))
-        alternatives = spaces.Box(low.repeat(k, axis=0), high.repeat(k, axis=0))
-        of_jobs = {"jobs": jobs, "job_mask": spaces.Box(0, 1, (n,)), "exists": spaces.Box(0, 1, (n,))}
-        of_alternatives = {"alternatives": alternatives, "alternative_mask": spaces.Box(0, 1, (k,))}
-        self._observation_spaces = {
-            0: spaces.Dict({**of_jobs, "summary": flat["summary"]}),
-            1: spaces.Dict({**of_alternatives, "summary": flat["summary"]}),
-        }
-        self._action_spaces = {
-            0: spaces.Dict(job=spaces.Discrete(n)),
-            1: spaces.Dict(alternative=spaces.Discrete(k)),
-        }
+        self._observation_spaces, self._action_spaces = sub_step_spaces(flat, n, k)
         self._flat_observation: Observation | None = None
         self._job: int | None = None  # chosen in sub-step 0, None before
         self._reward = 0.0
@@ -97,17 +81,7 @@ class StructuredJobShopEnvironment(Wrapper):
 
     def _jobs_observation(self, flat: Observation) -> Observation:
         """Observation of sub-step 0."""
-        exists = flat["exists"].reshape(self._shape)
-        allowed = flat["option_mask"].reshape(self._shape)
-        options = flat["options"].reshape(*self._shape, -1)
-        completion = options[..., _COMPLETION].astype(np.float64)
-        best = (completion - 1e6 * allowed - 1e6 * exists).argmin(axis=1)
-        return {
-            "jobs": options[np.arange(len(best)), best],
-            "job_mask": allowed.max(axis=1),
-            "exists": exists.max(axis=1),
-            "summary": flat["summary"].copy(),
-        }
+        return jobs_observation(flat, *self._shape)
 
     def _alternatives_observation(self, flat: Observation, job: int) -> Observation:
         """Observation of sub-step 1; zeros for a job that does not exist."""
@@ -131,7 +105,7 @@ class StructuredJobShopEnvironment(Wrapper):
     @property
     def action_masks_dict(self) -> Mapping[StepKey, Mapping[str, str]]:
         """The masks of both sub-steps."""
-        return {0: {"job": "job_mask"}, 1: {"alternative": "alternative_mask"}}
+        return dict(MASKS)
 
     def get_actor_rewards(self) -> Array:
         """Rewards of the two actors: half of the finished step's reward each."""
