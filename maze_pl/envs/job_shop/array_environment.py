@@ -45,8 +45,6 @@ class JobShopArrayEnvironment(ArrayEnv):
         TypeError: The aggregator has no array form.
     """
 
-    heuristic_policy = "maze_pl.envs.job_shop.dispatching_rule_policy.DispatchingRulePolicy"
-
     def __init__(
         self,
         instances: Instances,
@@ -129,9 +127,7 @@ class JobShopArrayEnvironment(ArrayEnv):
         start_bound = simulation.instances.start_bound[which]
         reward = np.zeros(self.n_envs)
         terminated = np.zeros(self.n_envs, np.bool_)
-        reward[which] = self.reward_aggregator.rewards(
-            result.idle_time, result.bound_increase, makespan, start_bound
-        )
+        reward[which] = self.reward_aggregator.rewards(result.idle_time, result.bound_increase, makespan, start_bound)
         terminated[which] = result.is_complete
         self._observe(which)
         return reward, terminated

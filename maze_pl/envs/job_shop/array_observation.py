@@ -46,7 +46,7 @@ def _features(simulation: ArrayJobShopSimulation, which: Array, exists: Array) -
     by_machine[1, :, :n_machines] = simulation.machine_load[rows]
     by_machine[0, :, n_machines] = simulation.earliest_start[rows]
     by_machine[1, :, n_machines] = 0.0
-    by_machine = by_machine.reshape(2, -1)
+    flat = by_machine.reshape(2, -1)
     first = (np.arange(n) * (n_machines + 1))[:, np.newaxis]
     k = simulation.sizes.alternatives
 
@@ -60,8 +60,8 @@ def _features(simulation: ArrayJobShopSimulation, which: Array, exists: Array) -
         spread(simulation.remaining_operations[rows]),
         spread(simulation.job_ready[rows]),
         spread(simulation.successor_durations[rows]),
-        by_machine.take(simulation.option_machines[rows].reshape(n, -1) + first, axis=1),
-        by_machine.take(spread(simulation.successor_machines[rows] + first), axis=1),
+        flat.take(simulation.option_machines[rows].reshape(n, -1) + first, axis=1),
+        flat.take(spread(simulation.successor_machines[rows] + first), axis=1),
     )
     instances = simulation.instances
     offsets_scales = offsets_and_scales(

@@ -130,8 +130,9 @@ class ArrayJobShopSimulation:
         started = self.instances
         for array in (self.next_operation, self.job_ready, self.machine_ready, self.n_scheduled, self.scheduled_work):
             array[which] = 0
-        for array in (self.operation_starts, self.operation_machines, self.last):
-            array[which] = -1
+        self.operation_starts[which] = -1
+        self.operation_machines[which] = -1
+        self.last[which] = -1
         self.remaining_work[which] = started.shortest[which].sum(axis=2, dtype=np.int64)
         self.total_remaining_work[which] = self.remaining_work[which].sum(axis=1)
         self.remaining_operations[which] = started.n_operations[which]

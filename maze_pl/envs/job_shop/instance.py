@@ -140,19 +140,22 @@ class JobShopInstance:
         """Number of operations of all jobs, which is the number of steps of an episode."""
         return int(self.n_operations.sum())
 
-    @property
+    @cached_property
     def forced_load(self) -> Array:
-        """[M] work that only this machine can do, in time units."""
+        """[M] work that only this machine can do, in time units; read-only."""
         forced = self.n_alternatives == 1
-        load = np.bincount(self.machines[forced][:, 0], self.durations[forced][:, 0], self.n_machines)
-        return load.astype(np.int64)
+        load = np.bincount(self.machines[forced, 0], self.durations[forced, 0], self.n_machines).astype(np.int64)
+        load.setflags(write=False)
+        return load
 
-    @property
+    @cached_property
     def expected_load(self) -> Array:
-        """[M] durations of all alternatives, each divided by the number of alternatives of its operation."""
+        """[M] durations of all alternatives, each divided by their number; read-only."""
         exists = np.arange(self.max_alternatives) < self.n_alternatives[..., np.newaxis]
         share = self.durations / np.maximum(self.n_alternatives, 1)[..., np.newaxis]
-        return np.bincount(self.machines[exists], share[exists], self.n_machines)
+        load = np.bincount(self.machines[exists], share[exists], self.n_machines)
+        load.setflags(write=False)
+        return load
 
     @cached_property
     def start_bound(self) -> int:

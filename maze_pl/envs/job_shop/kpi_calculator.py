@@ -46,9 +46,7 @@ class JobShopKpiCalculator(RunningKpiCalculator):
         return {name: value for name, value in kpis.items() if not math.isnan(value)}
 
 
-def schedule_kpis(
-    makespan: Any, start_bound: Any, best_known: Any, work: Any, machine_time: Any
-) -> dict[str, Any]:
+def schedule_kpis(makespan: Any, start_bound: Any, best_known: Any, work: Any, machine_time: Any) -> dict[str, Any]:
     """Return the KPIs of complete schedules; see `JobShopKpiCalculator`.
 
     Each argument is a number of one episode, or an array [n] of the numbers of n episodes.

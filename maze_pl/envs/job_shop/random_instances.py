@@ -6,13 +6,16 @@ import re
 
 import numpy as np
 
-from maze_pl.envs.job_shop.instance import JobShopInstance
+from maze_pl.envs.job_shop.instance import Array, JobShopInstance
 from maze_pl.envs.job_shop.instance_arrays import InstanceArrays
 from maze_pl.envs.job_shop.instance_source import InstanceSource
 
 _RANGE = r"(\d{1,4})(?:-(\d{1,4}))?"
 _PATTERN = re.compile(rf"random\( *{_RANGE} *x *{_RANGE} *((?:, *\w+ *= *[\d.-]+ *)*)\)")
 _EXPECTED = "random(15x15), random(6-10x5-8), random(10x5, times=1-20) or random(10x5, alternatives=3)"
+
+_LONGEST = 800_000_000
+"""Largest duration; 1.2 times as much is still a duration of an instance."""
 
 
 class RandomInstances(InstanceSource):
@@ -30,7 +33,8 @@ class RandomInstances(InstanceSource):
         alternatives: Largest number of alternatives of an operation; 1 for a job shop.
 
     Raises:
-        ValueError: A range is empty or begins below 1, or there are more alternatives than machines.
+        ValueError: A range is empty or begins below 1, durations are too long, or there are more
+            alternatives than machines.
     """
 
     def __init__(
@@ -43,6 +47,8 @@ class RandomInstances(InstanceSource):
         for name, (low, high) in {"n_jobs": n_jobs, "n_machines": n_machines, "times": times}.items():
             if not 1 <= low <= high:
                 raise ValueError(f"{name}={low}-{high} of random instances must be a range from at least 1")
+        if times[1] > _LONGEST:
+            raise ValueError(f"times={times[0]}-{times[1]} of random instances must be at most {_LONGEST}")
         if not 1 <= alternatives <= n_machines[0]:
             raise ValueError(f"{alternatives=} of random instances must be from 1 to {n_machines[0]} machines")
         self.n_jobs = n_jobs
@@ -93,13 +99,9 @@ class RandomInstances(InstanceSource):
         if self.alternatives == 1:
             one = np.ones(shape, np.int64)
             return JobShopInstance(name, n_machines, order[..., np.newaxis], base[..., np.newaxis], n_operations, one)
-        jobs = []
-        for machines, durations in zip(order.tolist(), base.tolist(), strict=True):
-            operations = []
-            for machine, duration in zip(machines, durations, strict=True):
-                operations.append(self._alternatives(machine, duration, n_machines, generator))
-            jobs.append(operations)
-        return JobShopInstance.of(name, n_machines, jobs)
+        alternatives = self._alternatives(order.ravel(), base.ravel(), n_machines, generator)
+        machines, durations, n_alternatives = (array.reshape(*shape, *array.shape[1:]) for array in alternatives)
+        return JobShopInstance(name, n_machines, machines, durations, n_operations, n_alternatives)
 
     def instance_in(self, arrays: InstanceArrays, env: int) -> JobShopInstance:
         """Return an instance that was drawn, from the arrays that hold it."""
@@ -110,12 +112,31 @@ class RandomInstances(InstanceSource):
         return f"random {n_jobs}x{n_machines}" + (", flexible" if self.alternatives > 1 else "")
 
     def _alternatives(
-        self, machine: int, duration: int, n_machines: int, generator: np.random.Generator
-    ) -> list[tuple[int, int]]:
-        """Draw the alternatives of an operation."""
-        n = int(generator.integers(1, self.alternatives + 1))
-        others = generator.permutation(n_machines)
-        chosen = [machine, *others[others != machine][: n - 1].tolist()]
-        factors = generator.uniform(0.8, 1.2, n)
-        lengths = np.maximum(np.rint(factors * duration), 1).astype(int).tolist()
-        return list(zip(chosen, lengths, strict=True))
+        self, machines: Array, durations: Array, n_machines: int, generator: np.random.Generator
+    ) -> tuple[Array, Array, Array]:
+        """Draw the alternatives of each of L operations.
+
+        Args:
+            machines: [L] machine of the first alternative.
+            durations: [L] duration of the operation.
+            n_machines: Number of machines.
+            generator: Source of all randomness.
+
+        Returns:
+            Machines [L, K] and durations [L, K] of the alternatives, padded, and their numbers [L].
+        """
+        counts = np.empty(len(machines), np.int64)
+        orders = np.empty((len(machines), n_machines), np.int64)
+        factors = np.zeros((len(machines), self.alternatives))
+        for place in range(len(machines)):  # one after the other, as each draw depends on the one before
+            count = int(generator.integers(1, self.alternatives + 1))
+            counts[place] = count
+            orders[place] = generator.permutation(n_machines)
+            factors[place, :count] = generator.uniform(0.8, 1.2, count)
+        most = int(counts.max())
+        exists = np.arange(most) < counts[:, np.newaxis]
+        first = machines[:, np.newaxis]
+        others = orders[orders != first].reshape(len(machines), n_machines - 1)
+        chosen = np.concatenate([first, others], axis=1)[:, :most]
+        lengths = np.maximum(np.rint(factors[:, :most] * durations[:, np.newaxis]), 1).astype(np.int64)
+        return np.where(exists, chosen, first), np.where(exists, lengths, 0), counts

@@ -64,4 +64,5 @@ class ScheduleRewardAggregator(RewardAggregatorInterface):
         for event in self.query_events(ScheduleEvents.schedule_completed):
             makespan += event.attributes["makespan"]
         scale = max(maze_state.instance.start_bound, 1) if self.relative else 1
-        return 0.0 - self.costs(idle_time, bound_increase, makespan) / scale
+        costs: float = self.costs(idle_time, bound_increase, makespan)
+        return 0.0 - costs / scale

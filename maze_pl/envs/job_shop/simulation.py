@@ -112,8 +112,8 @@ class JobShopSimulation:
         self.operation_starts = np.full((n, instance.max_operations), -1, np.int64)
         self.operation_machines = np.full((n, instance.max_operations), -1, np.int64)
         self.machine_ready = np.zeros(instance.n_machines, np.int64)
-        self.forced_load = instance.forced_load
-        self.machine_load = instance.expected_load
+        self.forced_load = instance.forced_load.copy()
+        self.machine_load = instance.expected_load.copy()
         for array in (self.next_operation, self.job_ready, self.remaining_work, self.remaining_operations):
             array.fill(0)
         self.remaining_work[:n] = instance.shortest.sum(axis=1)

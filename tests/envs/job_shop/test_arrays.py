@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maze_pl.envs import WeightedRewardAggregator
+from maze_pl.envs import ArrayVectorEnv, SequentialVectorEnv, WeightedRewardAggregator
+from maze_pl.envs.checker.same_as import compare_envs
 from maze_pl.envs.job_shop import (
     IdleTimeRewardAggregator,
     InstanceSource,
@@ -123,6 +124,21 @@ def test_work_without_duration_is_equal_in_arrays() -> None:
 
 
 @every_form
+def test_vector_environments_of_both_forms_have_equal_statistics(form: str) -> None:
+    instances = INSTANCES["mixed"]
+
+    def arrays() -> ArrayVectorEnv:
+        return ArrayVectorEnv(lambda: ARRAYS[form](instances), 3)
+
+    def singles() -> SequentialVectorEnv:
+        return SequentialVectorEnv([lambda: FACTORIES[form](instances)] * 3)
+
+    comparison = compare_envs(arrays, singles, n_steps=300)
+    assert comparison.difference is None
+    assert comparison.n_episodes
+
+
+@every_form
 def test_saved_arrays_continue_as_they_were(form: str) -> None:
     for name in ("sizes", "mixed"):
         pair = pair_of(form, INSTANCES[name], 3, seed=1)
@@ -213,7 +229,7 @@ def test_wrong_options_are_refused_as_in_single_episodes(form: str) -> None:
             make(["random(4x3)"], max_jobs=3)
         with pytest.raises(ValueError, match="choices='some' must be one of active, non_delay, all"):
             make(["random(4x3)"], choices="some")
-        with pytest.raises(ValueError, match="there is no description|neither a file nor a published instance"):
+        with pytest.raises(ValueError, match="'ft99' is neither a file nor a published instance"):
             make(["ft99"])
     weighted: Any = WeightedRewardAggregator({"idle": IdleTimeRewardAggregator()}, {"idle": 0.5})
     with pytest.raises(TypeError, match="WeightedRewardAggregator has no array form; derive it from Schedule"):

@@ -201,3 +201,33 @@ def test_sources_are_named_in_several_ways(tmp_path: Path) -> None:
 def test_unknown_instances_get_one_message(instances: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         instance_sources(instances)
+
+
+@pytest.mark.parametrize("text", ["random(2-4x3-5, times=1-9, alternatives=3)", "random(3x4, alternatives=4)"])
+def test_alternatives_are_drawn_operation_by_operation(text: str) -> None:
+    source = RandomInstances.parse(text)
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        n_jobs = int(generator.integers(source.n_jobs[0], source.n_jobs[1] + 1))
+        n_machines = int(generator.integers(source.n_machines[0], source.n_machines[1] + 1))
+        base = generator.integers(source.times[0], source.times[1] + 1, (n_jobs, n_machines))
+        order = generator.permuted(np.tile(np.arange(n_machines), (n_jobs, 1)), axis=1)
+        jobs = []
+        for job in range(n_jobs):
+            operations = []
+            for machine, duration in zip(order[job].tolist(), base[job].tolist(), strict=True):
+                count = int(generator.integers(1, source.alternatives + 1))
+                others = [other for other in generator.permutation(n_machines).tolist() if other != machine]
+                factors = generator.uniform(0.8, 1.2, count).tolist()
+                lengths = [max(round(factor * duration), 1) for factor in factors]
+                operations.append(list(zip([machine, *others][:count], lengths, strict=True)))
+            jobs.append(operations)
+        expected = JobShopInstance.of("expected", n_machines, jobs)
+        found = source.draw(np.random.default_rng(seed))
+        for name in ("machines", "durations", "n_operations", "n_alternatives"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
+
+
+def test_durations_that_are_too_long_are_refused() -> None:
+    with pytest.raises(ValueError, match="times=1-900000000 of random instances must be at most 800000000"):
+        RandomInstances((2, 2), (2, 2), (1, 900_000_000))
