@@ -84,31 +84,41 @@ def test_choices_that_are_not_allowed_are_replaced_as_in_single_episodes(form: s
     pair_of(form, instances, 4, seed=7, pair=CarelessPair, max_jobs=7).play(80)
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    form=st.sampled_from(list(ARRAYS)),
-    n_jobs=st.tuples(st.integers(1, 4), st.integers(0, 3)),
-    n_machines=st.tuples(st.integers(1, 4), st.integers(0, 3)),
-    longest=st.sampled_from([1, 3, 99, 8 * 10**8]),
-    alternatives=st.integers(1, 3),
-    pair=st.sampled_from([PairOfForms, CarelessPair]),
-    aggregator=st.sampled_from(REWARDS),
-    seed=st.integers(0, 2**32),
+CASES = st.fixed_dictionaries(
+    {
+        "form": st.sampled_from(list(ARRAYS)),
+        "n_jobs": st.tuples(st.integers(1, 4), st.integers(0, 3)),
+        "n_machines": st.tuples(st.integers(1, 4), st.integers(0, 3)),
+        "longest": st.sampled_from([1, 3, 99, 8 * 10**8]),
+        "alternatives": st.integers(1, 3),
+        "choices": st.sampled_from(["active", "non_delay", "all"]),
+        "pair": st.sampled_from([PairOfForms, CarelessPair]),
+        "aggregator": st.sampled_from(REWARDS),
+        "seed": st.integers(0, 2**32),
+    }
 )
-def test_generated_instances_equal_single_episodes(
-    form: str,
-    n_jobs: tuple[int, int],
-    n_machines: tuple[int, int],
-    longest: int,
-    alternatives: int,
-    pair: Any,
-    aggregator: Any,
-    seed: int,
-) -> None:
-    jobs = (n_jobs[0], sum(n_jobs))
-    machines = (n_machines[0], sum(n_machines))
-    source = RandomInstances(jobs, machines, (1, longest), min(alternatives, n_machines[0]))
-    pair_of(form, [source], 3, seed, pair=pair, reward_aggregator=aggregator).play(40)
+
+
+def check_generated(case: dict[str, Any], n_acts: int) -> None:
+    jobs = (case["n_jobs"][0], sum(case["n_jobs"]))
+    machines = (case["n_machines"][0], sum(case["n_machines"]))
+    source = RandomInstances(jobs, machines, (1, case["longest"]), min(case["alternatives"], machines[0]))
+    options = {"choices": case["choices"], "reward_aggregator": case["aggregator"]}
+    pair_of(case["form"], [source], 3, case["seed"], pair=case["pair"], **options).play(n_acts)
+
+
+@settings(max_examples=25, deadline=None)
+@given(CASES)
+def test_generated_instances_equal_single_episodes(case: dict[str, Any]) -> None:
+    check_generated(case, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@settings(max_examples=500, deadline=None)
+@given(CASES)
+def test_500_generated_instances_equal_single_episodes(case: dict[str, Any]) -> None:
+    check_generated(case, 80)
 
 
 @every_form
