@@ -6,7 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 BENCH := .venv-bench/bin
 BENCH_STAMP := .venv-bench/.installed
-PEERS := stable-baselines3 tianshou torchrl
+PEERS := stable-baselines3 sb3-contrib tianshou torchrl
 RUN_DIR ?= outputs/ppo_cartpole/$(shell date +%Y-%m-%d_%H-%M-%S)
 
 export OMP_NUM_THREADS ?= 1

@@ -19,6 +19,8 @@ from .events import CuttingEvents as CuttingEvents, InventoryEvents as Inventory
 from .greedy_cutting_policy import GreedyCuttingPolicy as GreedyCuttingPolicy
 from .inventory import Inventory as Inventory
 from .kpi_calculator import Cutting2dKpiCalculator as Cutting2dKpiCalculator
+from .masked_environment import MaskedCutting2DEnvironment as MaskedCutting2DEnvironment
+from .masked_environment import masked_env_factory as masked_env_factory
 from .masked_structured_environment import (
     MaskedStructuredCutting2DEnvironment as MaskedStructuredCutting2DEnvironment,
 )

@@ -20,8 +20,8 @@ class GreedyCuttingPolicy:
     """Chooses the smallest piece that fits, and the cuts that leave the largest single rectangle.
 
     Ties between pieces of equal area go to the first one; ties between cuts prefer not to rotate
-    the order, then not to reverse the cutting order. The policy works in the flat environment and
-    in both structured ones.
+    the order, then not to reverse the cutting order. The policy works in all forms of
+    the environment.
 
     Args:
         action_spaces_dict: Action space of each sub-step.
@@ -46,6 +46,7 @@ class GreedyCuttingPolicy:
         pairs = zip(pieces.tolist(), orders.tolist(), strict=True)
         cuts = np.array([_best_cuts(piece, order) for piece, order in pairs])
         chosen = {"piece_idx": index, "cut_rotation": cuts[:, 0], "cut_order": cuts[:, 1]}
+        chosen["cut"] = 4 * index + 2 * cuts[:, 0] + cuts[:, 1]
         return PolicyStep({head: chosen[head] for head in self.heads[batch.step_key]})
 
 
