@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 
 PYTHONS ?= $(PYTHON)
 
-.PHONY: help setup train test slow long check docs dist check-wheel audit bench bench-all learn fix clean
+.PHONY: help setup train test slow long check docs dist check-wheel audit bench bench-all learn problems fix clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -66,12 +66,16 @@ bench: $(BENCH_STAMP)  ## Compare the speed of the main workloads with stable-ba
 bench-all: $(BENCH_STAMP)  ## Compare all workloads with all other libraries; writes docs/benchmarks.md (about 55 minutes).
 	$(BENCH)/python benchmarks/run.py --all
 
+problems: $(BENCH_STAMP)  ## Train agents for the applied problems, beside rules and solvers; writes docs/problems.md (a day).
+	$(BENCH)/python benchmarks/structure.py --workers 2
+	$(BENCH)/python benchmarks/problems.py --search
+
 learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes docs/results.md (two hours).
 	$(BIN)/python benchmarks/learn.py
 
 $(BENCH_STAMP): pyproject.toml constraints.txt
 	test -x $(BENCH)/python || $(PYTHON) -m venv .venv-bench
-	$(BENCH)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[box2d,onnx]" $(PEERS)
+	$(BENCH)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[box2d,onnx,problems]" $(PEERS)
 	# imitation needs an older gymnasium; where it cannot be installed, it is not measured
 	test -x .venv-imitation/bin/python || $(PYTHON) -m venv .venv-imitation
 	-.venv-imitation/bin/python -m pip install --quiet --disable-pip-version-check imitation $$(grep ^torch== constraints.txt)

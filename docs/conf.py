@@ -19,7 +19,7 @@ extensions = [
     "navigation",
     "api_reference",
     "option_reference",
-    "example_episode",
+    "example_episodes",
 ]
 root_doc = "index"
 exclude_patterns = ["extensions"]

@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "docs" / "extensions"))
 navigation = importlib.import_module("navigation")
 api_reference = importlib.import_module("api_reference")
 option_reference = importlib.import_module("option_reference")
+example_episodes = importlib.import_module("example_episodes")
 sys.path.pop(0)
 
 
@@ -29,7 +30,7 @@ sys.path.pop(0)
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built from a copy of the repository, in which generated pages may be written."""
     folder = tmp_path_factory.mktemp("site")
-    for name in ("docs", "examples"):
+    for name in ("docs", "examples", "configs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("reference", "__pycache__"))
     shutil.copy(ROOT / "CHANGELOG.md", folder)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "html"]
@@ -77,11 +78,27 @@ def test_public_names_and_options_are_found_by_the_search(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_start_page_has_an_episode_to_scrub(site: Path) -> None:
+def test_start_page_has_an_episode_to_scrub(site: Path) -> None:
     (frame,) = [address for address in Loads(site / "index.html").found if "episode" in address]
     page = (site / frame).read_text(encoding="utf-8")
     assert "Cutting-2D" in page
     assert page.count("episode") > 1
+
+
+@pytest.mark.slow
+def test_gallery_has_an_episode_of_each_problem(site: Path) -> None:
+    frames = [address for address in Loads(site / "gallery.html").found if "episode" in address]
+    assert [Path(frame).stem for frame in frames] == list(example_episodes.examples())
+    for frame, example in zip(frames, example_episodes.examples().values(), strict=True):
+        page = (site / frame).read_text(encoding="utf-8")
+        assert all(f'"{name}"' in page for name in example.policies)
+
+
+def test_episodes_take_the_place_of_comments_at_any_depth() -> None:
+    text = navigation.with_episodes("tutorial/page", "before <!-- example episode: job_shop --> after")
+    assert 'src="../_static/episodes/job_shop.html"' in text
+    assert text.startswith("before <iframe")
+    assert text.endswith("</iframe> after")
 
 
 def test_the_navigation_follows_the_tables_of_the_start_page() -> None:

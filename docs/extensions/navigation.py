@@ -2,7 +2,7 @@
 
 The start page lists all pages in tables, one per section, so that it also serves readers of the repository. Each
 section becomes a part of the navigation. Example programs and the changelog, which lie outside of the documentation,
-become pages.
+become pages. Comments that name example episodes are replaced by them.
 """
 
 import json
@@ -21,13 +21,13 @@ SUFFIXES = (".py", ".yaml", ".ipynb")
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 PAGE = re.compile(r"\]\(([\w/]+)\.md\)")
 OUTER_LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([\w./-]+)((?:#[\w-]+)?)\)")
-EPISODE = "<!-- example episode -->"
-FRAME = """<iframe src="_static/episode.html" title="An episode of the cutting problem" loading="lazy"
+EPISODE = re.compile(r"<!-- example episode: (\w+) -->")
+FRAME = """<iframe src="{root}_static/episodes/{name}.html" title="Two episodes of an environment" loading="lazy"
 style="width: 100%; height: 760px; border: 1px solid var(--color-background-border); border-radius: 6px"></iframe>"""
 
 
 def with_navigation(text: str) -> str:
-    """Add a hidden table of contents for each section of the start page, and the example episode."""
+    """Add a hidden table of contents for each section of the start page."""
     titles = SECTION.findall(text)
     bodies = SECTION.split(text)[2::2]
     trees = []
@@ -38,7 +38,13 @@ def with_navigation(text: str) -> str:
         if pages:
             listed = "\n".join(pages)
             trees.append(f"```{{toctree}}\n:hidden:\n:caption: {title}\n\n{listed}\n```\n")
-    return text.replace(EPISODE, FRAME) + "\n" + "\n".join(trees)
+    return text + "\n" + "\n".join(trees)
+
+
+def with_episodes(docname: str, text: str) -> str:
+    """Show the example episodes that a page names."""
+    root = "../" * docname.count("/")
+    return EPISODE.sub(lambda match: FRAME.format(root=root, name=match[1]), text)
 
 
 def page_of(path: str) -> str | None:
@@ -75,7 +81,7 @@ def with_inner_links(docname: str, text: str) -> str:
 
 def prepare_source(app: Sphinx, docname: str, source: list[str]) -> None:
     """Change the source of a page before it is parsed."""
-    source[0] = with_inner_links(docname, source[0])
+    source[0] = with_episodes(docname, with_inner_links(docname, source[0]))
     if docname == app.config.root_doc:
         source[0] = with_navigation(source[0])
 
