@@ -1,5 +1,7 @@
 """Evolution strategies on CartPole-v1 (W5): 10 rollouts per update, through the public API with statistics on.
 
+With `--arrays --n_rollouts 1024`, whole populations play at the same time in environments in arrays.
+
 Prints one line of JSON with the environment steps per second, from the end of the first update to that of the last one
 (the first one creates the noise table), and the peak memory of the training process. Only training episodes are
 played.
@@ -26,7 +28,7 @@ from torch import nn
 
 from maze_pl.collect.engines import InProcessEngine, ProcessEngine
 from maze_pl.datamodules import PopulationDataModule
-from maze_pl.envs import make_gym_maze_env
+from maze_pl.envs import CartPoleArrayEnv, make_gym_maze_env
 from maze_pl.modules import ES
 from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
 
@@ -44,6 +46,8 @@ class Stopwatch(pl.Callback):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--updates", type=int, default=100)
+    parser.add_argument("--n_rollouts", type=int, default=10)
+    parser.add_argument("--arrays", action="store_true", help="environments in arrays")
     parser.add_argument("--n_workers", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -52,9 +56,9 @@ def main() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     pl.seed_everything(arguments.seed, verbose=False)
     data = PopulationDataModule(
-        partial(make_gym_maze_env, "CartPole-v1"),
-        n_rollouts_per_update=10,
-        epoch_length=10,
+        CartPoleArrayEnv if arguments.arrays else partial(make_gym_maze_env, "CartPole-v1"),
+        n_rollouts_per_update=arguments.n_rollouts,
+        epoch_length=min(10, arguments.updates),
         evaluators={},
         engine=ProcessEngine(arguments.n_workers) if arguments.n_workers else InProcessEngine(),
         seed=arguments.seed,

@@ -15,6 +15,7 @@ SCRIPTS = {
     "soft_actor_critic.py": ["--n_updates", "32"],
     "impala.py": ["--env_steps", "2400"],
     "evolution.py": ["--updates", "2"],
+    "evolution.py --arrays": ["--updates", "2", "--n_rollouts", "20"],
     "engines.py": ["--env_steps", "400"],
     "rollouts.py": ["--episodes", "4"],
     "bundles.py": [],
@@ -30,7 +31,8 @@ SCRIPTS = {
 @pytest.mark.long
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_benchmark_prints_its_figures(script: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "ignore", str(FOLDER / script), *SCRIPTS[script]]
+    file, *options = script.split()
+    command = [sys.executable, "-W", "ignore", str(FOLDER / file), *options, *SCRIPTS[script]]
     path = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=300

@@ -31,6 +31,7 @@ from maze_pl.agents.policy_step_parts import (
     make_policy_step,
     separate_agent_counts,
 )
+from maze_pl.agents.stacked_policy import StackedPolicy
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import PolicyBatch, PolicyStep
@@ -131,6 +132,14 @@ class TorchPolicy(nn.Module, ActsOnObservations):
     def acting_policy(self) -> "TorchPolicy":
         """Return this policy, for `act_on`."""
         return self
+
+    def stacked(self) -> StackedPolicy:
+        """Return copies of this policy that act together, for populations.
+
+        Raises:
+            ValueError: They cannot, with the reason.
+        """
+        return StackedPolicy(self)
 
     def modules_of(self, step_key: StepKey) -> nn.ModuleList:
         """Return the networks of a sub-step, and the explorations of its heads that have parameters."""

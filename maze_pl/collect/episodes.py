@@ -69,6 +69,7 @@ def play_acts(
             batch = slots.batch(staging, key, group)
             batch.episode_index = episode_index[group]
             batch.n_acts = n_acts[group]
+            batch.env_index = group
             _check_observation(batch, group, first)
             acting_slot = slots.next_slot[group]
             step = slots.act(

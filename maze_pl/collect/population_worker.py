@@ -1,20 +1,27 @@
 """The worker of populations, which plays episodes of perturbed policies, a part at a time."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
+import numpy as np
 import torch
 
 from maze_pl.collect.episodes import play_acts
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.population import NoiseTable, perturbed_parameters
+from maze_pl.core.episode_batch import EpisodeBatch
+from maze_pl.core.policy import Array
+from maze_pl.core.population import NoiseTable, PolicyStack, perturbed_parameters
 from maze_pl.core.seeding import derive_seed
+from maze_pl.envs.arrays import ArrayVectorEnv
+from maze_pl.envs.vector.vector_env import VectorEnv
 
 _TRAINING: Final = "train"  # no evaluator has this name
+_TOGETHER: Final = "train, together"
 _ACTS_OF_A_JOB: Final = 200
+_MOST_NUMBERS: Final = 50_000_000  # parameters of all policies that play at the same time
 
 
 class Played(NamedTuple):
@@ -43,12 +50,15 @@ class PopulationWorker(RolloutWorker):
 
     Args:
         noise: Noise that perturbs the policies.
+        population: Makes environments in arrays, in which many policies play at the same time.
         deterministic: Whether the policies take their most likely actions.
     """
 
     noise: NoiseTable = None  # type: ignore[assignment]
+    population: Callable[[], ArrayVectorEnv] | None = None
     deterministic: bool = True
     perturbed: Any = None  # a copy of the policy
+    stack: PolicyStack | None = None  # of the copy
     center: Any = None  # [number of parameters] unperturbed parameters
     running: tuple[int, int] = (-1, 0)  # update and number of the episode
     episode: Iterator[Played | None] | None = None
@@ -81,6 +91,60 @@ class PopulationWorker(RolloutWorker):
             self.episode = self._play(update, number // 2, sign * noise_stddev, wrapper_statistics)
         return next(self.episode)
 
+    def play_together(
+        self, numbers: Sequence[int], update: int, noise_stddev: float, policy: Any = None
+    ) -> tuple[Array, EpisodeBatch]:
+        """Play whole episodes at the same time, in environments in arrays; policies take their most likely actions.
+
+        Args:
+            numbers: Numbers of the episodes within the update.
+            update: Number of the update.
+            noise_stddev: Factor of the noise.
+            policy: As for `play_perturbed`.
+
+        Returns:
+            [n] float64 sums of the rewards, as changed by wrappers, and the statistics of the episodes in the order
+            of `numbers`.
+        """
+        self._copy(self.policy if policy is None else policy)
+        self.running = (-1, 0)  # the next part of a single episode copies the policy again
+        if _TOGETHER not in self.vectors:
+            assert self.population is not None
+            self.vectors[_TOGETHER] = self.population()
+        vector = self.vectors[_TOGETHER]
+        n_at_once = min(vector.n_envs, max(2, _MOST_NUMBERS // len(self.center)))
+        rewards, batches = [], []
+        for first in range(0, len(numbers), n_at_once):
+            reward, summaries = self._play_group(vector, numbers[first : first + n_at_once], update, noise_stddev)
+            rewards.append(reward)
+            batches.append(summaries)
+        return np.concatenate(rewards), EpisodeBatch.concatenated(batches)
+
+    def _play_group(
+        self, vector: VectorEnv, numbers: Sequence[int], update: int, noise_stddev: float
+    ) -> tuple[Array, EpisodeBatch]:
+        """Play as many episodes as there are environments, or fewer."""
+        if self.stack is None:
+            self.stack = self.perturbed.stacked()
+        moved = [self._moved(update, number // 2, (-1) ** number * noise_stddev) for number in numbers]
+        self.stack.load(torch.stack(moved))
+        episodes = [update * 2**32 + number // 2 for number in numbers]
+        reward = np.zeros(len(numbers))
+        for envs in play_acts(vector, self.stack, episodes, deterministic=True):
+            reward[envs] += vector.staging.reward[envs]
+            ended = vector.staging.terminated[envs] | vector.staging.truncated[envs]
+            if ended.any():
+                self.stack.keep(envs[~ended])
+        summaries = cast(EpisodeBatch, vector.drain_summaries())
+        return reward, summaries.chosen(np.argsort(summaries.env_index))
+
+    def _moved(self, update: int, pair: int, scale: float) -> torch.Tensor:
+        """Add the noise of a pair, times `scale`, to the parameters of the centre."""
+        size = len(self.center)
+        noise = self.noise.piece(self.noise.offset(size, update, pair), size)
+        moved: torch.Tensor = self.center.add(noise.to(self.center), alpha=scale)
+        return moved
+
     def _copy(self, policy: Any) -> None:
         """Copy a policy, whose parameters are the centre of the perturbed ones."""
         if self.perturbed is None:
@@ -90,10 +154,8 @@ class PopulationWorker(RolloutWorker):
         self.center = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
     def _perturb(self, update: int, pair: int, scale: float) -> None:
-        """Add the noise of a pair, times `scale`, to the parameters of the centre."""
-        size = len(self.center)
-        noise = self.noise.piece(self.noise.offset(size, update, pair), size)
-        moved = self.center.add(noise.to(self.center), alpha=scale)
+        """Perturb the copy of the policy by the noise of a pair, times `scale`."""
+        moved = self._moved(update, pair, scale)
         parameters = perturbed_parameters(self.perturbed)
         parts = torch.split(moved, [parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):

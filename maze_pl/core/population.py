@@ -7,7 +7,7 @@ import tempfile
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from maze_pl.core.batches import Experience
-from maze_pl.core.policy import Array
+from maze_pl.core.policy import Array, Policy
 from maze_pl.core.seeding import derive_seed
 
 _CHUNK = 1 << 20
@@ -28,6 +28,27 @@ def perturbed_parameters(policy: Any) -> list[nn.Parameter]:
         policy: A module; the list is empty for anything else.
     """
     return [one for one in policy.parameters() if one.requires_grad] if isinstance(policy, nn.Module) else []
+
+
+class PolicyStack(Policy, Protocol):
+    """Copies of a policy with different parameters, the i-th of which acts in environment i."""
+
+    def load(self, values: Tensor) -> None:
+        """Set the parameters of all copies, [S, P], in the order of `perturbed_parameters`."""
+        ...
+
+    def keep(self, copies: Array) -> None:
+        """Say which copies may still act, by their numbers [n] in ascending order."""
+        ...
+
+
+@runtime_checkable
+class StackablePolicy(Protocol):
+    """A policy whose copies can act together."""
+
+    def stacked(self) -> PolicyStack:
+        """Return copies of this policy; ValueError says why they cannot act together."""
+        ...
 
 
 class NoiseTable:

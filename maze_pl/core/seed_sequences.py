@@ -22,6 +22,7 @@ _MULT_B = 0x58F38DED
 _MIX_LEFT = np.uint32(0xCA01F9DD)
 _MIX_RIGHT = np.uint32(0x4973F715)
 _HALF = np.uint32(16)
+_LARGEST = 2**63 - 1
 
 
 def words_of(seeds: Sequence[int] | np.ndarray[Any, Any]) -> tuple[Words, np.ndarray[Any, Any]]:
@@ -106,7 +107,7 @@ def derive_seeds(*path: int | str | np.ndarray[Any, Any]) -> np.ndarray[Any, Any
 
     Args:
         path: Numbers and names from the general to the specific; arrays [N] of integers from 0 to
-            2**32 - 1 where the paths differ.
+            2**63 - 1 where the paths differ.
 
     Returns:
         [N] int64, seeds in [0, 2**31).
@@ -123,15 +124,26 @@ def derive_seeds(*path: int | str | np.ndarray[Any, Any]) -> np.ndarray[Any, Any
     if not arrays:
         raise ValueError("derive_seeds needs an array in its path; derive_seed derives a single seed")
     for array in arrays:
-        if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= 0xFFFFFFFF):
-            raise ValueError(f"arrays in a path must hold integers from 0 to 2**32 - 1; got {array}")
-    columns: list[Any] = []
+        if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= _LARGEST):
+            raise ValueError(f"arrays in a path must hold integers from 0 to 2**63 - 1; got {array}")
+    (size,) = np.broadcast_shapes(*(array.shape for array in arrays))
+    is_long = np.array([np.broadcast_to(array > 0xFFFFFFFF, size) for array in arrays])  # [number of arrays, N]
+    if not is_long.any():
+        return _seeds_of(path)
+    seeds = np.zeros(size, np.int64)
+    for pattern in np.unique(is_long, axis=1).T:  # paths have equally many words where the same numbers are long
+        rows = np.flatnonzero((is_long == pattern[:, np.newaxis]).all(axis=0))
+        chosen = [np.broadcast_to(part, size)[rows] if isinstance(part, np.ndarray) else part for part in path]
+        seeds[rows] = _seeds_of(chosen)
+    return seeds
+
+
+def _seeds_of(path: Sequence[int | str | np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Derive seeds; in each array of the path, all or no numbers are above 2**32 - 1."""
+    columns: list[Any] = [zlib.crc32(part.encode()) if isinstance(part, str) else part & 0xFFFFFFFF for part in path]
     for part in path:
-        if isinstance(part, np.ndarray):
-            columns.append(part)
-        else:
-            columns.append(zlib.crc32(part.encode()) if isinstance(part, str) else part & 0xFFFFFFFF)
-    columns += [part >> 32 & 0xFFFFFFFF for part in path if isinstance(part, int) and part > 0xFFFFFFFF]
+        if not isinstance(part, str) and np.any(np.asarray(part) > 0xFFFFFFFF):
+            columns.append(part >> 32 & 0xFFFFFFFF)
     words = np.stack(np.broadcast_arrays(*columns), axis=-1).astype(np.uint32)
     return (states_of_pools(pools_of(words), 1)[:, 0] >> np.uint32(1)).astype(np.int64)
 

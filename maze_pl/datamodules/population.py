@@ -1,26 +1,32 @@
 """Data module of evolution strategies: its batches are returns of perturbed policies."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
+from pytorch_lightning.utilities import rank_zero_info
 
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.population_worker import Played, PopulationWorker
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.episode_batch import joined_summaries
-from maze_pl.core.population import NoiseTable, PopulationBatch, perturbed_parameters
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.episode_batch import EpisodeBatch, joined_summaries
+from maze_pl.core.population import NoiseTable, PopulationBatch, StackablePolicy, perturbed_parameters
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datamodules.source import Source
+from maze_pl.envs.array_forms import make_wrapped_arrays
+from maze_pl.envs.arrays import ArrayVectorEnv
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.system.ranks import gather_objects
+
+_PAIRS_AHEAD = 16  # that play together at least, where the number of pairs is not known in advance
 
 
 def _numbers(pairs: Iterable[int]) -> Iterator[int]:
@@ -39,6 +45,10 @@ class PopulationDataModule(EnvironmentDataModule):
     episodes that turn out to be unnecessary are abandoned and counted nowhere.
 
     The algorithm sets the scale of the perturbations by its `data_requirements`.
+
+    In environments in arrays, whole populations play at the same time, with stacked parameters, where most likely
+    actions suffice (`deterministic`), no wrapper gathers statistics, and `torch.vmap` evaluates the networks;
+    otherwise a message says why not. Episodes and noise are the same in both ways.
 
     Args:
         env: Builds one environment; a plain gymnasium environment is adapted.
@@ -115,6 +125,7 @@ class PopulationDataModule(EnvironmentDataModule):
         self.epoch_length = epoch_length
         self.deterministic = deterministic
         self._noise = NoiseTable(derive_seed(self.seed, "noise table"), shared_noise_table_size)
+        self._reason: str | None = ""  # for which policies do not play together; empty before it is known
         self._busy: dict[int, tuple[int, int]] = {}  # player -> (episode number, update) of the episode in progress
 
     def train_dataloader(self) -> Source[PopulationBatch]:
@@ -126,12 +137,41 @@ class PopulationDataModule(EnvironmentDataModule):
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
         options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}
         training = [self._vector_of([self._factory_of(None, *limit)], **options)]
+        population = None
+        if self._is_array:
+            make, wrappers, masks = self._factory.args  # type: ignore[union-attr]
+            arrays = partial(make_wrapped_arrays, make, [*limit, *wrappers], masks)
+            population = partial(
+                ArrayVectorEnv, arrays, self._n_together(), spec=self.spec, check=self.check, **options
+            )
         return partial(
             super()._make_player(),
             training=training,
             noise=self._noise,
+            population=population,
             deterministic=self.deterministic,
         )
+
+    def _n_together(self) -> int:
+        """Return the number of episodes that a worker plays at the same time in arrays."""
+        pairs = -(-self.n_rollouts_per_update // 2)
+        if self.n_timesteps_per_update:
+            pairs = max(pairs, _PAIRS_AHEAD)
+        return 2 * -(-pairs // (self._world_size * self.engine.n_workers))
+
+    def _why_not_together(self, policy: Any, wrapper_statistics: dict[str, Any]) -> str | None:
+        """Return why policies do not play at the same time; None if they do."""
+        if not self.deterministic:
+            return "they sample their actions: deterministic=False"
+        if wrapper_statistics:
+            return f"wrappers gather statistics: {', '.join(wrapper_statistics)}"
+        if not isinstance(policy, StackablePolicy):
+            return f"a {type(policy).__name__} has no stacked copies"
+        try:
+            policy.stacked()
+        except ValueError as error:
+            return str(error)
+        return None
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
         while self._busy:  # with parts of episodes that are no longer needed
@@ -159,8 +199,12 @@ class PopulationDataModule(EnvironmentDataModule):
             tables = gather_objects(self._noise)
             self._noise, self._has_begun = tables[0] if self._rank else self._noise, True
         wrapper_statistics, update = self.wrapper_statistics(), trainer.fit_loop.total_batch_idx + 1
+        if self._is_array and self._reason == "":
+            self._reason = self._why_not_together(policy, wrapper_statistics)
+            if self._reason is not None:
+                rank_zero_info(f"policies of a population play one after the other: {self._reason}")
         task = update, noise_stddev, wrapper_statistics, self._engage(policy)
-        (own, used), kinds = self._play(task), self._wrappers
+        (own, summaries, used), kinds = self._play(task), self._wrappers
         self._wrapper_statistics = {}
         for name in wrapper_statistics:
             statistics = [episode.wrapper_statistics[name] for episode in used]
@@ -168,7 +212,7 @@ class PopulationDataModule(EnvironmentDataModule):
         offsets = [self._noise.offset(length, update, pair) for pair in range(len(used) // 2)]
         returns = torch.tensor([one.reward for one in used], dtype=torch.float64).view(-1, 2)
         batch = PopulationBatch(self._noise, offsets, returns, sum(one.env_steps for one in own))
-        batch.summaries = joined_summaries([one.summaries for one in own])
+        batch.summaries = summaries
         batch.measures = {
             "n_rollouts": len(used),
             "n_timesteps": sum(one.env_steps for one in used),
@@ -176,11 +220,14 @@ class PopulationDataModule(EnvironmentDataModule):
         batch.seconds = time.perf_counter() - began
         return batch
 
-    def _play(self, task: tuple[Any, ...]) -> tuple[list[Played], list[Played]]:
-        """Play until an update has enough episodes; return this rank's episodes, and all."""
+    def _play(self, task: tuple[Any, ...]) -> tuple[list[Played], Sequence[EpisodeSummary], list[Played]]:
+        """Play until an update has enough episodes; return this rank's episodes, their summaries, and all episodes."""
         least = -(-self.n_rollouts_per_update // 2)
         minimum = self.n_timesteps_per_update
+        together = self._is_array and self._reason is None
         step = self._world_size
+        together_numbers = list[int]()
+        together_summaries = list[EpisodeBatch]()
         played = dict[int, Played]()
         found = dict[int, Played]()
         n_pairs = max(1, least)
@@ -188,15 +235,42 @@ class PopulationDataModule(EnvironmentDataModule):
         waiting = _numbers(count(self._rank, step) if minimum else range(self._rank, n_pairs, step))
         while not n_used:
             needed = set(_numbers(range(self._rank, n_pairs, step)))
+            if together and needed - played.keys():
+                numbers = sorted(needed - played.keys())
+                together_numbers += numbers
+                together_summaries += self._play_together(numbers, played, task)
             while needed - played.keys():
                 self._advance(waiting, played, task)
             for part in gather_objects({n: played[n]._replace(summaries=[]) for n in needed - found.keys()}):
                 found |= part
             env_steps = np.cumsum([found[n].env_steps for n in range(2 * n_pairs)])[1::2]
             n_used = max(least, 1 + int(np.searchsorted(env_steps, minimum))) if env_steps[-1] >= minimum else 0
-            n_pairs += step
-        numbers = range(2 * n_used)
-        return [played[n] for n in numbers if n in played], [found[n] for n in numbers]
+            n_pairs += step * (_PAIRS_AHEAD if together else 1)
+        own = [n for n in range(2 * n_used) if n in played]
+        summaries: Sequence[EpisodeSummary] = joined_summaries([played[n].summaries for n in own])
+        if together_summaries:
+            place = {number: place for place, number in enumerate(together_numbers)}
+            order = np.array([place[number] for number in own])
+            summaries = EpisodeBatch.concatenated(together_summaries).chosen(order)
+        return [played[n] for n in own], summaries, [found[n] for n in range(2 * n_used)]
+
+    def _play_together(
+        self, numbers: list[int], played: dict[int, Played], task: tuple[Any, ...]
+    ) -> list[EpisodeBatch]:
+        """Play episodes in arrays, a share of them on each player; return their statistics in the same order."""
+        update, noise_stddev, _, policy = task
+        shares = [share for share in np.array_split(np.array(numbers), self.engine.n_workers) if len(share)]
+        jobs = []
+        for player, share in enumerate(shares):
+            jobs.append((player, "play_together", (share.tolist(), update, noise_stddev, policy)))
+        summaries = []
+        for share, (rewards, batch) in zip(shares, self._ask(jobs), strict=True):
+            for number, reward, env_steps in zip(
+                share.tolist(), rewards.tolist(), batch.env_steps.tolist(), strict=True
+            ):
+                played[number] = Played(reward, env_steps, [], {})
+            summaries.append(batch)
+        return summaries
 
     def _advance(self, waiting: Iterator[int], played: dict[int, Played], task: tuple[Any, ...]) -> None:
         """Give free players the next episodes, and wait for one part of an episode."""
