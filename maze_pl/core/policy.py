@@ -33,10 +33,10 @@ class PolicyBatch:
         envs: [B] environments, in rollouts of an `EnvPolicy`, which may copy them but not change them.
         episode_index: [B] episode that each row belongs to, if whole episodes are played.
         n_acts: [B] acts of all actors in that episode before this one.
-        env_index: [B] environment of the vector that each row belongs to, if whole episodes are played.
         noise_state: Exploration noise of the actors after their last acts, without entries if none has
             acted; zero for actors that have not acted in their episode. None if the caller does not keep it, so that a
             policy explores independently in each act.
+        env_index: [B] environment of the vector that each row belongs to, if whole episodes are played.
     """
 
     step_key: StepKey
@@ -47,9 +47,9 @@ class PolicyBatch:
     maze_state: list[Any] | None = None
     episode_index: Array | None = None
     n_acts: Array | None = None
-    env_index: Array | None = None
     noise_state: dict[str, Array] | None = None
     envs: list[Any] | None = None
+    env_index: Array | None = None
 
 
 @dataclass(slots=True)

@@ -74,8 +74,12 @@ class MaskedCutting2DEnvironment(Wrapper):
         """Convert a recorded state and action."""
         flat = self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
         flat_observations, flat_actions = flat
-        observations = None if flat_observations is None else {0: _with_mask(flat_observations[0])}
-        actions = None if flat_actions is None else {0: {"cut": _number(flat_actions[0])}}
+        observations: dict[StepKey, Observation] | None = None
+        actions: dict[StepKey, Action] | None = None
+        if flat_observations is not None:
+            observations = {0: _with_mask(flat_observations[0])}
+        if flat_actions is not None:
+            actions = {0: {"cut": _number(flat_actions[0])}}
         return observations, actions
 
 
