@@ -11,11 +11,7 @@ from torch import Tensor, nn
 
 from maze_pl.agents.acting import ActsOnObservations
 from maze_pl.agents.gaussian_exploration import NoiseState
-from maze_pl.agents.network_io import (
-    LATENT,
-    evaluate_recurrent,
-    networks_by_step,
-)
+from maze_pl.agents.network_io import LATENT, evaluate_recurrent, networks_by_step
 from maze_pl.agents.numpy_sampling import Sampling, numpy_views
 from maze_pl.agents.policy_outputs import (
     complete_outputs,
@@ -25,12 +21,7 @@ from maze_pl.agents.policy_outputs import (
     sample_with_noise,
     separate_outputs,
 )
-from maze_pl.agents.policy_step_parts import (
-    PolicyNetworks,
-    PolicyStepParts,
-    make_policy_step,
-    separate_agent_counts,
-)
+from maze_pl.agents.policy_step_parts import PolicyNetworks, PolicyStepParts, make_policy_step, separate_agent_counts
 from maze_pl.agents.stacked_policy import StackedPolicy
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
@@ -38,10 +29,7 @@ from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spaces import allowed_entries
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
-from maze_pl.distributions.distribution_mapper import (
-    DistributionMapperConfig,
-    distribution_mappers,
-)
+from maze_pl.distributions.distribution_mapper import DistributionMapperConfig, distribution_mappers
 from maze_pl.distributions.probability_distribution import (
     MaskableProbabilityDistribution,
     ProbabilityDistribution,
