@@ -5,7 +5,7 @@
     python benchmarks/problems.py --page                   # the page only, from the results that are there
 
 A run lies in outputs/problems/PROBLEM/SEED, the values that rules and agents reach in the test instances in
-outputs/problems/PROBLEM/*.json. Nothing is computed again unless its file is deleted. The section on flat and
+docs/results/problems/PROBLEM.json. What is there is not computed again. The section on flat and
 structured decisions comes from the results of benchmarks/structure.py.
 """
 
@@ -50,7 +50,11 @@ from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.runs.rollout import rollout
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS, PAGE = ROOT / "outputs" / "problems", ROOT / "docs" / "problems.md"
+RUNS, RESULTS, PAGE = (
+    ROOT / "outputs" / "problems",
+    ROOT / "docs" / "results" / "problems",
+    ROOT / "docs" / "problems.md",
+)
 PACKAGES = ("maze-pl", "torch", "pytorch-lightning", "numpy")
 T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # number of seeds -> quantile of Student's t
 Values = list[float]
@@ -209,7 +213,7 @@ def routing_problem() -> Problem:
     description = "random(50)"
 
     def excess(distances: Callable[[], np.ndarray]) -> Values:
-        solver = np.array(json.loads((RESULTS / "vehicle_routing" / "pyvrp.json").read_text(encoding="utf-8")))
+        solver = np.array(results_of("vehicle_routing")["pyvrp"])
         return [float(value) for value in 100 * (distances()[:N_SOLVED] / solver - 1)]
 
     def by_rule(play: Callable[[Any], float]) -> np.ndarray:
@@ -233,13 +237,6 @@ def routing_problem() -> Problem:
         page="vehicle_routing.md",
         text=f"{N_SOLVED} random instances of 50 customers.",
     )
-
-
-def solve_routing() -> None:
-    """Compute the distances of PyVRP, which the values of this problem refer to."""
-    file = RESULTS / "vehicle_routing" / "pyvrp.json"
-    if not file.exists():
-        write(file, [vehicle_routing.by_pyvrp(("random(50)", number, 5.0)) for number in range(N_SOLVED)])
 
 
 # ------------------------------------------------------------------------------------------------------------- stock
@@ -381,28 +378,37 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
 # ----------------------------------------------------------------------------------------------------------- computing
 
 
-def write(file: Path, content: Any) -> None:
-    """Write a JSON file by way of a temporary one."""
+def rounded(content: Any) -> Any:
+    """The same content with numbers of six digits."""
+    if isinstance(content, dict):
+        return {name: rounded(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [rounded(value) for value in content]
+    return float(f"{content:.6g}") if isinstance(content, float) else content
+
+
+def results_of(name: str) -> dict[str, Any]:
+    """All results of a problem that are there."""
+    file = RESULTS / f"{name}.json"
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return found
+
+
+def keep(name: str, key: str, content: Any) -> None:
+    """Keep a result of a problem; the file is written by way of a temporary one."""
+    results = {**results_of(name), key: rounded(content)}
+    lines = [f"{json.dumps(key)}: {json.dumps(results[key])}" for key in sorted(results)]
+    file = RESULTS / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(file.name + ".part")
-    part.write_text(json.dumps(content), encoding="utf-8")
+    part.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     os.replace(part, file)
-
-
-def read(file: Path) -> Any:
-    """Content of a JSON file; None if there is none."""
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-
-
-def slug(name: str) -> str:
-    """Name of a file."""
-    return "".join(letter if letter.isalnum() else "_" for letter in name.lower())
 
 
 def train(name: str, problem: Problem, seed: int) -> Path:
     """Train an agent unless it is there; returns its run directory."""
-    run_dir, record = RESULTS / name / str(seed), RESULTS / name / f"{seed}_training.json"
-    if record.exists():
+    run_dir = RUNS / name / str(seed)
+    if f"training {seed}" in results_of(name) and run_dir.exists():
         return run_dir
     command = ["-m", "maze_pl", "fit", *problem.command, "--seed_everything", str(seed), "--run_dir", str(run_dir)]
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -412,48 +418,40 @@ def train(name: str, problem: Problem, seed: int) -> Path:
         raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
-    write(record, {"cpu_seconds": seconds})
+    policy = maze_pl.load(run_dir / "checkpoints" / "best.ckpt").policy
+    n_parameters = sum(parameter.numel() for parameter in policy.parameters())
+    keep(name, f"training {seed}", {"seconds": seconds, "parameters": n_parameters})
     return run_dir
-
-
-def n_parameters(policy: Any) -> int:
-    """Number of parameters of the policy's networks."""
-    return sum(parameter.numel() for parameter in policy.parameters())
 
 
 def compute(name: str, seeds: list[int]) -> None:
     """Play all rules, and train and play the agents of all seeds, unless their values are there."""
     problem = PROBLEMS[name]()
-    if name == "vehicle_routing":
-        solve_routing()
+    if name == "vehicle_routing" and "pyvrp" not in results_of(name):
+        keep(name, "pyvrp", [vehicle_routing.by_pyvrp(("random(50)", number, 5.0)) for number in range(N_SOLVED)])
     for rule, play in problem.rules.items():
-        file = RESULTS / name / f"rule_{slug(rule)}.json"
-        if not file.exists():
-            write(file, play())
-            print(f"{name}: {rule} {np.mean(read(file)):.3f}", flush=True)
+        if rule not in results_of(name):
+            keep(name, rule, play())
+            print(f"{name}: {rule} {np.mean(results_of(name)[rule]):.3f}", flush=True)
     for seed in seeds:
-        run_dir = train(name, problem, seed)
-        policy = maze_pl.load(run_dir / "checkpoints" / "best.ckpt").policy
-        write(RESULTS / name / f"{seed}_size.json", n_parameters(policy))
         for agent, judge in problem.agents.items():
-            file = RESULTS / name / f"{seed}_{slug(agent)}.json"
-            if not file.exists():
-                write(file, judge(policy))
-                print(f"{name}: seed {seed}, {agent} {np.mean(read(file)):.3f}", flush=True)
+            key = f"{agent} {seed}"
+            if key not in results_of(name):
+                policy = maze_pl.load(train(name, problem, seed) / "checkpoints" / "best.ckpt").policy
+                keep(name, key, judge(policy))
+                print(f"{name}: {key} {np.mean(results_of(name)[key]):.3f}", flush=True)
 
 
 def search(name: str, seed: int) -> None:
     """Play with all searches, unless their values are there."""
-    searched = PROBLEMS[name]().searched
-    if searched is None:
-        return
-    agent = maze_pl.load(RESULTS / name / str(seed) / "checkpoints" / "best.ckpt")
-    for method in (None, *searched.methods):
-        file = RESULTS / name / f"{seed}_search_{slug(method or 'none')}.json"
-        if not file.exists():
-            values, seconds = searched.play(agent, method)
-            write(file, {"values": values, "seconds": seconds})
-            print(f"{name}: seed {seed}, {method} {np.mean(values):.3f}, {seconds:.0f} s", flush=True)
+    problem = PROBLEMS[name]()
+    for method in (None, *(problem.searched.methods if problem.searched else ())):
+        key = f"search {method} {seed}"
+        if problem.searched is not None and key not in results_of(name):
+            agent = maze_pl.load(train(name, problem, seed) / "checkpoints" / "best.ckpt")
+            values, seconds = problem.searched.play(agent, method)
+            keep(name, key, {"values": values, "seconds": seconds})
+            print(f"{name}: {key} {np.mean(values):.3f}, {seconds:.0f} s", flush=True)
 
 
 # ------------------------------------------------------------------------------------------------------------ the page
@@ -478,9 +476,8 @@ def over_seeds(means: list[float]) -> str:
 
 def section(name: str, seeds: list[int]) -> list[str]:
     """Section of a problem; empty if there are no results."""
-    problem, folder = PROBLEMS[name](), RESULTS / name
-    rules = {rule: read(folder / f"rule_{slug(rule)}.json") for rule in problem.rules}
-    rules = {rule: np.array(values) for rule, values in rules.items() if values is not None}
+    problem, results = PROBLEMS[name](), results_of(name)
+    rules = {rule: np.array(results[rule]) for rule in problem.rules if rule in results}
     if not rules:
         return []
     ordered = sorted(rules, key=lambda rule: problem.sign * rules[rule].mean())
@@ -492,13 +489,13 @@ def section(name: str, seeds: list[int]) -> list[str]:
         better = "" if rule == best else paired(problem.sign * (rules[best] - rules[rule]))
         lines.append(f"| {rule} | {rules[rule].mean():.2f} | {better} | | | |")
     for agent in problem.agents:
-        files = {seed: folder / f"{seed}_{slug(agent)}.json" for seed in seeds}
-        found = {seed: np.array(read(file)) for seed, file in files.items() if file.exists()}
+        found = {seed: np.array(results[f"{agent} {seed}"]) for seed in seeds if f"{agent} {seed}" in results}
         if found:
             means = [float(values.mean()) for values in found.values()]
             better = paired(problem.sign * (rules[best] - np.mean(list(found.values()), axis=0)))
-            minutes = np.mean([read(folder / f"{seed}_training.json")["cpu_seconds"] for seed in found]) / 60
-            size = read(folder / f"{next(iter(found))}_size.json")
+            training = [results[f"training {seed}"] for seed in found]
+            minutes = np.mean([one["seconds"] for one in training]) / 60
+            size = training[0]["parameters"]
             each = ", ".join(f"{mean:.2f}" for mean in means)
             row = [f"agent, {agent}", over_seeds(means), better, each, f"{minutes:.0f}", f"{size:,}"]
             lines.append(f"| {' | '.join(row)} |")
@@ -509,9 +506,9 @@ def section(name: str, seeds: list[int]) -> list[str]:
 
 def search_table(name: str, seed: int) -> list[str]:
     """Table of searches on a problem; empty if there are no results."""
-    problem, folder = PROBLEMS[name](), RESULTS / name
+    problem, results = PROBLEMS[name](), results_of(name)
     searched = problem.searched
-    plain = read(folder / f"{seed}_search_none.json")
+    plain = results.get(f"search None {seed}")
     if searched is None or plain is None:
         return []
     lines = [
@@ -521,7 +518,7 @@ def search_table(name: str, seed: int) -> list[str]:
         "|---|--:|--:|--:|",
     ]
     for method in (None, *searched.methods):
-        found = read(folder / f"{seed}_search_{slug(method or 'none')}.json")
+        found = results.get(f"search {method} {seed}")
         if found is not None:
             gain = problem.sign * (np.array(plain["values"]) - np.array(found["values"]))
             better = "" if method is None else paired(gain)

@@ -5,9 +5,10 @@
     python benchmarks/structure.py --table                           # the tables only
 
 Each run is a process that trains on random instances with a budget of decisions, and then plays 100 episodes with
-the most likely actions, the same for all. Its result is a file in outputs/structure and is not computed again. All
-use the same options of PPO. Dense networks have two layers of 64 tanh units per policy, and as many in the critic;
-pointer networks are the shipped templates, which sb3-contrib cannot use without code of one's own.
+the most likely actions, the same for all. Results are kept in docs/results/structure.json; those that are there are
+not computed again. All use the same options of PPO. Dense networks have two layers of 64 tanh units per policy, and
+as many in the critic; pointer networks are the shipped templates, which sb3-contrib cannot use without code of one's
+own.
 
 Needs stable-baselines3 and sb3-contrib (`make bench` installs them).
 """
@@ -20,6 +21,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -39,7 +41,7 @@ from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
 from maze_pl.runs.rollout import rollout
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "outputs" / "structure"
+RESULTS = ROOT / "docs" / "results" / "structure.json"
 N_SEEDS, N_EPISODES, FIRST_EPISODE_SEED = 5, 100, 1_000_000
 N_ENVS, N_ROLLOUT_STEPS, N_OPTIMIZATION_EPOCHS, N_MINIBATCHES = 16, 100, 4, 8
 LR, CLIP_RANGE, VALUE_LOSS_COEF, MAX_GRAD_NORM = 1e-3, 0.2, 0.5, 0.5
@@ -252,19 +254,19 @@ def play(problem: dict[str, Any], form: str, policy: Any) -> list[float]:
     return [sign * float(one.reward if metric == "return" else one.kpis[metric]) for one in summaries]
 
 
-def train_maze_pl(
-    problem: dict[str, Any], form: str, networks: Any, seed: int, folder: Path, share: float
-) -> dict[str, Any]:
+def train_maze_pl(problem: dict[str, Any], form: str, networks: Any, seed: int, share: float) -> dict[str, Any]:
     """Train with maze_pl; returns the result."""
-    file = folder / "run.yaml"
-    file.write_text(yaml.safe_dump(configuration(problem, form, networks, share), sort_keys=False), encoding="utf-8")
-    command = [sys.executable, "-m", "maze_pl", "fit", "--config", str(file), "--seed_everything", str(seed)]
-    done = subprocess.run([*command, "--run_dir", str(folder / "run")], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    agent = maze_pl.load(folder / "run" / "checkpoints" / "last.ckpt")
-    return {"seconds": usage.ru_utime + usage.ru_stime, "values": play(problem, form, agent.policy)}
+    with tempfile.TemporaryDirectory() as folder:
+        file, run_dir = Path(folder, "run.yaml"), Path(folder, "run")
+        settings = configuration(problem, form, networks, share)
+        file.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+        command = [sys.executable, "-m", "maze_pl", "fit", "--config", str(file), "--seed_everything", str(seed)]
+        done = subprocess.run([*command, "--run_dir", str(run_dir)], cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        agent = maze_pl.load(run_dir / "checkpoints" / "last.ckpt")
+        return {"seconds": usage.ru_utime + usage.ru_stime, "values": play(problem, form, agent.policy)}
 
 
 class FlatGymEnv(gymnasium.Env[Any, Any]):
@@ -343,20 +345,17 @@ def train_maskable_ppo(problem: dict[str, Any], seed: int, share: float) -> dict
     return {"seconds": seconds, "values": play(problem, "flat", MaskablePolicy(model, make()))}
 
 
-def compute(name: str, variant: str, seed: int, folder: Path, share: float) -> None:
-    """Train and test one variant, and write the result."""
+def compute(name: str, variant: str, seed: int, share: float) -> dict[str, Any]:
+    """Train and test one variant."""
     torch.set_num_threads(1)
     problem = PROBLEMS[name]
-    folder.mkdir(parents=True, exist_ok=True)
     if variant == "maskable_ppo":
         result = train_maskable_ppo(problem, seed, share)
     else:
         form, _, kind = variant.partition("_")
         networks = problem["pointers"][form] if kind == "pointer" else dense_networks(problem, form)
-        result = train_maze_pl(problem, form, networks, seed, folder, share)
-    part = folder / "result.json.part"
-    part.write_text(json.dumps(result), encoding="utf-8")
-    os.replace(part, folder / "result.json")
+        result = train_maze_pl(problem, form, networks, seed, share)
+    return {"seconds": round(result["seconds"], 1), "values": [round(value, 4) for value in result["values"]]}
 
 
 def variants_of(name: str) -> list[str]:
@@ -367,27 +366,48 @@ def variants_of(name: str) -> list[str]:
 
 def compute_missing(arguments: argparse.Namespace) -> None:
     """Compute all results that are not there yet, each in a process of its own."""
+    results = read_results(arguments.results)
     tasks: list[tuple[str, str, int]] = []
     for seed in arguments.seeds:
         for name in arguments.problems:
             wanted = [variant for variant in variants_of(name) if variant in arguments.variants]
-            tasks += [(name, variant, seed) for variant in wanted]
-    tasks = [task for task in tasks if not result_file(arguments.results, *task).exists()]
+            tasks += [(name, variant, seed) for variant in wanted if key_of(name, variant, seed) not in results]
 
-    def compute_in_process(task: tuple[str, str, int]) -> None:
-        options = ["--share", str(arguments.share), "--results", str(arguments.results)]
-        command = [sys.executable, __file__, *options, "--one", *map(str, task)]
+    def compute_in_process(task: tuple[str, str, int]) -> str | None:
+        command = [sys.executable, __file__, "--share", str(arguments.share), "--one", *map(str, task)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        print(*task, "failed:\n" + done.stderr[-3000:] if done.returncode else "done", flush=True)
+        if done.returncode:
+            print(*task, "failed:\n" + done.stderr[-3000:], flush=True)
+            return None
+        return done.stdout.strip().splitlines()[-1]
 
     with ThreadPoolExecutor(arguments.workers) as pool:
-        list(pool.map(compute_in_process, tasks))
+        for task, line in zip(tasks, pool.map(compute_in_process, tasks), strict=True):
+            if line is not None:
+                results = {**read_results(arguments.results), key_of(*task): json.loads(line)}
+                write_results(arguments.results, results)
+                print(*task, f"{np.mean(results[key_of(*task)]['values']):.3f}", flush=True)
 
 
-def result_file(results: Path, name: str, variant: str, seed: int) -> Path:
-    """File of a result."""
-    return results / name / variant / str(seed) / "result.json"
+def key_of(name: str, variant: str, seed: int) -> str:
+    """Name of a result."""
+    return f"{name}/{variant}/{seed}"
+
+
+def read_results(file: Path) -> dict[str, Any]:
+    """All results that are there."""
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return found
+
+
+def write_results(file: Path, results: dict[str, Any]) -> None:
+    """Write results, one per line, by way of a temporary file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"{json.dumps(key)}: {json.dumps(results[key])}" for key in sorted(results)]
+    part = file.with_name(file.name + ".part")
+    part.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    os.replace(part, file)
 
 
 def interval(values: list[float]) -> str:
@@ -400,15 +420,16 @@ def interval(values: list[float]) -> str:
     return f"{mean:.{digits}f} ± {half:.{digits}f}"
 
 
-def table(results: Path) -> str:
+def table(file: Path) -> str:
     """The results in Markdown."""
+    results = read_results(file)
     head = ["problem: metric", *VARIANTS.values()]
     lines = [f"| {' | '.join(head)} |", f"|---|{'--:|' * len(VARIANTS)}"]
     for name, problem in PROBLEMS.items():
         cells = []
         for variant in VARIANTS:
-            files = [result_file(results, name, variant, seed) for seed in range(N_SEEDS)]
-            found = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+            keys = [key_of(name, variant, seed) for seed in range(N_SEEDS)]
+            found = [results[key] for key in keys if key in results]
             means = [float(np.mean(result["values"])) for result in found]
             minutes = np.mean([result["seconds"] for result in found]) / 60 if found else 0
             cells.append(f"{interval(means)} ({minutes:.1f} min)" if found else "")
@@ -425,13 +446,12 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1, help="runs at the same time")
     parser.add_argument("--table", action="store_true", help="print the tables of the results that are there")
     parser.add_argument("--share", type=float, default=1.0, help="of the budget, to try this out")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file of the results")
     parser.add_argument("--one", nargs=3, metavar=("PROBLEM", "VARIANT", "SEED"), help="compute one result")
     arguments = parser.parse_args()
     if arguments.one:
         name, variant, seed = arguments.one
-        folder = result_file(arguments.results, name, variant, int(seed)).parent
-        compute(name, variant, int(seed), folder, arguments.share)
+        print(json.dumps(compute(name, variant, int(seed), arguments.share)))
         return 0
     if not arguments.table:
         compute_missing(arguments)

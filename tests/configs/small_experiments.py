@@ -17,5 +17,6 @@ OWN = {  # options of each algorithm with which one batch is small
     "sac": ["--data.num_actors", "2", "--data.n_rollout_steps", "2", "--data.initial_buffer_size", "96"],
     "es": ["--data.n_rollouts_per_update", "2", "--data.max_steps", "50", "--data.shared_noise_table_size", "100000"],
 }
+OWN["self"] = ["--data.n_starts", "1", "--data.n_samples", "2", "--data.batch_size", "100", "--data.max_steps", "50"]
 OWN["sac"] += ["--data.batch_size", "16", "--data.num_batches_per_iter", "2"]
 OWN["dqn"] = OWN["td3"] = OWN["sac"]
