@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.envs.arrays.pairs_of_forms import PairOfForms
 from tests.structured.arrays import TabularArrayEnv
@@ -18,12 +21,29 @@ def test_episodes_equal_those_of_single_environments(module: ModuleType) -> None
     assert pair.n_ended
 
 
+CASES = st.fixed_dictionaries(
+    {
+        "n_envs": st.integers(1, 6),
+        "seed": st.integers(0, 2**32),
+        "cut_short": st.sampled_from([0.0, 0.01, 0.1, 0.4]),
+    }
+)
+
+
+@every_environment
+@settings(max_examples=8, deadline=None)
+@given(case=CASES, n_acts=st.integers(1, 60))
+def test_generated_cases_equal_single_environments(module: ModuleType, case: dict[str, Any], n_acts: int) -> None:
+    PairOfForms(TabularArrayEnv(module), module.make_env, **case).play(n_acts)
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @every_environment
-def test_many_episodes_equal_those_of_single_environments(module: ModuleType) -> None:
-    for seed in range(30):
-        PairOfForms(TabularArrayEnv(module), module.make_env, 8, seed).play(300)
+@settings(max_examples=500, deadline=None)
+@given(case=CASES, n_acts=st.integers(1, 60))
+def test_500_generated_cases_equal_single_environments(module: ModuleType, case: dict[str, Any], n_acts: int) -> None:
+    PairOfForms(TabularArrayEnv(module), module.make_env, **case).play(n_acts)
 
 
 @every_environment

@@ -1,11 +1,17 @@
 """CartPole and Pendulum in arrays equal gymnasium's, number for number."""
 
+from functools import partial
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from maze_pl.core.spec import Spec
 from maze_pl.envs import ArrayEnv, CartPoleArrayEnv, GymMazeEnv, PendulumArrayEnv
+from tests.envs.arrays.pairs_of_forms import PairOfForms
 
 
 def _actions(name: str, generator: np.random.Generator, n: int) -> np.ndarray:
@@ -14,7 +20,12 @@ def _actions(name: str, generator: np.random.Generator, n: int) -> np.ndarray:
     return generator.uniform(-3, 3, size=(n, 1)).astype(np.float32)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("CartPole-v1", CartPoleArrayEnv), ("Pendulum-v1", PendulumArrayEnv)])
+every_form = pytest.mark.parametrize(
+    ("name", "kind"), [("CartPole-v1", CartPoleArrayEnv), ("Pendulum-v1", PendulumArrayEnv)]
+)
+
+
+@every_form
 def test_equals_gymnasium_for_the_same_seeds_and_actions(name: str, kind: type[ArrayEnv]) -> None:
     n_envs = 4
     singles = [gymnasium.make(name) for _ in range(n_envs)]
@@ -46,7 +57,32 @@ def test_equals_gymnasium_for_the_same_seeds_and_actions(name: str, kind: type[A
     assert n_ends >= 4
 
 
-@pytest.mark.parametrize(("name", "kind"), [("CartPole-v1", CartPoleArrayEnv), ("Pendulum-v1", PendulumArrayEnv)])
+CASES = {"n_envs": st.integers(1, 6), "seed": st.integers(0, 2**32), "cut_short": st.sampled_from([0.0, 0.02, 0.3])}
+
+
+def check_generated(name: str, kind: type[ArrayEnv], case: dict[str, Any], n_steps: int) -> None:
+    PairOfForms(kind(), partial(GymMazeEnv, name), **case).play(n_steps)
+
+
+@every_form
+@settings(max_examples=8, deadline=None)
+@given(case=st.fixed_dictionaries(CASES), n_steps=st.integers(1, 60))
+def test_generated_cases_equal_gymnasium(name: str, kind: type[ArrayEnv], case: dict[str, Any], n_steps: int) -> None:
+    check_generated(name, kind, case, n_steps)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@every_form
+@settings(max_examples=500, deadline=None)
+@given(case=st.fixed_dictionaries(CASES), n_steps=st.integers(1, 60))
+def test_500_generated_cases_equal_gymnasium(
+    name: str, kind: type[ArrayEnv], case: dict[str, Any], n_steps: int
+) -> None:
+    check_generated(name, kind, case, n_steps)
+
+
+@every_form
 def test_declares_the_spaces_of_gymnasium(name: str, kind: type[ArrayEnv]) -> None:
     assert Spec.of(kind()).to_dict() == Spec.of(GymMazeEnv(name)).to_dict()
 

@@ -60,20 +60,35 @@ def test_arrays_equal_single_episodes(form: str, n_vehicles: int, instances: Any
     assert pair.n_ended
 
 
-@settings(max_examples=15, deadline=None)
-@given(
-    form=st.sampled_from(list(ARRAYS)),
-    n_customers=st.tuples(st.integers(1, 6), st.integers(0, 4)),
-    capacity=st.integers(4, 15),
-    n_vehicles=st.integers(1, 4),
-    seed=st.integers(0, 2**32),
+CASES = st.fixed_dictionaries(
+    {
+        "form": st.sampled_from(list(ARRAYS)),
+        "n_customers": st.tuples(st.integers(1, 6), st.integers(0, 4)),
+        "capacity": st.integers(4, 15),
+        "n_vehicles": st.integers(1, 4),
+        "seed": st.integers(0, 2**32),
+    }
 )
-def test_generated_instances_equal_single_episodes(
-    form: str, n_customers: tuple[int, int], capacity: int, n_vehicles: int, seed: int
-) -> None:
-    low, more = n_customers
-    source = RandomInstances((low, low + more), capacity, (1, 4))
-    pair_of(form, [source], n_vehicles, 3, seed).play(30)
+
+
+def check_generated(case: dict[str, Any]) -> None:
+    low, more = case["n_customers"]
+    source = RandomInstances((low, low + more), case["capacity"], (1, 4))
+    pair_of(case["form"], [source], case["n_vehicles"], 3, case["seed"]).play(30)
+
+
+@settings(max_examples=15, deadline=None)
+@given(CASES)
+def test_generated_instances_equal_single_episodes(case: dict[str, Any]) -> None:
+    check_generated(case)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@settings(max_examples=500, deadline=None)
+@given(CASES)
+def test_500_generated_instances_equal_single_episodes(case: dict[str, Any]) -> None:
+    check_generated(case)
 
 
 @every_form

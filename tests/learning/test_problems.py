@@ -1,0 +1,46 @@
+"""The smallest row of each applied problem in docs/problems.md, once more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SIGNS = {"ride_hailing": -1}  # of problems whose values are better if they are higher
+SLOWER = pytest.mark.long
+ROWS = [
+    ("cutting_2d", "structured"),
+    ("job_shop", "structured"),
+    pytest.param("vehicle_routing", "structured_pointer", marks=SLOWER),
+    pytest.param("multi_echelon_stock", "structured", marks=SLOWER),
+    pytest.param("ride_hailing", "structured", marks=SLOWER),
+]
+
+
+def mean_of(result: dict[str, Any]) -> float:
+    """Mean of the values of the test episodes."""
+    return float(np.mean(result["values"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("problem", "variant"), ROWS)
+def test_row_of_an_applied_problem_is_repeated(problem: str, variant: str, tmp_path: Path) -> None:
+    recorded = json.loads((ROOT / "docs" / "results" / "structure.json").read_text(encoding="utf-8"))
+    file = tmp_path / "results.json"
+    options = ["--problems", problem, "--variants", variant, "--seeds", "0", "--results", str(file)]
+    command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks" / "structure.py"), *options]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0 and file.exists(), done.stdout[-2000:] + done.stderr[-2000:]
+    mean = mean_of(json.loads(file.read_text(encoding="utf-8"))[f"{problem}/{variant}/0"])
+    expected = mean_of(recorded[f"{problem}/{variant}/0"])
+    assert mean == pytest.approx(expected, rel=0.05)
+    flat = [mean_of(result) for key, result in recorded.items() if key.startswith(f"{problem}/flat/")]
+    assert SIGNS.get(problem, 1) * mean < SIGNS.get(problem, 1) * np.mean(flat)
