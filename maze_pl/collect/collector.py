@@ -11,7 +11,7 @@ from maze_pl.collect.content_checks import check_acts
 from maze_pl.collect.final_observations import FinalObservations
 from maze_pl.collect.progress import ActPlaces, CollectedActs, Progress
 from maze_pl.collect.state_tensors import from_tensors, tensor_views, to_tensors
-from maze_pl.collect.storage import RolloutStorage, SegmentArrays
+from maze_pl.collect.storage import RolloutStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import Array, Policy, PolicyBatch
@@ -273,6 +273,8 @@ class Collector:
         attributed = extras.actor_rewards
         if self._attributed is None:
             self._attributed = attributed is not None and int(attributed.envs[0]) == int(finished[0])
+        if self._attributed:
+            self.storage.attribute()
         with_rewards = finished[:0] if attributed is None else attributed.envs
         odd = np.setdiff1d(finished, with_rewards) if self._attributed else np.intersect1d(finished, with_rewards)
         if odd.size:
@@ -299,6 +301,7 @@ class Collector:
             envs = finished[at]
             columns = envs * int(self.slots.n_slots[key]) + places.slot[envs, column]
             segment = self.storage.segments[step_key]
+            assert segment.actor_reward is not None
             segment.actor_reward[places.row[envs, column], columns] = attributed.rewards[at, column]
 
     # -------------------------------------------------------------------------------------- result
@@ -327,19 +330,12 @@ class Collector:
         self._starting = np.zeros(self.n_envs, np.bool_)
         return Rollout(
             Rows(**tensor_views(vars(rows), n_rows)),
-            {key: self._segment(part, n_rows) for key, part in segments.items()},
+            {key: Segment(**tensor_views(vars(part), n_rows)) for key, part in segments.items()},
             self._finals.joined(),
             self.n_rollout_steps,
             flat,
             starting,
         )
-
-    def _segment(self, arrays: SegmentArrays, n_rows: int) -> Segment:
-        """Make a segment of the first rows, without attributed rewards if there are none."""
-        fields = dict(vars(arrays))
-        if not self._attributed:
-            fields["actor_reward"] = None
-        return Segment(**tensor_views(fields, n_rows))
 
     # --------------------------------------------------------------------------------- checkpoints
 

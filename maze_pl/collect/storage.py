@@ -22,8 +22,6 @@ class SegmentArrays(SegmentOf[Array]):
         n_envs: Number of environments.
     """
 
-    actor_reward: Array
-
     def __init__(self, step: StepSpec, capacity: int, n_envs: int) -> None:
         shape = (capacity, n_envs * step.n_slots)
         super().__init__(
@@ -35,7 +33,6 @@ class SegmentArrays(SegmentOf[Array]):
             reward=np.zeros(shape, np.float64),
             actor_done=np.zeros(shape, np.bool_),
             is_first=np.zeros(shape, np.bool_),
-            actor_reward=np.zeros(shape, np.float64),
         )
 
     def write_policy_state(self, index: Any, policy_state: Mapping[str, Array] | None) -> None:
@@ -108,8 +105,15 @@ class RolloutStorage:
         for segment in self.segments.values():
             for array in (segment.active, segment.is_first, segment.actor_done):
                 array.fill(0)
-            for array in (segment.reward, segment.actor_reward):
-                array.fill(0)
+            segment.reward.fill(0)
+            if segment.actor_reward is not None:
+                segment.actor_reward.fill(0)
+
+    def attribute(self) -> None:
+        """Make room for rewards that the environment attributes to acts."""
+        for segment in self.segments.values():
+            if segment.actor_reward is None:
+                segment.actor_reward = np.zeros(segment.active.shape, np.float64)
 
     def complete_flat(self, n_rows: int, is_first: Array, agent_id: Array) -> Array:
         """Fill in the row fields of flat environments that follow from the ends of episodes.
@@ -127,7 +131,9 @@ class RolloutStorage:
         ends: Array = rows.terminated[:n_rows] | rows.truncated[:n_rows]
         rows.filled[:n_rows] = True
         rows.first_key[:n_rows] = 0
-        rows.next_key[:n_rows] = rows.next_slot[:n_rows] = np.where(ends, -1, 0)
+        rows.next_key[:n_rows] = ends
+        np.negative(rows.next_key[:n_rows], out=rows.next_key[:n_rows])  # -1 where there is no next actor
+        rows.next_slot[:n_rows] = rows.next_key[:n_rows]
         segment.is_first[0] = is_first
         segment.is_first[1:n_rows] = ends[:-1]
         segment.agent_id[:n_rows] = agent_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, overload
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from maze_pl.core.episode import EpisodeSummary, StatKey
 
 Array = np.ndarray[Any, np.dtype[Any]]
+_AT_ONCE = 1 << 18
 
 
 @dataclass
@@ -55,7 +56,32 @@ class StatColumn:
             return StatColumn(episodes, self.values[order])
         counts = self.counts[order]
         starts = (np.cumsum(self.counts) - self.counts)[order]
-        return StatColumn(episodes, self.values[consecutive(starts, counts)], counts)
+        values = np.empty((int(counts.sum()), *self.values.shape[1:]), self.values.dtype)
+        for part, place in parts_of(counts):
+            values[place] = self.values[consecutive(starts[part], counts[part])]
+        return StatColumn(episodes, values, counts)
+
+
+def parts_of(counts: Array) -> Iterator[tuple[slice, slice]]:
+    """Divide episodes into parts with at most about 260,000 values, so that indices of values take little memory.
+
+    Args:
+        counts: [n] number of values of each episode.
+
+    Yields:
+        Episodes of a part, and the places of their values among all.
+
+    Example:
+        >>> list(parts_of(np.array([2, 3])))
+        [(slice(0, 2, None), slice(0, 5, None))]
+    """
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    bounds = np.searchsorted(ends, np.arange(_AT_ONCE, total, _AT_ONCE))
+    for first, last in pairwise([0, *bounds.tolist(), len(ends)]):
+        if first < last:
+            begin = int(ends[first] - counts[first])
+            yield slice(first, last), slice(begin, int(ends[last - 1]))
 
 
 def consecutive(starts: Array, counts: Array) -> Array:

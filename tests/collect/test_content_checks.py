@@ -15,6 +15,7 @@ def test_rewards_that_are_not_finite_are_refused_with_their_environment_and_step
     spec = Spec.of(make_heap_env())
     segment = SegmentArrays(spec.steps["plan"], 4, 3)
     segment.active[:] = True
+    segment.actor_reward = np.zeros_like(segment.reward)
     getattr(segment, name)[2, 1] = np.nan
     check_acts(spec, {"plan": segment}, 2, first_env_index=10)
     message = rf"^{what} of environment 11, sub-step 'plan', is not finite \(step 2 of the rollout\)"

@@ -1,4 +1,4 @@
-"""A rollout of images takes little more memory than its images."""
+"""Rollouts take little more memory than what they hold."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from maze_pl.collect.collector import Collector
 from maze_pl.config.factories import Factory
 from maze_pl.config.search_path import read, shipped_folder
 from maze_pl.core.policy import RandomPolicy
+from maze_pl.envs import CartPoleArrayEnv
+from maze_pl.envs.arrays import ArrayVectorEnv
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.vector import SequentialVectorEnv
 
@@ -65,3 +67,13 @@ def test_a_rollout_of_images_and_all_that_collects_it_take_a_fifth_more_than_the
         assert (images.dtype, tuple(images.shape)) == (torch.uint8, (N_STEPS, N_ENVS, 4, 84, 84))
         assert RAW < n_bytes(collector, rollout) <= 1.2 * RAW
         assert n_bytes(rollout) <= 1.02 * RAW
+
+
+def test_rollout_of_thousands_of_episodes_and_all_that_collects_it_take_a_tenth_more_than_the_rollout() -> None:
+    vector = ArrayVectorEnv(CartPoleArrayEnv, 8192)
+    collector = Collector(vector, 64, torch.Generator().manual_seed(0))
+    policy = RandomPolicy({key: step.action_space for key, step in collector.spec.steps.items()})
+    for _ in range(3):
+        rollout = collector.collect(policy)
+        assert len(rollout.summaries) > 8192
+        assert n_bytes(collector, rollout) <= 1.1 * n_bytes(rollout)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
@@ -48,8 +49,8 @@ class ArrayStatistics:
         self._action_keys: dict[StepKey, dict[str, StatKey]] = {}
         for key, step in spec.steps.items():
             heads = step.action_space.spaces.items()
-            shapes = {head: (tuple(space.shape or ()), np.dtype(space.dtype)) for head, space in heads}
-            self._actions[key] = ValueLog(n_envs, shapes)
+            columns = {head: (tuple(space.shape or ()), _smallest_dtype(space)) for head, space in heads}
+            self._actions[key] = ValueLog(n_envs, columns)
             self._action_keys[key] = action_keys(key, step.action_space)
         self._events: dict[_GroupKey, ValueLog] = {}
         self._ended: list[dict[str, Array]] = []
@@ -63,7 +64,12 @@ class ArrayStatistics:
             which: Their environments.
             actions: Head -> [N, ...].
         """
-        self._actions[key].append(which, {head: values[which] for head, values in actions.items()})
+        log = self._actions[key]
+        chosen = {head: values[which] for head, values in actions.items()}
+        for head, values in chosen.items():
+            if not _fits(values, log.columns[head].dtype):
+                log.convert(head, values.dtype)
+        log.append(which, chosen)
 
     def receive(self, events: Iterable[ArrayEvent]) -> None:
         """Record events, in the current step of each environment."""
@@ -273,6 +279,24 @@ class ArrayStatistics:
 
     def _logs(self) -> list[ValueLog]:
         return [*self._actions.values(), *self._events.values()]
+
+
+def _smallest_dtype(space: spaces.Space[Any]) -> np.dtype:
+    """Return the smallest dtype that holds the actions of a space, since logs of actions are long."""
+    if isinstance(space, spaces.Discrete):
+        low, high = int(space.start), int(space.start + space.n - 1)
+    elif isinstance(space, spaces.MultiDiscrete):
+        low, high = int(space.start.min()), int((space.start + space.nvec - 1).max())
+    else:
+        return np.dtype(space.dtype)
+    return np.min_scalar_type(high) if low >= 0 else np.dtype(space.dtype)
+
+
+def _fits(values: Array, dtype: np.dtype) -> bool:
+    """Whether a dtype of `_smallest_dtype` holds all actions, also those that are not in their space."""
+    if values.dtype == dtype or dtype.kind != "u" or not values.size:
+        return True
+    return int(values.view(f"u{values.itemsize}").max()) <= np.iinfo(dtype).max  # negative numbers become large ones
 
 
 def _inputs(declaration: EventDeclaration) -> tuple[str | None, ...]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from maze_pl.core.episode_batch import consecutive
+from maze_pl.core.episode_batch import consecutive, parts_of
 from maze_pl.envs.structured_env import Array
 
 _FIRST_CAPACITY = 64
@@ -100,8 +100,12 @@ class ValueLog:
 
     def values_of(self, name: str, episodes: Ended) -> Array:
         """Return the values of episodes, one after the other, [V, ...]."""
-        places = consecutive(episodes.starts, episodes.counts)
-        values: Array = self.columns[name][places, np.repeat(episodes.envs, episodes.counts)]
+        column = self.columns[name]
+        values: Array = np.empty((int(episodes.counts.sum()), *column.shape[2:]), column.dtype)
+        for part, place in parts_of(episodes.counts):
+            counts = episodes.counts[part]
+            rows = consecutive(episodes.starts[part], counts)
+            values[place] = column[rows, np.repeat(episodes.envs[part], counts)]
         return values
 
     def drop_ended(self) -> None:
