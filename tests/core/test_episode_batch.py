@@ -34,7 +34,7 @@ def test_column_in_another_order_has_the_values_of_its_episodes(
     values = np.arange(int(array.sum()))
     column = StatColumn(np.arange(len(counts)), values, array)
     order = list(range(len(counts)))
-    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(order)
     rank = np.full(len(counts), -1)
     rank[order] = np.arange(len(order))
     with patch("maze_pl.core.episode_batch._AT_ONCE", at_once):

@@ -293,7 +293,7 @@ def _smallest_dtype(space: spaces.Space[Any]) -> np.dtype:
 
 
 def _fits(values: Array, dtype: np.dtype) -> bool:
-    """Whether a dtype of `_smallest_dtype` holds all actions, also those that are not in their space."""
+    """Return True if a dtype of `_smallest_dtype` holds all actions, also those that are not in their space."""
     if values.dtype == dtype or dtype.kind != "u" or not values.size:
         return True
     return int(values.view(f"u{values.itemsize}").max()) <= np.iinfo(dtype).max  # negative numbers become large ones
