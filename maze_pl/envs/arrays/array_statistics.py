@@ -47,10 +47,15 @@ class ArrayStatistics:
         self._reward = np.zeros(n_envs)
         self._actions: dict[StepKey, ValueLog] = {}
         self._action_keys: dict[StepKey, dict[str, StatKey]] = {}
+        self._largest_actions: dict[StepKey, dict[str, int]] = {}  # that fit into logs with smaller dtypes
         for key, step in spec.steps.items():
             heads = step.action_space.spaces.items()
             columns = {head: (tuple(space.shape or ()), _smallest_dtype(space)) for head, space in heads}
             self._actions[key] = ValueLog(n_envs, columns)
+            self._largest_actions[key] = {}
+            for head, (_, dtype) in columns.items():
+                if dtype != step.action_space[head].dtype:
+                    self._largest_actions[key][head] = int(np.iinfo(dtype).max)
             self._action_keys[key] = action_keys(key, step.action_space)
         self._events: dict[_GroupKey, ValueLog] = {}
         self._ended: list[dict[str, Array]] = []
@@ -66,8 +71,9 @@ class ArrayStatistics:
         """
         log = self._actions[key]
         chosen = {head: values[which] for head, values in actions.items()}
-        for head, values in chosen.items():
-            if not _fits(values, log.columns[head].dtype):
+        for head, largest in self._largest_actions[key].items():
+            values = chosen[head]
+            if values.size and values.view(np.uint64).max() > largest:  # not in its space; negative ones become large
                 log.convert(head, values.dtype)
         log.append(which, chosen)
 
@@ -174,12 +180,11 @@ class ArrayStatistics:
             none = np.zeros(0, np.int64)
             return EpisodeBatch(none, none, none, np.zeros(0))
         names = dict.fromkeys(name for part in self._ended for name in part)
-        numbers: dict[str, Array] = {}
-        for name in names:
-            missing = [np.full(len(part["reward"]), np.nan) for part in self._ended]
-            numbers[name] = np.concatenate(
-                [part.get(name, nan) for part, nan in zip(self._ended, missing, strict=True)]
-            )
+        numbers = {name: np.concatenate([_of_part(part, name) for part in self._ended]) for name in names}
+        order = np.lexsort((numbers["episode_index"], numbers["env_index"]))
+        numbers = {name: values[order] for name, values in numbers.items()}
+        for log in self._logs():
+            log.sort_ended(order)
         n_steps = numbers.pop("n_steps")
         kpis = {name.removeprefix("kpi "): values for name, values in numbers.items() if name.startswith("kpi ")}
         statistics = self._event_columns(topics, n_steps)
@@ -196,7 +201,7 @@ class ArrayStatistics:
         self._n_ended = 0
         for log in self._logs():
             log.drop_ended()
-        return batch.chosen(np.lexsort((batch.episode_index, batch.env_index)))
+        return batch
 
     def _action_columns(self) -> dict[StatKey, StatColumn]:
         """Actions of the ended episodes."""
@@ -281,22 +286,21 @@ class ArrayStatistics:
         return [*self._actions.values(), *self._events.values()]
 
 
+def _of_part(part: Mapping[str, Array], name: str) -> Array:
+    """Return numbers of some episodes; NaN if they do not have them."""
+    return part[name] if name in part else np.full(len(part["reward"]), np.nan)
+
+
 def _smallest_dtype(space: spaces.Space[Any]) -> np.dtype:
     """Return the smallest dtype that holds the actions of a space, since logs of actions are long."""
+    dtype = np.dtype(space.dtype)
     if isinstance(space, spaces.Discrete):
         low, high = int(space.start), int(space.start + space.n - 1)
     elif isinstance(space, spaces.MultiDiscrete):
         low, high = int(space.start.min()), int((space.start + space.nvec - 1).max())
     else:
-        return np.dtype(space.dtype)
-    return np.min_scalar_type(high) if low >= 0 else np.dtype(space.dtype)
-
-
-def _fits(values: Array, dtype: np.dtype) -> bool:
-    """Return True if a dtype of `_smallest_dtype` holds all actions, also those that are not in their space."""
-    if values.dtype == dtype or dtype.kind != "u" or not values.size:
-        return True
-    return int(values.view(f"u{values.itemsize}").max()) <= np.iinfo(dtype).max  # negative numbers become large ones
+        return dtype
+    return np.min_scalar_type(high) if low >= 0 and dtype.itemsize == 8 else dtype
 
 
 def _inputs(declaration: EventDeclaration) -> tuple[str | None, ...]:

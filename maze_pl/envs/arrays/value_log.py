@@ -90,7 +90,7 @@ class ValueLog:
         self.starts[envs] = lengths
 
     def ended(self) -> Ended:
-        """Return the ended episodes in the order in which they ended."""
+        """Return the ended episodes, in the order in which they ended unless they were sorted."""
         parts = self._ended
         if len(parts) != 1:
             none = np.zeros(0, np.int64)
@@ -98,14 +98,21 @@ class ValueLog:
             self._ended = [Ended(*map(np.concatenate, zip(*parts, strict=True)))]
         return self._ended[0]
 
+    def sort_ended(self, order: Array) -> None:
+        """Bring the ended episodes into another order, given by their positions [n]."""
+        ended = self.ended()
+        self._ended = [Ended(ended.envs[order], ended.starts[order], ended.counts[order])]
+
     def values_of(self, name: str, episodes: Ended) -> Array:
         """Return the values of episodes, one after the other, [V, ...]."""
         column = self.columns[name]
         values: Array = np.empty((int(episodes.counts.sum()), *column.shape[2:]), column.dtype)
+        flat = column.reshape(-1, *column.shape[2:])  # one row after the other
         for part, place in parts_of(episodes.counts):
             counts = episodes.counts[part]
-            rows = consecutive(episodes.starts[part], counts)
-            values[place] = column[rows, np.repeat(episodes.envs[part], counts)]
+            before = np.cumsum(counts) - counts
+            firsts = (episodes.starts[part] - before) * self._n_envs + episodes.envs[part]
+            values[place] = flat[np.repeat(firsts, counts) + np.arange(int(counts.sum())) * self._n_envs]
         return values
 
     def drop_ended(self) -> None:
