@@ -20,3 +20,4 @@ OWN = {  # options of each algorithm with which one batch is small
 OWN["self"] = ["--data.n_starts", "1", "--data.n_samples", "2", "--data.batch_size", "100", "--data.max_steps", "50"]
 OWN["sac"] += ["--data.batch_size", "16", "--data.num_batches_per_iter", "2"]
 OWN["dqn"] = OWN["td3"] = OWN["sac"]
+FURTHER = {"ppo_vehicle_routing": ["--data.n_same_starts", "2"]}  # options of single experiments

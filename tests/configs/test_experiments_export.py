@@ -8,7 +8,7 @@ import pytest
 
 from maze_pl.__main__ import main
 from maze_pl_runtime import Policy
-from tests.configs.small_experiments import NAMES, OWN, SMALL
+from tests.configs.small_experiments import FURTHER, NAMES, OWN, SMALL
 
 
 @pytest.mark.slow
@@ -17,7 +17,8 @@ from tests.configs.small_experiments import NAMES, OWN, SMALL
 @pytest.mark.parametrize("name", NAMES)
 def test_experiments_export(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["fit", "--config", name, *SMALL, *OWN[name.partition("_")[0]], "--run_dir", "here"]) == 0
+    small = [*SMALL, *OWN[name.partition("_")[0]], *FURTHER.get(name, [])]
+    assert main(["fit", "--config", name, *small, "--run_dir", "here"]) == 0
     tested = ["--episodes", "2", "--max_steps", "60"]
     assert main(["export", "here", "--to", "agent.bundle", *tested]) == 0
     parity = Policy.load("agent.bundle").manifest["parity"]

@@ -9,7 +9,7 @@ import pytest
 
 import maze_pl
 from maze_pl.__main__ import main
-from tests.configs.small_experiments import NAMES, OWN, SMALL
+from tests.configs.small_experiments import FURTHER, NAMES, OWN, SMALL
 
 QUICK = "ppo_cartpole", "sac_cartpole"
 
@@ -39,7 +39,8 @@ def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
 def test_experiments_train(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     algorithm = name.partition("_")[0]
-    assert main(["fit", "--config", name, *SMALL, *OWN[algorithm], "--run_dir", "here"]) == 0
+    options = [*SMALL, *OWN[algorithm], *FURTHER.get(name, [])]
+    assert main(["fit", "--config", name, *options, "--run_dir", "here"]) == 0
     with Path("here", "metrics.csv").open(encoding="utf-8") as file:
         (steps,) = [int(row["step"]) for row in csv.DictReader(file)]
     assert 0 < steps <= 100
