@@ -230,10 +230,15 @@ class EnvironmentDataModule(pl.LightningDataModule):
                 raise ValueError(f"step_timeout cannot interrupt an array environment: leave it out, or {_SINGLE}")
             if self.vectorization == "subprocess":
                 raise ValueError("vectorization=subprocess has no use for an array environment: leave it out")
-            make = partial(make_wrapped_arrays, *self._factory.args)
-            make().close()  # fails now if a wrapper has no array form
-            return partial(ArrayVectorEnv, make, n_envs, spec=self.spec, **{"check": self.check, **options})
+            return self._array_vector(n_envs, **options)
         return self._vector_of([self._factory_of(evaluator)] * n_envs, **options)
+
+    def _array_vector(self, n_envs: int, *inner: Any, **options: Any) -> Callable[[], ArrayVectorEnv]:
+        """Return a factory of a vector of environments in arrays; `inner` adds wrappers."""
+        env, wrappers, masks = cast(Any, self._factory).args
+        make = partial(make_wrapped_arrays, env, [*inner, *wrappers], masks)
+        make().close()  # fails now if a wrapper has no array form
+        return partial(ArrayVectorEnv, make, n_envs, spec=self.spec, **{"check": self.check, **options})
 
     def _vector_of(self, factories: list[Callable[[], LogStatsWrapper]], **options: Any) -> Callable[[], AnyVector]:
         """Return a factory of a vector env; it uses subprocesses if there is a step timeout."""

@@ -21,8 +21,6 @@ from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datamodules.source import Source
-from maze_pl.envs.array_forms import make_wrapped_arrays
-from maze_pl.envs.arrays import ArrayVectorEnv
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.system.ranks import gather_objects
 
@@ -138,12 +136,8 @@ class PopulationDataModule(EnvironmentDataModule):
         options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}
         training = [self._vector_of([self._factory_of(None, *limit)], **options)]
         population = None
-        if self._is_array:
-            make, wrappers, masks = self._factory.args  # type: ignore[union-attr]
-            arrays = partial(make_wrapped_arrays, make, [*limit, *wrappers], masks)
-            population = partial(
-                ArrayVectorEnv, arrays, self._n_together(), spec=self.spec, check=self.check, **options
-            )
+        if self.spec is not None and self._is_array:
+            population = self._array_vector(self._n_together(), *limit, **options)
         return partial(
             super()._make_player(),
             training=training,

@@ -32,7 +32,8 @@ class SelfLabellingDataModule(EnvironmentDataModule):
     the job shop scheduling problem".
 
     All episodes from a start have the same seed, so that they differ by the actions only, where
-    nothing else is random. Several ranks share the starts and the order of the acts.
+    nothing else is random. In environments in arrays, they are played at the same time, with the
+    same results. Several ranks share the starts and the order of the acts.
 
     Args:
         env: Builds one environment; a plain gymnasium environment is adapted.
@@ -107,10 +108,13 @@ class SelfLabellingDataModule(EnvironmentDataModule):
 
     def _make_player(self) -> Callable[..., RolloutWorker]:
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
-        factory = partial(_recorded, self._factory_of(None, *limit), self._max_agents)
         options: Any = {"seed": derive_seed(self.seed, "train"), "autoreset": False, "seed_by_env": False}
-        training = [self._vector_of([factory] * self.n_samples, **options)]
-        return partial(super()._make_player(), training=training)
+        if self.spec is not None and self._is_array:
+            training: Any = self._array_vector(self.n_samples, *limit, **options)
+        else:
+            factory = partial(_recorded, self._factory_of(None, *limit), self._max_agents)
+            training = self._vector_of([factory] * self.n_samples, **options)
+        return partial(super()._make_player(), training=[training])
 
     def play(self, epoch: int) -> "BestEpisodes":
         """Play the episodes of an epoch; the same on all ranks.

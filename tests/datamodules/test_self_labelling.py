@@ -17,6 +17,7 @@ from maze_pl.envs.cutting_2d import MixedPeriodicDemand, masked_struct_env_facto
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
 from maze_pl.modules import BC
 from maze_pl.records.record_files import SpacesTrajectoryRecord
+from tests.datamodules.trainers import make_trainer
 from tests.equality import assert_equal
 from tests.search.problems import best_total, table_env
 
@@ -28,14 +29,6 @@ def cutting() -> Any:
 def make_data(env: Any = cutting, **options: Any) -> SelfLabellingDataModule:
     small = {"n_starts": 3, "n_samples": 5, "batch_size": 8, "epoch_length": 4, "evaluators": {}, "seed": 3}
     return SelfLabellingDataModule(env, **{**small, **options})
-
-
-def make_trainer(folder: Path, **options: Any) -> pl.Trainer:
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-    settings = {"enable_checkpointing": False, "num_sanity_val_steps": 0, "default_root_dir": folder}
-    if not options.pop("is_evaluated", False):
-        settings["limit_val_batches"] = 0
-    return pl.Trainer(**{**quiet, **settings, **options})
 
 
 class Batches(pl.Callback):
