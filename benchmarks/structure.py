@@ -432,7 +432,8 @@ def table(file: Path) -> str:
             found = [results[key] for key in keys if key in results]
             means = [float(np.mean(result["values"])) for result in found]
             minutes = np.mean([result["seconds"] for result in found]) / 60 if found else 0
-            cells.append(f"{interval(means)} ({minutes:.1f} min)" if found else "")
+            seeds = f"{len(found)} seed{'s' * (len(found) > 1)}"
+            cells.append(f"{interval(means)} ({seeds}, {minutes:.1f} min)" if found else "")
         lines.append(f"| {problem['title']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
