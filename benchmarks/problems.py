@@ -553,8 +553,8 @@ With dense networks, structure pays where a decision is a combination: cutting-2
 shop (30 pairs of job and machine) and vehicle routing (63 pairs of vehicle and customer). A flat network learns \
 each combination by itself; of two actors, the second one sees what the first one has chosen, and has few \
 choices. Pointer networks score each option from its own numbers, so that all options share what is learned. \
-With them, both forms are about as good, and better than any dense network. In the stock, each echelon orders by \
-a head of its own in the flat form, too, so that there are no combinations to learn, and the flat actor sees the \
+With them, both forms are about as good, and better than any dense network. In the stock, each echelon has a \
+separate head in the flat form, too, so that there are no combinations to learn, and the flat actor sees the \
 whole chain; structure does not pay there. In ride hailing, a vehicle that is an agent is credited with its own \
 income.
 """
