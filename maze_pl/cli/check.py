@@ -13,6 +13,8 @@ from maze_pl.config.messages import explain, message_of
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checks import check_count
 from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.array_checks import slots_for_checks
 from maze_pl.envs.building import Env, make_wrapped
 from maze_pl.envs.checker import check_env, compare_envs
 from maze_pl.envs.contract import EnvContractError
@@ -80,7 +82,11 @@ def _vector(
     env: Callable[[], Env], wrappers: list[Callable[[Any], Env]], masks: dict[str, str] | None, n_envs: int, seed: int
 ) -> SequentialVectorEnv:
     """Build several environments of one form, and have their wrappers estimate their statistics."""
-    vector = SequentialVectorEnv([partial(make_wrapped, env, wrappers, masks)] * n_envs, seed=seed)
+    make = partial(make_wrapped, env, wrappers, masks)
+    first = make()
+    spec = Spec.of(first, slots_for_checks(first))
+    first.close()
+    vector = SequentialVectorEnv([make] * n_envs, seed=seed, spec=spec)
     vector.load_shared_states(vector.estimate(_N_SAMPLES, derive_seed(seed, "normalization")))
     return vector
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.core.seed_sequences import words_of
-from maze_pl.envs.arrays.pcg64 import Wide, Words64, following, output, product_high, seeded
+from maze_pl.envs.arrays.pcg64 import Wide, Words64, following, following_each, output, product_high, seeded
 from maze_pl.envs.structured_env import Array
 
 Which = Sequence[int] | Array | None
@@ -96,6 +96,11 @@ class BitStreams:
         """Return the state of streams; those of all are not changed in place by `words_64`."""
         return self._at(self._state, rows)
 
+    def copied_states_of(self, rows: Array | None) -> Wide:
+        """Return a copy of the state of streams."""
+        state = self.states_of(rows)
+        return Wide(state.high.copy(), state.low.copy()) if rows is None else state
+
     def following_states(self, rows: Array | None, n_steps: int) -> Wide:
         """Return the next states [n, n_steps] of streams, without moving them."""
         return following(self._at(self._state, rows), self._at(self._increment, rows), n_steps)
@@ -118,6 +123,17 @@ class BitStreams:
             return np.zeros((n, 0), np.uint64)
         states = self.following_states(rows, count)
         self.set_state(rows, Wide(states.high[:, -1].copy(), states.low[:, -1].copy()))
+        return output(states)
+
+    def words_64_each(self, rows: Array | None, counts: Array) -> Words64:
+        """Draw numbers of 64 bits, `counts` [n] of each stream, one stream after the other; [sum of counts]."""
+        state = self._at(self._state, rows)
+        states = following_each(state, self._at(self._increment, rows), counts)
+        drawing = np.flatnonzero(counts)
+        if len(drawing):
+            last = counts.cumsum()[drawing] - 1
+            streams = drawing if rows is None else rows[drawing]
+            self.set_state(streams, Wide(states.high[last], states.low[last]))
         return output(states)
 
     def words_32(self, rows: Array | None, count: int) -> Words64:
@@ -243,18 +259,26 @@ class BitStreams:
             return Wide(self._state.high.copy(), self._state.low.copy()), self._has_half.copy(), self._half.copy()
         return self._at(self._state, rows), self._has_half[rows], self._half[rows]
 
-    def by_numpy(self, streams: Array, draw: Callable[[np.random.Generator], Any]) -> Array:
-        """Let NumPy draw for each of a few streams."""
+    def by_numpy(self, streams: Array, draw: Callable[[np.random.Generator, int], Any]) -> list[Any]:
+        """Let NumPy draw for each of a few streams.
+
+        Args:
+            streams: [n] the streams.
+            draw: Draws from a generator, for the stream with this place among the streams.
+
+        Returns:
+            The n results of `draw`.
+        """
         bits = np.random.PCG64(0)
         generator = np.random.Generator(bits)
         results = []
-        for stream in streams.tolist():
+        for place, stream in enumerate(streams.tolist()):
             bits.state = self._numpy_state(stream)
-            results.append(draw(generator))
+            results.append(draw(generator, place))
             number = bits.state["state"]["state"]
             self._state.high[stream] = number >> 64
             self._state.low[stream] = number % 2**64
-        return np.array(results)
+        return results
 
     def _numpy_state(self, stream: int) -> Any:
         """State of a stream in the form of NumPy's `PCG64`."""

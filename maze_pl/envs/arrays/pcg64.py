@@ -91,6 +91,27 @@ def following(state: Wide, increment: Wide, n_steps: int) -> Wide:
     return total(product(_coefficients(n_steps), columns), Wide(state.high[:, np.newaxis], state.low[:, np.newaxis]))
 
 
+def following_each(state: Wide, increment: Wide, counts: Any) -> Wide:
+    """Return the next states of N streams, some numbers of each.
+
+    Args:
+        state: [N] the current state.
+        increment: [N] increment of each stream.
+        counts: [N] int64, number of states of each stream.
+
+    Returns:
+        [sum of counts] the states after 1, 2, ... steps, one stream after the other.
+    """
+    difference = total(product(_wide(MULTIPLIER - 1), state), increment)
+    streams = np.repeat(np.arange(len(counts)), counts)
+    places = np.arange(len(streams)) - np.repeat(counts.cumsum() - counts, counts)
+    n_coefficients = 1 << int(counts.max(initial=1) - 1).bit_length()  # few sizes, so that they are found again
+    coefficients = _coefficients(n_coefficients)
+    factors = Wide(coefficients.high[0, places], coefficients.low[0, places])
+    moved = product(factors, Wide(difference.high[streams], difference.low[streams]))
+    return total(moved, Wide(state.high[streams], state.low[streams]))
+
+
 def output(state: Wide) -> Words64:
     """Return the 64-bit numbers that states stand for (XSL-RR)."""
     folded = state.high ^ state.low

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import exp, isfinite, prod
+from math import exp, prod
 from typing import Any
 
 import numpy as np
@@ -218,23 +218,72 @@ class RandomStreams:
         drawn = self._ziggurat(self._bits.rows_of(which), count, exponential_of, "standard_exponential")
         return _shaped(_columns(scale) * drawn, size)
 
-    def poisson(self, lam: float = 1.0, which: Which = None) -> Array:
+    def random_each(self, counts: Array, which: Which = None) -> Array:
+        """Draw float64 uniform in [0, 1), another number of them from each stream.
+
+        Args:
+            counts: [n] int64, how many numbers each stream draws.
+            which: The streams.
+
+        Returns:
+            [sum of counts] the numbers, one stream after the other.
+        """
+        return _doubles(self._bits.words_64_each(self._bits.rows_of(which), counts))
+
+    def standard_normal_each(self, counts: Array, which: Which = None) -> Array:
+        """Draw float64 of the standard normal distribution, another number of them from each stream.
+
+        Args:
+            counts: [n] int64, how many numbers each stream draws.
+            which: The streams.
+
+        Returns:
+            [sum of counts] the numbers, one stream after the other.
+        """
+        rows = self._bits.rows_of(which)
+        before = self._bits.copied_states_of(rows)
+        drawn, is_inside = normal_of(self._bits.words_64_each(rows, counts))
+        if is_inside.all():
+            return drawn
+        owners = np.repeat(np.arange(len(counts)), counts)
+        outside = np.unique(owners[~is_inside])
+        streams = outside if rows is None else rows[outside]
+        self._bits.set_state(streams, Wide(before.high[outside], before.low[outside]))
+        sizes = counts[outside].tolist()
+        parts = self._bits.by_numpy(streams, lambda generator, place: generator.standard_normal(sizes[place]))
+        is_outside = np.zeros(len(counts), np.bool_)
+        is_outside[outside] = True
+        drawn[is_outside[owners]] = np.concatenate(parts)
+        return drawn
+
+    def poisson(self, lam: float | Array = 1.0, which: Which = None) -> Array:
         """Draw one int64 of a Poisson distribution from each stream.
 
         Args:
-            lam: Mean of the distribution.
+            lam: Mean of the distribution, a number or [n] one for each stream.
             which: The streams.
         """
-        if not (isfinite(lam) and lam >= 0):
-            raise ValueError(f"lam={lam} must be finite and at least 0")
+        given, place = np.unique(np.atleast_1d(np.asarray(lam, np.float64)), return_inverse=True)
+        if not (np.isfinite(given).all() and (given >= 0).all()):
+            raise ValueError(f"{lam=} must be finite and at least 0")
         rows = self._bits.rows_of(which)
         streams = np.arange(self.n_streams) if rows is None else rows
-        if lam >= 10:
-            return self._bits.by_numpy(streams, lambda generator: generator.poisson(lam)).astype(np.int64)
         result = np.zeros(len(streams), np.int64)
-        if lam == 0:
-            return result
-        bound = exp(-lam)
+        means = np.broadcast_to(given[place], result.shape)
+        large = np.flatnonzero(means >= 10)
+        if len(large):
+            of_large = means[large].tolist()
+            result[large] = self._bits.by_numpy(
+                streams[large], lambda generator, place: generator.poisson(of_large[place])
+            )
+        bounds = np.broadcast_to(np.array([exp(-mean) for mean in given.tolist()])[place], result.shape)
+        small = np.flatnonzero((means > 0) & (means < 10))
+        result[small] = self._poisson_of_small_means(streams[small], bounds[small])
+        return result
+
+    def _poisson_of_small_means(self, streams: Array, bounds: Array) -> Array:
+        """Count the uniform numbers [n] whose product is above exp(-mean), `bounds` [n]."""
+        result = np.zeros(len(streams), np.int64)
         product = np.ones(len(streams))
         running = np.arange(len(streams))
         while len(running):
@@ -243,7 +292,7 @@ class RandomStreams:
             numbers = _doubles(output(states))
             numbers[:, 0] *= product[running]
             products = np.multiply.accumulate(numbers, axis=1)
-            ends = products <= bound
+            ends = products <= bounds[running, np.newaxis]
             is_over = ends.any(axis=1)
             n_above = np.where(is_over, ends.argmax(axis=1), _POISSON_BLOCK)
             result[running] += n_above
@@ -262,7 +311,7 @@ class RandomStreams:
         if len(outside):
             streams = outside if rows is None else rows[outside]
             self._bits.set_state(streams, Wide(before.high[outside], before.low[outside]))
-            drawn[outside] = self._bits.by_numpy(streams, lambda generator: getattr(generator, name)(count))
+            drawn[outside] = self._bits.by_numpy(streams, lambda generator, _: getattr(generator, name)(count))
         return drawn  # type: ignore[no-any-return]
 
 

@@ -6,7 +6,9 @@ and the rest does not.
 """
 
 from .action_conversion import ActionConversion as ActionConversion
+from .array_environment import RideHailingArrayEnvironment as RideHailingArrayEnvironment
 from .central_action_conversion import CentralActionConversion as CentralActionConversion
+from .central_array_environment import CentralDispatchArrayEnvironment as CentralDispatchArrayEnvironment
 from .central_core_environment import CentralDispatchCoreEnvironment as CentralDispatchCoreEnvironment
 from .central_environment import CentralDispatchEnvironment as CentralDispatchEnvironment
 from .central_environment import central_dispatch_factory as central_dispatch_factory

@@ -137,8 +137,13 @@ class City:
         self.neighbours = _neighbours(n_zones)
         distances = np.abs(self.centres[:, None] - self.centres).sum(axis=2)
         self.nearness = np.exp(-distances / _REACH)  # [Z, Z]
-        self.expected = np.array([self._expected(index) for index in range(self.n_periods)])  # [P, Z]
+        periods = range(self.n_periods)
+        self.means = np.array([self.mean_requests(index) for index in periods])  # [P]
+        self.origin_centres = self._centres(self.origins)  # [P, number of hot spots, 2]
+        self.destination_centres = self._centres(self.destinations)
+        self.expected = np.array([self._expected(index) for index in periods])  # [P, Z]
         self.forecast = self._windows()
+        self.total_forecast = self.forecast.sum(axis=1)  # [P + 1]
         self.near_demand = self.forecast @ self.nearness
 
     def zone_of(self, position: Array) -> int:
@@ -177,37 +182,56 @@ class City:
         Returns:
             Times in minutes [n], in order, origins [n, 2] and destinations [n, 2].
         """
-        n = int(generator.poisson(self.mean_requests(index)))
+        n = int(generator.poisson(self.means[index]))
         times = (index + np.sort(generator.random(n))) * self.period
-        hour = self.hour_of((index + 0.5) * self.period)
-        origins = self._draw_places(self.origins, hour, n, generator)
-        return times, origins, self._draw_places(self.destinations, hour, n, generator)
+        numbers = (generator.random((n, 2)), generator.standard_normal((n, 2)), generator.random(n))
+        origins = self.places(self.origins, self.origin_centres[index], *numbers)
+        numbers = (generator.random((n, 2)), generator.standard_normal((n, 2)), generator.random(n))
+        return times, origins, self.places(self.destinations, self.destination_centres[index], *numbers)
 
-    def _draw_places(self, spots: Sequence[HotSpot], hour: float, n: int, generator: np.random.Generator) -> Array:
-        """Draw n places [n, 2]."""
-        places = generator.random((n, 2)) * self.size
-        normal = generator.standard_normal((n, 2))
-        choice = generator.random(n)
+    def places(self, spots: Sequence[HotSpot], centres: Array, uniform: Array, normal: Array, choice: Array) -> Array:
+        """Return the places [n, 2] that random numbers stand for.
+
+        Args:
+            spots: Hot spots of origins or destinations, S.
+            centres: [S, 2] their centres, or [S, n, 2] another one for each place.
+            uniform: [n, 2] places in a city of size 1, for those outside of the hot spots.
+            normal: [n, 2] distances from a centre, in standard deviations.
+            choice: [n] numbers in [0, 1) that choose the hot spot.
+        """
+        places = uniform * self.size
         end = 0.0
-        for spot in spots:
+        for spot, centre in zip(spots, centres, strict=True):
             chosen = (choice >= end) & (choice < end + spot.share)
-            places[chosen] = spot.centre(hour) + spot.spread * normal[chosen]
+            around = centre if centre.ndim == 1 else centre[chosen]
+            places[chosen] = around + spot.spread * normal[chosen]
             end += spot.share
         return np.clip(places, 0, self.size)
+
+    def near(self, counts: Array) -> Array:
+        """Return the numbers [..., Z] near each zone, from those of the zones [..., Z]; see `nearness`."""
+        return np.asarray((self.nearness * counts[..., np.newaxis, :]).sum(axis=-1))
+
+    def _centres(self, spots: Sequence[HotSpot]) -> Array:
+        """Return the centres [P, S, 2] of hot spots in the middle of each period."""
+        hours = [self.hour_of((index + 0.5) * self.period) for index in range(self.n_periods)]
+        centres = np.empty((self.n_periods, len(spots), 2))
+        for place, spot in enumerate(spots):
+            centres[:, place] = [spot.centre(hour) for hour in hours]
+        return centres
 
     def _expected(self, index: int) -> Array:
         """Return the expected requests of a period by zone of their origin [Z]."""
         g = self.n_zones
-        hour = self.hour_of((index + 0.5) * self.period)
         shares = np.full((g, g), (1 - sum(spot.share for spot in self.origins)) / g**2)
         edges = np.arange(1, g) * self.size / g
-        for spot in self.origins:
+        for spot, centres in zip(self.origins, self.origin_centres[index], strict=True):
             along = []
-            for centre in spot.centre(hour):
+            for centre in centres:
                 below = [0.5 * (1 + math.erf((edge - centre) / spot.spread / math.sqrt(2))) for edge in edges]
                 along.append(np.diff([0.0, *below, 1.0]))  # clipped places are in the outermost zones
             shares += spot.share * np.outer(along[1], along[0])
-        return self.mean_requests(index) * shares.ravel()
+        return np.asarray(self.means[index] * shares.ravel())
 
     def _windows(self) -> Array:
         """Return the expected requests [P + 1, Z] in the time that the forecast adds up; 0 at the end."""

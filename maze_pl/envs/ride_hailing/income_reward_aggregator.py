@@ -1,10 +1,9 @@
 """Reward for income."""
 
 import math
+from typing import Any
 
-from maze_pl.envs.ride_hailing.events import RideEvents
 from maze_pl.envs.ride_hailing.vehicle_reward_aggregator import VehicleRewardAggregator
-from maze_pl.events import EventRecord
 
 
 class IncomeRewardAggregator(VehicleRewardAggregator):
@@ -26,13 +25,14 @@ class IncomeRewardAggregator(VehicleRewardAggregator):
         self.cost_per_km = cost_per_km
         self.overtime_cost = overtime_cost
 
-    def reward_of(self, record: EventRecord) -> float:
-        """Return the income of an event."""
-        values = record.attributes
-        if record.event is RideEvents.request_accepted:
-            return float(values["fare"] - self.cost_per_km * values["distance"])
-        if record.event is RideEvents.driven_empty:
-            return float(-self.cost_per_km * values["distance"])
-        if record.event is RideEvents.overtime:
-            return float(-self.overtime_cost * values["minutes"])
-        return 0.0
+    def request_reward(self, fare: Any, distance: Any, waiting_time: Any) -> Any:
+        """Return the fare minus the cost of the trip."""
+        return fare - self.cost_per_km * distance
+
+    def empty_reward(self, distance: Any) -> Any:
+        """Return minus the cost of the drive."""
+        return -self.cost_per_km * distance
+
+    def overtime_reward(self, minutes: Any) -> Any:
+        """Return minus the cost of the minutes."""
+        return -self.overtime_cost * minutes

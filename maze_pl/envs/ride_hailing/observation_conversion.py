@@ -23,7 +23,7 @@ from maze_pl.envs.structured_env import Observation
 
 N_FEATURES = 18
 N_SUMMARY = 9
-_LARGEST = 100.0
+LARGEST = 100.0
 """Bound of all features."""
 
 
@@ -68,10 +68,10 @@ class ObservationConversion(ObservationConversionInterface):
         """
         n = self.n_options
         return spaces.Dict(
-            options=spaces.Box(-_LARGEST, _LARGEST, (n, N_FEATURES)),
+            options=spaces.Box(-LARGEST, LARGEST, (n, N_FEATURES)),
             option_mask=spaces.Box(0, 1, (n,)),
-            summary=spaces.Box(-_LARGEST, _LARGEST, (N_SUMMARY,)),
-            zones=spaces.Box(-_LARGEST, _LARGEST, (3 * self.n_zones,)),
+            summary=spaces.Box(-LARGEST, LARGEST, (N_SUMMARY,)),
+            zones=spaces.Box(-LARGEST, LARGEST, (3 * self.n_zones,)),
         )
 
     def maze_to_space(self, maze_state: RideHailingMazeState) -> Observation:
@@ -118,7 +118,8 @@ class Overview:
         vehicles = np.bincount(city.zones_of(state.positions[is_counted]), minlength=n)
         waiting = np.bincount(city.zones_of(state.waiting[:, ORIGIN]), minlength=n)
         forecast = city.forecast[min(int(state.now / city.period), city.n_periods)]
-        return cls(forecast, vehicles, waiting, city.nearness @ vehicles, city.nearness @ waiting, is_counted)
+        near_vehicles, near_waiting = city.near(np.array([vehicles, waiting], np.float64))
+        return cls(forecast, vehicles, waiting, near_vehicles, near_waiting, is_counted)
 
     def zones(self) -> Array:
         """Return forecast, vehicles and waiting requests as an observation [3 Z]."""
@@ -188,8 +189,8 @@ def option_features(state: RideHailingMazeState, place: int, overview: Overview)
         numbers[16, :k] = (gaps < empty[:k, None]).sum(axis=1) / 3
     numbers[17] = np.maximum(remaining, 0) / 240
     numbers *= mask
-    np.minimum(numbers, _LARGEST, out=numbers)
-    np.maximum(numbers, -_LARGEST, out=numbers)
+    np.minimum(numbers, LARGEST, out=numbers)
+    np.maximum(numbers, -LARGEST, out=numbers)
     return numbers.T.astype(np.float32, order="C"), mask
 
 
@@ -206,7 +207,7 @@ def _summary(state: RideHailingMazeState, vehicle: int, overview: Overview) -> A
         y * (2 / city.size) - 1,
         len(state.undecided) / 5,
         len(state.waiting) / 10,
-        overview.forecast.sum() / 20,
+        city.total_forecast[period] / 20,
         np.count_nonzero(is_there) / 10,
         city.near_demand[period, city.zone_of(state.positions[vehicle])] / 5,
     ]

@@ -1,6 +1,5 @@
 """Base of rewards that can be divided among vehicles."""
 
-from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,45 @@ from maze_pl.events import EventRecord
 class VehicleRewardAggregator(RewardAggregatorInterface):
     """Sums rewards of events, each of which belongs to a vehicle.
 
-    Critics that evaluate each vehicle separately use the rewards of the vehicles.
+    Critics that evaluate each vehicle separately use the rewards of the vehicles. A subclass
+    implements the rewards of the events that count; all others are 0. The arguments of these
+    methods are the attributes of `RideEvents`: numbers of one event, or arrays [n] of n events, so
+    that they serve single episodes and arrays.
     """
 
     def get_interfaces(self) -> list[type]:
         """Event topics to receive."""
         return [RideEvents]
 
-    @abstractmethod
+    def request_reward(self, fare: Any, distance: Any, waiting_time: Any) -> Any:
+        """Return the reward of `request_accepted`."""
+        return 0.0
+
+    def empty_reward(self, distance: Any) -> Any:
+        """Return the reward of `driven_empty`."""
+        return 0.0
+
+    def overtime_reward(self, minutes: Any) -> Any:
+        """Return the reward of `overtime`."""
+        return 0.0
+
+    def invalid_reward(self, option: Any) -> Any:
+        """Return the reward of `invalid_choice`."""
+        return 0.0
+
     def reward_of(self, record: EventRecord) -> float:
-        """Return the reward of an event of `RideEvents` that has a vehicle."""
+        """Return the reward of an event of `RideEvents` that has a vehicle.
+
+        A subclass that replaces this method has no array form.
+        """
+        values = record.attributes
+        if record.event is RideEvents.driven_empty:
+            return float(self.empty_reward(values["distance"]))
+        if record.event is RideEvents.request_accepted:
+            return float(self.request_reward(values["fare"], values["distance"], values["waiting_time"]))
+        if record.event is RideEvents.overtime:
+            return float(self.overtime_reward(values["minutes"]))
+        return float(self.invalid_reward(values["option"]))
 
     def summarize_reward(self, maze_state: Any = None) -> float:
         """Return the reward of the current step."""

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from maze_pl.core.spec import Spec
 from maze_pl.envs import StructuredEnv
 from maze_pl.envs.arrays import ArrayEnv, ArrayStep
+from maze_pl.envs.arrays.array_checks import slots_for_checks
 from maze_pl.events import EpisodeEventLog
 from maze_pl.events.topics import BaseEnvEvents
 
@@ -33,8 +34,8 @@ class PairOfForms:
     ) -> None:
         self.arrays, self.singles = arrays, [make() for _ in range(n_envs)]
         arrays.allocate(n_envs)
-        spec = Spec.of(self.singles[0])
-        assert Spec.of(arrays).to_dict() == spec.to_dict()
+        spec = Spec.of(self.singles[0], slots_for_checks(self.singles[0]))
+        assert Spec.of(arrays, slots_for_checks(arrays)).to_dict() == spec.to_dict()
         self.keys = spec.step_keys
         self.steps = spec.steps
         self.n_envs, self.cut_short = n_envs, cut_short

@@ -86,6 +86,44 @@ def test_bounds_by_stream_equal_numpys_even_where_widths_of_ranges_differ() -> N
     np.testing.assert_array_equal(streams.uniform(lows, highs), expected)
 
 
+@settings(max_examples=40)
+@given(
+    st.lists(st.lists(st.integers(0, 40), min_size=6, max_size=6), min_size=1, max_size=6), st.sets(st.integers(0, 5))
+)
+def test_another_number_of_draws_from_each_stream_equals_numpys(numbers: list[list[int]], chosen: set[int]) -> None:
+    streams, generators = RandomStreams(range(6)), [np.random.default_rng(seed) for seed in range(6)]
+    which = sorted(chosen) or None
+    drawing = which or list(range(6))
+    for of_all in numbers:
+        counts = np.array([of_all[n] for n in drawing])
+        for name in ("random", "standard_normal"):
+            drawn = getattr(streams, f"{name}_each")(counts, which)
+            expected = [getattr(generators[n], name)(of_all[n]) for n in drawing]
+            np.testing.assert_array_equal(drawn, np.concatenate(expected))
+    for n, generator in enumerate(generators):
+        assert streams.generator(n).bit_generator.state == generator.bit_generator.state
+
+
+def test_many_draws_from_each_of_thousands_of_streams_equal_numpys() -> None:
+    streams, generators = RandomStreams(range(2000)), [np.random.default_rng(seed) for seed in range(2000)]
+    counts = np.arange(2000) % 30
+    for _ in range(2):
+        drawn = streams.standard_normal_each(counts)
+        parts = [generator.standard_normal(n) for generator, n in zip(generators, counts.tolist(), strict=True)]
+        np.testing.assert_array_equal(drawn, np.concatenate(parts))
+    assert streams.random().tolist() == [generator.random() for generator in generators]
+
+
+def test_means_by_stream_equal_numpys() -> None:
+    means = np.array([0.0, 0.5, 3.9, 9.99, 10.0, 70.0, 0.5, 12.5])
+    streams, generators = RandomStreams(range(8)), [np.random.default_rng(seed) for seed in range(8)]
+    for which in (None, [1, 4, 6, 7], [0]):
+        chosen = list(range(8)) if which is None else which
+        for _ in range(20):
+            expected = [generators[n].poisson(means[n]) for n in chosen]
+            assert streams.poisson(means[chosen], which).tolist() == expected
+
+
 def test_shuffling_equals_numpys_and_moves_whole_items() -> None:
     items = np.arange(5 * 6 * 2).reshape(5, 6, 2)
     expected = items.copy()
@@ -144,8 +182,10 @@ def test_draws_that_make_no_sense_are_refused() -> None:
         streams.integers(3, [4, 3])
     with pytest.raises(OverflowError, match="finite"):
         streams.uniform(0, np.inf)
-    with pytest.raises(ValueError, match="lam=-1"):
+    with pytest.raises(ValueError, match="lam=-1 must be finite"):
         streams.poisson(-1)
+    with pytest.raises(ValueError, match=r"inf.* must be finite"):
+        streams.poisson(np.array([1.0, np.inf]))
     with pytest.raises(ValueError, match="sum to 1"):
         streams.choice(2, p=[0.5, 0.6])
     with pytest.raises(ValueError, match="items of 3 streams for 2"):

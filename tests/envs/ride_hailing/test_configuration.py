@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import maze_pl
@@ -27,6 +28,37 @@ def test_group_files_describe_the_documented_environments(name: str, kind: type)
     assert (env.core_env.simulation.n_shifts, env.core_env.simulation.n_nearest) == (16, 6)
     observation, _ = env.reset(seed=0)
     assert env.observation_space.contains(observation)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "single"),
+    [
+        ("RideHailingArrayEnvironment", "ride_hailing_factory"),
+        ("CentralDispatchArrayEnvironment", "central_dispatch_factory"),
+    ],
+)
+def test_the_check_finds_both_forms_equal(arrays: str, single: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["check"]
+    for option, name in {"env": arrays, "same-as": single}.items():
+        command += [f"--{option}", f"maze_pl.envs.ride_hailing.{name}", f"--{option}.n_shifts", "4"]
+        command += [f"--{option}.shift_hours", "[0.4, 0.6]", f"--{option}.city", "{n_hours: 1.0}"]
+    assert main([*command, "--n_steps", "200"]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("equal: 200 acts in 4 environments, ")
+    assert " 0 episodes" not in output
+
+
+@pytest.mark.slow
+def test_arrays_train_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["--data.n_envs", "3", "--data.n_rollout_steps", "40", "--model.batch_size", "60"]
+    options += ["--data.epoch_length", "2", "--trainer.max_epochs", "1", "--data.evaluators", "{eval: {n_episodes: 2}}"]
+    arrays = ["--data.env", "maze_pl.envs.ride_hailing.RideHailingArrayEnvironment"]
+    weights = []
+    for run, env in {"single": [], "arrays": arrays}.items():
+        assert main(["fit", "--config", "ppo_ride_hailing", *env, *options, "--run_dir", run]) == 0
+        weights.append(torch.load(f"{run}/checkpoints/last.ckpt", weights_only=True)["state_dict"])
+    torch.testing.assert_close(weights[0], weights[1], rtol=0, atol=0)
 
 
 @pytest.mark.slow
