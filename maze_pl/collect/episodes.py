@@ -9,7 +9,7 @@ from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.content_checks import check_current_values
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import Array, Policy, PolicyBatch
-from maze_pl.envs.vector.vector_env import VectorEnv
+from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 
 
 def play_episodes(
@@ -45,11 +45,12 @@ def play_acts(
     *,
     deterministic: bool,
     generator: torch.Generator | None = None,
-) -> Iterator[Array]:
+) -> Iterator[tuple[Array, StepExtras]]:
     """Play episodes act by act, as far as the caller iterates; arguments as for `play_episodes`.
 
     Yields:
-        The environments in which an actor has just acted; the vector's staging holds the outcomes.
+        The environments in which an actor has just acted, and final observations and attributed rewards; the
+        vector's staging holds all other results.
     """
     staging = vector.staging
     slots = ActorSlots(vector.spec, vector.n_envs)
@@ -84,11 +85,11 @@ def play_acts(
             for head, values in step.action.items():
                 staging.action[batch.step_key][head][group] = values
             slots.acted_in_episode[group, slots.offsets[key] + acting_slot] = True
-        vector.step(envs)
+        extras = vector.step(envs)
         rewards = {"the reward": staging.reward[envs]}
         check_current_values(rewards, envs, n_acts[envs], "an episode", first)
         n_acts += 1
-        yield envs
+        yield envs, extras
         is_over = staging.terminated[envs] | staging.truncated[envs]
         if is_over.any() or not is_flat:
             acting_slot = slots.next_slot[envs]

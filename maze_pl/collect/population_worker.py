@@ -130,7 +130,7 @@ class PopulationWorker(RolloutWorker):
         self.stack.load(torch.stack(moved))
         episodes = [update * 2**32 + number // 2 for number in numbers]
         reward = np.zeros(len(numbers))
-        for envs in play_acts(vector, self.stack, episodes, deterministic=True):
+        for envs, _ in play_acts(vector, self.stack, episodes, deterministic=True):
             reward[envs] += vector.staging.reward[envs]
             ended = vector.staging.terminated[envs] | vector.staging.truncated[envs]
             if ended.any():

@@ -115,7 +115,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._action_masks, self._max_agents = action_masks, max_agents
         self._spec: Spec | None = None
         self._kpi_names: tuple[str, ...] | None = None
-        self._is_array = False  # True if environments are kept in arrays, once they are known
+        self._keeps_arrays = False  # True if environments are kept in arrays, once they are known
         self._wrappers: dict[str, type[Wrapper]] = {}  # classes of the environment's wrappers, once they are known
         self._acting: Any = None  # policy with which the engine was started
         self._has_begun = False  # True once collecting started, so that players have a state to save
@@ -141,7 +141,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         calculator = env.get_kpi_calculator()
         declared = () if calculator is None else calculator.kpi_names
         self._kpi_names = None if declared is None else tuple(declared)
-        self._is_array = isinstance(env, ArrayMazeEnv)
+        self._keeps_arrays = isinstance(env, ArrayMazeEnv)
         env.close()
         return self._spec
 
@@ -151,6 +151,13 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if self._factory is not None and self._spec is None:
             self._read_environment()
         return self._kpi_names
+
+    @property
+    def _is_array(self) -> bool:
+        """True if environments are kept in arrays."""
+        if self._factory is not None and self._spec is None:
+            self._read_environment()
+        return self._keeps_arrays
 
     def _make_native(self) -> None:
         """Replace the environment by the vector form that gymnasium has of it."""
@@ -223,7 +230,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def _vector(self, n_envs: int, evaluator: str | None = None, **options: Any) -> Callable[[], VectorEnv]:
         """Return a factory of a vector of environments for training or for an evaluator."""
-        if self._factory is not None and self.spec is not None and self._is_array:
+        if self._is_array:
             if evaluator is not None and self.evaluators[evaluator].render:
                 raise ValueError(f"evaluators[{evaluator!r}] cannot render an array environment; {_SINGLE}")
             if self.engine.step_timeout is not None:
@@ -246,14 +253,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if self.vectorization == "subprocess":
             return partial(SubprocVectorEnv, factories, spec=self.spec, step_timeout=limit, **options)
         if limit is not None:
-            return partial(
-                SubprocVectorEnv,
-                factories,
-                spec=self.spec,
-                step_timeout=limit,
-                n_workers=1,
-                **options,
-            )
+            return partial(SubprocVectorEnv, factories, spec=self.spec, step_timeout=limit, n_workers=1, **options)
         return partial(SequentialVectorEnv, factories, spec=self.spec, **options)
 
     def _make_player(self) -> Callable[..., RolloutWorker]:

@@ -123,7 +123,7 @@ class PopulationDataModule(EnvironmentDataModule):
         self.epoch_length = epoch_length
         self.deterministic = deterministic
         self._noise = NoiseTable(derive_seed(self.seed, "noise table"), shared_noise_table_size)
-        self._reason: str | None = ""  # for which policies do not play together; empty before it is known
+        self._plays_together = False  # decided when a run begins to collect
         self._busy: dict[int, tuple[int, int]] = {}  # player -> (episode number, update) of the episode in progress
 
     def train_dataloader(self) -> Source[PopulationBatch]:
@@ -136,7 +136,7 @@ class PopulationDataModule(EnvironmentDataModule):
         options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}
         training = [self._vector_of([self._factory_of(None, *limit)], **options)]
         population = None
-        if self.spec is not None and self._is_array:
+        if self._is_array:
             population = self._array_vector(self._n_together(), *limit, **options)
         return partial(
             super()._make_player(),
@@ -153,8 +153,15 @@ class PopulationDataModule(EnvironmentDataModule):
             pairs = max(pairs, _PAIRS_AHEAD)
         return 2 * -(-pairs // (self._world_size * self.engine.n_workers))
 
-    def _why_not_together(self, policy: Any, wrapper_statistics: dict[str, Any]) -> str | None:
-        """Return why policies do not play at the same time; None if they do."""
+    def _can_play_together(self, policy: Any, wrapper_statistics: dict[str, Any]) -> bool:
+        """Return whether policies can play at the same time in arrays; a message says why not."""
+        reason = self._why_one_by_one(policy, wrapper_statistics)
+        if reason is not None:
+            rank_zero_info(f"policies of a population play one after the other: {reason}")
+        return reason is None
+
+    def _why_one_by_one(self, policy: Any, wrapper_statistics: dict[str, Any]) -> str | None:
+        """Return why policies cannot play at the same time; None if they can."""
         if not self.deterministic:
             return "they sample their actions: deterministic=False"
         if wrapper_statistics:
@@ -186,17 +193,15 @@ class PopulationDataModule(EnvironmentDataModule):
             )
         length = sum(parameter.numel() for parameter in perturbed_parameters(policy))
         self._noise.offset(length)  # fails now if it is too small
+        wrapper_statistics = self.wrapper_statistics()
         if not self._has_begun:  # ranks of a machine share the table that rank 0 makes
             self._close()  # players started for an earlier evaluation only know their rank's table
             if self._rank == 0:
                 self._noise.piece(0, 0)
             tables = gather_objects(self._noise)
             self._noise, self._has_begun = tables[0] if self._rank else self._noise, True
-        wrapper_statistics, update = self.wrapper_statistics(), trainer.fit_loop.total_batch_idx + 1
-        if self._is_array and self._reason == "":
-            self._reason = self._why_not_together(policy, wrapper_statistics)
-            if self._reason is not None:
-                rank_zero_info(f"policies of a population play one after the other: {self._reason}")
+            self._plays_together = self._is_array and self._can_play_together(policy, wrapper_statistics)
+        update = trainer.fit_loop.total_batch_idx + 1
         task = update, noise_stddev, wrapper_statistics, self._engage(policy)
         (own, summaries, used), kinds = self._play(task), self._wrappers
         self._wrapper_statistics = {}
@@ -218,7 +223,7 @@ class PopulationDataModule(EnvironmentDataModule):
         """Play until an update has enough episodes; return this rank's episodes, their summaries, and all episodes."""
         least = -(-self.n_rollouts_per_update // 2)
         minimum = self.n_timesteps_per_update
-        together = self._is_array and self._reason is None
+        together = self._plays_together
         step = self._world_size
         together_numbers = list[int]()
         together_summaries = list[EpisodeBatch]()

@@ -171,7 +171,7 @@ class RolloutDataModule(EnvironmentDataModule):
 
         Wrappers, recurrent policies and engines other than the one in this process need the host.
         """
-        env = self._tensor_env() if self.spec is not None and self._is_array else None
+        env = self._tensor_env() if self._is_array else None
         if env is None:
             return None
         policy = self._policy()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maze_pl.collect.best_episode_worker import BestEpisode, BestEpisodeWorker, recording
+from maze_pl.collect.best_episode_worker import BestEpisode, BestEpisodeWorker
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
@@ -109,11 +109,10 @@ class SelfLabellingDataModule(EnvironmentDataModule):
     def _make_player(self) -> Callable[..., RolloutWorker]:
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
         options: Any = {"seed": derive_seed(self.seed, "train"), "autoreset": False, "seed_by_env": False}
-        if self.spec is not None and self._is_array:
+        if self._is_array:
             training: Any = self._array_vector(self.n_samples, *limit, **options)
         else:
-            factory = partial(_recorded, self._factory_of(None, *limit), self._max_agents)
-            training = self._vector_of([factory] * self.n_samples, **options)
+            training = self._vector_of([self._factory_of(None, *limit)] * self.n_samples, **options)
         return partial(super()._make_player(), training=[training])
 
     def play(self, epoch: int) -> "BestEpisodes":
@@ -233,8 +232,3 @@ class BestEpisodesLoader:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Skip the batches of this epoch that were served before."""
         self._at = self._resumed = state_dict
-
-
-def _recorded(factory: Callable[[], Any], max_agents: dict[StepKey, int] | None) -> Any:
-    """Make an environment that keeps the record of its last episode."""
-    return recording(factory().env, max_agents)

@@ -35,8 +35,8 @@ ENVS: dict[str, tuple[Any, list[Any]]] = {
 class OneByOne(PopulationDataModule):
     """Plays one episode after the other in any environment."""
 
-    def _why_not_together(self, policy: Any, wrapper_statistics: dict[str, Any]) -> str | None:
-        return "it is a reference"
+    def _can_play_together(self, policy: Any, wrapper_statistics: dict[str, Any]) -> bool:
+        return False
 
 
 def make(kind: type[PopulationDataModule], name: str, **options: Any) -> PopulationDataModule:
@@ -132,6 +132,28 @@ def test_message_says_why_policies_play_one_after_the_other(
     assert len(batches(given, 2)) == 2
     text = caplog.text + capsys.readouterr().err
     assert text.count(f"policies of a population play one after the other: {reason}") == 1
+
+
+def test_each_run_decides_again_whether_policies_play_together(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    data = make(PopulationDataModule, "cartpole", deterministic=False)
+    batches(data, 1)
+    text = caplog.text + capsys.readouterr().err
+    assert text.count("they sample their actions") == 1
+    data.deterministic = True
+    reference = batches(make(PopulationDataModule, "cartpole"), 1)
+    policy = data.trainer.lightning_module.policy  # type: ignore[union-attr]
+    for parameter in policy.parameters():
+        parameter.data -= 0.1  # which the first run has added
+    data.trainer.fit_loop.total_batch_idx = -1  # type: ignore[union-attr]
+    (batch,) = batches(data, 1)
+    torch.testing.assert_close(batch.returns, reference[0].returns)
+    caplog.clear()
+    data.deterministic = False
+    batches(data, 1)
+    assert (caplog.text + capsys.readouterr().err).count("they sample their actions") == 1
 
 
 def test_policies_without_copies_play_one_after_the_other() -> None:

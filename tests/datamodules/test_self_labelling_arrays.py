@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from maze_pl.datamodules import SelfLabellingDataModule
-from maze_pl.envs import CartPoleArrayEnv, make_gym_maze_env
+from maze_pl.envs import CartPoleArrayEnv, PendulumArrayEnv, make_gym_maze_env
 from maze_pl.envs.cutting_2d import StructuredCutting2DArrayEnvironment, masked_struct_env_factory
 from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
 from maze_pl.modules import BC
@@ -23,6 +23,7 @@ SCALED: Any = [partial(RewardScalingWrapper, scale=0.5)]
 LIMITED: Any = [partial(TimeLimitWrapper, max_episode_steps=12)]
 ENVS: dict[str, tuple[Any, Any, Any]] = {
     "cartpole": (CartPoleArrayEnv, partial(make_gym_maze_env, "CartPole-v1"), SCALED),
+    "boxes": (PendulumArrayEnv, partial(make_gym_maze_env, "Pendulum-v1"), LIMITED),
     "structured with masks": (
         partial(StructuredCutting2DArrayEnvironment, 10, (4, 3), CYCLE, masked=True),
         partial(masked_struct_env_factory, 10, (4, 3), CYCLE),
