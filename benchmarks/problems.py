@@ -56,7 +56,6 @@ RUNS, RESULTS, PAGE = (
     ROOT / "docs" / "problems.md",
 )
 PACKAGES = ("maze-pl", "torch", "pytorch-lightning", "numpy")
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # number of seeds -> quantile of Student's t
 Values = list[float]
 
 
@@ -468,10 +467,7 @@ def paired(differences: np.ndarray) -> str:
 
 def over_seeds(means: list[float]) -> str:
     """Mean over seeds, with its 95% interval (Student's t) where there are several."""
-    if len(means) == 1:
-        return f"{means[0]:.2f} (one seed)"
-    half = T_95[len(means)] * float(np.std(means, ddof=1)) / len(means) ** 0.5
-    return f"{np.mean(means):.2f} ± {half:.2f}"
+    return structure.interval(means) + (" (one seed)" if len(means) == 1 else "")
 
 
 def section(name: str, seeds: list[int]) -> list[str]:

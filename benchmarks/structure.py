@@ -37,7 +37,7 @@ import yaml
 import maze_pl
 from maze_pl.config.factories import Factory
 from maze_pl.core.policy import PolicyBatch, PolicyStep
-from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
+from maze_pl.runs.intervals import t_interval
 from maze_pl.runs.rollout import rollout
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +45,6 @@ RESULTS = ROOT / "docs" / "results" / "structure.json"
 N_SEEDS, N_EPISODES, FIRST_EPISODE_SEED = 5, 100, 1_000_000
 N_ENVS, N_ROLLOUT_STEPS, N_OPTIMIZATION_EPOCHS, N_MINIBATCHES = 16, 100, 4, 8
 LR, CLIP_RANGE, VALUE_LOSS_COEF, MAX_GRAD_NORM = 1e-3, 0.2, 0.5, 0.5
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # number of seeds -> quantile of Student's t
 VARIANTS = {
     "flat": "flat, dense",
     "maskable_ppo": "flat, dense, MaskablePPO",
@@ -121,8 +120,9 @@ PROBLEMS: dict[str, dict[str, Any]] = {
             "structured_vehicle_routing",
             "maze_pl.envs.vehicle_routing.vehicle_routing_factory",
             instances=["random(20)"],
+            advice=None,
         ),
-        "structured": shipped("structured_vehicle_routing", instances=["random(20)"]),
+        "structured": shipped("structured_vehicle_routing", instances=["random(20)"], advice=None),
         "env_steps": {"flat": 128_000, "structured": 128_000},
         "metric": "distance",
         "gamma": 1.0,
@@ -175,10 +175,8 @@ def make_env(problem: dict[str, Any], form: str, training: bool = False) -> Any:
     """Make a single environment of a form."""
     node = deepcopy(problem[form])
     env = Factory(node["class_path"], node["init_args"])()
-    if "time_limit" in problem:
-        env = TimeLimitWrapper(env, max_episode_steps=problem["time_limit"])
-    if training and "scale" in problem:
-        env = RewardScalingWrapper(env, scale=problem["scale"])
+    for wrapper in wrappers_of(problem, training):
+        env = Factory(wrapper["class_path"], wrapper["init_args"])(env)
     return env
 
 
@@ -416,7 +414,7 @@ def interval(values: list[float]) -> str:
     digits = 1 if abs(mean) >= 100 else 2
     if len(values) < 2:
         return f"{mean:.{digits}f}"
-    half = T_95[len(values)] * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    half = t_interval(values)[1] - mean
     return f"{mean:.{digits}f} ± {half:.{digits}f}"
 
 

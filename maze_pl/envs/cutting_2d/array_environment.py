@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gymnasium import spaces
-
-from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.cutting_2d.array_core_environment import ArrayCutting2DCoreEnvironment
@@ -18,7 +16,7 @@ from maze_pl.envs.cutting_2d.renderer import Cutting2DRenderer
 from maze_pl.envs.structured_env import Array
 
 
-class Cutting2DArrayEnvironment(ArrayEnv):
+class Cutting2DArrayEnvironment(ArrayFormEnv):
     """Flat cutting environments over arrays, each equal to a `Cutting2DEnvironment`.
 
     Args:
@@ -38,22 +36,9 @@ class Cutting2DArrayEnvironment(ArrayEnv):
         static_demand: Demand,
         reward_aggregator: RewardAggregatorInterface | None = None,
     ) -> None:
-        super().__init__()
         settings = (max_pieces_in_inventory, raw_piece_size, static_demand)
+        super().__init__(maze_env_factory(*settings))
         self.core_env = ArrayCutting2DCoreEnvironment(*settings, reward_aggregator, self.events)
-        single = maze_env_factory(*settings)
-        self._observation_spaces = single.observation_spaces_dict
-        self._action_spaces = single.action_spaces_dict
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of the only sub-step."""
-        return self._observation_spaces
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of the only sub-step."""
-        return self._action_spaces
 
     @property
     def kpi_names(self) -> tuple[str, ...]:

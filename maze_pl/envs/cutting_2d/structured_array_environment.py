@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
-from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.cutting_2d.array_core_environment import ArrayCutting2DCoreEnvironment
@@ -22,7 +21,7 @@ from maze_pl.envs.structured_env import Array
 _ACTS = 2  # in an environment step
 
 
-class StructuredCutting2DArrayEnvironment(ArrayEnv):
+class StructuredCutting2DArrayEnvironment(ArrayFormEnv):
     """Structured cutting environments over arrays.
 
     Each is equal to a `StructuredCutting2DEnvironment` or, with masks, to a
@@ -48,27 +47,11 @@ class StructuredCutting2DArrayEnvironment(ArrayEnv):
         reward_aggregator: RewardAggregatorInterface | None = None,
         masked: bool = True,
     ) -> None:
-        super().__init__()
         settings = (max_pieces_in_inventory, raw_piece_size, static_demand)
+        make: Callable[..., Any] = masked_struct_env_factory if masked else struct_env_factory
+        super().__init__(make(*settings))
         self.core_env = ArrayCutting2DCoreEnvironment(*settings, reward_aggregator, self.events)
         self.masked = masked
-        make: Callable[..., Any] = masked_struct_env_factory if masked else struct_env_factory
-        self._single = make(*settings)  # declares the spaces
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of both sub-steps."""
-        return self._single.observation_spaces_dict  # type: ignore[no-any-return]
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of both sub-steps."""
-        return self._single.action_spaces_dict  # type: ignore[no-any-return]
-
-    @property
-    def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:
-        """Masks of both sub-steps, if there are any."""
-        return self._single.action_masks_dict  # type: ignore[no-any-return]
 
     @property
     def kpi_names(self) -> tuple[str, ...]:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
-from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.job_shop.array_observation import schedule_observation, state_of
 from maze_pl.envs.job_shop.array_simulation import ArrayJobShopSimulation, ScheduleResult
@@ -22,11 +21,10 @@ from maze_pl.envs.job_shop.objects import JobShopMazeState
 from maze_pl.envs.job_shop.renderer import JobShopRenderer
 from maze_pl.envs.job_shop.schedule_reward_aggregator import ScheduleRewardAggregator
 from maze_pl.envs.job_shop.simulation import Choices
-from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.structured_env import Array
 
 
-class JobShopArrayEnvironment(ArrayEnv):
+class JobShopArrayEnvironment(ArrayFormEnv):
     """The flat job shop over arrays, each episode equal to one of `JobShopEnvironment`.
 
     Args:
@@ -53,10 +51,10 @@ class JobShopArrayEnvironment(ArrayEnv):
         choices: Choices = "active",
         reward_aggregator: ScheduleRewardAggregator | None = None,
     ) -> None:
-        super().__init__()
-        # declares the spaces, and makes all checks
-        self._single: MazeEnv = job_shop_factory(instances, max_jobs, max_alternatives, choices)
-        core_env: JobShopCoreEnvironment = self._single.core_env  # type: ignore[assignment]
+        single = job_shop_factory(instances, max_jobs, max_alternatives, choices)  # makes all checks
+        super().__init__(single)
+        self._flat_space = single.observation_spaces_dict[0]
+        core_env: JobShopCoreEnvironment = single.core_env  # type: ignore[assignment]
         self.sources = core_env.sources
         self.sizes = sizes_of(self.sources, core_env.max_jobs, core_env.max_alternatives)
         self.choices = choices
@@ -69,21 +67,6 @@ class JobShopArrayEnvironment(ArrayEnv):
         self._topic: Any = self.events.create_event_topic(ScheduleEvents)
 
     @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of the only sub-step."""
-        return self._single.observation_spaces_dict
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of the only sub-step."""
-        return self._single.action_spaces_dict
-
-    @property
-    def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:
-        """The mask of the only sub-step."""
-        return self._single.action_masks_dict
-
-    @property
     def kpi_names(self) -> tuple[str, ...]:
         """Names of the KPIs."""
         return KPI_NAMES
@@ -94,7 +77,7 @@ class JobShopArrayEnvironment(ArrayEnv):
         self.simulation = ArrayJobShopSimulation(n_envs, self.sizes, self.choices)
         self._source = np.zeros(n_envs, np.int64)
         self._observation: dict[str, Array] = {}
-        for name, space in self._single.observation_spaces_dict[0].items():
+        for name, space in self._flat_space.items():
             self._observation[name] = np.zeros((n_envs, *(space.shape or ())), np.float32)
 
     def reset(self, which: Array, seeds: Array) -> ArrayStep:

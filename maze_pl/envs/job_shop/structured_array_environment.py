@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.job_shop.array_environment import JobShopArrayEnvironment
 from maze_pl.envs.job_shop.core_environment import Instances
 from maze_pl.envs.job_shop.schedule_reward_aggregator import ScheduleRewardAggregator
 from maze_pl.envs.job_shop.simulation import Choices
-from maze_pl.envs.job_shop.sub_step_observations import MASKS, jobs_observation, sub_step_spaces
+from maze_pl.envs.job_shop.structured_environment import structured_job_shop_factory
+from maze_pl.envs.job_shop.sub_step_observations import jobs_observation
 from maze_pl.envs.structured_env import Array
 
 
@@ -45,24 +45,7 @@ class StructuredJobShopArrayEnvironment(JobShopArrayEnvironment):
         reward_aggregator: ScheduleRewardAggregator | None = None,
     ) -> None:
         super().__init__(instances, max_jobs, max_alternatives, choices, reward_aggregator)
-        flat = self._single.observation_spaces_dict[0]
-        sizes = (self.sizes.jobs, self.sizes.alternatives)
-        self._spaces_of_observations, self._spaces_of_actions = sub_step_spaces(flat, *sizes)
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of both sub-steps."""
-        return self._spaces_of_observations
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of both sub-steps."""
-        return self._spaces_of_actions
-
-    @property
-    def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:
-        """The masks of both sub-steps."""
-        return dict(MASKS)
+        self._single = structured_job_shop_factory(instances, max_jobs, max_alternatives, choices)
 
     def allocate(self, n_envs: int) -> None:
         """Make the arrays."""
@@ -70,8 +53,8 @@ class StructuredJobShopArrayEnvironment(JobShopArrayEnvironment):
         self._next_key = np.zeros(n_envs, np.int64)
         self._job = np.zeros(n_envs, np.int64)  # chosen in sub-step 0
         self._env_time = np.zeros(n_envs, np.int64)
-        of_jobs = self._spaces_of_observations[0].spaces
-        of_alternatives = self._spaces_of_observations[1].spaces
+        of_jobs = self.observation_spaces_dict[0].spaces
+        of_alternatives = self.observation_spaces_dict[1].spaces
         self._jobs = np.zeros((n_envs, *(of_jobs["jobs"].shape or ())), np.float32)
         self._job_mask = np.zeros((n_envs, self.sizes.jobs), np.float32)
         self._job_exists = np.zeros((n_envs, self.sizes.jobs), np.float32)

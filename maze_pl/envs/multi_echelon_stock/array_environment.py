@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
-from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.multi_echelon_stock.action_conversion import units_of
@@ -34,7 +33,7 @@ from maze_pl.envs.multi_echelon_stock.simulation import (
 from maze_pl.envs.structured_env import Array
 
 
-class StockArrayEnvironment(ArrayEnv):
+class StockArrayEnvironment(ArrayFormEnv):
     """Chains of stocks over arrays, each equal to a `StockEnvironment`.
 
     Args:
@@ -51,27 +50,11 @@ class StockArrayEnvironment(ArrayEnv):
         reward_aggregator: EchelonRewardAggregator | None = None,
         structured: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(structured_stock_factory(chain) if structured else stock_factory(chain))
         self.chain = chain
         self.reward_aggregator = reward_aggregator or CostRewardAggregator()
         self.structured = structured
-        self._single = structured_stock_factory(chain) if structured else stock_factory(chain)  # declares the spaces
         self._topic: Any = self.events.create_event_topic(StockEvents)
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of the only sub-step."""
-        return self._single.observation_spaces_dict
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of the only sub-step."""
-        return self._single.action_spaces_dict
-
-    @property
-    def agent_counts_dict(self) -> Mapping[Any, int]:
-        """Number of agents."""
-        return self._single.agent_counts_dict
 
     @property
     def kpi_names(self) -> tuple[str, ...]:

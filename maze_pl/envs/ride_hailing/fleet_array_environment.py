@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
-from gymnasium import spaces
 
-from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.ride_hailing.array_simulation import ArrayRideHailingSimulation, Drives
 from maze_pl.envs.ride_hailing.core_environment import RideHailingCoreEnvironment
@@ -23,7 +22,7 @@ from maze_pl.envs.ride_hailing.vehicle_reward_aggregator import VehicleRewardAgg
 _COLUMNS: Final = {name: column for column, name in enumerate(TOTALS)}
 
 
-class FleetArrayEnvironment(ArrayEnv):
+class FleetArrayEnvironment(ArrayFormEnv):
     """Days of fleets over arrays, which step together whoever decides.
 
     Args:
@@ -35,32 +34,11 @@ class FleetArrayEnvironment(ArrayEnv):
     """
 
     def __init__(self, single: MazeEnv, reward_aggregator: VehicleRewardAggregator | None) -> None:
-        super().__init__()
-        self._single = single
+        super().__init__(single)
         core_env: RideHailingCoreEnvironment = single.core_env  # type: ignore[assignment]
         self._day = core_env.simulation
         self.reward_aggregator = with_array_form(reward_aggregator or IncomeRewardAggregator())
         self._topic: Any = self.events.create_event_topic(RideEvents)
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of the only sub-step."""
-        return self._single.observation_spaces_dict
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of the only sub-step."""
-        return self._single.action_spaces_dict
-
-    @property
-    def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:
-        """The mask of the only sub-step."""
-        return self._single.action_masks_dict
-
-    @property
-    def agent_counts_dict(self) -> Mapping[Any, int]:
-        """Number of agents, -1 for a number that varies."""
-        return self._single.agent_counts_dict
 
     @property
     def kpi_names(self) -> tuple[str, ...]:
