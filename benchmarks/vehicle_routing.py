@@ -34,6 +34,7 @@ from maze_pl.envs.vehicle_routing import (
     vehicle_routing_factory,
 )
 from maze_pl.envs.vehicle_routing.nearest_neighbour_policy import NearestNeighbourPolicy
+from maze_pl.envs.vehicle_routing.observation_conversion import N_ADVISED_FEATURES
 
 FIRST_SEED = 100_000
 RESAMPLES = 10_000
@@ -76,11 +77,17 @@ def solver_distances(arguments: argparse.Namespace, description: str) -> np.ndar
     return distances
 
 
+def advice_of(policy: Any) -> str | None:
+    """Rule whose routes a policy observes."""
+    options = policy.spec.steps[0].observation_space["options"]
+    return "savings" if options.shape[1] == N_ADVISED_FEATURES else None
+
+
 def play(
     policy: Any, description: str, seeds: np.ndarray, generator: torch.Generator | None, temperature: float = 1.0
 ) -> np.ndarray:
     """Distances of episodes that are played together; greedy without a generator."""
-    env = VehicleRoutingArrayEnvironment([description])
+    env = VehicleRoutingArrayEnvironment([description], advice=advice_of(policy))
     env.allocate(len(seeds))
     result = env.reset(np.arange(len(seeds)), seeds)
     running = np.arange(len(seeds))

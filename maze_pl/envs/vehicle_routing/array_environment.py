@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
-from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.arrays.random_streams import RandomStreams
-from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.structured_env import Array
+from maze_pl.envs.vehicle_routing.advice import advise
 from maze_pl.envs.vehicle_routing.core_environment import Instances, checked_sizes, state_of
 from maze_pl.envs.vehicle_routing.distance_reward_aggregator import DistanceRewardAggregator
 from maze_pl.envs.vehicle_routing.environment import vehicle_routing_factory
@@ -28,7 +27,7 @@ from maze_pl.envs.vehicle_routing.routing_reward_aggregator import RoutingReward
 from maze_pl.envs.vehicle_routing.simulation import MoveResult, RoutingSimulation
 
 
-class VehicleRoutingArrayEnvironment(ArrayEnv):
+class VehicleRoutingArrayEnvironment(ArrayFormEnv):
     """Flat vehicle routing over arrays, each episode equal to one of `VehicleRoutingEnvironment`.
 
     Args:
@@ -37,6 +36,7 @@ class VehicleRoutingArrayEnvironment(ArrayEnv):
         max_customers: Maximum number of customers; the largest number of `instances` if None.
         n_vehicles: Maximum number of vehicles under way at the same time.
         reward_aggregator: Computes rewards; `DistanceRewardAggregator()` if None.
+        advice: Rule whose routes observations show, `savings` or `sweep`; see `ObservationConversion`.
     """
 
     heuristic_policy = "maze_pl.envs.vehicle_routing.savings_policy.SavingsPolicy"
@@ -47,29 +47,17 @@ class VehicleRoutingArrayEnvironment(ArrayEnv):
         max_customers: int | None = None,
         n_vehicles: int = 1,
         reward_aggregator: RoutingRewardAggregator | None = None,
+        advice: str | None = None,
     ) -> None:
-        super().__init__()
+        single = vehicle_routing_factory(instances, max_customers, n_vehicles, advice=advice)
+        super().__init__(single)
+        self._flat_space = single.observation_spaces_dict[0]
+        self.advice = advice
         self.sources = instance_sources(instances)
         self.max_customers = checked_sizes(self.sources, max_customers, n_vehicles)
         self.n_vehicles = n_vehicles
         self.reward_aggregator = reward_aggregator or DistanceRewardAggregator()
-        self._single: MazeEnv = vehicle_routing_factory(instances, max_customers, n_vehicles)  # declares the spaces
         self._topic: Any = self.events.create_event_topic(RoutingEvents)
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of the only sub-step."""
-        return self._single.observation_spaces_dict
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of the only sub-step."""
-        return self._single.action_spaces_dict
-
-    @property
-    def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:
-        """The mask of the only sub-step."""
-        return self._single.action_masks_dict
 
     @property
     def kpi_names(self) -> tuple[str, ...]:
@@ -83,13 +71,15 @@ class VehicleRoutingArrayEnvironment(ArrayEnv):
         self._source = np.zeros(n_envs, np.int64)
         self._streams = RandomStreams(np.zeros(n_envs, np.int64))
         self._observation: dict[str, Array] = {}
-        for name, space in self._single.observation_spaces_dict[0].items():
+        for name, space in self._flat_space.items():
             self._observation[name] = np.zeros((n_envs, *(space.shape or ())), np.float32)
 
     def reset(self, which: Array, seeds: Array) -> ArrayStep:
         """Start episodes."""
         self._streams.seed(seeds, which)
         drawn, self._source[which] = draw_many(self.sources, self._streams, which, self.max_customers)
+        if self.advice is not None:
+            advise(drawn, self.advice, seeds)
         self.simulation.reset(which, drawn)
         return ArrayStep({0: self._observe(which)})
 
@@ -137,7 +127,8 @@ class VehicleRoutingArrayEnvironment(ArrayEnv):
             return self._observation
         simulation = self.simulation
         parts = (simulation.position, simulation.remaining, simulation.unserved, simulation.allowed)
-        computed = routing_observation(simulation.instances, which, *(part[which] for part in parts))
+        chosen = (part[which] for part in parts)
+        computed = routing_observation(simulation.instances, which, *chosen, is_advised=self.advice is not None)
         if len(which) == self.n_envs:
             self._observation = computed
         else:
@@ -174,7 +165,10 @@ class VehicleRoutingArrayEnvironment(ArrayEnv):
     def maze_state(self, env: int) -> RoutingMazeState:
         """Return the state of one environment."""
         instance = self.sources[int(self._source[env])].instance_in(self.simulation.instances, env)
-        return state_of(self.simulation, env, instance, InstanceArrays.of([instance], self.max_customers))
+        arrays = InstanceArrays.of([instance], self.max_customers)
+        arrays.links[0] = self.simulation.instances.links[env]
+        arrays.route_of[0] = self.simulation.instances.route_of[env]
+        return state_of(self.simulation, env, instance, arrays)
 
     def _arrays(self) -> Iterator[tuple[str, Array]]:
         """Yield the arrays of the state, by name."""

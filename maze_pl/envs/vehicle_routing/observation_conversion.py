@@ -13,6 +13,7 @@ from maze_pl.envs.vehicle_routing.instance import Array, InstanceArrays
 from maze_pl.envs.vehicle_routing.objects import RoutingMazeState
 
 N_FEATURES = 18
+N_ADVISED_FEATURES = 20
 N_SUMMARY = 8
 
 _LARGEST = 1000.0
@@ -48,6 +49,11 @@ class ObservationConversion(ObservationConversionInterface):
         16 1 if the vehicle may go to j
         17 1 if x is not the depot
 
+    With advice, the routes that a rule has built for the whole instance are observed, too:
+
+        18 1 if they go from x to j, or from j to x
+        19 1 if x and j are customers of one route
+
     At the depot, the direction is that to the mean place of all unserved customers. Numbers 7 and 8 are
     0 without such a customer. Summary: unserved share of customers; loads (unserved demand / Q) / 10;
     loads that are left when vehicles under way are full, / 10, and how much of the last one of these
@@ -57,22 +63,25 @@ class ObservationConversion(ObservationConversionInterface):
     Args:
         max_customers: Maximum number of customers, C.
         n_vehicles: Number of vehicles under way, V.
+        is_advised: Whether the environment has the advice of a rule.
     """
 
-    def __init__(self, max_customers: int, n_vehicles: int) -> None:
+    def __init__(self, max_customers: int, n_vehicles: int, is_advised: bool = False) -> None:
+        self.is_advised = is_advised
+        self.n_features = N_ADVISED_FEATURES if is_advised else N_FEATURES
         self.max_customers = max_customers
         self.n_vehicles = n_vehicles
 
     def space(self) -> spaces.Dict:
         """Return the space of all observations, float32.
 
-        `options` [V * (C + 1), 18], `option_mask` [V * (C + 1)], 1 for options that may be chosen, `exists`
+        `options` [V * (C + 1), 18 or 20], `option_mask` [V * (C + 1)], 1 for options that may be chosen, `exists`
         [V * (C + 1)], 1 for those and for unserved customers that the vehicle cannot serve, and
         `summary` [8].
         """
         n = self.n_vehicles * (self.max_customers + 1)
         return spaces.Dict(
-            options=spaces.Box(-_LARGEST, _LARGEST, (n, N_FEATURES)),
+            options=spaces.Box(-_LARGEST, _LARGEST, (n, self.n_features)),
             option_mask=spaces.Box(0, 1, (n,)),
             exists=spaces.Box(0, 1, (n,)),
             summary=spaces.Box(-_LARGEST, _LARGEST, (N_SUMMARY,)),
@@ -82,12 +91,20 @@ class ObservationConversion(ObservationConversionInterface):
         """Observation of a state."""
         parts = (maze_state.position, maze_state.remaining, maze_state.unserved, maze_state.allowed)
         stacked = (part[np.newaxis] for part in parts)
-        observation = routing_observation(maze_state.arrays, np.zeros(1, np.int64), *stacked)
+        which = np.zeros(1, np.int64)
+        observation = routing_observation(maze_state.arrays, which, *stacked, is_advised=self.is_advised)
         return {name: array[0] for name, array in observation.items()}
 
 
 def routing_observation(
-    instances: InstanceArrays, which: Array, position: Array, remaining: Array, unserved: Array, allowed: Array
+    instances: InstanceArrays,
+    which: Array,
+    position: Array,
+    remaining: Array,
+    unserved: Array,
+    allowed: Array,
+    *,
+    is_advised: bool = False,
 ) -> dict[str, Array]:
     """Observations of n episodes; see `ObservationConversion`.
 
@@ -98,6 +115,7 @@ def routing_observation(
         remaining: [n, V] what is left of its capacity.
         unserved: [n, C + 1] customers that are not served yet.
         allowed: [n, V, C + 1] moves that may be chosen.
+        is_advised: Whether the instances have advised routes.
 
     Returns:
         Name -> [n, ...], as in the space of `ObservationConversion`.
@@ -106,12 +124,16 @@ def routing_observation(
     n, n_vehicles, n_nodes = allowed.shape
     exists = unserved[:, np.newaxis] & allowed.any(axis=2, keepdims=True)
     exists[:, :, 0] = allowed[:, :, 0]
-    rows = state.features()
+    rows = np.empty((N_ADVISED_FEATURES if is_advised else N_FEATURES, *allowed.shape))
+    state.compute_features(rows)
+    if is_advised:
+        rows[18] = state.is_linked()
+        rows[19] = state.is_in_route()
     rows *= exists
     np.clip(rows, -_LARGEST, _LARGEST, out=rows)
     options = np.ascontiguousarray(np.moveaxis(rows, 0, -1), np.float32)
     return {
-        "options": options.reshape(n, n_vehicles * n_nodes, N_FEATURES),
+        "options": options.reshape(n, n_vehicles * n_nodes, len(rows)),
         "option_mask": allowed.reshape(n, n_vehicles * n_nodes).astype(np.float32),
         "exists": exists.reshape(n, n_vehicles * n_nodes).astype(np.float32),
         "summary": state.summary(),
@@ -140,19 +162,20 @@ class _State:
         self.capacity = instances.capacity[which]
         self.n_customers = instances.n_customers[which]
         self.scale = instances.scale[which]
+        self.links = instances.links[which]
+        self.route_of = instances.route_of[which]
         self.is_away = position > 0
         self.of_depot = self.distances[:, 0]  # [n, C + 1]
         self._rows = np.arange(len(which))[:, np.newaxis]
 
-    def features(self) -> Array:
-        """Features [18, n, V, C + 1] of all options, also of those that do not exist."""
+    def compute_features(self, rows: Array) -> None:
+        """Write features [18, n, V, C + 1] of all options, also of those that do not exist."""
         of_vehicle = self.distances[self._rows, self.position]  # [n, V, C + 1]
         home = self.of_depot[self._rows, self.position][..., np.newaxis]
         of_depot = self.of_depot[:, np.newaxis]
         demands = self.demands[:, np.newaxis]
         capacity = self.capacity[:, np.newaxis, np.newaxis]
         remaining = self.remaining[..., np.newaxis]
-        rows = np.empty((N_FEATURES, *self.allowed.shape))
         rows[0] = of_vehicle
         rows[1] = of_depot
         rows[2] = home + of_depot - of_vehicle
@@ -172,7 +195,18 @@ class _State:
         rows[15] = np.arange(self.unserved.shape[1]) == 0
         rows[16] = self.allowed
         rows[17] = self.is_away[..., np.newaxis]
-        return rows
+
+    def is_linked(self) -> Array:
+        """[n, V, C + 1] whether advised routes connect the place of each vehicle with each node directly."""
+        nodes = np.arange(self.unserved.shape[1])
+        of_vehicle = self.links[self._rows, self.position][..., np.newaxis] == nodes
+        of_node = self.links[:, np.newaxis] == self.position[..., np.newaxis, np.newaxis]
+        return np.asarray(of_vehicle.any(axis=2) | of_node.any(axis=3))
+
+    def is_in_route(self) -> Array:
+        """[n, V, C + 1] whether each customer is in the advised route of the customer at which a vehicle is."""
+        of_vehicle = self.route_of[self._rows, self.position][..., np.newaxis]
+        return np.asarray((of_vehicle == self.route_of[:, np.newaxis]) & (of_vehicle >= 0))
 
     def _nearest(self, of_vehicle: Array) -> Array:
         """[n, V, 1] distance from each vehicle to the nearest customer that it can serve; 0 without one."""

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vehicle_routing.array_environment import VehicleRoutingArrayEnvironment
 from maze_pl.envs.vehicle_routing.core_environment import Instances
 from maze_pl.envs.vehicle_routing.routing_reward_aggregator import RoutingRewardAggregator
-from maze_pl.envs.vehicle_routing.structured_environment import MASKS
+from maze_pl.envs.vehicle_routing.structured_environment import structured_vehicle_routing_factory
 from maze_pl.envs.vehicle_routing.sub_step_observations import (
     nodes_observation,
-    sub_step_spaces,
     vehicles_observation,
 )
 
@@ -32,6 +30,7 @@ class StructuredVehicleRoutingArrayEnvironment(VehicleRoutingArrayEnvironment):
         max_customers: Maximum number of customers; the largest number of `instances` if None.
         n_vehicles: Maximum number of vehicles under way at the same time.
         reward_aggregator: Computes rewards; `DistanceRewardAggregator()` if None.
+        advice: Rule whose routes observations show, `savings` or `sweep`; see `ObservationConversion`.
     """
 
     def __init__(
@@ -40,25 +39,10 @@ class StructuredVehicleRoutingArrayEnvironment(VehicleRoutingArrayEnvironment):
         max_customers: int | None = None,
         n_vehicles: int = 3,
         reward_aggregator: RoutingRewardAggregator | None = None,
+        advice: str | None = None,
     ) -> None:
-        super().__init__(instances, max_customers, n_vehicles, reward_aggregator)
-        flat = self._single.observation_spaces_dict[0]
-        self._spaces_of_observations, self._spaces_of_actions = sub_step_spaces(flat, n_vehicles)
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of both sub-steps."""
-        return self._spaces_of_observations
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of both sub-steps."""
-        return self._spaces_of_actions
-
-    @property
-    def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:
-        """The masks of both sub-steps."""
-        return dict(MASKS)
+        super().__init__(instances, max_customers, n_vehicles, reward_aggregator, advice)
+        self._single = structured_vehicle_routing_factory(instances, max_customers, n_vehicles, advice=advice)
 
     def allocate(self, n_envs: int) -> None:
         """Make the arrays."""

@@ -137,7 +137,8 @@ def structured_vehicle_routing_factory(
     max_customers: int | None = None,
     n_vehicles: int = 3,
     reward_aggregator: RewardAggregatorInterface | None = None,
+    advice: str | None = None,
 ) -> Wrapper:
     """Make the structured environment; see `vehicle_routing_factory`."""
-    flat_env = vehicle_routing_factory(instances, max_customers, n_vehicles, reward_aggregator)
+    flat_env = vehicle_routing_factory(instances, max_customers, n_vehicles, reward_aggregator, advice)
     return StructuredVehicleRoutingEnvironment(flat_env)
