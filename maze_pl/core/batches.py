@@ -304,5 +304,6 @@ class ReplayBatch(Experience):
         """Yield the acts of each update, [B, ...], without sub-steps that have no acts yet."""
         present = {key: acts for key, acts in self.acts.items() if acts.agent_id.numel()}
         n_updates = len(next(iter(present.values())))
+        rows = {key: [tensor.unbind() for tensor in acts.tensors()] for key, acts in present.items()}
         for index in range(n_updates):
-            yield {key: mapped(lambda tensor, index=index: tensor[index], acts) for key, acts in present.items()}
+            yield {key: acts.with_tensors(row[index] for row in rows[key]) for key, acts in present.items()}

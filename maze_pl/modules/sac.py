@@ -1,5 +1,7 @@
 """Soft actor-critic: off-policy learning with an entropy bonus."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -30,6 +32,26 @@ POLICY, CRITIC, ENTROPY = range(3)
 
 Value = tuple[Tensor, dict[str, Tensor], dict[str, ProbabilityDistribution]]
 """[B] values of states, and the policy's entropies [B] and distributions there for each head."""
+
+
+@dataclass(frozen=True)
+class EntropySurplus:
+    """Mean entropy of each head, minus its target.
+
+    Attributes:
+        of_heads: [number of heads].
+    """
+
+    of_heads: Tensor
+    structure: ClassVar[tuple[object, ...]] = ()
+
+    def tensors(self) -> list[Tensor]:
+        """List all tensors."""
+        return [self.of_heads]
+
+    def with_tensors(self, tensors: Iterable[Tensor]) -> "EntropySurplus":
+        """Return a copy with the next tensor of an iterator."""
+        return EntropySurplus(next(iter(tensors)))
 
 
 class SAC(AlgorithmModule):
@@ -208,15 +230,19 @@ class SAC(AlgorithmModule):
         """Learn from the minibatches of a batch."""
         self._errors = None if batch.reprioritise is None else {}
         tau = self.value_of("tau")
+        counter = self.get_buffer("_n_updates")
+        n_updates = int(counter)  # read once, as reading waits for the device
         for acts in batch.updates():
             is_traced = self._errors is None  # a trace that is run keeps no errors
             self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, traced=is_traced, record_norms=True)
             if not self.in_critic_burn_in:
                 self.gradient_step(self.policy_loss, acts, optimizer=POLICY, record_norms=True)
                 if self.entropy_tuning:
-                    self.gradient_step(self._entropy_coef_loss(), optimizer=ENTROPY)
-            if int(self.get_buffer("_n_updates").add_(1)) % self.target_update_interval == 0:
+                    self.gradient_step(self.entropy_coef_loss, self._entropy_surplus(), optimizer=ENTROPY)
+            n_updates += 1
+            if n_updates % self.target_update_interval == 0:
                 self.critic.update_targets(tau)
+        counter.fill_(n_updates)
         if batch.reprioritise is not None and self._errors is not None:
             batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
 
@@ -257,10 +283,15 @@ class SAC(AlgorithmModule):
                     self.record("entropy_coef_loss", log_coef * surplus, name)
         return total
 
-    def _entropy_coef_loss(self) -> Tensor:
-        """Compute L_alpha, see the class, from entropies of the last policy loss, of heads that acted."""
+    def entropy_coef_loss(self, minibatch: dict[StepKey, EntropySurplus]) -> Tensor:
+        """Compute L_alpha, see the class."""
+        (surplus,) = minibatch.values()
+        return self.log_entropy_coef.dot(surplus.of_heads)
+
+    def _entropy_surplus(self) -> dict[StepKey, EntropySurplus]:
+        """Return the entropies of the last policy loss minus their targets; 0 for heads that did not act."""
         surplus, absent = self.last_recorded("entropy_surplus"), torch.zeros((), device=self.device)
-        return self.log_entropy_coef.dot(torch.stack([surplus.get(name, absent) for name in self._heads]))
+        return {0: EntropySurplus(torch.stack([surplus.get(name, absent) for name in self._heads]))}
 
     def _soft_value(self, key: StepKey, observation: Tree, agent_id: Tensor, target: bool = False) -> Value:
         """Compute V(s), or V'(s) with the target critics."""

@@ -96,8 +96,6 @@ class InstanceArrays:
         n_customers: [N] number of customers that exist.
         scale: [N] mean distance between two nodes.
         bound: [N] lower bound of the total distance.
-        links: [N, C + 1, 2] nodes before and after each customer in advised routes; -1 without.
-        route_of: [N, C + 1] number of the advised route of each customer; -1 without.
     """
 
     coordinates: Array
@@ -107,8 +105,6 @@ class InstanceArrays:
     n_customers: Array
     scale: Array
     bound: Array
-    links: Array
-    route_of: Array
 
     @classmethod
     def empty(cls, n: int, max_customers: int) -> InstanceArrays:
@@ -122,8 +118,6 @@ class InstanceArrays:
             np.zeros(n, np.int64),
             np.ones(n),
             np.ones(n),
-            np.full((n, n_nodes, 2), -1, np.int16),
-            np.full((n, n_nodes), -1, np.int16),
         )
 
     @classmethod
@@ -165,10 +159,6 @@ class InstanceArrays:
         self.n_customers[which] = other.n_customers
         self.scale[which] = other.scale
         self.bound[which] = other.bound
-        self.links[which] = -1
-        self.links[which, :n_nodes] = other.links
-        self.route_of[which] = -1
-        self.route_of[which, :n_nodes] = other.route_of
 
     def instance(self, place: int, name: str) -> RoutingInstance:
         """Return one of the instances.

@@ -117,6 +117,4 @@ class RandomInstances(InstanceSource):
         capacity = np.full(len(which), self.capacity)
         scale = mean_distances(distances, size + 1)
         bound = radial_bounds(distances, demands, capacity)
-        links = np.full((len(which), n + 1, 2), -1, np.int16)
-        route_of = np.full((len(which), n + 1), -1, np.int16)
-        return InstanceArrays(coordinates, demands, distances, capacity, size, scale, bound, links, route_of)
+        return InstanceArrays(coordinates, demands, distances, capacity, size, scale, bound)

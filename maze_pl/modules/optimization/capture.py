@@ -183,9 +183,9 @@ class GradientTracer:
                     graph = self._for_any_size[key].graph
                 check_shapes_are_fixed(graph)
                 if uses_graphs(device):
-                    trace = GraphedTrace(graph, n_parameters)
+                    trace = GraphedTrace(_simplified(graph, arguments), n_parameters)
                 else:
-                    trace = torch.jit.script(_simplified(graph, arguments)).forward
+                    trace = torch.jit.script(_for_script(_simplified(graph, arguments))).forward
                 run_trace(trace, arguments)
         except ShapesDependOnValues as error:
             self.refused = str(error)
@@ -223,6 +223,9 @@ def _agree(trace: Function, function: Function, arguments: Sequence[Tensor], is_
 
 def run_trace(trace: Function, arguments: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Run a trace without optimising it, which gains nothing and outlasts a few updates."""
+    if isinstance(trace, GraphedTrace):
+        with torch.no_grad():
+            return trace(*arguments)
     with torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
         return trace(*arguments)
 
@@ -267,7 +270,7 @@ def check_shapes_are_fixed(module: fx.GraphModule) -> None:
 
 
 def _simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
-    """Remove needless operations from a graph, and convert it for TorchScript."""
+    """Remove needless operations from a graph."""
     graph = module.graph
     for node in list(graph.nodes):
         if node.target in (_aten.detach.default, _aten.alias.default):
@@ -283,7 +286,13 @@ def _simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.Graph
     if operations[end].target is _aten.cat.out:  # the gradient; before it, nothing is in place
         _merge(module, operations[:end], arguments)
     graph.eliminate_dead_code()
-    for node in graph.nodes:
+    module.recompile()
+    return module
+
+
+def _for_script(module: fx.GraphModule) -> fx.GraphModule:
+    """Convert a graph for TorchScript."""
+    for node in module.graph.nodes:
         if node.target is _aten._to_copy.default:
             node.target, node.args = _aten.to.dtype, (node.args[0], node.kwargs["dtype"])
             node.kwargs = {name: value for name, value in node.kwargs.items() if name == "memory_format"}

@@ -158,9 +158,11 @@ class GradientSteps:
     def last_recorded(self, name: str) -> dict[StepKey, Tensor]:
         """Return, by step key, the values that the loss of the latest step recorded under a name."""
         latest = self._steps[-1]
-        values = latest.numbers[latest.first : latest.first + len(latest.described.names)]
-        pairs = zip(latest.described.names, values, strict=True)
-        return {step_key: value for (recorded, step_key), value in pairs if recorded == name and step_key is not None}
+        found = {}
+        for place, (recorded, step_key) in enumerate(latest.described.names, latest.first):
+            if recorded == name and step_key is not None:
+                found[step_key] = latest.numbers[place]
+        return found
 
     def norms(self, plan: StepPlan, list_networks: Callable[[], list[NetworkParameters]]) -> list[RecordedValue]:
         """Return the gradient norms of the latest step before clipping, of networks that it concerns.
@@ -169,7 +171,7 @@ class GradientSteps:
             plan: Plan of the step.
             list_networks: Function that lists the networks of the algorithm; called once per epoch.
         """
-        factor: Tensor | float = 1.0  # undoes clipping
+        factor: Tensor | None = None  # undoes clipping
         if plan.max_grad_norm > 0.0:
             factor = (self._steps[-1].numbers[0] / plan.max_grad_norm).clamp(min=1.0)
         stepped = {id(parameter) for parameter in plan.parameters}
@@ -180,7 +182,7 @@ class GradientSteps:
             if plan.is_only or any(id(parameter) in stepped for parameter in parameters):
                 is_whole = stepped == {id(parameter) for parameter in parameters}  # one operation
                 norm = torch.linalg.vector_norm(plan.gradient) if is_whole else gradient_norm(parameters)
-                norms.append(RecordedValue(name, norm * factor, step_key, 1.0))
+                norms.append(RecordedValue(name, norm if factor is None else norm * factor, step_key, 1.0))
         return norms
 
     def finish(self) -> Finished:
@@ -192,9 +194,12 @@ class GradientSteps:
             return Finished([], [], 0)
         sums: dict[tuple[str, StepKey | None], tuple[float, float]] = {}
         failed: list[str] = []
+        values_of_steps = torch.cat([step.numbers for step in steps]).tolist()  # reading waits for the device
+        begin = 0
         for index, step in enumerate(steps):
             described, first = step.described, step.first
-            numbers = step.numbers.tolist()
+            numbers = values_of_steps[begin : begin + len(step.numbers)]
+            begin += len(numbers)
             if not failed and not math.isfinite(sum(numbers)):
                 names = [name if key is None else f"{name} of step key {key!r}" for name, key in described.names]
                 pairs = zip([*["gradient", "loss"][2 - first :], *names], numbers, strict=False)
