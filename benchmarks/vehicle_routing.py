@@ -77,17 +77,17 @@ def solver_distances(arguments: argparse.Namespace, description: str) -> np.ndar
     return distances
 
 
-def advice_of(policy: Any) -> str | None:
-    """Rule whose routes a policy observes."""
+def is_advised(policy: Any) -> bool:
+    """True if a policy observes routes of the savings algorithm."""
     options = policy.spec.steps[0].observation_space["options"]
-    return "savings" if options.shape[1] == N_ADVISED_FEATURES else None
+    return bool(options.shape[1] == N_ADVISED_FEATURES)
 
 
 def play(
     policy: Any, description: str, seeds: np.ndarray, generator: torch.Generator | None, temperature: float = 1.0
 ) -> np.ndarray:
     """Distances of episodes that are played together; greedy without a generator."""
-    env = VehicleRoutingArrayEnvironment([description], advice=advice_of(policy))
+    env = VehicleRoutingArrayEnvironment([description], advised=is_advised(policy))
     env.allocate(len(seeds))
     result = env.reset(np.arange(len(seeds)), seeds)
     running = np.arange(len(seeds))

@@ -11,7 +11,6 @@ from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.structured_env import Array
-from maze_pl.envs.vehicle_routing.advice import advise
 from maze_pl.envs.vehicle_routing.core_environment import Instances, checked_sizes, state_of
 from maze_pl.envs.vehicle_routing.distance_reward_aggregator import DistanceRewardAggregator
 from maze_pl.envs.vehicle_routing.environment import vehicle_routing_factory
@@ -36,7 +35,7 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         max_customers: Maximum number of customers; the largest number of `instances` if None.
         n_vehicles: Maximum number of vehicles under way at the same time.
         reward_aggregator: Computes rewards; `DistanceRewardAggregator()` if None.
-        advice: Rule whose routes observations show, `savings` or `sweep`; see `ObservationConversion`.
+        advised: Whether observations show routes of the savings algorithm; see `ObservationConversion`.
     """
 
     heuristic_policy = "maze_pl.envs.vehicle_routing.savings_policy.SavingsPolicy"
@@ -47,12 +46,12 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         max_customers: int | None = None,
         n_vehicles: int = 1,
         reward_aggregator: RoutingRewardAggregator | None = None,
-        advice: str | None = None,
+        advised: bool = False,
     ) -> None:
-        single = vehicle_routing_factory(instances, max_customers, n_vehicles, advice=advice)
+        single = vehicle_routing_factory(instances, max_customers, n_vehicles, advised=advised)
         super().__init__(single)
         self._flat_space = single.observation_spaces_dict[0]
-        self.advice = advice
+        self.advised = advised
         self.sources = instance_sources(instances)
         self.max_customers = checked_sizes(self.sources, max_customers, n_vehicles)
         self.n_vehicles = n_vehicles
@@ -67,7 +66,7 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
     def allocate(self, n_envs: int) -> None:
         """Make the arrays."""
         super().allocate(n_envs)
-        self.simulation = RoutingSimulation(n_envs, self.max_customers, self.n_vehicles)
+        self.simulation = RoutingSimulation(n_envs, self.max_customers, self.n_vehicles, self.advised)
         self._source = np.zeros(n_envs, np.int64)
         self._streams = RandomStreams(np.zeros(n_envs, np.int64))
         self._observation: dict[str, Array] = {}
@@ -78,8 +77,6 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         """Start episodes."""
         self._streams.seed(seeds, which)
         drawn, self._source[which] = draw_many(self.sources, self._streams, which, self.max_customers)
-        if self.advice is not None:
-            advise(drawn, self.advice, seeds)
         self.simulation.reset(which, drawn)
         return ArrayStep({0: self._observe(which)})
 
@@ -126,9 +123,10 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         if len(which) == 0:
             return self._observation
         simulation = self.simulation
-        parts = (simulation.position, simulation.remaining, simulation.unserved, simulation.allowed)
-        chosen = (part[which] for part in parts)
-        computed = routing_observation(simulation.instances, which, *chosen, is_advised=self.advice is not None)
+        parts = [simulation.position, simulation.remaining, simulation.unserved, simulation.allowed]
+        if self.advised:
+            parts += [simulation.links, simulation.route_of]
+        computed = routing_observation(simulation.instances, which, *(part[which] for part in parts))
         if len(which) == self.n_envs:
             self._observation = computed
         else:
@@ -165,10 +163,7 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
     def maze_state(self, env: int) -> RoutingMazeState:
         """Return the state of one environment."""
         instance = self.sources[int(self._source[env])].instance_in(self.simulation.instances, env)
-        arrays = InstanceArrays.of([instance], self.max_customers)
-        arrays.links[0] = self.simulation.instances.links[env]
-        arrays.route_of[0] = self.simulation.instances.route_of[env]
-        return state_of(self.simulation, env, instance, arrays)
+        return state_of(self.simulation, env, instance, InstanceArrays.of([instance], self.max_customers))
 
     def _arrays(self) -> Iterator[tuple[str, Array]]:
         """Yield the arrays of the state, by name."""

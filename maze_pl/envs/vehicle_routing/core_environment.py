@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from maze_pl.envs.core_env import CoreEnv, RewardAggregatorInterface, take_over
-from maze_pl.envs.vehicle_routing.advice import ADVICE, check_advice, put_advice
 from maze_pl.envs.vehicle_routing.distance_reward_aggregator import DistanceRewardAggregator
 from maze_pl.envs.vehicle_routing.events import RoutingEvents
 from maze_pl.envs.vehicle_routing.instance import InstanceArrays, RoutingInstance
@@ -37,7 +36,7 @@ class VehicleRoutingCoreEnvironment(CoreEnv):
         max_customers: Maximum number of customers; the largest number of `instances` if None.
         n_vehicles: Maximum number of vehicles under way at the same time.
         reward_aggregator: Computes rewards; `DistanceRewardAggregator()` if None.
-        advice: Rule whose routes observations show, `savings` or `sweep`; see `ObservationConversion`.
+        advised: Whether observations show routes of the savings algorithm; see `ObservationConversion`.
 
     Raises:
         ValueError: An instance is unknown, malformed or too large, or an option is out of range.
@@ -49,15 +48,13 @@ class VehicleRoutingCoreEnvironment(CoreEnv):
         max_customers: int | None = None,
         n_vehicles: int = 1,
         reward_aggregator: RewardAggregatorInterface | None = None,
-        advice: str | None = None,
+        advised: bool = False,
     ) -> None:
         super().__init__()
-        check_advice(advice)
-        self.advice = advice
         self.sources = instance_sources(instances)
         self.max_customers = checked_sizes(self.sources, max_customers, n_vehicles)
         self.n_vehicles = n_vehicles
-        self.simulation = RoutingSimulation(1, self.max_customers, n_vehicles)
+        self.simulation = RoutingSimulation(1, self.max_customers, n_vehicles, advised)
         self.reward_aggregator = reward_aggregator or DistanceRewardAggregator()
         self.pubsub.register_subscriber(self.reward_aggregator)
         self._events = self.pubsub.create_event_topic(RoutingEvents)
@@ -73,8 +70,6 @@ class VehicleRoutingCoreEnvironment(CoreEnv):
         self._stepped_at = -1
         self._instance = draw_one(self.sources, self._generator)
         self._arrays = InstanceArrays.of([self._instance], self.max_customers)
-        if self.advice is not None:
-            put_advice(self._arrays, 0, ADVICE[self.advice](self._instance).routes)
         self.simulation.reset(_ONLY, self._arrays)
         return self.get_maze_state()
 
@@ -168,6 +163,8 @@ def state_of(
         simulation.allowed[env].copy(),
         float(simulation.length[env]),
         int(simulation.n_routes[env]),
+        simulation.links[env].copy(),
+        simulation.route_of[env].copy(),
         simulation.move_vehicles[env, :n_moves].copy(),
         simulation.move_nodes[env, :n_moves].copy(),
     )

@@ -39,7 +39,7 @@ def vehicle_routing_factory(
     max_customers: int | None = None,
     n_vehicles: int = 1,
     reward_aggregator: RewardAggregatorInterface | None = None,
-    advice: str | None = None,
+    advised: bool = False,
 ) -> MazeEnv:
     """Make the flat environment; with one vehicle, an action is a customer, or 0 for the depot.
 
@@ -49,7 +49,7 @@ def vehicle_routing_factory(
         max_customers: Maximum number of customers; the largest number of `instances` if None.
         n_vehicles: Maximum number of vehicles under way at the same time.
         reward_aggregator: Computes rewards; `DistanceRewardAggregator()` if None.
-        advice: Rule whose routes observations show, `savings` or `sweep`; see `ObservationConversion`.
+        advised: Whether observations show routes of the savings algorithm; see `ObservationConversion`.
 
     Example:
         >>> env = vehicle_routing_factory(["random(20)"])
@@ -57,7 +57,7 @@ def vehicle_routing_factory(
         >>> env.action_space["option"], observation["options"].shape
         (Discrete(21), (21, 18))
     """
-    core_env = VehicleRoutingCoreEnvironment(instances, max_customers, n_vehicles, reward_aggregator, advice)
+    core_env = VehicleRoutingCoreEnvironment(instances, max_customers, n_vehicles, reward_aggregator, advised)
     sizes = (core_env.max_customers, n_vehicles)
-    observation_conversion = ObservationConversion(*sizes, is_advised=advice is not None)
+    observation_conversion = ObservationConversion(*sizes, is_advised=advised)
     return VehicleRoutingEnvironment(core_env, ActionConversion(*sizes), observation_conversion)

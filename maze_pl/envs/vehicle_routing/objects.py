@@ -34,6 +34,8 @@ class RoutingMazeState:
         allowed: [V, C + 1] moves that may be chosen.
         length: Distance so far.
         n_routes: Number of vehicles that have returned.
+        links: [C + 1, 2] nodes before and after each customer in planned routes.
+        route_of: [C + 1] number of the planned route of each customer.
         move_vehicles: [M] vehicle of each move so far, returns included.
         move_nodes: [M] node of each move.
     """
@@ -46,6 +48,8 @@ class RoutingMazeState:
     allowed: Array
     length: float
     n_routes: int
+    links: Array
+    route_of: Array
     move_vehicles: Array
     move_nodes: Array
 

@@ -11,6 +11,7 @@ from maze_pl.envs.core_env import ObservationConversionInterface
 from maze_pl.envs.structured_env import Observation
 from maze_pl.envs.vehicle_routing.instance import Array, InstanceArrays
 from maze_pl.envs.vehicle_routing.objects import RoutingMazeState
+from maze_pl.envs.vehicle_routing.simulation import in_begun_routes
 
 N_FEATURES = 18
 N_ADVISED_FEATURES = 20
@@ -49,10 +50,11 @@ class ObservationConversion(ObservationConversionInterface):
         16 1 if the vehicle may go to j
         17 1 if x is not the depot
 
-    With advice, the routes that a rule has built for the whole instance are observed, too:
+    With advice, routes to all unserved customers are observed, too. The savings algorithm plans them when
+    an episode starts, and again from the current state whenever a vehicle leaves them:
 
-        18 1 if they go from x to j, or from j to x
-        19 1 if x and j are customers of one route
+        18 1 if they go from x to j; where x is the depot, if they begin or end at j and no vehicle is under way on them
+        19 1 if x and j are in one of these routes
 
     At the depot, the direction is that to the mean place of all unserved customers. Numbers 7 and 8 are
     0 without such a customer. Summary: unserved share of customers; loads (unserved demand / Q) / 10;
@@ -63,7 +65,7 @@ class ObservationConversion(ObservationConversionInterface):
     Args:
         max_customers: Maximum number of customers, C.
         n_vehicles: Number of vehicles under way, V.
-        is_advised: Whether the environment has the advice of a rule.
+        is_advised: Whether routes of the savings algorithm are observed.
     """
 
     def __init__(self, max_customers: int, n_vehicles: int, is_advised: bool = False) -> None:
@@ -89,10 +91,11 @@ class ObservationConversion(ObservationConversionInterface):
 
     def maze_to_space(self, maze_state: RoutingMazeState) -> Observation:
         """Observation of a state."""
-        parts = (maze_state.position, maze_state.remaining, maze_state.unserved, maze_state.allowed)
+        parts = [maze_state.position, maze_state.remaining, maze_state.unserved, maze_state.allowed]
+        if self.is_advised:
+            parts += [maze_state.links, maze_state.route_of]
         stacked = (part[np.newaxis] for part in parts)
-        which = np.zeros(1, np.int64)
-        observation = routing_observation(maze_state.arrays, which, *stacked, is_advised=self.is_advised)
+        observation = routing_observation(maze_state.arrays, np.zeros(1, np.int64), *stacked)
         return {name: array[0] for name, array in observation.items()}
 
 
@@ -103,8 +106,8 @@ def routing_observation(
     remaining: Array,
     unserved: Array,
     allowed: Array,
-    *,
-    is_advised: bool = False,
+    links: Array | None = None,
+    route_of: Array | None = None,
 ) -> dict[str, Array]:
     """Observations of n episodes; see `ObservationConversion`.
 
@@ -115,7 +118,8 @@ def routing_observation(
         remaining: [n, V] what is left of its capacity.
         unserved: [n, C + 1] customers that are not served yet.
         allowed: [n, V, C + 1] moves that may be chosen.
-        is_advised: Whether the instances have advised routes.
+        links: [n, C + 1, 2] neighbours in planned routes; None without advice.
+        route_of: [n, C + 1] numbers of planned routes; None without advice.
 
     Returns:
         Name -> [n, ...], as in the space of `ObservationConversion`.
@@ -124,11 +128,11 @@ def routing_observation(
     n, n_vehicles, n_nodes = allowed.shape
     exists = unserved[:, np.newaxis] & allowed.any(axis=2, keepdims=True)
     exists[:, :, 0] = allowed[:, :, 0]
-    rows = np.empty((N_ADVISED_FEATURES if is_advised else N_FEATURES, *allowed.shape))
+    rows = np.empty((N_FEATURES if links is None else N_ADVISED_FEATURES, *allowed.shape))
     state.compute_features(rows)
-    if is_advised:
-        rows[18] = state.is_linked()
-        rows[19] = state.is_in_route()
+    if links is not None and route_of is not None:
+        rows[18] = state.is_linked(links, route_of)
+        rows[19] = state.is_in_route(route_of)
     rows *= exists
     np.clip(rows, -_LARGEST, _LARGEST, out=rows)
     options = np.ascontiguousarray(np.moveaxis(rows, 0, -1), np.float32)
@@ -162,8 +166,6 @@ class _State:
         self.capacity = instances.capacity[which]
         self.n_customers = instances.n_customers[which]
         self.scale = instances.scale[which]
-        self.links = instances.links[which]
-        self.route_of = instances.route_of[which]
         self.is_away = position > 0
         self.of_depot = self.distances[:, 0]  # [n, C + 1]
         self._rows = np.arange(len(which))[:, np.newaxis]
@@ -196,17 +198,19 @@ class _State:
         rows[16] = self.allowed
         rows[17] = self.is_away[..., np.newaxis]
 
-    def is_linked(self) -> Array:
-        """[n, V, C + 1] whether advised routes connect the place of each vehicle with each node directly."""
+    def is_linked(self, links: Array, route_of: Array) -> Array:
+        """[n, V, C + 1] whether planned routes connect the place of each vehicle with each node directly."""
         nodes = np.arange(self.unserved.shape[1])
-        of_vehicle = self.links[self._rows, self.position][..., np.newaxis] == nodes
-        of_node = self.links[:, np.newaxis] == self.position[..., np.newaxis, np.newaxis]
-        return np.asarray(of_vehicle.any(axis=2) | of_node.any(axis=3))
+        of_vehicle = links[self._rows, self.position][..., np.newaxis] == nodes
+        of_node = links[:, np.newaxis] == self.position[..., np.newaxis, np.newaxis]
+        is_linked = of_vehicle.any(axis=2) | of_node.any(axis=3)
+        is_linked &= self.is_away[..., np.newaxis] | ~in_begun_routes(route_of, self.position)[:, np.newaxis]
+        return np.asarray(is_linked)
 
-    def is_in_route(self) -> Array:
-        """[n, V, C + 1] whether each customer is in the advised route of the customer at which a vehicle is."""
-        of_vehicle = self.route_of[self._rows, self.position][..., np.newaxis]
-        return np.asarray((of_vehicle == self.route_of[:, np.newaxis]) & (of_vehicle >= 0))
+    def is_in_route(self, route_of: Array) -> Array:
+        """[n, V, C + 1] whether each customer is in the planned route of the place of each vehicle."""
+        of_vehicle = route_of[self._rows, self.position][..., np.newaxis]
+        return np.asarray((of_vehicle == route_of[:, np.newaxis]) & (of_vehicle >= 0))
 
     def _nearest(self, of_vehicle: Array) -> Array:
         """[n, V, 1] distance from each vehicle to the nearest customer that it can serve; 0 without one."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from maze_pl.envs.vehicle_routing.instance import RoutingInstance
-from maze_pl.envs.vehicle_routing.solution import RoutingSolution, check_routes
+from maze_pl.envs.vehicle_routing.instance import Array, RoutingInstance
+from maze_pl.envs.vehicle_routing.solution import Routes, RoutingSolution, check_routes
 
 
 def savings_routes(instance: RoutingInstance) -> RoutingSolution:
@@ -27,32 +29,59 @@ def savings_routes(instance: RoutingInstance) -> RoutingSolution:
         >>> savings_routes(instance).routes
         [[1, 2], [3]]
     """
-    first, second = np.triu_indices(instance.n_customers, 1)
-    first = first + 1
-    second = second + 1
-    of_depot = instance.distances[0]
-    savings = of_depot[first] + of_depot[second] - instance.distances[first, second]
+    customers = np.arange(1, instance.n_customers + 1)
+    routes = merged_routes(instance.distances, instance.demands, instance.capacity, customers)
+    return check_routes(instance, routes)
+
+
+def merged_routes(
+    distances: Array, demands: Array, capacity: int, customers: Array, begun: Mapping[int, int] | None = None
+) -> Routes:
+    """Merge routes of single customers, and the rest of routes that vehicles have begun; see `savings_routes`.
+
+    A route that a vehicle has begun goes on from its place. It is one of the routes that are merged,
+    but only at this end.
+
+    Args:
+        distances: [C + 1, C + 1].
+        demands: [C + 1].
+        capacity: Capacity of each vehicle.
+        customers: [n] customers that are not served yet, ascending.
+        begun: Place of a vehicle, a customer that it has served -> what is left of its capacity.
+
+    Returns:
+        All routes; those of vehicles begin with their places.
+    """
+    begun = begun or {}
+    nodes = np.sort(np.concatenate([customers, np.array([*begun], np.int64)]))
+    first, second = np.triu_indices(len(nodes), 1)
+    first = nodes[first]
+    second = nodes[second]
+    of_depot = distances[0]
+    savings = of_depot[first] + of_depot[second] - distances[first, second]
     order = np.argsort(-savings, kind="stable")
     order = order[savings[order] > 0]
-    route_of: list[list[int]] = [[customer] for customer in range(instance.n_customers + 1)]
-    loads = {id(route): int(instance.demands[route[0]]) for route in route_of}
+    route_of = {node: [node] for node in nodes.tolist()}
+    load_of = {node: capacity - begun[node] if node in begun else int(demands[node]) for node in route_of}
+    loads = {id(route_of[node]): load for node, load in load_of.items()}
     for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True):
         left = route_of[i]
         right = route_of[j]
-        load = loads[id(left)] + loads[id(right)]
-        is_end = i in (left[0], left[-1]) and j in (right[0], right[-1])
-        if left is right or not is_end or load > instance.capacity:
+        if left is right or loads[id(left)] + loads[id(right)] > capacity:
+            continue
+        if right[0] in begun:
+            left, right, i, j = right, left, j, i
+        is_end = i == left[-1] or (i == left[0] and i not in begun)
+        if right[0] in begun or not is_end or j not in (right[0], right[-1]):
             continue
         if left[-1] != i:
+            if left[0] in begun:
+                continue
             left.reverse()
         if right[0] != j:
             right.reverse()
         left.extend(right)
-        loads[id(left)] = load
+        loads[id(left)] += loads[id(right)]
         for customer in right:
             route_of[customer] = left
-    routes: list[list[int]] = []
-    for customer in range(1, instance.n_customers + 1):
-        if min(route_of[customer]) == customer:
-            routes.append(route_of[customer])
-    return check_routes(instance, routes)
+    return [route for node, route in route_of.items() if min(route) == node]

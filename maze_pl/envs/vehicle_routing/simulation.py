@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maze_pl.envs.vehicle_routing.instance import Array, InstanceArrays
+from maze_pl.envs.vehicle_routing.savings import merged_routes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +56,7 @@ class RoutingSimulation:
         n_envs: N.
         max_customers: C.
         n_vehicles: V.
+        is_advised: Whether the savings algorithm plans routes. They are planned again when a vehicle leaves them.
 
     Attributes:
         instances: The instances.
@@ -65,14 +67,18 @@ class RoutingSimulation:
         length: [N] distance so far.
         n_routes: [N] number of vehicles that have returned.
         n_moves: [N] number of moves, returns included.
+        links: [N, C + 1, 2] nodes before and after each customer in planned routes, and after the place
+            of each vehicle; -1 without.
+        route_of: [N, C + 1] number of the planned route of each of these; -1 without.
         move_vehicles: [N, 2 C] vehicle of each move.
         move_nodes: [N, 2 C] node of each move.
     """
 
-    def __init__(self, n_envs: int, max_customers: int, n_vehicles: int) -> None:
+    def __init__(self, n_envs: int, max_customers: int, n_vehicles: int, is_advised: bool = False) -> None:
         n_nodes = max_customers + 1
         self.max_customers = max_customers
         self.n_vehicles = n_vehicles
+        self.is_advised = is_advised
         self.instances = InstanceArrays.empty(n_envs, max_customers)
         self.position = np.zeros((n_envs, n_vehicles), np.int64)
         self.remaining = np.zeros((n_envs, n_vehicles), np.int64)
@@ -81,6 +87,8 @@ class RoutingSimulation:
         self.length = np.zeros(n_envs)
         self.n_routes = np.zeros(n_envs, np.int64)
         self.n_moves = np.zeros(n_envs, np.int64)
+        self.links = np.full((n_envs, n_nodes, 2), -1, np.int16)
+        self.route_of = np.full((n_envs, n_nodes), -1, np.int16)
         self.move_vehicles = np.zeros((n_envs, 2 * max_customers), np.int16)
         self.move_nodes = np.zeros((n_envs, 2 * max_customers), np.int16)
 
@@ -100,6 +108,9 @@ class RoutingSimulation:
         self.n_routes[which] = 0
         self.n_moves[which] = 0
         self._update(which)
+        if self.is_advised:
+            for env in which.tolist():
+                self._plan(env)
 
     def move(self, which: Array, vehicle: Array, node: Array) -> MoveResult:
         """Move a vehicle in some episodes; a choice that is not allowed is replaced by the nearest allowed customer.
@@ -126,6 +137,8 @@ class RoutingSimulation:
         self._return_idle(which, returns, loads, total)
         self.length[which] += total
         self._update(which)
+        if self.is_advised:
+            self._follow(which, vehicle, origin, node)
         is_complete = np.logical_not(self.unserved[which].any(axis=1))
         return MoveResult(is_valid, vehicle, node, distance, returns, loads, total, is_complete)
 
@@ -182,6 +195,40 @@ class RoutingSimulation:
         fits = demands <= self.remaining[which][..., np.newaxis]
         return np.asarray(fits & self.unserved[which][:, np.newaxis])
 
+    def _follow(self, which: Array, vehicle: Array, origin: Array, node: Array) -> None:
+        """Note moves that follow the planned routes, and plan again after others."""
+        others = self.position[which]
+        others[np.arange(len(which)), vehicle] = 0
+        is_of_other = in_begun_routes(self.route_of[which], others)[np.arange(len(which)), node]
+        arrives = self.links[which, node] == origin[:, np.newaxis]  # [n, 2]
+        leaves = self.links[which, origin] == node[:, np.newaxis]
+        is_first = arrives & (np.cumsum(arrives, axis=1) == 1)
+        links = self.links[which, node]
+        links[is_first & (node > 0)[:, np.newaxis]] = -1  # the vehicle does not go back there
+        self.links[which, node] = links
+        follows = (arrives & (node > 0)[:, np.newaxis]).any(axis=1) | leaves.any(axis=1)
+        follows &= (origin > 0) | ~is_of_other
+        for env in which[~follows].tolist():
+            self._plan(env)
+
+    def _plan(self, env: int) -> None:
+        """Plan the routes to all unserved customers by the savings algorithm."""
+        instances = self.instances
+        self.links[env] = -1
+        self.route_of[env] = -1
+        begun = {}
+        for place, remaining in zip(self.position[env].tolist(), self.remaining[env].tolist(), strict=True):
+            if place:
+                begun[place] = remaining
+        customers = np.flatnonzero(self.unserved[env])
+        capacity = int(instances.capacity[env])
+        routes = merged_routes(instances.distances[env], instances.demands[env], capacity, customers, begun)
+        for number, route in enumerate(routes):
+            stops = np.array([-1 if route[0] in begun else 0, *route, 0])
+            self.links[env, route, 0] = stops[:-2]
+            self.links[env, route, 1] = stops[2:]
+            self.route_of[env, route] = number
+
     def _update(self, which: Array) -> None:
         """Compute the allowed moves."""
         fits = self._fits(which)
@@ -203,6 +250,17 @@ class RoutingSimulation:
                 yield name, value
         for name, value in vars(self.instances).items():
             yield f"instances_{name}", value
+
+
+def in_begun_routes(route_of: Array, position: Array) -> Array:
+    """Return whether each node is in the planned route of a vehicle under way, [n, C + 1].
+
+    Args:
+        route_of: [n, C + 1] number of the planned route of each node; -1 without.
+        position: [n, V] node of each vehicle.
+    """
+    begun = np.where(position > 0, np.take_along_axis(route_of, position, axis=1), -2)
+    return np.asarray((route_of[:, np.newaxis] == begun[..., np.newaxis]).any(axis=1))
 
 
 def routes_of(vehicles: Array, nodes: Array, n_moves: int) -> list[list[int]]:

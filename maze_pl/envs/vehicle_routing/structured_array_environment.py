@@ -30,7 +30,7 @@ class StructuredVehicleRoutingArrayEnvironment(VehicleRoutingArrayEnvironment):
         max_customers: Maximum number of customers; the largest number of `instances` if None.
         n_vehicles: Maximum number of vehicles under way at the same time.
         reward_aggregator: Computes rewards; `DistanceRewardAggregator()` if None.
-        advice: Rule whose routes observations show, `savings` or `sweep`; see `ObservationConversion`.
+        advised: Whether observations show routes of the savings algorithm; see `ObservationConversion`.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class StructuredVehicleRoutingArrayEnvironment(VehicleRoutingArrayEnvironment):
         max_customers: int | None = None,
         n_vehicles: int = 3,
         reward_aggregator: RoutingRewardAggregator | None = None,
-        advice: str | None = None,
+        advised: bool = False,
     ) -> None:
-        super().__init__(instances, max_customers, n_vehicles, reward_aggregator, advice)
-        self._single = structured_vehicle_routing_factory(instances, max_customers, n_vehicles, advice=advice)
+        super().__init__(instances, max_customers, n_vehicles, reward_aggregator, advised)
+        self._single = structured_vehicle_routing_factory(instances, max_customers, n_vehicles, advised=advised)
 
     def allocate(self, n_envs: int) -> None:
         """Make the arrays."""

@@ -137,8 +137,8 @@ def structured_vehicle_routing_factory(
     max_customers: int | None = None,
     n_vehicles: int = 3,
     reward_aggregator: RewardAggregatorInterface | None = None,
-    advice: str | None = None,
+    advised: bool = False,
 ) -> Wrapper:
     """Make the structured environment; see `vehicle_routing_factory`."""
-    flat_env = vehicle_routing_factory(instances, max_customers, n_vehicles, reward_aggregator, advice)
+    flat_env = vehicle_routing_factory(instances, max_customers, n_vehicles, reward_aggregator, advised)
     return StructuredVehicleRoutingEnvironment(flat_env)
