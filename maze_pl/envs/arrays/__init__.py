@@ -6,6 +6,7 @@ of single episodes and the vector environments that loop over them do not.
 
 from .array_env import ArrayEnv as ArrayEnv
 from .array_events import ArrayEvent as ArrayEvent, ArrayEvents as ArrayEvents
+from .array_form_env import ArrayFormEnv as ArrayFormEnv
 from .array_maze_env import ArrayMazeEnv as ArrayMazeEnv
 from .array_step import ArrayStep as ArrayStep
 from .array_vector_env import ArrayVectorEnv as ArrayVectorEnv

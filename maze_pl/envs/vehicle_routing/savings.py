@@ -70,7 +70,8 @@ def merged_routes(
         if left is right or loads[id(left)] + loads[id(right)] > capacity:
             continue
         if right[0] in begun:
-            left, right, i, j = right, left, j, i
+            left, right = right, left
+            i, j = j, i
         is_end = i == left[-1] or (i == left[0] and i not in begun)
         if right[0] in begun or not is_end or j not in (right[0], right[-1]):
             continue
