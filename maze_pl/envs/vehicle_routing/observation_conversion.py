@@ -124,15 +124,11 @@ def routing_observation(
     Returns:
         Name -> [n, ...], as in the space of `ObservationConversion`.
     """
-    state = _State(instances, which, position, remaining, unserved, allowed)
+    state = _State(instances, which, position, remaining, unserved, allowed, links, route_of)
     n, n_vehicles, n_nodes = allowed.shape
     exists = unserved[:, np.newaxis] & allowed.any(axis=2, keepdims=True)
     exists[:, :, 0] = allowed[:, :, 0]
-    rows = np.empty((N_FEATURES if links is None else N_ADVISED_FEATURES, *allowed.shape))
-    state.compute_features(rows)
-    if links is not None and route_of is not None:
-        rows[18] = state.is_linked(links, route_of)
-        rows[19] = state.is_in_route(route_of)
+    rows = state.features()
     rows *= exists
     np.clip(rows, -_LARGEST, _LARGEST, out=rows)
     options = np.ascontiguousarray(np.moveaxis(rows, 0, -1), np.float32)
@@ -155,7 +151,11 @@ class _State:
         remaining: Array,
         unserved: Array,
         allowed: Array,
+        links: Array | None,
+        route_of: Array | None,
     ) -> None:
+        self.links = links
+        self.route_of = route_of
         self.position = position
         self.remaining = remaining
         self.unserved = unserved
@@ -170,14 +170,15 @@ class _State:
         self.of_depot = self.distances[:, 0]  # [n, C + 1]
         self._rows = np.arange(len(which))[:, np.newaxis]
 
-    def compute_features(self, rows: Array) -> None:
-        """Write features [18, n, V, C + 1] of all options, also of those that do not exist."""
+    def features(self) -> Array:
+        """Features [18 or 20, n, V, C + 1] of all options, also of those that do not exist."""
         of_vehicle = self.distances[self._rows, self.position]  # [n, V, C + 1]
         home = self.of_depot[self._rows, self.position][..., np.newaxis]
         of_depot = self.of_depot[:, np.newaxis]
         demands = self.demands[:, np.newaxis]
         capacity = self.capacity[:, np.newaxis, np.newaxis]
         remaining = self.remaining[..., np.newaxis]
+        rows = np.empty((N_FEATURES if self.links is None else N_ADVISED_FEATURES, *self.allowed.shape))
         rows[0] = of_vehicle
         rows[1] = of_depot
         rows[2] = home + of_depot - of_vehicle
@@ -197,8 +198,12 @@ class _State:
         rows[15] = np.arange(self.unserved.shape[1]) == 0
         rows[16] = self.allowed
         rows[17] = self.is_away[..., np.newaxis]
+        if self.links is not None and self.route_of is not None:
+            rows[18] = self._is_linked(self.links, self.route_of)
+            rows[19] = self._is_in_route(self.route_of)
+        return rows
 
-    def is_linked(self, links: Array, route_of: Array) -> Array:
+    def _is_linked(self, links: Array, route_of: Array) -> Array:
         """[n, V, C + 1] whether planned routes connect the place of each vehicle with each node directly."""
         nodes = np.arange(self.unserved.shape[1])
         of_vehicle = links[self._rows, self.position][..., np.newaxis] == nodes
@@ -207,7 +212,7 @@ class _State:
         is_linked &= self.is_away[..., np.newaxis] | ~in_begun_routes(route_of, self.position)[:, np.newaxis]
         return np.asarray(is_linked)
 
-    def is_in_route(self, route_of: Array) -> Array:
+    def _is_in_route(self, route_of: Array) -> Array:
         """[n, V, C + 1] whether each customer is in the planned route of the place of each vehicle."""
         of_vehicle = route_of[self._rows, self.position][..., np.newaxis]
         return np.asarray((of_vehicle == route_of[:, np.newaxis]) & (of_vehicle >= 0))
