@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ import yaml
 import maze_pl
 from maze_pl.config.factories import Factory
 from maze_pl.core.policy import PolicyBatch
+from maze_pl.core.spaces import environment_actions
+from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.multi_echelon_stock import StockArrayEnvironment, StockChain, stock_factory
 from maze_pl.envs.multi_echelon_stock.action_conversion import units_of
 from maze_pl.envs.multi_echelon_stock.base_stock_policy import BaseStockPolicy
@@ -72,19 +76,28 @@ def exact_cost(chain: StockChain, optimum: StockOptimum, policy: Any) -> float:
     return optimum.cost_of(units_of(np.asarray(step.action["order"]), chain.largest_action, chain))
 
 
-def simulated_costs(chain: StockChain, policy: Any, n_episodes: int, seed: int) -> np.ndarray:
+def wrappers_of(size: str) -> list[Factory]:
+    """Wrappers with which the shipped configuration trains."""
+    file = CONFIGS / f"ppo_{ENVIRONMENTS[size]}.yaml"
+    node = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return [Factory.of(wrapper) for wrapper in node["data"]["init_args"]["wrappers"]]
+
+
+def simulated_costs(
+    chain: StockChain, policy: Any, n_episodes: int, seed: int, wrappers: Sequence[Callable[..., Any]] = ()
+) -> np.ndarray:
     """Mean cost of a period in each episode, [n_episodes]."""
-    env = StockArrayEnvironment(chain)
+    env = make_wrapped_arrays(partial(StockArrayEnvironment, chain), wrappers)
     env.allocate(n_episodes)
     result = env.reset(np.arange(n_episodes), seed + np.arange(n_episodes))
     is_rule = isinstance(policy, OrderingPolicy)
     for _ in range(chain.periods):
         states = [env.maze_state(n) for n in range(n_episodes)] if is_rule else None
         batch = PolicyBatch(0, dict(result.observation[0]), np.zeros(n_episodes, np.int64), maze_state=states)
-        action = np.asarray(policy.act(batch, deterministic=True).action["order"])
-        if chain.orders == "box":
-            action = np.clip(action, -1, 1)
-        result = env.step({0: {"order": action}}, slice(None))
+        chosen = policy.act(batch, deterministic=True).action
+        heads = env.action_spaces_dict[0].spaces
+        action = {head: environment_actions(space, np.asarray(chosen[head])) for head, space in heads.items()}
+        result = env.step({0: action}, slice(None))
         env.events.drain()
     return np.asarray(env.kpis(np.arange(n_episodes))["cost_per_period"])
 
@@ -127,7 +140,8 @@ def main() -> int:
         return 0
     costs: dict[str, np.ndarray] = {}
     for name, policy in policies.items():
-        costs[name] = simulated_costs(chain, policy, arguments.episodes, arguments.seed)
+        wrappers = () if isinstance(policy, OrderingPolicy) else wrappers_of(arguments.size)
+        costs[name] = simulated_costs(chain, policy, arguments.episodes, arguments.seed, wrappers)
         saved = costs["base stock"] - costs[name]
         half = 1.96 * saved.std(ddof=1) / len(saved) ** 0.5
         print(f"{name:40} {costs[name].mean():8.3f}   {saved.mean():.3f} ± {half:.3f} less than base stock", flush=True)

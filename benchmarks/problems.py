@@ -274,18 +274,19 @@ def large_stock_problem() -> Problem:
     """Four echelons with drifting demand."""
     chain = multi_echelon_stock.chain_of("large")
 
-    def cost(policy: Any) -> Values:
-        return [float(value) for value in multi_echelon_stock.simulated_costs(chain, policy, 1000, 5_000_000)]
+    def cost(policy: Any, wrappers: Sequence[Callable[..., Any]]) -> Values:
+        costs = multi_echelon_stock.simulated_costs(chain, policy, 1000, 5_000_000, wrappers)
+        return [float(value) for value in costs]
 
     def of_rule(file: str) -> Values:
-        return cost(multi_echelon_stock.rule_of(chain, file))
+        return cost(multi_echelon_stock.rule_of(chain, file), wrappers=())
 
     return Problem(
         title="Stock, four echelons",
         metric="cost of a period",
         command=["--config", "ppo_multi_echelon_stock"],
         rules={name: partial(of_rule, file) for name, file in multi_echelon_stock.RULES["large"].items()},
-        agents={"greedy": cost},
+        agents={"greedy": partial(cost, wrappers=multi_echelon_stock.wrappers_of("large"))},
         page="multi_echelon_stock.md",
         text="Drifting demand, 1,000 episodes of 100 periods. The levels of all rules were optimised on other seeds.",
     )

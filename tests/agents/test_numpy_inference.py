@@ -71,7 +71,7 @@ def cases(draw: st.DrawFn) -> tuple[TorchPolicy, dict[str, np.ndarray], float, i
     return TorchPolicy([network], spec).double().eval(), observation, draw(st.floats(0.1, 10.0)), seed
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases(), st.booleans())
 def test_actions_are_those_of_the_distributions_for_the_same_random_numbers(case, deterministic) -> None:
     policy, observation, temperature, seed = case

@@ -92,6 +92,7 @@ def test_population_in_arrays_equals_one_after_the_other(name: str, options: dic
     assert len(np.unique(returns)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"n_timesteps_per_update": 400}])
 def test_workers_decide_nothing_about_populations_in_arrays(options: dict[str, Any]) -> None:
     engines = [InProcessEngine(), ProcessEngine(n_workers=3)]

@@ -17,7 +17,7 @@ SIGNS = {"ride_hailing": -1}  # of problems whose values are better if they are 
 SLOWER = pytest.mark.long
 ROWS = [
     ("cutting_2d", "structured"),
-    ("job_shop", "structured"),
+    pytest.param("job_shop", "structured", marks=SLOWER),
     pytest.param("vehicle_routing", "structured_pointer", marks=SLOWER),
     pytest.param("multi_echelon_stock", "structured", marks=SLOWER),
     pytest.param("ride_hailing", "structured", marks=SLOWER),

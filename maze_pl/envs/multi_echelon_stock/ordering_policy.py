@@ -51,10 +51,12 @@ class OrderingPolicy(MazeStatePolicy):
             received: [N, E, H] last demands of each echelon.
 
         Returns:
-            Orders [N, E] int64, and the inventory positions [N, E] int64 after them.
+            Orders [N, E] int64, and the inventory positions [N, E] int64 that they aim at, which are
+            lower than the present ones where there is too much.
         """
         positions = state.positions()
         orders = np.zeros_like(positions)
+        levels = np.zeros_like(positions)
         for echelon in range(chain.n_echelons):
             if echelon:
                 positions[:, echelon] -= orders[:, echelon - 1]
@@ -62,7 +64,8 @@ class OrderingPolicy(MazeStatePolicy):
             wanted = self.order(chain, echelon, position, received[:, echelon]).astype(np.int64)
             wanted = np.minimum(wanted, chain.capacity[echelon] - position)
             orders[:, echelon] = np.clip(wanted, 0, chain.most_ordered[echelon])
-        return orders, positions + orders
+            levels[:, echelon] = position + wanted
+        return orders, levels
 
     def act(
         self,
@@ -75,9 +78,13 @@ class OrderingPolicy(MazeStatePolicy):
         """Order for the echelons that act.
 
         Raises:
-            ValueError: The batch has no states of the simulation.
+            ValueError: The batch has no states of the simulation, or actions are not orders.
         """
         states = self.states_of(batch)
+        heads = self.action_spaces_dict[batch.step_key].spaces
+        if "order" not in heads:
+            fault = f"{type(self).__name__} gives actions for the head 'order', but the heads are {sorted(heads)}"
+            raise ValueError(f"{fault}; play it without wrappers that change actions")
         chain = states[0].chain
         stocks = ChainState(
             np.stack([state.stock for state in states]),
@@ -87,7 +94,7 @@ class OrderingPolicy(MazeStatePolicy):
         orders, levels = self.quantities(chain, stocks, np.stack([state.received for state in states]))
         amounts = np.clip(levels if chain.target == "level" else orders, 0, chain.largest_action)
         largest = np.broadcast_to(chain.largest_action, amounts.shape)
-        space = self.action_spaces_dict[batch.step_key]["order"]
+        space = heads["order"]
         if states[0].echelon >= 0:
             rows = np.arange(len(states))
             echelons = np.array([state.echelon for state in states]) % chain.n_echelons

@@ -57,6 +57,7 @@ from .sorted_spaces_wrapper import SortedSpacesWrapper as SortedSpacesWrapper
 from .split_actions_wrapper import SplitActionsWrapper as SplitActionsWrapper
 from .discretize_actions_wrapper import DiscretizeActionsWrapper as DiscretizeActionsWrapper
 from .observation_stack_wrapper import ObservationStackWrapper as ObservationStackWrapper
+from .residual_action_wrapper import ResidualActionWrapper as ResidualActionWrapper
 from .random_reset_wrapper import RandomResetWrapper as RandomResetWrapper
 from .step_skip_wrapper import StepSkipWrapper as StepSkipWrapper
 from .time_limit_wrapper import TimeLimitWrapper as TimeLimitWrapper

@@ -69,7 +69,7 @@ def pair_of(form: str, instances: Any, n_envs: int, seed: int, pair: Any = PairO
 @pytest.mark.parametrize("instances", INSTANCES.values(), ids=INSTANCES)
 def test_arrays_equal_single_episodes(form: str, choices: str, instances: Any) -> None:
     pair = pair_of(form, instances, 4, seed=5, choices=choices)
-    pair.play(90)
+    pair.play(60)
     assert pair.n_ended
 
 
@@ -81,7 +81,7 @@ def test_larger_arrays_than_instances_equal_single_episodes(form: str) -> None:
 @every_form
 @pytest.mark.parametrize("instances", INSTANCES.values(), ids=INSTANCES)
 def test_choices_that_are_not_allowed_are_replaced_as_in_single_episodes(form: str, instances: Any) -> None:
-    pair_of(form, instances, 4, seed=7, pair=CarelessPair, max_jobs=7).play(80)
+    pair_of(form, instances, 4, seed=7, pair=CarelessPair, max_jobs=7).play(50)
 
 
 CASES = st.fixed_dictionaries(
@@ -107,7 +107,7 @@ def check_generated(case: dict[str, Any], n_acts: int) -> None:
     pair_of(case["form"], [source], 3, case["seed"], pair=case["pair"], **options).play(n_acts)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(CASES)
 def test_generated_instances_equal_single_episodes(case: dict[str, Any]) -> None:
     check_generated(case, 40)

@@ -61,14 +61,14 @@ def pair_of(
 @pytest.mark.parametrize("city", CITIES.values(), ids=CITIES)
 def test_arrays_equal_single_episodes(form: str, city: dict[str, Any]) -> None:
     pair = pair_of(form, 4, seed=5, **city)
-    pair.play(150)
+    pair.play(60)
     assert pair.n_ended
 
 
 @every_form
 @pytest.mark.parametrize("city", CITIES.values(), ids=CITIES)
 def test_options_that_do_not_exist_make_vehicles_stay_as_in_single_episodes(form: str, city: dict[str, Any]) -> None:
-    pair_of(form, 4, seed=7, pair=CarelessPair, **city).play(100)
+    pair_of(form, 4, seed=7, pair=CarelessPair, **city).play(40)
 
 
 @every_form
@@ -107,7 +107,7 @@ def check_generated(case: dict[str, Any], n_acts: int) -> None:
     pair_of(case["form"], 3, case["seed"], pair=case["pair"], **options).play(n_acts)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(CASES)
 def test_generated_cities_equal_single_episodes(case: dict[str, Any]) -> None:
     check_generated(case, 40)
@@ -136,7 +136,7 @@ class _Tips(VehicleRewardAggregator):
 def test_rewards_are_equal_in_arrays(form: str, aggregator: Any) -> None:
     pair = pair_of(form, 3, seed=4, pair=CarelessPair, reward_aggregator=aggregator, **SHORT)
     total = 0.0
-    for _ in range(80):
+    for _ in range(40):
         pair.play(1)
         total += float(np.abs(pair.shown.reward).sum()) if pair.shown.reward is not None else 0.0
     assert total > 0

@@ -53,6 +53,7 @@ def test_environments_that_do_not_act_stay_as_they_are(name: str) -> None:
         assert result.next_key.tolist() == [0, 1, 0, 0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENVS)
 def test_the_doctor_finds_nothing(name: str) -> None:
     report = check_env(lambda: ArrayMazeEnv(ENVS[name]()))

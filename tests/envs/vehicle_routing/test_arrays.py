@@ -78,7 +78,7 @@ def check_generated(case: dict[str, Any]) -> None:
     pair_of(case["form"], [source], case["n_vehicles"], 3, case["seed"], advised=case["advised"]).play(30)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(CASES)
 def test_generated_instances_equal_single_episodes(case: dict[str, Any]) -> None:
     check_generated(case)

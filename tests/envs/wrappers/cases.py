@@ -25,6 +25,7 @@ from maze_pl.envs.wrappers import (
     ObservationVisualizationWrapper,
     PreProcessingWrapper,
     RandomResetWrapper,
+    ResidualActionWrapper,
     ReturnNormalizationRewardWrapper,
     RewardClippingWrapper,
     RewardScalingWrapper,
@@ -60,6 +61,12 @@ def by_head(option: str, make: Callable[[str], Any]) -> Callable[[str], dict[str
     return lambda name: {option: {heads[name]: make(name)}} if name in heads else None
 
 
+def residual(name: str) -> dict[str, Any] | None:
+    heads = {"continuous": "action", "structured-vectors": "amount"}
+    rule = "tests.envs.wrappers.environments.Leaning"
+    return {"corrections": {heads[name]: 0.5}, "policy": rule} if name in heads else None
+
+
 def split(name: str) -> Any:
     return {"first": {"indices": [0]}} if name == "continuous" else {"a": {"indices": [1]}, "b": {"indices": [0]}}
 
@@ -92,6 +99,7 @@ WRAPPERS: dict[type[Wrapper], dict[str, Any] | Callable[[str], dict[str, Any] | 
     ObservationVisualizationWrapper: {"plot_function": "maze_pl.events.display.create_violin_plot"},
     PreProcessingWrapper: unsqueeze,
     RandomResetWrapper: {"min_skip_steps": 1, "max_skip_steps": 3},
+    ResidualActionWrapper: residual,
     ReturnNormalizationRewardWrapper: {"gamma": 0.9},
     RewardClippingWrapper: {"min_val": -0.5, "max_val": 0.5},
     RewardScalingWrapper: {"scale": 0.1},
@@ -105,7 +113,7 @@ WRAPPERS: dict[type[Wrapper], dict[str, Any] | Callable[[str], dict[str, Any] | 
 # Where a second one finds nothing to do and says so, or finds other names than the first one.
 NOT_TWICE = {
     *(DictActionWrapper, DictObservationWrapper, NoDictActionWrapper, NoDictObservationWrapper, NoDictSpacesWrapper),
-    *(DiscretizeActionsWrapper, PreProcessingWrapper, SplitActionsWrapper),
+    *(DiscretizeActionsWrapper, PreProcessingWrapper, ResidualActionWrapper, SplitActionsWrapper),
 }
 # Whose options here are no plain values, or fit the first one of its kind only; and what is always outermost.
 NOT_IN_FILES = {EventLogsWrapper, ObservationStackWrapper, LogStatsWrapper}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.envs import ActionConversionInterface, GymMazeEnv, MazeEnv, ObservationConversionInterface
 from maze_pl.envs.gym_env import GymCoreEnv
 from maze_pl.events.event_logs import EventLogWriter
@@ -96,3 +98,20 @@ class AnyAction(gymnasium.Env[Any, Any]):
 
 def make_action_env(action_space: spaces.Space[Any] | None = None) -> GymMazeEnv:
     return GymMazeEnv(AnyAction(action_space or spaces.Box(-1, 1, (3,))))
+
+
+class Leaning:
+    """A rule: every entry of a Box leans towards the mean of all observations."""
+
+    def __init__(self, action_spaces_dict: Mapping[Any, spaces.Dict], gain: float = 0.3) -> None:
+        self.action_spaces_dict = action_spaces_dict
+        self.gain = gain
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        (n,) = batch.agent_id.shape
+        means = np.mean([values.reshape(n, -1).mean(axis=1) for values in batch.observation.values()], axis=0)
+        action = {}
+        for head, space in self.action_spaces_dict[batch.step_key].items():
+            lean = self.gain * np.tanh(means).reshape(n, *[1] * len(space.shape or ()))
+            action[head] = np.broadcast_to(lean, (n, *(space.shape or ()))).astype(np.float32)
+        return PolicyStep(action)

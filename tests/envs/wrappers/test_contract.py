@@ -205,7 +205,8 @@ def test_recorded_states_are_converted_to_what_was_seen_and_done(case: tuple[typ
             after, _, terminated, truncated, _ = env.step(action)
             seen, done = other.get_observation_and_action_dicts(state, env.get_maze_action(), step == 0)
             assert plain(seen) == {0: plain(observation)}
-            np.testing.assert_allclose(*(np.concatenate([np.ravel(v) for v in leaves(x)]) for x in (done, {0: action})))
+            both = (np.concatenate([np.ravel(v) for v in leaves(x)]) for x in (done, {0: action}))
+            np.testing.assert_allclose(*both, rtol=1e-6, atol=1e-6)
             observation = after
             if terminated or truncated:
                 break

@@ -1,0 +1,183 @@
+"""Corrections of a rule's actions in place of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.residual_action_array_wrapper import ResidualActionArrayWrapper
+from maze_pl.envs.corrected_rule import SUFFIX, CorrectedRule, make_rule
+from maze_pl.envs.structured_env import (
+    Action,
+    Array,
+    Dicts,
+    Observation,
+    ResetResult,
+    StepParts,
+    StepResult,
+    StructuredEnv,
+)
+from maze_pl.envs.wrapper import ActionWrapper
+
+if TYPE_CHECKING:
+    from maze_pl.core.policy import Policy
+
+
+class ResidualActionWrapper(ActionWrapper):
+    """Lets an agent correct the actions of a rule, so that training starts from the rule.
+
+        action = clip(action of the rule + scale * correction, low, high)
+
+    Each corrected Box head is replaced by a head `<head>_correction` in [-1, 1]; other heads stay.
+    Residual policy learning (Silver et al. 2018, arXiv:1812.06298; Johannink et al. 2019,
+    arXiv:1812.03201). The `heuristic` of the wrapped environment plays the rule without corrections.
+
+    The rule acts deterministically, sees what is observed inside of this wrapper, and keeps no state
+    between acts.
+
+    Args:
+        env: The environment to wrap.
+        corrections: Head -> scale, the largest correction in units of the head's space: a number, or
+            a list in the shape of the action.
+        policy: The rule: a policy; a class or function that makes one from any of
+            `action_spaces_dict`, `masks` and `env`; the class path of either; or None for the
+            `heuristic_policy` of the environment.
+        policy_arguments: Further arguments of the class or function.
+
+    Attributes:
+        rule: The rule with the scales of its corrections.
+
+    Raises:
+        ValueError: A head is unknown, is not a Box, or differs between sub-steps; a scale is not
+            positive; or there is no rule.
+        TypeError: The rule is not a policy.
+
+    Example:
+        >>> from maze_pl.envs import GymMazeEnv
+        >>> env = GymMazeEnv("LunarLanderContinuous-v3")
+        >>> env = ResidualActionWrapper(env, {"action": 0.3}, "maze_pl.agents.LunarLanderHeuristicPolicy")
+        >>> env.action_space
+        Dict('action_correction': Box(-1.0, 1.0, (2,), float32))
+    """
+
+    def __init__(
+        self,
+        env: StructuredEnv,
+        corrections: Mapping[str, Any],
+        policy: str | Policy | Callable[..., Policy] | None = None,
+        policy_arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(env)
+        scales: dict[str, Array] = {}
+        self._action_spaces = {}
+        for key, space in env.action_spaces_dict.items():
+            parts: dict[str, spaces.Space[Any]] = {}
+            for head, part in space.spaces.items():
+                if head in corrections:
+                    scale = _scale_of(head, part, corrections[head])
+                    if not np.array_equal(scales.setdefault(head, scale), scale):
+                        raise ValueError(f"ResidualActionWrapper: head {head!r} differs between sub-steps")
+                    parts[head + SUFFIX] = spaces.Box(-1, 1, part.shape)
+                else:
+                    parts[head] = part
+            self._action_spaces[key] = spaces.Dict(parts)
+        if unknown := corrections.keys() - scales.keys():
+            known = sorted({head for space in env.action_spaces_dict.values() for head in space.spaces})
+            raise ValueError(f"ResidualActionWrapper: corrections of {sorted(unknown)}, but the action heads are {known}")
+        made = make_rule(policy, policy_arguments or {}, env)
+        self.rule = CorrectedRule(made, env.action_spaces_dict, scales)
+        self._seen: Observation = {}  # the last observation inside of this wrapper
+
+    @property
+    def heuristic_policy(self) -> str | None:  # type: ignore[override]
+        """Policy that plays the rule; None if some heads are not corrected."""
+        heads = {head for space in self.env.action_spaces_dict.values() for head in space.spaces}
+        path = "maze_pl.envs.wrappers.no_correction_policy.NoCorrectionPolicy"
+        return path if heads == self.rule.scales.keys() else None
+
+    def action(self, action: Action) -> Action:
+        """Action of the rule, corrected."""
+        step_key, agent_id = self.env.actor_id()
+        if not self.rule.heads_of(step_key):
+            return action
+        ruled = self._ruled(step_key, int(agent_id), self._seen, self.env.get_maze_state())
+        corrected = self.rule.corrected(step_key, ruled, action)
+        new = {head + SUFFIX for head in corrected}
+        return {**{head: value for head, value in action.items() if head not in new}, **corrected}
+
+    def _ruled(self, step_key: StepKey, agent_id: int, observation: Observation, maze_state: Any) -> dict[str, Array]:
+        """Actions of the rule for one actor."""
+        rows = {name: np.asarray(value)[np.newaxis] for name, value in observation.items()}
+        acted = self.rule.act(step_key, rows, np.array([agent_id]), [maze_state])
+        return {head: values[0] for head, values in acted.items()}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode."""
+        result = super().reset(seed=seed, options=options)
+        self._seen = result[0]
+        return result
+
+    def step(self, action: Action) -> StepResult:
+        """Correct the rule's action and step."""
+        result = super().step(action)
+        self._seen = result[0]
+        return result
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Correct the rule's action and pass it on."""
+        result = yield from super().step_in_parts(action)
+        self._seen = result[0]
+        return result
+
+    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
+        """Convert a recorded state and action to corrections of what the rule does in this state.
+
+        Raises:
+            ValueError: A sub-step has several agents: a recorded state does not tell which one acts.
+        """
+        converted = self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        observations, actions = converted
+        if actions is None or observations is None:
+            return converted
+        changed = {}
+        for key, action in actions.items():
+            if self.agent_counts_dict[key] != 1:
+                fault = f"sub-step {key!r} has several agents, and a recorded state does not tell which one acts"
+                raise ValueError(f"ResidualActionWrapper cannot turn actions back: {fault}")
+            kept = {head: value for head, value in action.items() if head not in self.rule.heads_of(key)}
+            ruled = self._ruled(key, 0, observations[key], maze_state)
+            changed[key] = {**kept, **self.rule.corrections(key, ruled, action)}
+        return observations, changed
+
+    def clone_from(self, env: Any) -> None:
+        """Copy the state of another stack, except the rule, which keeps no state."""
+        rule, other, env.rule = self.rule, env.rule, None
+        try:
+            super().clone_from(env)
+        finally:
+            env.rule = other
+        self.rule = rule
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return ResidualActionArrayWrapper(env, self.rule, self.action_spaces_dict, self.heuristic_policy)
+
+
+def _scale_of(head: str, space: spaces.Space[Any], given: Any) -> Array:
+    """Scale of the corrections of a head, in the shape of its actions."""
+    if not isinstance(space, spaces.Box):
+        raise ValueError(f"ResidualActionWrapper: head {head!r} is {space}; only a Box can be corrected")
+    try:
+        scale = np.broadcast_to(np.asarray(given, space.dtype), space.shape)
+    except (TypeError, ValueError) as error:
+        expected = f"expected a number, or a list of shape {space.shape}"
+        raise ValueError(f"ResidualActionWrapper: head {head!r} has the scale {given!r}; {expected}") from error
+    if not (np.isfinite(scale) & (scale > 0)).all():
+        expected = "expected finite numbers above 0"
+        raise ValueError(f"ResidualActionWrapper: head {head!r} has the scale {given!r}; {expected}")
+    return scale
