@@ -46,6 +46,7 @@ from maze_pl.envs.job_shop import (
 )
 from maze_pl.envs.job_shop.dispatching_rule_policy import DispatchingRulePolicy
 from maze_pl.envs.multi_echelon_stock.dynamic_programming import optimal_stock
+from maze_pl.envs.vehicle_routing import vehicle_routing_factory
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.runs.rollout import rollout
 
@@ -234,6 +235,13 @@ def routing_problem() -> Problem:
         rules=rules,
         agents={"greedy": partial(played, n_samples=0), "best of 128": partial(played, n_samples=128)},
         page="vehicle_routing.md",
+        searched=Searched(
+            partial(vehicle_routing_factory, [description], advised=True),
+            lambda summary: float(summary.kpis["distance"]),
+            ("best_of:8", "best_of:32", "best_of:128", "beam:8", "beam:32", "puct:16"),
+            16,
+            "16 random instances of 50 customers: distance",
+        ),
         text=f"{N_SOLVED} random instances of 50 customers.",
     )
 

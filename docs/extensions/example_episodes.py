@@ -56,7 +56,7 @@ def examples() -> dict[str, Example]:
             "Cutting-2D: random and greedy policy on the same orders",
             cutting,
             {"random": "random", "greedy": "heuristic"},
-            n_steps=40,
+            n_steps=24,
         ),
         "job_shop": Example(
             "Job shop: shortest processing time, and most work remaining",
@@ -75,13 +75,13 @@ def examples() -> dict[str, Example]:
             "Stock: fixed base stock levels, and levels that follow demand",
             shipped("env/multi_echelon_stock"),
             {"fixed levels": "policy/stock_base_stock", "levels that follow": "policy/stock_following_base_stock"},
-            n_steps=60,
+            n_steps=36,
         ),
         "ride_hailing": Example(
             "Ride hailing: nearest requests, without and with drives to where demand is expected",
             shipped("env/ride_hailing"),
             {"nearest": "policy/ride_hailing_nearest", "repositioning": "policy/ride_hailing_nearest_reposition"},
-            n_steps=40,
+            n_steps=20,
             max_agents={"vehicle": 16},
         ),
     }

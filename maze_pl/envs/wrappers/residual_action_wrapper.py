@@ -144,7 +144,7 @@ class ResidualActionWrapper(ActionWrapper):
         observations, actions = converted
         if actions is None or observations is None:
             return converted
-        changed = {}
+        changed: dict[StepKey, Action] = {}
         for key, action in actions.items():
             if self.agent_counts_dict[key] != 1:
                 fault = f"sub-step {key!r} has several agents, and a recorded state does not tell which one acts"

@@ -219,7 +219,14 @@ def test_training_is_resumed_exactly(env: str, tmp_path: Path, monkeypatch: pyte
     (tmp_path / "stack.yaml").write_text(STACK, encoding="utf-8")
     fit = ["fit", "--config", "ppo_multi_echelon_stock", "--data.env", env, "--data.wrappers", "stack.yaml"]
     fit += ["--data.n_envs", "4", "--data.n_rollout_steps", "30", "--data.epoch_length", "2"]
-    fit += ["--model.lr_schedule", "constant", "--model.batch_size", "40", "--data.evaluators", '{"eval": {"n_episodes": 2}}']
+    fit += [
+        "--model.lr_schedule",
+        "constant",
+        "--model.batch_size",
+        "40",
+        "--data.evaluators",
+        '{"eval": {"n_episodes": 2}}',
+    ]
     assert main([*fit, "--trainer.max_epochs", "3", "--run_dir", "whole"]) == 0
     assert main([*fit, "--trainer.max_epochs", "1", "--run_dir", "parts"]) == 0
     assert main(["fit", "--resume", "parts", "--trainer.max_epochs", "3"]) == 0
