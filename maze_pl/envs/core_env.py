@@ -82,6 +82,10 @@ class CoreEnv(ABC):
     def get_maze_state(self) -> Any:
         """Return the current state."""
 
+    def get_simulation_state(self) -> Any:
+        """Return the state that a `MazeStatePolicy` gets: the current state, unless conversions need another one."""
+        return self.get_maze_state()
+
     def get_renderer(self) -> Any:
         """Return the renderer of states; None (default) if there is none."""
         return None

@@ -189,6 +189,10 @@ class StructuredEnv(metaclass=EnvMeta):
         """Return the simulation's state."""
         return self.core_env.get_maze_state()
 
+    def get_simulation_state(self) -> Any:
+        """Return the state that a `MazeStatePolicy` gets; see `CoreEnv.get_simulation_state`."""
+        return self.core_env.get_simulation_state()
+
     @abstractmethod
     def get_maze_action(self) -> Any:
         """Return the last action as the simulation received it, None before the first one."""

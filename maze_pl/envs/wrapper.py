@@ -276,8 +276,8 @@ def _step_by_parts(self: Wrapper, action: Action) -> StepResult:
 
 _PASSED_ON = """
     render close metadata render_mode spec np_random np_random_seed heuristic_policy core_env context pubsub
-    actor_id is_actor_done agent_counts_dict get_actor_rewards get_env_time get_maze_state get_episode_id
-    get_step_events get_kpi_calculator get_renderer get_serializable_components reseed
+    actor_id is_actor_done agent_counts_dict get_actor_rewards get_env_time get_maze_state get_simulation_state
+    get_episode_id get_step_events get_kpi_calculator get_renderer get_serializable_components reseed
 """
 for _name in _PASSED_ON.split():
     setattr(Wrapper, _name, passed_on(_name))

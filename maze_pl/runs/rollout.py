@@ -178,7 +178,7 @@ class _Player:
             batch.envs = self.vector.of_each(searchable, envs)
         if isinstance(self.policy, MazeStatePolicy) and batch.episode_index is not None:
             envs = (batch.episode_index - self.first).tolist()
-            batch.maze_state = self.vector.of_each(methodcaller("get_maze_state"), envs)
+            batch.maze_state = self.vector.of_each(methodcaller("get_simulation_state"), envs)
         try:
             step: PolicyStep = self.policy.act(batch, generator=generator, **self.acting)
             if batch.step_key not in self._checked:

@@ -90,7 +90,7 @@ class PolicyCalls:
         agents = np.array([one.actor.agent_id for one in simulations], np.int64)
         batch = PolicyBatch(key, observation, agents)
         if isinstance(self.policy, MazeStatePolicy):
-            batch.maze_state = [one.env.get_maze_state() for one in simulations]
+            batch.maze_state = [one.env.get_simulation_state() for one in simulations]
         return batch
 
     def _uniform(self, key: StepKey, batch: PolicyBatch) -> dict[str, Any]:

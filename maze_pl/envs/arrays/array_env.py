@@ -148,7 +148,7 @@ class ArrayEnv(ABC):
         return self
 
     def maze_state(self, env: int) -> Any:
-        """Return the state of one environment for recording and rendering; by default, its entry of each array.
+        """Return the state of one environment for rules, recording and rendering; by default, its entry of each array.
 
         Args:
             env: Number of the environment.

@@ -15,13 +15,14 @@ class ArrayFormEnv(ArrayEnv):
     """An environment in arrays that declares what its form for single episodes declares.
 
     Args:
-        single: An environment of single episodes, of which the spaces, the masks and the numbers of
-            agents are taken.
+        single: An environment of single episodes, of which the spaces, the masks, the numbers of
+            agents and the `heuristic_policy` are taken.
     """
 
     def __init__(self, single: StructuredEnv) -> None:
         super().__init__()
         self._single = single
+        self.heuristic_policy = single.heuristic_policy
 
     @property
     def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:

@@ -125,6 +125,10 @@ class ArrayCoreEnv(CoreEnv):
         """Return the observation of the next actor."""
         return self._maze_state
 
+    def get_simulation_state(self) -> Any:
+        """Return the state of the array environment, as its `maze_state` makes it."""
+        return self.env.maze_state(0)
+
     def get_kpi_calculator(self) -> KpiCalculator | None:
         """Return the calculator of the KPIs, None if there are none."""
         return self._calculator

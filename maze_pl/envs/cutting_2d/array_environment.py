@@ -27,8 +27,6 @@ class Cutting2DArrayEnvironment(ArrayFormEnv):
         reward_aggregator: Computes rewards; `DefaultRewardAggregator()` if None.
     """
 
-    heuristic_policy = "maze_pl.envs.cutting_2d.GreedyCuttingPolicy"
-
     def __init__(
         self,
         max_pieces_in_inventory: int,

@@ -37,8 +37,6 @@ class StructuredCutting2DArrayEnvironment(ArrayFormEnv):
             into no piece.
     """
 
-    heuristic_policy = "maze_pl.envs.cutting_2d.GreedyCuttingPolicy"
-
     def __init__(
         self,
         max_pieces_in_inventory: int,

@@ -42,8 +42,6 @@ class StockArrayEnvironment(ArrayFormEnv):
         structured: Whether each echelon is an agent, as in `structured_stock_factory`.
     """
 
-    heuristic_policy = "maze_pl.envs.multi_echelon_stock.base_stock_policy.BaseStockPolicy"
-
     def __init__(
         self,
         chain: StockChain,

@@ -38,8 +38,6 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         advised: Whether observations show routes of the savings algorithm; see `ObservationConversion`.
     """
 
-    heuristic_policy = "maze_pl.envs.vehicle_routing.savings_policy.SavingsPolicy"
-
     def __init__(
         self,
         instances: Instances,

@@ -88,7 +88,8 @@ class ResidualActionWrapper(ActionWrapper):
             self._action_spaces[key] = spaces.Dict(parts)
         if unknown := corrections.keys() - scales.keys():
             known = sorted({head for space in env.action_spaces_dict.values() for head in space.spaces})
-            raise ValueError(f"ResidualActionWrapper: corrections of {sorted(unknown)}, but the action heads are {known}")
+            fault = f"corrections of {sorted(unknown)}, but the action heads are {known}"
+            raise ValueError(f"ResidualActionWrapper: {fault}")
         made = make_rule(policy, policy_arguments or {}, env)
         self.rule = CorrectedRule(made, env.action_spaces_dict, scales)
         self._seen: Observation = {}  # the last observation inside of this wrapper
@@ -105,7 +106,7 @@ class ResidualActionWrapper(ActionWrapper):
         step_key, agent_id = self.env.actor_id()
         if not self.rule.heads_of(step_key):
             return action
-        ruled = self._ruled(step_key, int(agent_id), self._seen, self.env.get_maze_state())
+        ruled = self._ruled(step_key, int(agent_id), self._seen, self.env.get_simulation_state())
         corrected = self.rule.corrected(step_key, ruled, action)
         new = {head + SUFFIX for head in corrected}
         return {**{head: value for head, value in action.items() if head not in new}, **corrected}

@@ -1,0 +1,54 @@
+"""Episodes of array environments, played one by one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from maze_pl.envs.job_shop import JobShopArrayEnvironment, job_shop_factory
+from maze_pl.envs.multi_echelon_stock import StockArrayEnvironment, StockChain, stock_factory, structured_stock_factory
+from maze_pl.envs.ride_hailing import RideHailingArrayEnvironment
+from maze_pl.envs.vehicle_routing import VehicleRoutingArrayEnvironment, vehicle_routing_factory
+from maze_pl.runs.rollout import rollout
+from tests.envs.multi_echelon_stock.chains import DRIFTING
+from tests.envs.ride_hailing.small import FORMS, SHORT
+
+PAIRS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "stock": (
+        lambda: StockArrayEnvironment(StockChain(**DRIFTING)),
+        lambda: stock_factory(StockChain(**DRIFTING)),
+        {},
+    ),
+    "structured stock": (
+        lambda: StockArrayEnvironment(StockChain(**DRIFTING), structured=True),
+        lambda: structured_stock_factory(StockChain(**DRIFTING)),
+        {},
+    ),
+    "job shop": (
+        partial(JobShopArrayEnvironment, ["random(5x4)"]),
+        partial(job_shop_factory, ["random(5x4)"]),
+        {},
+    ),
+    "vehicle routing": (
+        partial(VehicleRoutingArrayEnvironment, ["random(8, capacity=20)"]),
+        partial(vehicle_routing_factory, ["random(8, capacity=20)"]),
+        {},
+    ),
+    "ride hailing": (
+        partial(RideHailingArrayEnvironment, **SHORT),
+        partial(FORMS["vehicles"], **SHORT),
+        {"max_agents": {"vehicle": 4}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_rules_that_use_the_state_of_the_simulation_play_as_in_single_episodes(name: str) -> None:
+    arrays, single, options = PAIRS[name]
+    options = {"episodes": 3, "seed": 4, "max_steps": 100, **options}
+    played = [[one.summary for one in rollout(make, "heuristic", **options)] for make in (arrays, single)]
+    assert [one.reward for one in played[0]] == [one.reward for one in played[1]]
+    assert [one.env_steps for one in played[0]] == [one.env_steps for one in played[1]]
+    assert len({one.reward for one in played[0]}) > 1
