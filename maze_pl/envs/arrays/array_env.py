@@ -11,6 +11,8 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import StatKey
+from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_events import ArrayEvents
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
 from maze_pl.envs.arrays.random_streams import RandomStreams
@@ -135,6 +137,17 @@ class ArrayEnv(ABC):
 
         Returns:
             KPI -> [n] float64; NaN where an episode has no value.
+        """
+        return {}
+
+    def end_episodes(self, which: AnyArray) -> Mapping[StatKey, StatColumn]:
+        """Return further statistics of episodes that have just ended, before the next ones start; none by default.
+
+        Args:
+            which: [n] int64, their environments.
+
+        Returns:
+            Values of the statistics, by positions in `which`.
         """
         return {}
 

@@ -60,6 +60,7 @@ class ArrayStatistics:
         self._events: dict[_GroupKey, ValueLog] = {}
         self._ended: list[dict[str, Array]] = []
         self._n_ended = 0
+        self._further: dict[StatKey, list[StatColumn]] = {}  # of the ended episodes, by their positions
 
     def note_actions(self, key: StepKey, which: Array | slice, actions: Mapping[str, Array]) -> None:
         """Record actions.
@@ -136,7 +137,14 @@ class ArrayStatistics:
         self._step_reward[completing] = 0.0
         self.n_steps[completing] += advanced[completing]
 
-    def end_episodes(self, envs: Array, env_time: Array, kpis: Mapping[str, Array], has_advanced: Array) -> None:
+    def end_episodes(
+        self,
+        envs: Array,
+        env_time: Array,
+        kpis: Mapping[str, Array],
+        has_advanced: Array,
+        further: Mapping[StatKey, StatColumn],
+    ) -> None:
         """Sum up the running episodes of some environments; the next ones begin.
 
         Args:
@@ -144,7 +152,11 @@ class ArrayStatistics:
             env_time: [n] length of the episodes in environment steps.
             kpis: KPI -> [n] float64, NaN where an episode has no value.
             has_advanced: [n] bool, whether the last act completed an environment step.
+            further: Statistics of wrappers, by positions in `envs`.
         """
+        for key, column in further.items():
+            moved = StatColumn(column.episodes + self._n_ended, column.values, column.counts)
+            self._further.setdefault(key, []).append(moved)
         self._ended.append(
             {
                 "env_index": envs + self._first_env_index,
@@ -189,6 +201,7 @@ class ArrayStatistics:
         kpis = {name.removeprefix("kpi "): values for name, values in numbers.items() if name.startswith("kpi ")}
         statistics = self._event_columns(topics, n_steps)
         statistics |= self._action_columns()
+        statistics |= self._further_columns(order)
         batch = EpisodeBatch(
             numbers["env_index"],
             numbers["episode_index"],
@@ -199,6 +212,7 @@ class ArrayStatistics:
         )
         self._ended = []
         self._n_ended = 0
+        self._further = {}
         for log in self._logs():
             log.drop_ended()
         return batch
@@ -213,6 +227,19 @@ class ArrayStatistics:
                 continue
             for head, name in self._action_keys[key].items():
                 statistics[name] = StatColumn(having, log.values_of(head, ended), ended.counts[having])
+        return statistics
+
+    def _further_columns(self, order: Array) -> dict[StatKey, StatColumn]:
+        """Statistics of wrappers, for the ended episodes in an order that is given by their positions."""
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        statistics: dict[StatKey, StatColumn] = {}
+        for key, parts in self._further.items():
+            episodes = np.concatenate([part.episodes for part in parts])
+            values = np.concatenate([part.values for part in parts])
+            counts = [part.counts for part in parts if part.counts is not None]
+            column = StatColumn(episodes, values, np.concatenate(counts) if counts else None)
+            statistics[key] = column.ordered(rank, len(order))
         return statistics
 
     def _event_columns(self, topics: Iterable[type], n_steps: Array) -> dict[StatKey, StatColumn]:

@@ -39,6 +39,7 @@ class ArrayStep:
             the acts of this environment step, in order; further entries are not read. None if
             rewards are the team's.
         env_reward: [N] reward before wrappers changed it, for statistics; None if none has.
+        env_observation: Observations before wrappers changed them, for statistics; None if none has.
     """
 
     observation: Mapping[StepKey, Mapping[str, AnyArray]]
@@ -51,3 +52,4 @@ class ArrayStep:
     actor_done: AnyArray = None
     actor_rewards: AnyArray = None
     env_reward: AnyArray = None
+    env_observation: Mapping[StepKey, Mapping[str, AnyArray]] | None = None

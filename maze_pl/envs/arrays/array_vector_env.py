@@ -236,7 +236,8 @@ class ArrayVectorEnv(VectorEnv):
         kpis = {name: as_numpy(values) for name, values in self.env.kpis(ended).items()}
         self._checks.check_kpis(kpis, ended, self.env.kpi_names)
         has_advanced = staging.env_steps[ended] > 0
-        self._statistics.end_episodes(ended, self._env_time[ended], kpis, has_advanced)
+        further = self.env.end_episodes(ended)
+        self._statistics.end_episodes(ended, self._env_time[ended], kpis, has_advanced, further)
         self._env_time[ended] = 0
         if self._autoreset:
             self._statistics.episode[ended] += 1

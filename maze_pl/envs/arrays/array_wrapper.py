@@ -8,6 +8,8 @@ from typing import Any
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import StatKey
+from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
 
@@ -79,6 +81,10 @@ class ArrayWrapper(ArrayEnv):
     def kpis(self, which: AnyArray) -> Mapping[str, AnyArray]:
         """Return the KPIs of episodes that have just ended."""
         return self.env.kpis(which)
+
+    def end_episodes(self, which: AnyArray) -> Mapping[StatKey, StatColumn]:
+        """Return further statistics of episodes that have just ended."""
+        return self.env.end_episodes(which)
 
     def get_renderer(self) -> Any:
         """Return the renderer of the environment."""

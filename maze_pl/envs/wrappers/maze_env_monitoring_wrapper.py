@@ -4,16 +4,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
-from maze_pl.envs.contract import bounds
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.monitoring_array_wrapper import MonitoringArrayWrapper
+from maze_pl.envs.monitored_values import (
+    N_ACTS,
+    N_NUMBERS,
+    OBSERVATION_EVENTS,
+    REWARD_EVENTS,
+    LoggedChoice,
+    logged_choices,
+    observation_key,
+    reward_key,
+)
 from maze_pl.envs.structured_env import Action, Array, Observation, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrappers.sampling_wrapper import SamplingWrapper, Shown
 from maze_pl.events import EventRecord, Subscriber, topics
 from maze_pl.events.display import require_matplotlib
-from maze_pl.events.event_names import group_label
 
 
 class MazeEnvMonitoringWrapper(SamplingWrapper):
@@ -65,7 +74,10 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
             require_matplotlib("action_logging=True")
         self.observation_logging, self.action_logging = observation_logging, action_logging
         self._rewards = _Rewards() if reward_logging else None
-        super().__init__(env, size=50)
+        self._choices: dict[StepKey, list[LoggedChoice]] = {}
+        for key, space in env.action_spaces_dict.items() if action_logging else ():
+            self._choices[key] = list(logged_choices(key, space))
+        super().__init__(env, size=N_ACTS)
         if self._rewards is not None:
             env.pubsub.register_subscriber(self._rewards)
         elif not observation_logging and not action_logging:
@@ -99,30 +111,23 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
 
     def watch(self, step_key: StepKey, observation: Observation, action: Action) -> Iterator[Shown]:
         """Yield the action, and the observation that led to it, before and after processing."""
-        group = group_label("step_key", step_key)
         if self.action_logging:
-            for head, space in self.env.action_spaces_dict[step_key].spaces.items():
-                for event, names, value in _choices(head, space, action[head]):
-                    yield (topics.ActionEvents.__name__, event, None, (group, *names)), value
+            for choice in self._choices[step_key]:
+                value = action[choice.head]
+                yield choice.key, value if choice.position is None else np.ravel(value)[choice.position]
         if self.observation_logging:
             maze_env: Any = self.unwrapped
             key = maze_env.actor_id().step_key
             original = maze_env.observation_conversion_dict[key].maze_to_space(maze_env.get_maze_state())
-            places = {
-                "observation_original": group_label("step_key", key),
-                "observation_processed": group,
-            }
-            for (event, place), shown in zip(places.items(), (original, observation), strict=True):
-                for name, value in shown.items():
-                    yield (
-                        (topics.ObservationEvents.__name__, event, None, (place, name)),
-                        self._excerpt(value),
-                    )
+            shown = ((key, original), (step_key, observation))
+            for event, (place, values) in zip(OBSERVATION_EVENTS, shown, strict=True):
+                for name in sorted(values):
+                    yield observation_key(event, place, name), self._excerpt(values[name])
 
     def _excerpt(self, value: Any) -> Array:
         """Up to 64 of the numbers of an observation."""
         flat = np.ravel(value)
-        return flat if flat.size <= 64 else flat[self._random.choices(range(flat.size), k=64)]
+        return flat if flat.size <= N_NUMBERS else flat[self._random.integers(flat.size, size=N_NUMBERS)]
 
     def end_episode(self) -> Mapping[StatKey, float | Array]:
         """The sample, and the sums of the rewards."""
@@ -131,6 +136,10 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
             **super().end_episode(),
             **dict(rewards.named(None, rewards.total) if rewards is not None else ()),
         }
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        """Return the form for array environments."""
+        return MonitoringArrayWrapper(env, self.observation_logging, self.action_logging, self._rewards is not None)
 
     def state_dict(self) -> dict[str, Any]:
         """Rewards of the running episode, since adaptive wrappers would change them in a replay."""
@@ -177,19 +186,5 @@ class _Rewards(Subscriber):
 
     def named(self, statistic: str | None, values: Array) -> list[Shown]:
         """Original and processed value, each with the key of its statistic."""
-        pairs = zip(("reward_original", "reward_processed"), values.tolist(), strict=True)
-        return [((topics.RewardEvents.__name__, event, statistic, ()), value) for event, value in pairs]
-
-
-def _choices(head: str, space: spaces.Space[Any], value: Any) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Event, names and value to log for an action; for several choices, one of each."""
-    if isinstance(space, spaces.Box | spaces.MultiBinary):
-        yield (
-            "continuous_action" if isinstance(space, spaces.Box) else "binary_action",
-            (head,),
-            value,
-        )
-    else:
-        for index, (low, high, one) in enumerate(zip(*map(np.ravel, (*bounds(space), value)), strict=True)):
-            name = head if isinstance(space, spaces.Discrete) else f"{head}_{index}"
-            yield "discrete_action", (name, f"{low}_to_{high}"), one
+        pairs = zip(REWARD_EVENTS, values.tolist(), strict=True)
+        return [(reward_key(event, statistic), value) for event, value in pairs]

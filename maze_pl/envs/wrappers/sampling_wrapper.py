@@ -1,6 +1,5 @@
 """Base class of wrappers that pick values at random for the statistics of an episode."""
 
-import random
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
@@ -11,6 +10,7 @@ import numpy as np
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
+from maze_pl.envs.monitored_values import sampling_seeds
 from maze_pl.envs.structured_env import (
     Action,
     Array,
@@ -39,7 +39,7 @@ class SamplingWrapper(Wrapper):
 
     def __init__(self, env: StructuredEnv, size: int) -> None:
         super().__init__(env)
-        self._size, self._random = size, random.Random(0)
+        self._size, self._random = size, np.random.default_rng(0)
         self._begin({})
 
     @abstractmethod
@@ -49,7 +49,7 @@ class SamplingWrapper(Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode and its sample."""
         if seed is not None:
-            self._random.seed(seed)
+            self._random = np.random.default_rng(sampling_seeds(seed))
         observation, info = self.env.reset(seed=seed, options=options)
         self._begin(observation)
         return observation, info

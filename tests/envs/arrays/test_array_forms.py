@@ -1,5 +1,6 @@
 """Wrappers around arrays and around single environments give equal numbers and statistics."""
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from maze_pl.envs.building import make_wrapped, wrapper_stack
 from maze_pl.envs.checker.same_as import compare_envs
 from maze_pl.envs.wrappers import (
     FlattenPreProcessor,
+    MazeEnvMonitoringWrapper,
     ObservationNormalizationWrapper,
     ObservationStackWrapper,
     PreProcessingWrapper,
@@ -66,7 +68,17 @@ def _observations(name: str) -> Wrappers:
     ]
 
 
-WRAPPERS = {"rewards": _rewards, "observations": _observations}
+def _logging(name: str) -> Callable[[Any], Any]:
+    """Monitoring of everything; of cutting-2D, the form for single episodes is a wrapper itself, with a flat inside."""
+    observes = name != "cutting"
+    return partial(MazeEnvMonitoringWrapper, observation_logging=observes, action_logging=True, reward_logging=True)
+
+
+def _monitoring(name: str) -> Wrappers:
+    return [partial(RewardScalingWrapper, scale=0.3), *_observations(name), _logging(name)]
+
+
+WRAPPERS = {"rewards": _rewards, "observations": _observations, "monitoring": _monitoring}
 
 
 def _both(name: str, wrappers: Wrappers, n_envs: int = 5, seed: int = 1) -> tuple[Any, Any]:
@@ -104,6 +116,46 @@ def test_steps_statistics_and_merged_statistics_are_equal(name: str, kind: str) 
         merged = {path: classes[path].merge_shared_states([state[path] for state in states]) for path in states[0]}
         one.load_shared_states(merged)
         other.load_shared_states(merged)
+
+
+def _logged(name: str) -> tuple[Any, Any]:
+    """Both forms with monitoring, and episodes that are longer than a sample."""
+    history = {"observation": FORMS[name][2], "stack_steps": 30, "keep_original": True, "tag": "past"}
+    stack = partial(ObservationStackWrapper, stack_config=[history])  # so many numbers that some are drawn
+    return _both(name, [stack, _logging(name), partial(TimeLimitWrapper, max_episode_steps=110)], n_envs=3)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_samples_of_long_episodes_are_equal(name: str) -> None:
+    one, other = _logged(name)
+    comparison = compare_envs(lambda: one, lambda: other, n_steps=800)
+    assert comparison.difference is None, str(comparison.difference)
+    assert comparison.n_episodes
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_samples_are_saved(name: str) -> None:
+    (_, first), (_, second) = _logged(name), _logged(name)
+    spaces_by_key = {key: step.action_space for key, step in first.spec.steps.items()}
+    for space in spaces_by_key.values():
+        space.seed(2)
+    first.reset()
+    for act in range(300):
+        if act == 150:
+            second.load_state_dict(copy.deepcopy(first.state_dict()))
+            assert [str(one) for one in first.drain_summaries()] == [str(one) for one in second.drain_summaries()]
+        for key, space in spaces_by_key.items():
+            for head, part in space.spaces.items():
+                actions = [part.sample() for _ in range(3)]
+                for vector in (first, second):
+                    vector.staging.action[key][head][...] = actions
+        first.step()
+        if act >= 150:
+            second.step()
+    drained = [list(vector.drain_summaries()) for vector in (first, second)]
+    assert drained[0] or name in ("cutting", "structured")
+    for own, again in zip(*drained, strict=True):
+        _assert_equal(own.statistics, again.statistics)
 
 
 @pytest.mark.slow
