@@ -225,15 +225,19 @@ def routing_problem() -> Problem:
         "savings": partial(excess, partial(by_rule, lambda one: vehicle_routing.savings_routes(one).distance)),
     }
 
-    def played(policy: Any, n_samples: int) -> Values:
-        return excess(partial(vehicle_routing.by_policy, policy, description, N_SOLVED, n_samples))
+    def played(policy: Any, n_samples: int, temperature: float = 1.0) -> Values:
+        return excess(partial(vehicle_routing.by_policy, policy, description, N_SOLVED, n_samples, temperature))
 
     return Problem(
         title="Vehicle routing",
         metric="distance above that of PyVRP (5 s per instance), %",
         command=["--config", "ppo_vehicle_routing"],
         rules=rules,
-        agents={"greedy": partial(played, n_samples=0), "best of 128": partial(played, n_samples=128)},
+        agents={
+            "greedy": partial(played, n_samples=0),
+            "best of 128": partial(played, n_samples=128),
+            "best of 128 at temperature 1.5": partial(played, n_samples=128, temperature=1.5),
+        },
         page="vehicle_routing.md",
         searched=Searched(
             partial(vehicle_routing_factory, [description], advised=True),
@@ -509,15 +513,17 @@ def section(name: str, seeds: list[int]) -> list[str]:
     return lines
 
 
-def search_table(name: str, seed: int) -> list[str]:
-    """Table of searches on a problem; empty if there are no results."""
+def search_table(name: str, seeds: list[int]) -> list[str]:
+    """Table of searches on a problem, with the agent of the first seed that has results; empty if none has."""
     problem, results = PROBLEMS[name](), results_of(name)
     searched = problem.searched
-    plain = results.get(f"search None {seed}")
-    if searched is None or plain is None:
+    having = [seed for seed in seeds if f"search None {seed}" in results]
+    if searched is None or not having:
         return []
+    seed = having[0]
+    plain = results[f"search None {seed}"]
     lines = [
-        f"{problem.title}, {searched.text}:",
+        f"{problem.title}, agent of seed {seed}, {searched.text}:",
         "",
         "| search | mean | better by | seconds per episode |",
         "|---|--:|--:|--:|",
@@ -566,9 +572,8 @@ income.
 
 SEARCH = """## Search at decision time
 
-Agents of seed {seed} with a [search](search.md) before each decision, most likely actions, against the same agents \
-without one. Differences are paired by episode, with 95% bootstrap intervals over episodes; seconds are processor \
-time of one core.
+Agents with a [search](search.md) before each decision, most likely actions, against the same agents without one. \
+Differences are paired by episode, with 95% bootstrap intervals over episodes; seconds are processor time of one core.
 """
 
 
@@ -590,9 +595,9 @@ def page(seeds: list[int]) -> str:
     if missing:
         links = ", ".join(f"[{problem.title.lower()}]({problem.page})" for problem in missing)
         text += [f"Results of the other problems have been computed one by one, see their pages: {links}.", ""]
-    tables = [line for name in PROBLEMS for line in search_table(name, seeds[0])]
+    tables = [line for name in PROBLEMS for line in search_table(name, seeds)]
     if tables:
-        text += [SEARCH.format(seed=seeds[0]), *tables, "    python benchmarks/problems.py PROBLEM --search", ""]
+        text += [SEARCH, *tables, "    python benchmarks/problems.py PROBLEM --search", ""]
     comparison = structure.table(structure.RESULTS)
     text += [STRUCTURE, comparison, "", STRUCTURE_NOTES, "    python benchmarks/structure.py"]
     return "\n".join(text) + "\n"

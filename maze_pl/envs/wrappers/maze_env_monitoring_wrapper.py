@@ -75,8 +75,8 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
         self.observation_logging, self.action_logging = observation_logging, action_logging
         self._rewards = _Rewards() if reward_logging else None
         self._choices: dict[StepKey, list[LoggedChoice]] = {}
-        for key, space in env.action_spaces_dict.items() if action_logging else ():
-            self._choices[key] = list(logged_choices(key, space))
+        if action_logging:
+            self._choices = {key: list(logged_choices(key, space)) for key, space in env.action_spaces_dict.items()}
         super().__init__(env, size=N_ACTS)
         if self._rewards is not None:
             env.pubsub.register_subscriber(self._rewards)
