@@ -492,7 +492,9 @@ def section(name: str, seeds: list[int]) -> list[str]:
     ordered = sorted(rules, key=lambda rule: problem.sign * rules[rule].mean())
     best = next(rule for rule in ordered if rule not in problem.beyond)
     columns = f"| policy | {problem.metric} | better than {best} by | seeds | minutes | parameters |"
-    lines = [f"## {problem.title}", "", problem.text + f" Details: [{problem.page.split('#')[0]}]({problem.page}).", ""]
+    heading = (PAGE.parent / problem.page.partition("#")[0]).read_text(encoding="utf-8").splitlines()[0]
+    details = f"Details: [{heading.removeprefix('# ')}]({problem.page})."
+    lines = [f"## {problem.title}", "", f"{problem.text} {details}", ""]
     lines += [columns, "|---|--:|--:|:--|--:|--:|"]
     for rule in ordered:
         better = "" if rule == best else paired(problem.sign * (rules[best] - rules[rule]))
