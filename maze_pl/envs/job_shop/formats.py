@@ -12,6 +12,8 @@ _Row = tuple[int, list[int]]
 _MOST_NUMBERS = 2_000_000
 """Largest number of numbers in a file, so that a wrong file is refused before it fills the memory."""
 
+_LARGEST = 10**12
+
 
 def read_instance(path: str | Path) -> JobShopInstance:
     """Read an instance from a file; the name is that of the file.
@@ -117,13 +119,12 @@ def _rows(text: str, name: str) -> list[_Row]:
 def _whole(word: str, where: str) -> int:
     """Convert a word to a whole number; fractions, such as a mean number of alternatives, are cut."""
     try:
-        return int(word)
-    except ValueError:
-        pass
-    try:
-        return int(float(word))
+        number = int(word) if word.lstrip("+-").isdigit() else int(float(word))
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{where}: {word[:20]!r} is not a number; expected are whole numbers only") from error
+    if abs(number) > _LARGEST:
+        raise ValueError(f"{where}: {word[:20]!r} is too large; numbers are at most {_LARGEST}")
+    return number
 
 
 def _sizes(rows: list[_Row], name: str) -> tuple[int, int]:

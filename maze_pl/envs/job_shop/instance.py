@@ -17,6 +17,8 @@ Operation = Sequence[tuple[int, int]]
 _LONGEST = 1_000_000_000
 """Largest duration; sums of durations remain exact in 64 bits."""
 
+_MOST_MACHINES = 100_000
+
 
 @dataclass(frozen=True, eq=False)
 class JobShopInstance:
@@ -179,6 +181,8 @@ def _check(name: str, n_machines: int, jobs: Sequence[Sequence[Operation]]) -> N
     """Refuse what is not an instance."""
     if n_machines < 1 or not jobs:
         raise ValueError(f"{name}: got {len(jobs)} jobs and {n_machines} machines; there must be at least 1 of each")
+    if n_machines > _MOST_MACHINES:
+        raise ValueError(f"{name}: got {n_machines} machines; there may be at most {_MOST_MACHINES}")
     for j, job in enumerate(jobs):
         if not job:
             raise ValueError(f"{name}: job {j} has no operations; remove it")

@@ -93,6 +93,10 @@ def test_a_malformed_job_shop_gets_one_message(text: str, message: str) -> None:
         ("1 2\n1 1 3 5\n", "needs the machines [2], but there are only 0 to 1"),
         ("1 2\n1 -1 3 5\n", "line 2: the numbers do not add up"),
         ("1 2\n-1 1 3 5\n", "line 2: the numbers do not add up"),
+        ("1 200000\n1 1 1 5\n", "got 200000 machines; there may be at most 100000"),
+        ("1 3e99\n1 1 1 5\n", "line 1: '3e99' is too large; numbers are at most 1000000000000"),
+        (f"1 {'9' * 400}\n1 1 1 5\n", "is too large"),
+        (f"1 {'9' * 5000}\n1 1 1 5\n", "line 1: '99999999999999999999' is not a number"),
     ],
 )
 def test_a_malformed_flexible_job_shop_gets_one_message(text: str, message: str) -> None:
