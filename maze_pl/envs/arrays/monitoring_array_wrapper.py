@@ -29,7 +29,8 @@ from maze_pl.envs.monitored_values import (
 )
 from maze_pl.envs.structured_env import Array
 
-_REWARDS = "rewards"
+_REWARDS = None
+"""Stream of the rewards of environment steps; the others are sub-steps, whose keys may have any name."""
 
 
 class MonitoringArrayWrapper(ArrayWrapper):
@@ -57,9 +58,11 @@ class MonitoringArrayWrapper(ArrayWrapper):
         self._total_rewards = np.zeros((n_envs, 2))
         self._random = RandomStreams(np.zeros(n_envs, np.int64))
         self._keys = list(self.env.observation_spaces_dict)
-        self._n_seen = {stream: np.zeros(n_envs, np.int64) for stream in (*self._keys, _REWARDS)}
+        self._n_seen: dict[StepKey | None, Array] = {}
+        for stream in (*self._keys, _REWARDS):
+            self._n_seen[stream] = np.zeros(n_envs, np.int64)
         self._samples: dict[StatKey, Array] = {}  # [N, 50, ...]
-        self._streams: dict[StatKey, StepKey] = {}  # stream of each sample
+        self._streams: dict[StatKey, StepKey | None] = {}  # stream of each sample
         self._seen: dict[str, dict[StepKey, dict[str, Array]]] = {}  # observations of the next actors
         self._checks: dict[str, ArrayChecks] = {}
         for event, source in zip(OBSERVATION_EVENTS, (self.unwrapped, self.env), strict=True):
@@ -89,7 +92,7 @@ class MonitoringArrayWrapper(ArrayWrapper):
                 size = min(int(np.prod(part.shape or ())), N_NUMBERS)
                 self._reserve(observation_key(event, key, name), key, (size,), part.dtype)
 
-    def _reserve(self, key: StatKey, stream: StepKey, shape: tuple[int, ...], dtype: Any) -> None:
+    def _reserve(self, key: StatKey, stream: StepKey | None, shape: tuple[int, ...], dtype: Any) -> None:
         """Make the array of a sample."""
         self._samples[key] = np.zeros((self.n_envs, N_ACTS, *shape), dtype)
         self._streams[key] = stream
@@ -103,8 +106,9 @@ class MonitoringArrayWrapper(ArrayWrapper):
         self._step_rewards[rows] = 0.0
         self._total_rewards[rows] = 0.0
         result = self.env.reset(which, seeds)
-        self._env_time[rows] = 0 if result.env_time is None else as_numpy(result.env_time)[rows]
-        self._note_next(result, rows)
+        if isinstance(result, ArrayStep):  # otherwise the caller reports it
+            self._env_time[rows] = 0 if result.env_time is None else as_numpy(result.env_time)[rows]
+            self._note_next(result, rows)
         return result
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
@@ -116,12 +120,13 @@ class MonitoringArrayWrapper(ArrayWrapper):
                 if len(acting):
                     self._note_acts(key, *self._picked(key, acting), actions[key])
         result = self.env.step(actions, which)
-        if self.reward_logging:
-            self._note_rewards(result, numbers)
-        self._note_next(result, numbers)
+        if isinstance(result, ArrayStep) and result.reward is not None:  # otherwise the caller reports it
+            if self.reward_logging:
+                self._note_rewards(result, numbers)
+            self._note_next(result, numbers)
         return result
 
-    def _picked(self, stream: StepKey, rows: Array) -> tuple[Array, Array]:
+    def _picked(self, stream: StepKey | None, rows: Array) -> tuple[Array, Array]:
         """Pick the present moment of some environments for their samples.
 
         Reservoir sampling: in the end, each of n moments is kept with probability size / n.
@@ -182,8 +187,6 @@ class MonitoringArrayWrapper(ArrayWrapper):
 
     def _note_next(self, result: ArrayStep, rows: Array) -> None:
         """Keep the observations of the next actors."""
-        if not isinstance(result, ArrayStep):
-            return  # the caller reports it
         if result.next_key is not None:
             self._places[rows] = as_numpy(result.next_key)[rows]
         trees = (result.env_observation or result.observation, result.observation)
