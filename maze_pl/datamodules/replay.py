@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
-from torch import Tensor
 from tqdm import tqdm
 
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.replay.buffer import ReplayBuffer
+from maze_pl.collect.replay.placement import BufferDevice, device_of_buffer
 from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch
@@ -22,29 +22,21 @@ from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy, RandomPolicy
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.core.seeding import derive_seed
-from maze_pl.core.spaces import mapped
 from maze_pl.datamodules.buffer_files import (
     BuffersBesideCheckpoints,
     find_buffer,
     remove_unnamed_buffers,
     write_buffer,
 )
+from maze_pl.datamodules.demonstrations import demonstrated_acts
 from maze_pl.datamodules.environments import Env, make_frozen
 from maze_pl.datamodules.rollout import RolloutDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datamodules.source import Source
-from maze_pl.datasets import (
-    IdentityTrajectoryProcessor,
-    IdentityWithNextObservationTrajectoryProcessor,
-    TrajectoryProcessor,
-)
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER
 from maze_pl.schedules import Coefficient, described, require_length, run_progress, value_at
 from maze_pl.system.ranks import gather_objects
-
-_PLAIN: tuple[type[TrajectoryProcessor], ...]
-_PLAIN = (IdentityTrajectoryProcessor, IdentityWithNextObservationTrajectoryProcessor)
 
 
 class ReplayDataModule(RolloutDataModule):
@@ -85,6 +77,8 @@ class ReplayDataModule(RolloutDataModule):
             then stored separately and never overwritten; None lets new transitions overwrite them.
         memory_map: Whether the buffer is in unnamed files in the run directory instead of in
             memory.
+        buffer_device: `auto` stores observations and actions on the GPU of the networks if they take
+            at most half of its free memory; `host` never does. Minibatches are the same.
         save_buffer: Whether the buffer is saved next to checkpoints, so that a resumed run
             continues exactly. If not, a resumed run fills its buffer as at the start.
         epoch_length: Batches per epoch; evaluation follows each epoch.
@@ -132,6 +126,7 @@ class ReplayDataModule(RolloutDataModule):
         demonstrations: InMemoryDataset | None = None,
         demonstration_share: float | None = None,
         memory_map: bool = False,
+        buffer_device: BufferDevice = "auto",
         save_buffer: bool = False,
         epoch_length: int = 100,
         vectorization: Literal["sequential", "subprocess", "native"] = "sequential",
@@ -200,6 +195,7 @@ class ReplayDataModule(RolloutDataModule):
         self._new_storage: Any = partial(
             ReplayStorage, **kind, memory_map=memory_map, keep_sizes=callable(priority_alpha)
         )
+        self.buffer_device: BufferDevice = "host" if memory_map else buffer_device
         self._buffer: ReplayBuffer | None = None  # None until the first batch
         self._file = ""  # name of the file with the current buffer; empty if not written
 
@@ -292,9 +288,11 @@ class ReplayDataModule(RolloutDataModule):
         return gamma
 
     def _new_buffer(self) -> ReplayBuffer:
-        options = self._new_storage, self.replay_buffer_size, self.n_demonstrated
         gamma = self._gamma()  # may be refused, before an environment is made
-        return ReplayBuffer(self.spec.steps, self.n_envs, gamma, *options)
+        steps, capacity = self.spec.steps, self.replay_buffer_size
+        device = device_of_buffer(self.buffer_device, self.trainer.strategy.root_device, steps, capacity)
+        make_storage = partial(self._new_storage, device=device)
+        return ReplayBuffer(steps, self.n_envs, gamma, make_storage, capacity, self.n_demonstrated)
 
     def _fill(self, batch: ReplayBatch) -> None:
         """Make the buffer, and read or collect its initial content."""
@@ -327,18 +325,9 @@ class ReplayDataModule(RolloutDataModule):
 
     def _demonstrate(self, dataset: InMemoryDataset) -> None:
         """Read demonstrations into the buffer."""
-        is_plain = type(dataset.processor) in _PLAIN
-        if is_plain:
-            dataset.processor = IdentityWithNextObservationTrajectoryProcessor(self._gamma())
-        dataset.load(partial(make_frozen, self._factory_of(), self.wrapper_statistics()), self.spec)
-        acts = dataset.batch(torch.arange(len(dataset))).acts
-        for (key, transitions), lengths in zip(acts.items(), dataset.lengths.T, strict=True):
-            columns = mapped(Tensor.numpy, vars(transitions))
-            if any(columns[name] is None for name in ("next_observation", "reward", "discount")):
-                whose = f"demonstrations by {type(dataset.processor).__name__}"
-                raise ValueError(f"{whose} hold no next observations: leave out trajectory_processor")
-            # other processors may leave out acts, so that successors are unknown
-            self._filled.add_demonstrations(key, columns, lengths if is_plain else None)
+        make_env = partial(make_frozen, self._factory_of(), self.wrapper_statistics())
+        for key, columns, lengths in demonstrated_acts(dataset, self._gamma(), make_env, self.spec):
+            self._filled.add_demonstrations(key, columns, lengths)
 
     # -------------------------------------------------------------------------------------------------- state
 

@@ -44,6 +44,19 @@ def test_a_run_resumes_exactly_with_its_buffer(tmp_path: Path, case: str) -> Non
     assert [batch.env_steps for batch in whole] == [batch.env_steps for batch in begun + resumed]
 
 
+@pytest.mark.parametrize("case", ["plain", "runs", "prioritized"])
+def test_a_buffer_on_a_device_gives_the_same_run_and_is_resumed_on_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    options = {**CASES[case], "save_buffer": True}
+    whole = fit(make_data(**options), epochs=4).batches
+    with monkeypatch.context() as patch:
+        patch.setattr("maze_pl.datamodules.replay.device_of_buffer", lambda *_: torch.device("cpu"))
+        begun = fit(make_data(**options), epochs=2, save=tmp_path / "kept.ckpt").batches
+    resumed = fit(make_data(**options), epochs=4, ckpt_path=tmp_path / "kept.ckpt").batches
+    assert same(whole, begun + resumed)
+
+
 def test_demonstrations_that_are_kept_apart_are_resumed_without_reading_them(
     tmp_path: Path, episodes: list[Any]
 ) -> None:

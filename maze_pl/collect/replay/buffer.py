@@ -70,7 +70,9 @@ class ReplayBuffer:
     # ------------------------------------------------------------------------------------------------- content
 
     def add(self, rollout: Rollout) -> None:
-        """Store the transitions of a rollout."""
+        """Store the transitions of a rollout, which may be on a device."""
+        if rollout.rows.reward.device.type != "cpu":
+            rollout = rollout.to("cpu")
         for key, columns in self._transitions.of(rollout).items():
             self._storages[key][0].add(columns)
 

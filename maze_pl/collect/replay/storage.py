@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from maze_pl.core.batches import TransitionBatch
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import StepSpec
 from maze_pl.envs.vector.vector_env import allocate_tree
-from maze_pl.records.columns import Columns, taken
+from maze_pl.records.columns import Columns
 from maze_pl.system.atomic_files import output_folder
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -49,6 +50,8 @@ class ReplayStorage:
         memory_map: Whether arrays are in unnamed files of the run directory, which leave nothing
             behind.
         keep_sizes: Whether the sizes of TD errors are stored, so that `alpha` may change.
+        device: Device on which observations and actions are stored, and drawn; None for the arrays of this process.
+            What is drawn is the same.
     """
 
     def __init__(
@@ -61,13 +64,15 @@ class ReplayStorage:
         beta: float = 0.4,
         memory_map: bool = False,
         keep_sizes: bool = False,
+        device: torch.device | None = None,
     ) -> None:
         ring_shape = (capacity,)
         allocate = _allocate_on_disk if memory_map else np.zeros
+        allocate_values: Any = allocate if device is None else partial(_allocate_on_device, device=device)
         self._columns: Columns = {
-            "observation": allocate_tree(step.observation_space, ring_shape, allocate),
-            "action": allocate_tree(step.action_space, ring_shape, allocate),
-            "next_observation": allocate_tree(step.observation_space, ring_shape, allocate),
+            "observation": allocate_tree(step.observation_space, ring_shape, allocate_values),
+            "action": allocate_tree(step.action_space, ring_shape, allocate_values),
+            "next_observation": allocate_tree(step.observation_space, ring_shape, allocate_values),
             "reward": allocate(ring_shape, np.float32),
             "discount": allocate(ring_shape, np.float32),
         }
@@ -77,6 +82,7 @@ class ReplayStorage:
         self._follower = np.full(capacity if max(n_step, run_length) > 1 else 0, -1)
         self._last: dict[int, int] = {}  # stream -> number of its latest transition
         self.capacity = capacity
+        self._device = device
         self._n_step = n_step
         self._run_length = run_length
         self._alpha = alpha
@@ -98,7 +104,7 @@ class ReplayStorage:
         """
         n = len(columns["reward"])
         places = (self._written + np.arange(n)) % self.capacity
-        mapped(lambda ring, values: ring.__setitem__(places, values), self._columns, columns)
+        mapped(lambda ring, values: _write(ring, places, values), self._columns, columns)
         if self._follower.size:
             self._link(columns["stream"], columns["is_first"])
         if self._priorities is not None:
@@ -160,13 +166,7 @@ class ReplayStorage:
             last = np.where(continues, following, last)
             reward += np.where(continues, discount * columns["reward"][last], np.float32(0))
             discount *= np.where(continues, columns["discount"][last], np.float32(1))
-        drawn: Columns = {
-            "observation": taken(columns["observation"], places),
-            "action": taken(columns["action"], places),
-            "next_observation": taken(columns["next_observation"], last),
-            "reward": reward,
-            "discount": discount,
-        }
+        drawn: Columns = {"reward": reward, "discount": discount}
         if "agent_id" in columns:
             drawn["agent_id"] = columns["agent_id"][places].astype(np.int64)
         else:
@@ -176,7 +176,19 @@ class ReplayStorage:
             weight = self._priorities.leaves[places] ** -self._beta
             largest = weight.max(-1, initial=0.0, keepdims=True)
             drawn["weight"] = (weight / largest).astype(np.float32)
-        return TransitionBatch(**tensor_views(drawn))
+        return TransitionBatch(
+            observation=self._read(columns["observation"], places),
+            action=self._read(columns["action"], places),
+            next_observation=self._read(columns["next_observation"], last),
+            **tensor_views(drawn),
+        )
+
+    def _read(self, rings: Columns, places: Array) -> Any:
+        """Return places [U, B] of rings in nested dicts, as tensors [U, B, ...]."""
+        if self._device is None:
+            return mapped(lambda ring: torch.from_numpy(ring[places]), rings)
+        index = torch.from_numpy(places).to(self._device)
+        return mapped(lambda ring: ring[index], rings)
 
     def reprioritise(self, places: Array, errors: Tensor) -> None:
         """Update priorities with the TD errors of transitions that were just sampled.
@@ -226,9 +238,13 @@ class ReplayStorage:
         return {**self._columns, "follower": self._follower, "priorities": priorities, **sizes}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the full state: tensors, which are views, and primitives."""
+        """Return the full state: tensors, which are views unless they are on a device, and primitives."""
+        n = len(self)
         return {
-            "columns": tensor_views(self._saved_columns(), len(self)),
+            "columns": mapped(
+                lambda ring: ring[:n].cpu() if isinstance(ring, Tensor) else torch.from_numpy(ring[:n]),
+                self._saved_columns(),
+            ),
             "last": self._last,
             "capacity": self.capacity,
             "written": self._written,
@@ -248,7 +264,7 @@ class ReplayStorage:
         self._highest = state["highest"]
         saved = mapped(Tensor.numpy, state["columns"])
         rows = slice(len(self))
-        mapped(lambda ring, values: ring.__setitem__(rows, values), self._columns, saved)
+        mapped(_restore, self._columns, state["columns"])
         self._follower[rows] = saved["follower"]
         if self._priorities is not None:
             self._priorities.update(np.arange(len(self)), saved["priorities"])
@@ -279,9 +295,10 @@ class ReplayStorage:
             n: Number of transitions that it should hold.
         """
 
-        def require_same(ring: Array, values: Any) -> None:
+        def require_same(ring: Array | Tensor, values: Any) -> None:
             shape = (min(n, len(ring)), *ring.shape[1:])
-            has_shape = tuple(values.shape) == shape and values.numpy().dtype == ring.dtype
+            dtype = ring.dtype if isinstance(ring, Tensor) else torch.from_numpy(ring[:0]).dtype
+            has_shape = tuple(values.shape) == shape and values.dtype == dtype
             if not has_shape or not values.is_contiguous():
                 found = f"{tuple(values.shape)} {values.dtype}"
                 raise ValueError(f"it has a column {found}, expected {shape} {ring.dtype}")
@@ -309,3 +326,26 @@ def _allocate_on_disk(shape: tuple[int, ...], dtype: Any) -> Array:
         # Allocate the disk space now, or writing fails later.
         os.posix_fallocate(file.fileno(), 0, size * np.dtype(dtype).itemsize)
         return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
+
+
+def _allocate_on_device(shape: tuple[int, ...], dtype: Any, device: torch.device) -> Tensor:
+    """Allocate zeros on a device."""
+    return torch.zeros(shape, dtype=torch.from_numpy(np.zeros(0, dtype)).dtype, device=device)
+
+
+def _write(ring: Array | Tensor, places: Array, values: Array) -> None:
+    """Write values [n, ...] to places [n] of a ring [capacity, ...]; the last ones count if there are too many."""
+    if isinstance(ring, np.ndarray):
+        ring[places] = values
+        return
+    kept = slice(max(len(places) - len(ring), 0), None)
+    content = torch.from_numpy(np.array(values[kept])).to(ring)
+    ring[torch.from_numpy(places[kept]).to(ring.device)] = content
+
+
+def _restore(ring: Array | Tensor, values: Tensor) -> None:
+    """Write the first values of a ring."""
+    if isinstance(ring, np.ndarray):
+        ring[: len(values)] = values.numpy()
+    else:
+        ring[: len(values)].copy_(values)

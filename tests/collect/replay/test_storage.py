@@ -22,6 +22,8 @@ from maze_pl.collect.replay.sum_tree import SumTree
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import StepSpec
 from maze_pl.records.columns import Columns
+from tests.devices import DEVICES
+from tests.equality import assert_equal
 
 ROOT = Path(__file__).parents[2]
 STEP = StepSpec(
@@ -392,3 +394,55 @@ def test_a_state_that_no_storage_gives_is_refused_and_changes_nothing(change: An
     with pytest.raises(ValueError, match=message):
         other.load_state_dict(state)
     assert len(other) == 0
+
+
+# ---------------------------------------------------------------------------------------------------------- on a device
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "n_step": {"n_step": 3},
+    "runs": {"run_length": 4},
+    "prioritized": {"alpha": 0.7, "n_step": 2, "keep_sizes": True},
+}
+
+
+def filled(kind: str, device: str | None) -> ReplayStorage:
+    """Storage of 20 transitions, over the end of the ring and with more than it holds."""
+    storage = ReplayStorage(STEP, 20, device=None if device is None else torch.device(device), **KINDS[kind])
+    for start, stop in ((0, 15), (15, 40), (40, 47)):
+        storage.add(transitions(np.arange(start, stop), first=np.arange(start, stop) % 6 == 0))
+    return storage
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_device_gives_the_minibatches_of_the_host(kind: str, device: str) -> None:
+    storage, expected = filled(kind, device), filled(kind, None)
+    for seed in range(3):
+        (acts, places), (others, same_places) = drawn_from(storage, seed=seed), drawn_from(expected, seed=seed)
+        assert np.array_equal(places, same_places)
+        assert acts.observation["seen"].device.type == acts.action["choice"].device.type == device
+        assert_equal(mapped(Tensor.cpu, acts), others)
+        if kind == "prioritized":
+            errors = torch.rand(places.shape, generator=torch.Generator().manual_seed(seed))
+            storage.reprioritise(places, errors.to(device))
+            expected.reprioritise(places, errors)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_saved_on_device", [True, False])
+def test_a_saved_storage_is_loaded_on_another_device(kind: str, device: str, is_saved_on_device: bool) -> None:
+    one, other = (device, None) if is_saved_on_device else (None, device)
+    storage = filled(kind, one)
+    where = None if other is None else torch.device(other)
+    loaded = ReplayStorage(STEP, 20, device=where, **KINDS[kind]).load_state_dict(storage.state_dict())
+    drawn, expected = (mapped(Tensor.cpu, drawn_from(one)[0]) for one in (loaded, storage))
+    assert_equal(drawn, expected)
+
+
+def test_values_of_another_type_are_refused_on_a_device() -> None:
+    state = filled("plain", "cpu").state_dict()
+    state["columns"]["action"]["choice"] = state["columns"]["action"]["choice"].int()
+    with pytest.raises(ValueError, match=r"it has a column \(20,\) torch.int32, expected \(20,\) torch.int64"):
+        ReplayStorage(STEP, 20, device=torch.device("cpu")).load_state_dict(state)
