@@ -274,9 +274,9 @@ def small_stock_problem() -> Problem:
         searched=Searched(
             Factory(**structure.shipped("multi_echelon_stock_small")),
             lambda summary: float(summary.kpis["cost_per_period"]),
-            ("lookahead:policy:64:horizon=10", "puct:16", "puct:64"),
-            64,
-            "64 episodes of 100 periods: cost of a period",
+            ("lookahead:policy:16:horizon=10", "puct:16", "puct:64"),
+            16,
+            "16 episodes of 100 periods: cost of a period",
         ),
         text="Lost sales and fixed order costs; the optimum comes from dynamic programming over 535 states.",
     )
@@ -334,7 +334,7 @@ def ride_hailing_problem() -> Problem:
         searched=Searched(
             ride_hailing.ride_hailing_factory,
             lambda summary: float(summary.reward),
-            ("lookahead:policy:32:horizon=40", "puct:16"),
+            ("lookahead:policy:8:horizon=20", "puct:16", "puct:64"),
             8,
             "8 days: return of a day (higher is better)",
             {"max_agents": ride_hailing.MAX_AGENTS},
@@ -367,7 +367,7 @@ def cutting_problem() -> Problem:
         searched=Searched(
             Factory(settings["class_path"], settings["init_args"]),
             lambda summary: -float(summary.reward),
-            ("lookahead:policy:32:horizon=80", "puct:16", "puct:64"),
+            ("lookahead:policy:8:horizon=20", "puct:16", "puct:64"),
             16,
             "16 episodes: raw pieces for 200 orders",
             {"wrappers": [wrapper]},

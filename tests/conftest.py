@@ -33,13 +33,13 @@ pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in FOLDER.iterdir
 import torch  # noqa: E402
 
 from tests.process_state import children, differences, process_state, seed_generators, wait_for_processes  # noqa: E402
-from tests.representatives import leave_to_long_tests  # noqa: E402
+from tests.representatives import leave_to_slow_and_long_tests  # noqa: E402
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that need a GPU where there is none; start long tests first, so that none is waited for."""
-    leave_to_long_tests(items, all_are_there=not any("::" in argument for argument in config.args))
+    leave_to_slow_and_long_tests(items, all_are_there=not any("::" in argument for argument in config.args))
     for_gpus = [item for item in items if item.get_closest_marker("cuda")]
     if for_gpus and not torch.cuda.is_available():
         config.hook.pytest_deselected(items=for_gpus)

@@ -1,11 +1,95 @@
-"""Sweeps: slow tests of many cases of which `make slow` runs a few, and `make long` the others."""
+"""Sweeps: tests of many cases of which `make test` runs a few, `make slow` more, and `make long` the rest."""
 
 from __future__ import annotations
 
 import pytest
 
-# test -> cases that `make slow` runs
-REPRESENTATIVES: dict[str, tuple[str, ...]] = {
+# test -> cases that `make test` runs; `make slow` runs the others
+FAST: dict[str, tuple[str, ...]] = {
+    "bad_input/test_runs.py::test_a_new_run_on_a_disk_that_is_full_from_the_start_leaves_nothing_behind": ("1000",),
+    "callbacks/test_stop_on_signal.py::test_a_script_is_stopped_and_resumed": ("2-batch_start-10",),
+    "callbacks/test_stop_on_signal.py::test_a_script_that_rarely_writes_checkpoints_writes_one_when_it_is_stopped": (
+        "batch_start-5",
+    ),
+    "collect/test_exploration_noise.py::test_traces_compute_what_autograd_does": ("gsde",),
+    "configs/test_experiments_run.py::test_experiments_train": ("ppo_cartpole",),
+    "configs/test_shipped.py::test_sweeps_search_options_that_exist": ("experiment/hyperparameter_search",),
+    "datamodules/test_population_arrays.py::test_population_in_arrays_equals_one_after_the_other": (
+        "env steps-pendulum",
+        "episodes-cartpole",
+        "limited-structured with masks",
+        "limited-scaled",
+    ),
+    "envs/arrays/test_array_forms.py::test_a_collector_resumes_exactly_with_wrappers": ("observations",),
+    "envs/arrays/test_array_forms.py::test_samples_are_saved": ("cutting",),
+    "envs/arrays/test_array_forms.py::test_samples_of_long_episodes_are_equal": ("CartPole", "cutting"),
+    "envs/arrays/test_array_forms.py::test_steps_statistics_and_merged_statistics_are_equal": (
+        "CartPole-observations",
+        "Pendulum-rewards",
+        "cutting-monitoring",
+        "structured-observations",
+    ),
+    "envs/job_shop/test_environments.py::test_the_doctor_finds_nothing_wrong": ("structured",),
+    "envs/ride_hailing/test_arrays.py::test_arrays_equal_single_episodes": (
+        "busy-vehicles",
+        "default-central",
+        "empty-vehicles",
+        "free-vehicles",
+        "short-central",
+    ),
+    "envs/vector/test_long_episodes.py::test_statistics_of_a_resumed_episode_are_those_of_one_that_was_never_stopped": (
+        "with_kpis-3-True",
+        "plain-1-False",
+    ),
+    "envs/vehicle_routing/test_arrays.py::test_arrays_equal_single_episodes": (
+        "0-1-structured",
+        "1-3-flat",
+        "2-1-flat",
+        "2-3-structured",
+    ),
+    "envs/vehicle_routing/test_environments.py::test_the_doctor_finds_nothing_wrong": ("structured",),
+    "modules/optimization/test_capture.py::test_ppo_learns_the_same_with_and_without_capture": ("options1",),
+    "modules/optimization/test_gradient_step.py::test_a_module_that_has_learned_can_be_copied": ("PPO",),
+    "modules/optimization/test_graphed_trace.py::test_a_simulated_device_trains_as_eager_updates_do": ("structured",),
+    "modules/test_algorithm_checkpoints.py::test_four_epochs_equal_two_and_two_more": ("PPO",),
+    "modules/test_impala.py::test_structured_environments_are_learned_from_with_every_critic": (
+        "tests.structured.agreement-delta",
+        "tests.structured.hierarchy-step",
+        "tests.structured.team-step",
+    ),
+    "modules/test_recurrent.py::test_sequences_give_the_numbers_of_stepping_one_by_one": (
+        "4-flat, gru, critic shares",
+        "4-several step keys and agents",
+        "4-agents come and go",
+    ),
+    "modules/test_sac.py::test_recorded_updates_are_those_of_autograd": ("masked_choice",),
+    "modules/test_schedulers.py::test_resuming_ends_where_the_whole_run_ends": ("every second epoch-off",),
+    "modules/test_schedulers.py::test_steps_are_made_with_the_rates_of_automatic_optimisation": (
+        "both",
+        "every second batch",
+        "plateau",
+    ),
+    "modules/test_shared_embedding.py::test_a_step_follows_the_sum_of_both_losses": (
+        "fully-auto",
+        "partly-off",
+        "flatten_concat-off",
+        "apart-off",
+    ),
+    "modules/test_shared_embedding.py::test_ppo_learns_the_same_with_and_without_capture": ("partly",),
+    "search/test_search_policy.py::test_no_search_foresees_a_coin": (
+        "puct:6-True",
+        "lookahead:random:6-False",
+        "best_of:4-True",
+        "beam:4-True",
+    ),
+    "viewer/test_page.py::test_nothing_is_cut_off_at_the_width_of_a_laptop_and_of_a_phone": (
+        "size0-light",
+        "size1-dark",
+    ),
+}
+
+# test -> slow cases that `make slow` runs; `make long` runs the others
+SLOW: dict[str, tuple[str, ...]] = {
     "collect/test_exploration_noise.py::test_four_epochs_equal_two_and_two_more": (
         "auto-make_networks",
         "off-recurrent_networks",
@@ -143,20 +227,23 @@ REPRESENTATIVES: dict[str, tuple[str, ...]] = {
 }
 
 
-def leave_to_long_tests(items: list[pytest.Item], *, all_are_there: bool) -> None:
-    """Mark the slow cases of sweeps that are not listed as long.
+def leave_to_slow_and_long_tests(items: list[pytest.Item], *, all_are_there: bool) -> None:
+    """Mark the cases of sweeps that are not listed: of fast tests as slow, of slow ones as long.
 
     Args:
         items: Tests that were collected.
         all_are_there: All cases of each test are among them, so that a listed one that is missing is an error.
     """
-    cases: dict[str, set[str]] = {}
-    for item in items:
-        name, _, case = item.nodeid.removeprefix("tests/").removesuffix("]").partition("[")
-        if name in REPRESENTATIVES:
-            cases.setdefault(name, set()).add(case)
-            if case not in REPRESENTATIVES[name] and item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.long)
-    missing = [f"{name}[{case}]" for name, found in cases.items() for case in {*REPRESENTATIVES[name]} - found]
+    missing: list[str] = []
+    for listed, mark in ((SLOW, pytest.mark.long), (FAST, pytest.mark.slow)):
+        cases: dict[str, set[str]] = {}
+        for item in items:
+            name, _, case = item.nodeid.removeprefix("tests/").removesuffix("]").partition("[")
+            if name in listed:
+                cases.setdefault(name, set()).add(case)
+                is_slow = item.get_closest_marker("slow") is not None
+                if case not in listed[name] and is_slow == (listed is SLOW):
+                    item.add_marker(mark)
+        missing += [f"{name}[{case}]" for name, found in cases.items() for case in {*listed[name]} - found]
     if missing and all_are_there:
         raise pytest.UsageError(f"tests/representatives.py names cases that do not exist: {', '.join(sorted(missing))}")

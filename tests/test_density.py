@@ -16,6 +16,7 @@ import pytest
 
 import maze_pl
 import maze_pl_runtime
+from tests.parsed_files import nodes_of
 
 PACKAGE = Path(maze_pl.__file__).parent
 RUNTIME = Path(maze_pl_runtime.__file__).parent
@@ -40,8 +41,7 @@ def code_lines() -> list[str]:
 @functools.cache
 def nodes() -> list[tuple[str, ast.AST]]:
     """Nodes of the package, each with its file."""
-    trees = [(path, ast.parse(source)) for path, source in sources().items()]
-    return [(path, node) for path, tree in trees for node in ast.walk(tree)]
+    return [(path, node) for path in sources() for node in nodes_of(PACKAGE.parent / path)]
 
 
 def is_parallel(node: ast.AST) -> bool:

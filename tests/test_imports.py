@@ -10,6 +10,7 @@ from pathlib import Path
 
 import maze_pl
 import maze_pl_runtime
+from tests.parsed_files import nodes_of, tree_of
 
 PACKAGE = Path(maze_pl.__file__).parent
 RUNTIME = Path(maze_pl_runtime.__file__).parent
@@ -64,7 +65,7 @@ ALLOWED = {
 def imported_parts(path: Path) -> set[str]:
     """Sub-packages of maze_pl that a file imports, also inside functions and for type checking."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -98,7 +99,7 @@ def graph_of_modules() -> dict[str, set[str]]:
     graph = {}
     for module, path in paths.items():
         graph[module] = set()
-        for name in executed_imports(ast.parse(path.read_text(encoding="utf-8")).body):
+        for name in executed_imports(tree_of(path).body):
             imported = f"{module}{name}" if name.startswith(".") else name
             while imported and imported not in paths:
                 imported = imported.rpartition(".")[0]
@@ -124,7 +125,7 @@ def test_every_part_has_its_place_among_the_layers() -> None:
 
 def test_the_runtime_imports_nothing_of_the_package() -> None:
     for path in RUNTIME.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
             modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert {name.partition(".")[0] for name in modules} <= {*sys.stdlib_module_names, "numpy", "onnxruntime"}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import maze_pl
 import maze_pl_runtime
+from tests.parsed_files import nodes_of
 
 PACKAGE = Path(maze_pl.__file__).parent
 SOURCES = sorted([*PACKAGE.rglob("*.py"), *Path(maze_pl_runtime.__file__).parent.rglob("*.py")])
@@ -29,7 +30,7 @@ PHRASES = re.compile(
 def docstrings() -> Iterator[tuple[str, str]]:
     """Docstrings of all modules, classes and functions, with their places."""
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
                 if text is not None:
@@ -44,7 +45,7 @@ def texts() -> Iterator[tuple[str, str]]:
     """Docstrings, messages and comments, with their places, without names of arguments."""
     for path in SOURCES:
         place, source = path.relative_to(PACKAGE.parent), path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield f"{place}:{node.lineno}", re.sub(r"`[^`]*`|^\s*\w+:", "", node.value, flags=re.MULTILINE)
         for token in tokenize.generate_tokens(io.StringIO(source).readline):

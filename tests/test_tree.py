@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from tests.parsed_files import nodes_of
+
 FOLDER = Path(__file__).parent
 PACKAGE = FOLDER.parent / "maze_pl"
 # Folders whose tests concern several rooms of the package.
@@ -39,7 +41,7 @@ def test_every_folder_mirrors_one_of_the_package_or_is_named_as_a_behaviour() ->
 def test_helpers_are_imported_from_modules_that_hold_no_tests() -> None:
     found = []
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             found += [f"{path.name}: {name}" for name in names if re.match(r"tests\.(.*\.)?(test_\w+|conftest)$", name)]

@@ -38,7 +38,8 @@ def test_a_directory_in_which_a_process_trains_is_refused_until_that_process_has
     assert len(before) > 0
 
 
-@pytest.mark.parametrize("file_size", [*(pytest.param(n, marks=pytest.mark.slow) for n in (20_000, 60_000)), 150_000])
+@pytest.mark.slow
+@pytest.mark.parametrize("file_size", [20_000, 60_000, 150_000])
 def test_a_full_disk_while_saving_leaves_the_former_checkpoint_valid(
     project: Path, capsys: pytest.CaptureFixture[str], file_size: int
 ) -> None:
@@ -121,8 +122,8 @@ def test_what_a_killed_process_has_not_completed_is_removed_when_the_run_goes_on
     assert not list(Path("run").rglob("*.part"))
 
 
-@pytest.mark.parametrize("folder", ["mine", "outputs/mine"])
 @pytest.mark.slow
+@pytest.mark.parametrize("folder", ["mine", "outputs/mine"])
 def test_empty_directories_that_existed_before_stay_and_can_be_used_again(
     project: Path, capsys: pytest.CaptureFixture[str], folder: str
 ) -> None:

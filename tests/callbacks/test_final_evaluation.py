@@ -105,6 +105,7 @@ def test_the_last_and_the_best_policy_are_evaluated_once_more(tmp_path: Path) ->
     assert (steps, last_steps) == ("200", "400")
 
 
+@pytest.mark.slow
 def test_it_leaves_what_was_trained_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -125,8 +126,8 @@ def test_every_evaluator_has_its_line(tmp_path: Path) -> None:
     assert [line[0] for line in lines] == ["eval", "sampled"]
 
 
-@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
 def test_nothing_is_evaluated_without_evaluators_or_without_a_best_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,9 +155,9 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize("evaluators", ['{"eval": {"n_episodes": 2}}', "{}"])
-@pytest.mark.slow
 def test_the_command_line_ends_with_it(capsys: pytest.CaptureFixture[str], evaluators: str) -> None:
     options = [*SMALL, "--data.evaluators", evaluators, "--run_dir", "here"]
     assert main(["fit", "--config", "ppo_cartpole", *options]) == 0

@@ -181,6 +181,7 @@ def test_a_resumed_run_shows_what_one_that_was_not_stopped_shows(tmp_path: Path)
         assert list(whole.epoch_plots[source]) == list(resumed.epoch_plots[source])
 
 
+@pytest.mark.slow
 def test_an_evaluator_renders_its_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
     evaluators = {

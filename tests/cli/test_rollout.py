@@ -220,6 +220,7 @@ def test_policies_by_name_group_and_class_path(policy: list[str], mean: float | 
     assert np.mean(returns) == (pytest.approx(mean, abs=1.0) if mean else pytest.approx(22, abs=12))
 
 
+@pytest.mark.slow
 def test_a_run_is_rolled_out_with_its_environment_wrappers_and_statistics(trained: Path, folder: Path) -> None:
     options = ["--runner", "sequential", "--n_episodes", "3", "--deterministic", "--trajectories", "spaces"]
     assert main(["rollout", str(trained), *options]) == 0

@@ -154,6 +154,7 @@ def test_a_policy_that_cannot_play_is_refused_before_many_episodes_are_played() 
         compare("random", "heuristic", env=lambda: GymMazeEnv("Acrobot-v1"), n_episodes=1_000_000)
 
 
+@pytest.mark.slow
 def test_a_search_is_a_further_entry() -> None:
     found = compare("random", env=cart_pole, n_episodes=3, max_steps=40, search=["lookahead:random:16:horizon=20"])
     assert [entry.name for entry in found.entries] == ["random", "random lookahead:random:16:horizon=20"]

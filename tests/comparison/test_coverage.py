@@ -87,6 +87,7 @@ def test_intervals_of_one_policy_cover_about_95_percent() -> None:
     assert covered(estimates, 1.0) == pytest.approx(0.95, abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_confidence_sequence_contains_the_mean_at_all_times_at_once() -> None:
     generator = np.random.default_rng(5)
     n_missed = n_missed_by_intervals_of_one_look = 0

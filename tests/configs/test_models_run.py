@@ -58,6 +58,7 @@ def test_a_model_trains_by_its_documented_command(name: str, tmp_path: Path, mon
     env.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

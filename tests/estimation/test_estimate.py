@@ -144,6 +144,7 @@ def test_the_value_after_a_truncated_episode_is_that_of_its_last_situation() -> 
     assert (values.tail == 0.0).all()
 
 
+@pytest.mark.slow
 def test_a_clone_has_the_probabilities_of_the_policy_that_recorded_the_acts() -> None:
     policy = some_policy(5)
     acts = read_acts(records(policy, 300), policy.spec)

@@ -187,7 +187,8 @@ def test_a_declared_kpi_is_monitored(fit: Fit, capsys: pytest.CaptureFixture[str
     assert "new best eval/kpi/level" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("vectorization", [pytest.param("sequential", marks=pytest.mark.slow), "subprocess"])
+@pytest.mark.slow
+@pytest.mark.parametrize("vectorization", ["sequential", "subprocess"])
 def test_event_logs_lie_in_the_run_directory_and_hold_every_event(fit: Fit, vectorization: str) -> None:
     own = {**LOGS, "init_args": {"writer": {"class_path": f"{HERE}.LinesWriter"}}}
     assert fit("--data.vectorization", vectorization, "--data.wrappers", json.dumps([LOGS, own])) == 0

@@ -112,6 +112,7 @@ def test_losses_of_auxiliary_outputs_are_added_and_reach_the_networks(kit: Simpl
     assert all(gradient.any() for gradient in found)
 
 
+@pytest.mark.slow
 def test_tracing_changes_nothing_and_predictions_improve(kit: SimpleNamespace) -> None:
     found = []
     for capture in ("auto", "off"):

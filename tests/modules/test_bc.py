@@ -289,6 +289,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch(kit: SimpleNamespace
     torch.testing.assert_close(steps(kit, 2, half, accumulate_grad_batches=2), together, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_learns_what_the_teacher_does_and_says_how_well(kit: SimpleNamespace) -> None:
     module = BC(actor_critic=networks(), lr=2e-2)
     trainer = fit(kit, module, epochs=3, length=100, make=lambda seed: demonstrations(seed, 100))

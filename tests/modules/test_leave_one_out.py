@@ -159,6 +159,7 @@ def _fit(data: RolloutDataModule, module: PPO, n_epochs: int) -> None:
     trainer.fit(module, data)
 
 
+@pytest.mark.slow
 def test_it_learns_without_the_help_of_the_critic() -> None:
     pl.seed_everything(0, verbose=False)
     data = RolloutDataModule(

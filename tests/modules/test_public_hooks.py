@@ -10,6 +10,7 @@ import pytest
 import maze_pl
 from maze_pl import modules
 from maze_pl.modules import A2C, BC, ES, IMPALA, PPO, SAC, AlgorithmModule, OnPolicyModule
+from tests.parsed_files import nodes_of
 
 PACKAGE = Path(maze_pl.__file__).parent
 ALGORITHMS = [A2C, BC, ES, IMPALA, PPO, SAC]
@@ -26,16 +27,15 @@ def private(name: str) -> bool:
 
 def private_names_of_others(path: Path) -> list[str]:
     """Private attributes that are read or called, but not defined in the same file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    defined = {node.name for node in nodes_of(path) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    attributes = [node for node in nodes_of(path) if isinstance(node, ast.Attribute)]
     defined |= {
         node.attr
         for node in attributes
         if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name) and node.value.id == "self"
     }
     found = [node.attr for node in attributes if private(node.attr) and node.attr not in defined]
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom):
             found += [alias.name for alias in node.names if private(alias.name)]
     return found
@@ -48,9 +48,8 @@ def test_shipped_algorithms_use_public_names_only(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_shipped_algorithms_override_no_private_method(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     inherited = {name for base in (AlgorithmModule, OnPolicyModule) for name in dir(base) if private(name)}
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    own = {node.name for node in nodes_of(path) if isinstance(node, ast.FunctionDef)}
     assert not own & inherited
 
 
@@ -59,7 +58,7 @@ def test_rooms_that_serve_all_algorithms_name_none_of_them() -> None:
     found = []
     for room in GENERIC:
         for path in sorted((PACKAGE / room).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in nodes_of(path):
                 named = {
                     ast.Name: lambda item: [item.id],
                     ast.Attribute: lambda item: [item.attr],
@@ -81,7 +80,7 @@ def test_what_an_algorithm_is_written_with_is_exported() -> None:
 def test_no_algorithm_is_passed_without_a_type() -> None:
     found = []
     for path in sorted((PACKAGE / "modules").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if (
                 isinstance(node, ast.arg)
                 and node.arg == "module"

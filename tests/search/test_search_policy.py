@@ -121,6 +121,7 @@ def test_sub_steps_and_masks_are_searched(search: str) -> None:
         assert all(ours >= theirs for ours, theirs in zip(returns(played), returns(greedy), strict=True))
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_episodes_in_any_group_and_process() -> None:
     options: dict[str, Any] = {"episodes": 2, "search": "puct:4", "record": ("spaces",), "seed": 3, "max_steps": 4}
     together = rollout(cutting, "random", n_envs=2, **options)
@@ -140,6 +141,7 @@ def test_recording_changes_nothing() -> None:
     assert all(one.states is not None and one.spaces is not None and one.events for one in recorded)
 
 
+@pytest.mark.slow
 def test_statistics_of_wrappers_and_time_limits_hold_in_simulations() -> None:
     """CartPole with normalised observations, cut off after 30 steps: lookahead balances it."""
     played = rollout(

@@ -49,6 +49,7 @@ def page(browser: Page) -> Iterator[Page]:
     assert not [url for url in browser.requests if not url.startswith(("file://", "data:", "about:"))]
 
 
+@pytest.mark.slow
 def test_keys_move_by_acts_and_by_env_steps(page: Page, pages: dict[str, Path]) -> None:
     page.open(pages["structured"])
     assert page.place == "Step 1 of 20, act 1 of 3"

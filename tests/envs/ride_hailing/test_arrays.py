@@ -107,6 +107,7 @@ def check_generated(case: dict[str, Any], n_acts: int) -> None:
     pair_of(case["form"], 3, case["seed"], pair=case["pair"], **options).play(n_acts)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(CASES)
 def test_generated_cities_equal_single_episodes(case: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ def test_solutions_of_small_instances_are_optimal() -> None:
         assert solution.distance == pytest.approx(length_of(instance, solution.routes))
 
 
+@pytest.mark.slow
 @needs_pyvrp
 def test_whole_distances_are_minimised_exactly() -> None:
     assert solve_with_pyvrp(read_instance(FOLDER / "A-n32-k5.vrp"), time_limit=2.0).distance == 784

@@ -105,6 +105,7 @@ def slow_sweep(instance: RoutingInstance) -> float:
     return float(best)
 
 
+@pytest.mark.slow
 def test_sweeps_of_small_instances_equal_a_slow_reference() -> None:
     for seed in range(5):
         instance = drawn("random(8, capacity=18)", seed)
