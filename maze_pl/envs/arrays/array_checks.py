@@ -20,7 +20,9 @@ _N_STANDSTILLS = 3
 
 def as_numpy(array: Any) -> Array:
     """Return an array as it is, and a tensor as an array, copied from its device if necessary."""
-    if isinstance(array, np.ndarray) or not hasattr(array, "detach"):
+    if type(array) is np.ndarray:
+        return array
+    if not hasattr(array, "detach"):
         return np.asarray(array)
     converted: Array = array.detach().cpu().numpy()
     return converted

@@ -142,7 +142,7 @@ class ArrayStatistics:
         envs: Array,
         env_time: Array,
         kpis: Mapping[str, Array],
-        has_advanced: Array,
+        has_advanced: Array | None,
         further: Mapping[StatKey, StatColumn],
     ) -> None:
         """Sum up the running episodes of some environments; the next ones begin.
@@ -151,19 +151,25 @@ class ArrayStatistics:
             envs: [n] the environments.
             env_time: [n] length of the episodes in environment steps.
             kpis: KPI -> [n] float64, NaN where an episode has no value.
-            has_advanced: [n] bool, whether the last act completed an environment step.
+            has_advanced: [n] bool, whether the last act completed an environment step; None if every act
+                does.
             further: Statistics of wrappers, by positions in `envs`.
         """
         for key, column in further.items():
             moved = StatColumn(column.episodes + self._n_ended, column.values, column.counts)
             self._further.setdefault(key, []).append(moved)
+        reward, n_steps = self._reward[envs], self.n_steps[envs]
+        if has_advanced is not None:
+            reward += np.where(has_advanced, 0.0, self._step_reward[envs])
+            n_steps += ~has_advanced
+            self._step_reward[envs] = 0.0
         self._ended.append(
             {
                 "env_index": envs + self._first_env_index,
                 "episode_index": self.episode[envs],
-                "env_steps": env_time.astype(np.int64),
-                "reward": self._reward[envs] + np.where(has_advanced, 0.0, self._step_reward[envs]),
-                "n_steps": self.n_steps[envs] + ~has_advanced,
+                "env_steps": env_time,
+                "reward": reward,
+                "n_steps": n_steps,
                 **{f"kpi {name}": np.asarray(values, np.float64) for name, values in kpis.items()},
             }
         )
@@ -172,7 +178,6 @@ class ArrayStatistics:
             log.end_episodes(envs)
         self.n_steps[envs] = 0
         self._reward[envs] = 0.0
-        self._step_reward[envs] = 0.0
 
     def drop_running(self, envs: Array) -> None:
         """Forget the running episodes of environments, which start others."""
@@ -193,7 +198,7 @@ class ArrayStatistics:
             return EpisodeBatch(none, none, none, np.zeros(0))
         names = dict.fromkeys(name for part in self._ended for name in part)
         numbers = {name: np.concatenate([_of_part(part, name) for part in self._ended]) for name in names}
-        order = np.lexsort((numbers["episode_index"], numbers["env_index"]))
+        order = _order_of(numbers["env_index"] - self._first_env_index, numbers["episode_index"], self._n_envs)
         numbers = {name: values[order] for name, values in numbers.items()}
         for log in self._logs():
             log.sort_ended(order)
@@ -311,6 +316,22 @@ class ArrayStatistics:
 
     def _logs(self) -> list[ValueLog]:
         return [*self._actions.values(), *self._events.values()]
+
+
+def _order_of(env: Array, episode: Array, n_envs: int) -> Array:
+    """Positions of episodes, sorted by environment and episode.
+
+    Args:
+        env: [n] environments, from 0 on.
+        episode: [n] episodes, which nearly always grow with the position.
+        n_envs: Number of environments.
+    """
+    if n_envs <= np.iinfo(np.uint16).max:  # sorted in linear time
+        order = np.argsort(env.astype(np.uint16), kind="stable")
+        other_env = np.diff(env[order]) > 0
+        if (other_env | (np.diff(episode[order]) > 0)).all():
+            return order
+    return np.lexsort((episode, env))
 
 
 def _of_part(part: Mapping[str, Array], name: str) -> Array:

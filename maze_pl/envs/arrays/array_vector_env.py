@@ -157,7 +157,8 @@ class ArrayVectorEnv(VectorEnv):
         self._n_acts[which] += 1
         extras = StepExtras([], self._actor_rewards(result, which, ends))
         if ends.any():
-            self._end_episodes(np.arange(self.n_envs)[which][ends], extras)
+            ended = np.flatnonzero(ends)
+            self._end_episodes(ended if isinstance(which, slice) else which[ended], extras)
         if late is not None and len(late):
             self._begin_late(late)
         return extras
@@ -227,15 +228,17 @@ class ArrayVectorEnv(VectorEnv):
     def _end_episodes(self, ended: Array, extras: StepExtras) -> None:
         """Sum up episodes, keep the final observations of truncated ones, and start the next ones."""
         staging = self.staging
-        truncated = ended[staging.truncated[ended] & ~staging.terminated[ended]]
-        for place, key in enumerate(self._keys):
-            group = truncated[staging.next_key[truncated] == place]
-            if len(group):
-                observation = {name: rows[group] for name, rows in staging.observation[key].items()}
-                extras.finals.append(FinalGroup(group, key, staging.next_agent[group], observation))
+        is_truncated = staging.truncated[ended]
+        if is_truncated.any():
+            truncated = ended[is_truncated & ~staging.terminated[ended]]
+            for place, key in enumerate(self._keys):
+                group = truncated[staging.next_key[truncated] == place]
+                if len(group):
+                    observation = {name: rows[group] for name, rows in staging.observation[key].items()}
+                    extras.finals.append(FinalGroup(group, key, staging.next_agent[group], observation))
         kpis = {name: as_numpy(values) for name, values in self.env.kpis(ended).items()}
         self._checks.check_kpis(kpis, ended, self.env.kpi_names)
-        has_advanced = staging.env_steps[ended] > 0
+        has_advanced = None if self.always_advances else staging.env_steps[ended] > 0
         further = self.env.end_episodes(ended)
         self._statistics.end_episodes(ended, self._env_time[ended], kpis, has_advanced, further)
         self._env_time[ended] = 0

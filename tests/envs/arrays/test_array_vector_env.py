@@ -304,3 +304,15 @@ def test_an_environment_whose_time_stands_still_is_refused() -> None:
     collector = Collector(vector, 200, torch.Generator())
     with pytest.raises(EnvContractError, match=r"environment time of Still did not advance in . episodes"):
         collector.collect(_policy(vector.spec))
+
+
+def test_summaries_are_sorted_by_environment_and_episode_in_whatever_order_episodes_were_played() -> None:
+    vector = ArrayVectorEnv(CartPoleArrayEnv, 3)
+    for first in (70, 2, 40):
+        vector.reset(np.arange(3), np.full(3, first))
+        for _ in range(60):  # pushes to the left end an episode after about ten steps
+            vector.staging.action[0]["action"][...] = 0
+            vector.step()
+    played = [(one.env_index, one.episode_index) for one in vector.drain_summaries()]
+    assert played == sorted(played) and len(set(played)) == len(played)
+    assert {2, 40, 70} <= {episode for env, episode in played if env == 1}
