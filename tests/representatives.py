@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-# test -> cases that `make test` runs; `make slow` runs the others
-FAST: dict[str, tuple[str, ...]] = {
+# test -> cases that `make test` runs, or n for each n-th case; `make slow` runs the others
+FAST: dict[str, tuple[str, ...] | int] = {
+    "bad_input/test_table.py::test_impossible_commands_give_one_message_and_leave_nothing_but_a_log": 3,
+    "config/test_lightning_features.py::test_unsupported_features_are_refused_with_their_replacement": 3,
+    "configs/test_shipped.py::test_group_files_parse_where_they_belong": 2,
+    "core/test_batches.py::test_groups_of_environments_make_the_rollout_of_all_of_them": 3,
+    "distributions/test_bounded.py::test_actions_never_leave_the_box_and_have_finite_log_probs_and_gradients": 2,
+    "envs/job_shop/test_arrays.py::test_arrays_equal_single_episodes": 3,
+    "envs/vector/test_plain_gym_envs.py::test_plain_environments_give_what_wrapped_ones_give": 3,
+    "envs/wrappers/test_contract.py::test_a_resumed_collection_goes_on_exactly": 3,
+    "envs/wrappers/test_contract.py::test_a_wrapper_can_be_applied_twice_or_says_why_not": 3,
+    "envs/wrappers/test_contract.py::test_the_same_seed_gives_the_same_acts": 3,
     "bad_input/test_runs.py::test_a_new_run_on_a_disk_that_is_full_from_the_start_leaves_nothing_behind": ("1000",),
     "callbacks/test_stop_on_signal.py::test_a_script_is_stopped_and_resumed": ("2-batch_start-10",),
     "callbacks/test_stop_on_signal.py::test_a_script_that_rarely_writes_checkpoints_writes_one_when_it_is_stopped": (
@@ -104,15 +114,10 @@ SLOW: dict[str, tuple[str, ...]] = {
         "precision 64-true",
     ),
     "configs/test_experiments_run.py::test_experiments_train": (
-        "a2c_cartpole",
-        "dqn_lunar_lander",
         "es_cartpole",
         "impala_cartpole",
-        "ppo_auto",
-        "ppo_bipedal_walker",
         "ppo_cartpole_arrays",
         "ppo_cartpole_recurrent",
-        "ppo_cutting_2d_pointer",
         "ppo_cutting_2d_struct",
         "ppo_hopper",
         "ppo_job_shop",
@@ -120,7 +125,6 @@ SLOW: dict[str, tuple[str, ...]] = {
         "ppo_multi_echelon_stock_small",
         "ppo_pettingzoo",
         "ppo_ride_hailing",
-        "sac_auto",
         "sac_lunar_lander_continuous",
         "td3_pendulum",
     ),
@@ -128,11 +132,8 @@ SLOW: dict[str, tuple[str, ...]] = {
         "critic/flatten_concat_shared",
         "critic/flatten_concat_state_action",
         "critic/template_state",
-        "critic/template_state_action",
         "model/flatten_concat_shared_embedding",
-        "model/flexible_job_shop",
         "model/pixel_obs_rnn",
-        "model/ride_hailing_central",
         "model/tutorial_cutting_2d_struct_masked",
         "model/vector_obs_transformer",
     ),
@@ -226,24 +227,98 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
 }
 
+# test -> cases that only `make long` runs; other cases are where they are marked
+LONG: dict[str, tuple[str, ...]] = {
+    "config/test_lightning_features.py::test_supported_features_train_and_leave_their_files": (
+        "profiler simple",
+        "RichProgressBar",
+        "EarlyStopping",
+        "CSVLogger",
+    ),
+    "cli/test_automatic_networks.py::test_one_line_trains_and_the_run_can_be_resumed_and_loaded": (
+        "CliffWalking-v1",
+        "Blackjack-v1",
+        "FrozenLake-v1",
+        "CartPole-v1",
+        "LunarLander-v3",
+    ),
+    "cli/test_seeds.py::test_a_signal_stops_all_seeds_which_then_go_on_as_if_it_had_not": ("2",),
+    "collect/engines/test_contract.py::test_a_job_may_return_none": ("ray",),
+    "collect/engines/test_contract.py::test_a_policy_without_weights_works_too": ("ray",),
+    "collect/engines/test_contract.py::test_a_second_start_forgets_jobs_weights_and_actors": ("ray",),
+    "collect/engines/test_contract.py::test_actors_may_be_made_by_a_lambda": ("ray",),
+    "collect/engines/test_contract.py::test_after_closing_nothing_is_done_until_the_next_start": ("ray",),
+    "distributed/test_strategies.py::test_all_ways_of_starting_two_ranks_train_the_same": ("ddp_spawn",),
+    "envs/wrappers/test_residual_action_wrapper.py::test_training_is_resumed_exactly": ("env/multi_echelon_stock",),
+    "faults/test_signals.py::test_a_signal_at_any_moment_ends_a_run_so_that_it_can_be_resumed": (
+        "1-kind1",
+        "6-kind6",
+        "36-kind36",
+        "38-kind38",
+        "40-kind40",
+    ),
+    "learning/test_structured.py::test_with_gamma_for_each_sub_step_ppo_finds_the_optimum_of_the_wrong_objective": (
+        "team-step",
+        "hierarchy-step",
+    ),
+    "test_docs.py::test_what_a_page_shows_works": (
+        "job_shop.md",
+        "off_policy_evaluation.md",
+        "ride_hailing.md",
+        "rllib.md",
+        "sweeps.md",
+        "template_models.md",
+        "tutorial/06_events_and_kpis.md",
+        "tutorial/07_rewards.md",
+        "tutorial/08_structured.md",
+        "tutorial/09_masks.md",
+        "tutorial/10_results.md",
+        "vehicle_routing.md",
+        "structured_environments.md",
+        "automatic_networks.md",
+        "bundles.md",
+        "evolution_strategies.md",
+        "run_context.md",
+        "custom_models.md",
+        "multi_echelon_stock.md",
+    ),
+    "test_notebooks.py::test_the_notebook_runs": (
+        "looking_at_results",
+        "fine_tuning_a_clone",
+        "own_environment",
+    ),
+}
+
 
 def leave_to_slow_and_long_tests(items: list[pytest.Item], *, all_are_there: bool) -> None:
-    """Mark the cases of sweeps that are not listed: of fast tests as slow, of slow ones as long.
+    """Mark cases of sweeps: as slow all but those in `FAST`, as long all but those in `SLOW`, and those in `LONG`.
 
     Args:
         items: Tests that were collected.
         all_are_there: All cases of each test are among them, so that a listed one that is missing is an error.
     """
-    missing: list[str] = []
-    for listed, mark in ((SLOW, pytest.mark.long), (FAST, pytest.mark.slow)):
-        cases: dict[str, set[str]] = {}
-        for item in items:
-            name, _, case = item.nodeid.removeprefix("tests/").removesuffix("]").partition("[")
-            if name in listed:
-                cases.setdefault(name, set()).add(case)
-                is_slow = item.get_closest_marker("slow") is not None
-                if case not in listed[name] and is_slow == (listed is SLOW):
-                    item.add_marker(mark)
-        missing += [f"{name}[{case}]" for name, found in cases.items() for case in {*listed[name]} - found]
+    cases: dict[str, dict[str, pytest.Item]] = {}
+    for item in items:
+        name, _, case = item.nodeid.removeprefix("tests/").removesuffix("]").partition("[")
+        cases.setdefault(name, {})[case] = item
+    missing = [
+        f"{name}[{case}]"
+        for listed in (FAST, SLOW, LONG)
+        for name, chosen in listed.items()
+        if isinstance(chosen, tuple) and name in cases
+        for case in {*chosen} - cases[name].keys()
+    ]
     if missing and all_are_there:
         raise pytest.UsageError(f"tests/representatives.py names cases that do not exist: {', '.join(sorted(missing))}")
+    slow = {item for item in items if item.get_closest_marker("slow")}
+    for name, found in cases.items():
+        for place, (case, item) in enumerate(found.items()):
+            if item in slow:
+                is_left = case not in SLOW.get(name, found) or case in LONG.get(name, ())
+                mark = pytest.mark.long
+            else:
+                chosen = FAST.get(name, 1)
+                is_left = place % chosen > 0 if isinstance(chosen, int) else case not in chosen
+                mark = pytest.mark.slow
+            if is_left:
+                item.add_marker(mark)

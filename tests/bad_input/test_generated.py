@@ -7,6 +7,7 @@ import copy
 import io
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -278,6 +279,7 @@ def check(command: tuple[list[str], str]) -> None:
     arguments, text = command
     here, environment = Path.cwd(), dict(os.environ)
     error = io.StringIO()
+    platform.platform()  # asks a program for the processor when it is called first
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "path", [*sys.path])  # which the folder is added to

@@ -138,6 +138,7 @@ def test_empty_directories_that_existed_before_stay_and_can_be_used_again(
     assert tree(project) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "status"), [("Exits", 1), ("ExitsWithStatus", 7)])
 def test_an_environment_that_calls_sys_exit_is_named_and_ends_the_command_with_an_error(
     project: Path, capsys: pytest.CaptureFixture[str], name: str, status: int
@@ -149,16 +150,19 @@ def test_an_environment_that_calls_sys_exit_is_named_and_ends_the_command_with_a
     assert "called sys.exit(" in error
 
 
+@pytest.mark.slow
 def test_a_recursion_in_an_environment_keeps_its_trace(project: Path) -> None:
     with pytest.raises(RecursionError):
         main([*FIT, "--data.env", "broken_environments.CallsItself"])
 
 
+@pytest.mark.slow
 def test_observations_with_numbers_as_keys_are_named_by_their_text(project: Path) -> None:
     flat = ["--model.networks", "model/flatten_concat"]
     assert main([*FIT, "--data.env", "broken_environments.KeysOfNumbers", *flat]) == 0
 
 
+@pytest.mark.slow
 def test_debug_anywhere_on_the_command_line_adds_the_trace(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (
         ["--debug", *FIT, "--model.gamma", "7"],

@@ -131,6 +131,7 @@ def test_nothing_is_written_if_the_graph_decides_differently(
     assert not target.exists() and not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_mistakes_are_told_in_one_message(
     run: Path, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,6 +111,7 @@ def template(spec: Spec, heads: Mapping[str, int], recurrence: Any = None) -> nn
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_all_distributions_with_masks_and_explorations_in_one_policy() -> None:
     env = simulation(HEADS, MASKS)
     spec = Spec.of(env)

@@ -157,6 +157,7 @@ def test_four_epochs_equal_two_and_two_more(make: Any, capture: Any, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_workers_decide_nothing_about_the_result() -> None:
     found = []
     for engine in (InProcessEngine(), ProcessEngine(1), ProcessEngine(2)):

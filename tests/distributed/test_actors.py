@@ -12,6 +12,7 @@ from tests.exact.comparison import differences
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_ranks_with_actors_of_their_own_have_equal_parameters(tmp_path: Path) -> None:
     run(torchrun(str(Path(__file__).with_name("actors.py")), "here", "workers", n_ranks=2), folders=[tmp_path])
     for case in ("here", "workers"):

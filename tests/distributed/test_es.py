@@ -16,6 +16,7 @@ NAMES = ("cartpole", "team_memory")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
+@pytest.mark.long
 def test_two_ranks_learn_what_one_learns(tmp_path: Path) -> None:
     run(torchrun("-m", "tests.exact.evolution", str(tmp_path), "two", *NAMES, n_ranks=2), folders=[tmp_path])
     for name in NAMES:

@@ -50,6 +50,7 @@ def outcome(run_dir: Path) -> tuple[dict[str, torch.Tensor], list[dict[str, str]
     return weights, [{key: value for key, value in row.items() if not re.search("time|second", key)} for row in rows]
 
 
+@pytest.mark.long
 def test_a_node_that_joins_is_used_and_results_are_those_of_one_process(cluster: Cluster, tmp_path: Path) -> None:
     assert fit(tmp_path / "dev", "--data", "runner/dev", "--data.n_shards", "0") == 0
     ClusterEvents.nodes.clear()

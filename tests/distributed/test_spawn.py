@@ -21,6 +21,7 @@ def spawn(folder: Path, case: str, *, fails: bool = False) -> str:
     return run(command, folders=[folder], timeout=100, fails=fails)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["python", pytest.param("configuration", marks=pytest.mark.long)])
 def test_the_main_process_has_the_trained_weights(tmp_path: Path, case: str) -> None:
     spawn(tmp_path, case)
@@ -37,5 +38,6 @@ def test_the_main_process_has_the_trained_weights(tmp_path: Path, case: str) -> 
         assert result["status"] == 0  # the return that had to be reached was
 
 
+@pytest.mark.long
 def test_networks_that_would_be_lost_with_the_spawned_process_are_refused(tmp_path: Path) -> None:
     assert "networks built in a spawned process are lost" in spawn(tmp_path, "networks_too_late", fails=True)

@@ -96,6 +96,7 @@ def test_topics_and_kpis_of_the_user_are_in_weights_and_biases(fit: Fit, monkeyp
     assert {f"{stage}_{name}" for name in numbers for stage in ("train", "eval")} <= logged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vectorization", ["sequential", pytest.param("subprocess", marks=pytest.mark.slow)])
 def test_shares_of_a_combined_reward_are_logged_and_add_up(fit: Fit, vectorization: str) -> None:
     parts = {"aggregators": {"sales": SALES, "storage": STORAGE}, "weights": {"storage": 0.5}}
@@ -124,6 +125,7 @@ def patient_epochs(values: list[float], mode: str, patience: int) -> int:
     return len(values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "env", "lr"), [("min", STORAGE, "0.1"), pytest.param("max", SALES, "0.02", marks=pytest.mark.slow)]
 )

@@ -49,6 +49,7 @@ def test_a_run_resumes_exactly_with_other_workers(tmp_path: Path, algorithm: str
         assert differences(whole, other) == []
 
 
+@pytest.mark.long
 def test_each_of_two_ranks_has_workers_of_its_own(tmp_path: Path) -> None:
     run(tmp_path, ["ppo"], ["here", "workers"], ["cartpole"], 2)
     folder = tmp_path / "ppo"

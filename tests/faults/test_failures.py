@@ -173,6 +173,7 @@ def test_a_killed_rank_ends_the_run_in_one_line_that_names_it(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_rank_ends_the_run_also_while_the_others_exchange_nothing(server: Server, tmp_path: Path) -> None:
     run = server.fit(tmp_path, *TWO_RANKS, *NO_STATISTICS, *faulty("hang", 40))
     run.until((tmp_path / "hangs").exists)

@@ -15,13 +15,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SIGNS = {"ride_hailing": -1}  # of problems whose values are better if they are higher
-SLOWER = pytest.mark.long
 ROWS = [
     ("cutting_2d", "structured"),
-    pytest.param("job_shop", "structured", marks=SLOWER),
-    pytest.param("vehicle_routing", "structured_pointer", marks=SLOWER),
-    pytest.param("multi_echelon_stock", "structured", marks=SLOWER),
-    pytest.param("ride_hailing", "structured", marks=SLOWER),
+    ("job_shop", "structured"),
+    ("vehicle_routing", "structured_pointer"),
+    ("multi_echelon_stock", "structured"),
+    ("ride_hailing", "structured"),
 ]
 
 
@@ -40,6 +39,7 @@ def run_python(*arguments: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("problem", "variant"), ROWS)
 def test_row_of_an_applied_problem_is_repeated(problem: str, variant: str, tmp_path: Path) -> None:
     recorded = json.loads((ROOT / "docs" / "results" / "structure.json").read_text(encoding="utf-8"))

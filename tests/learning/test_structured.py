@@ -105,6 +105,7 @@ def test_with_gamma_for_each_sub_step_ppo_finds_the_optimum_of_the_wrong_objecti
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_with_the_rewards_of_another_agent_ppo_stays_far_from_the_optimum() -> None:
     assert sabotaged_return(team, "step", rewards_of_predecessor) < 0.6 * team.OPTIMUM
 

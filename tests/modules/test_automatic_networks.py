@@ -95,6 +95,7 @@ class WithNothing(gymnasium.Env[Any, Any]):
         return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.2), False, {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [A2C, SAC])
 def test_an_observation_without_entries_is_collected_and_left_out(kit: SimpleNamespace, algorithm: Any) -> None:
     data: Any = RolloutDataModule(lambda: GymMazeEnv(WithNothing()), n_envs=2, n_rollout_steps=10, epoch_length=1)

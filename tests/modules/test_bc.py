@@ -484,6 +484,7 @@ def run_on_two_ranks(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_ranks_do_what_one_does_with_the_acts_of_both(kit: SimpleNamespace, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", __file__, str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -171,6 +171,7 @@ def run_on_two_ranks(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_ranks_share_the_statistics_that_they_act_by(tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-W", "ignore", __file__, str(tmp_path)]

@@ -69,6 +69,7 @@ def test_three_epochs_and_three_more_in_a_new_process_are_six(whole: Path, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_ranks_end_with_the_same_parameters(tmp_path: Path) -> None:
     report = f'{{"class_path": "tests.distributed.rank_report.RankReport", "init_args": {{"folder": "{tmp_path}"}}}}'
     start(

@@ -86,6 +86,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepResult]:
     yield SweepResult(folder / "sweep")
 
 
+@pytest.mark.long
 def test_a_sweep_whose_processes_were_all_killed_continues_bit_for_bit(whole: SweepResult, tmp_path: Path) -> None:
     (tmp_path / "search.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False), encoding="utf-8")
     process = start(tmp_path, "search.yaml", "--run_dir", "sweep")
@@ -162,6 +163,7 @@ def test_wandb_groups_trials_with_their_searched_options(whole: SweepResult) -> 
         assert run.config["hyperparameters"] == dict(trial.assignment)
 
 
+@pytest.mark.long
 def test_trials_run_on_ray_at_the_same_time(tmp_path: Path) -> None:
     content = {**SMALL, "n_parallel": 2, "runner": "ray", "options": {**SMALL["options"], "wandb": False}}
     (tmp_path / "search.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

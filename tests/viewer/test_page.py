@@ -230,6 +230,7 @@ def test_nothing_is_cut_off_at_the_width_of_a_laptop_and_of_a_phone(
 LOW_CONTRAST = Path(__file__).with_name("low_contrast.js").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_texts_have_enough_contrast(page: Page, pages: dict[str, Path], theme: str) -> None:
     page.open(pages["structured"], theme=theme)
@@ -238,6 +239,7 @@ def test_texts_have_enough_contrast(page: Page, pages: dict[str, Path], theme: s
     assert page.run(LOW_CONTRAST) == []
 
 
+@pytest.mark.slow
 def test_controls_and_pictures_have_names_for_screen_readers(page: Page, pages: dict[str, Path]) -> None:
     for name in ("structured", "pair"):
         page.open(pages[name])

@@ -49,6 +49,7 @@ def test_the_check_finds_both_forms_equal(arrays: str, single: str, capsys: pyte
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_arrays_train_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     options = ["--data.n_envs", "3", "--data.n_rollout_steps", "40", "--model.batch_size", "60"]

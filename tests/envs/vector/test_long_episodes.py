@@ -177,6 +177,7 @@ def saved(collector: Collector) -> Any:
     return torch.load(file, weights_only=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_env", [plain, wrapped, structured])
 def test_a_long_episode_goes_on_exactly_from_its_state(make_env: Any) -> None:
     whole = collector_of(make_env)
@@ -191,6 +192,7 @@ def test_a_long_episode_goes_on_exactly_from_its_state(make_env: Any) -> None:
     assert_equal(collect(resumed, 3), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_env", [partial(plain, 1000), partial(structured, 1000)])
 def test_a_resumed_episode_can_be_saved_and_resumed_again_whether_its_state_is_taken_again_or_not(
     make_env: Any, monkeypatch: pytest.MonkeyPatch
