@@ -34,10 +34,12 @@ import ride_hailing
 import structure
 import torch
 import vehicle_routing
+import yaml
 
 import maze_pl
 from maze_pl.config.factories import Factory
 from maze_pl.envs.job_shop import (
+    LowerBoundRewardAggregator,
     RandomInstances,
     instance_sources,
     job_shop_factory,
@@ -46,11 +48,12 @@ from maze_pl.envs.job_shop import (
 )
 from maze_pl.envs.job_shop.dispatching_rule_policy import DispatchingRulePolicy
 from maze_pl.envs.multi_echelon_stock.dynamic_programming import optimal_stock
-from maze_pl.envs.vehicle_routing import vehicle_routing_factory
-from maze_pl.envs.wrappers import TimeLimitWrapper
+from maze_pl.envs.vehicle_routing import DistanceRewardAggregator, vehicle_routing_factory
+from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
 from maze_pl.runs.rollout import rollout
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # configurations name classes of the examples
 RUNS, RESULTS, PAGE = (
     ROOT / "outputs" / "problems",
     ROOT / "docs" / "results" / "problems",
@@ -65,7 +68,7 @@ class Searched:
     """Episodes that are played with a search before each decision.
 
     Attributes:
-        make: Makes an environment.
+        make: Makes an environment with the rewards of the training, which the critic of an agent has learned.
         value: Value of an episode, from its summary.
         methods: Values of `--search`.
         n_episodes: Number of episodes.
@@ -146,7 +149,12 @@ def job_shop_problem() -> Problem:
         page="job_shop.md",
         text="Taillard's instances ta01 to ta20 (15 and 20 jobs on 15 machines). Agents have seen random ones only.",
         searched=Searched(
-            partial(job_shop_factory, ["random(10x10)"], max_jobs=job_shop.MAX_JOBS),
+            partial(
+                job_shop_factory,
+                ["random(10x10)"],
+                max_jobs=job_shop.MAX_JOBS,
+                reward_aggregator=LowerBoundRewardAggregator(relative=True),
+            ),
             lambda summary: float(summary.kpis["bound_gap_percent"]),
             ("best_of:8", "best_of:32", "best_of:128", "beam:8", "beam:32", "lookahead:policy", "puct:16"),
             16,
@@ -240,7 +248,12 @@ def routing_problem() -> Problem:
         },
         page="vehicle_routing.md",
         searched=Searched(
-            partial(vehicle_routing_factory, [description], advised=True),
+            partial(
+                vehicle_routing_factory,
+                [description],
+                reward_aggregator=DistanceRewardAggregator(relative=True),
+                advised=True,
+            ),
             lambda summary: float(summary.kpis["distance"]),
             ("best_of:8", "best_of:32", "best_of:128", "beam:8", "beam:32", "puct:16"),
             16,
@@ -337,7 +350,7 @@ def ride_hailing_problem() -> Problem:
             ("lookahead:policy:8:horizon=20", "puct:16"),
             8,
             "8 days: return of a day (higher is better)",
-            {"max_agents": ride_hailing.MAX_AGENTS},
+            {"max_agents": ride_hailing.MAX_AGENTS, "wrappers": [partial(RewardScalingWrapper, scale=0.1)]},
         ),
         text=f"{N_DAYS} days with 16 shifts of vehicles, which are agents that come and go.",
     )
@@ -346,11 +359,17 @@ def ride_hailing_problem() -> Problem:
 # --------------------------------------------------------------------------------------------------------- cutting-2D
 
 
+N_ORDERS = 200
+
+
 def cutting_problem() -> Problem:
     """Cutting-2D with mixed orders."""
-    file = "examples/cutting_2d_mixed/configs/ppo_cutting_2d_mixed_pointer.yaml"
+    folder = Path("examples", "cutting_2d_mixed", "configs")
+    file = str(folder / "ppo_cutting_2d_mixed_pointer.yaml")
+    config = yaml.safe_load((ROOT / folder / "ppo_cutting_2d_mixed.yaml").read_text(encoding="utf-8"))
+    training = config["data"]["init_args"]
     settings = structure.PROBLEMS["cutting_2d"]["structured"]
-    wrapper = partial(TimeLimitWrapper, max_episode_steps=200)
+    wrapper = partial(TimeLimitWrapper, max_episode_steps=N_ORDERS)
 
     def raw_pieces(policy: Any, deterministic: bool) -> Values:
         make = Factory(settings["class_path"], settings["init_args"])
@@ -365,12 +384,12 @@ def cutting_problem() -> Problem:
         agents={"sampled": partial(raw_pieces, deterministic=False)},
         page="results.md#cutting-2d",
         searched=Searched(
-            Factory(settings["class_path"], settings["init_args"]),
-            lambda summary: -float(summary.reward),
+            Factory.of(training["env"]),
+            lambda summary: N_ORDERS * float(summary.kpis["raw_piece_usage_per_step"]),
             ("puct:16", "puct:64"),
             16,
             "16 episodes: raw pieces for 200 orders",
-            {"wrappers": [wrapper]},
+            {"wrappers": [Factory.of(node) for node in training["wrappers"]]},
         ),
         text="100 episodes; raw pieces of 10 x 8, orders of up to 6 x 5, whose area is about 26.8 raw pieces.",
     )
@@ -568,8 +587,8 @@ each combination by itself; of two actors, the second one sees what the first on
 choices. Pointer networks score each option from its own numbers, so that all options share what is learned. \
 With them, both forms are about as good, and better than any dense network. In the stock, each echelon has a \
 separate head in the flat form, too, so that there are no combinations to learn, and the flat actor sees the \
-whole chain: no difference can be told from chance there, and structure takes three times as long. In ride hailing, a vehicle that is an agent is credited with its own \
-income.
+whole chain: no difference can be told from chance there, and structure takes three times as long. In ride \
+hailing, a vehicle that is an agent is credited with its own income.
 """
 
 SEARCH = """## Search at decision time
