@@ -25,7 +25,7 @@ _PLAIN = (IdentityTrajectoryProcessor, IdentityWithNextObservationTrajectoryProc
 def demonstrated_acts(
     dataset: InMemoryDataset, gamma: float, make_env: Callable[[], Any], spec: Spec
 ) -> Iterator[tuple[StepKey, Columns, Array | None]]:
-    """Read demonstrations, and return the acts of each sub-step.
+    """Read demonstrations, and yield the acts of each sub-step.
 
     Args:
         dataset: Recorded episodes that were not read yet.
@@ -33,8 +33,8 @@ def demonstrated_acts(
         make_env: Makes the environment whose wrappers process the observations.
         spec: Specification of the environment.
 
-    Returns:
-        By step key, fields of a `TransitionBatch` of n acts, and the number of acts of each episode; None if
+    Yields:
+        Step key, fields of a `TransitionBatch` of n acts, and the number of acts of each episode; None if
         successors of acts are unknown.
 
     Raises:

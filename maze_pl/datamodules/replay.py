@@ -161,6 +161,8 @@ class ReplayDataModule(RolloutDataModule):
         )
         if not batch_size <= initial_buffer_size <= replay_buffer_size:
             raise ValueError(f"{initial_buffer_size=} must be at least {batch_size=} and at most {replay_buffer_size=}")
+        if buffer_device not in ("auto", "host"):
+            raise ValueError(f"{buffer_device=} must be 'auto' or 'host'")
         for progress in (0.0, 0.5, 1.0):
             value_at("priority_alpha", priority_alpha, progress, check_fraction)
             value_at("priority_beta", priority_beta, progress, check_fraction)

@@ -272,3 +272,8 @@ def test_demonstrations_that_do_not_fit_are_refused(episodes: list[Any]) -> None
         fit(make_data(demonstrations=clipped))
     with pytest.raises(ValueError, match="replay_buffer_size=20: raise it"):
         fit(make_data(demonstrations=InMemoryDataset(episodes), replay_buffer_size=20))
+
+
+def test_an_unknown_device_of_the_buffer_is_refused() -> None:
+    with pytest.raises(ValueError, match="buffer_device='gpu' must be 'auto' or 'host'"):
+        make_data(buffer_device="gpu")
