@@ -30,15 +30,14 @@ sys.dont_write_bytecode = False
 # Helper modules check things, too.
 pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in FOLDER.iterdir() if path.stem != "conftest"))
 
-import torch  # noqa: E402
-
-from tests.process_state import children, differences, process_state, seed_generators, wait_for_processes  # noqa: E402
 from tests.representatives import leave_to_slow_and_long_tests  # noqa: E402
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that need a GPU where there is none; start long tests first, so that none is waited for."""
+    import torch  # here, as the process that distributes tests among others needs none of it
+
     leave_to_slow_and_long_tests(items, all_are_there=not any("::" in argument for argument in config.args))
     for_gpus = [item for item in items if item.get_closest_marker("cuda")]
     if for_gpus and not torch.cuda.is_available():
@@ -60,6 +59,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that changes this process for those after it; begin each with the same random numbers."""
+    from tests.process_state import children, differences, process_state, seed_generators, wait_for_processes
+
     seed_generators()
     before = process_state()
     yield

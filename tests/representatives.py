@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-# test -> cases that `make test` runs, or n for each n-th case; `make slow` runs the others
+# test -> cases that `make test` runs, if any, or n for each n-th case; `make slow` runs the others
 FAST: dict[str, tuple[str, ...] | int] = {
-    "bad_input/test_table.py::test_impossible_commands_give_one_message_and_leave_nothing_but_a_log": 3,
+    "bad_input/test_table.py::test_impossible_commands_give_one_message_and_leave_nothing_but_a_log": 8,
     "config/test_lightning_features.py::test_unsupported_features_are_refused_with_their_replacement": 3,
-    "configs/test_shipped.py::test_group_files_parse_where_they_belong": 2,
+    "configs/test_shipped.py::test_group_files_parse_where_they_belong": 6,
     "core/test_batches.py::test_groups_of_environments_make_the_rollout_of_all_of_them": 3,
     "distributions/test_bounded.py::test_actions_never_leave_the_box_and_have_finite_log_probs_and_gradients": 2,
+    "cli/test_sweep.py::test_every_sampler_searches_and_the_same_seed_gives_the_same_trials": 3,
+    "config/test_trust.py::test_a_run_that_names_other_code_is_refused_before_any_of_it_is_imported": 3,
+    "cli/test_rllib.py::test_values_of_options_have_the_types_of_yaml": (),
+    "cli/test_show.py::test_a_checkpoint_tells_the_command_code_and_spaces_that_it_comes_from": 2,
+    "envs/cutting_2d/test_numbers.py::test_greedy_cuts_of_mixed_orders": 2,
+    "envs/cutting_2d/test_numbers.py::test_random_valid_cuts": 3,
     "envs/job_shop/test_arrays.py::test_arrays_equal_single_episodes": 3,
+    "envs/job_shop/test_arrays.py::test_choices_that_are_not_allowed_are_replaced_as_in_single_episodes": 3,
+    "envs/job_shop/test_arrays.py::test_rewards_are_equal_in_arrays": 4,
+    "envs/ride_hailing/test_arrays.py::test_options_that_do_not_exist_make_vehicles_stay_as_in_single_episodes": 6,
+    "envs/ride_hailing/test_arrays.py::test_rewards_are_equal_in_arrays": 4,
+    "envs/ride_hailing/test_arrays.py::test_saved_arrays_continue_as_they_were": 4,
+    "envs/ride_hailing/test_arrays.py::test_vector_environments_of_both_forms_have_equal_statistics": 3,
+    "envs/ride_hailing/test_configuration.py::test_the_check_finds_both_forms_equal": 3,
+    "envs/test_checker.py::test_a_fault_is_found_and_named_and_nothing_else_is_wrong": 4,
+    "envs/test_checker.py::test_nothing_is_wrong_with_a_sound_environment": 4,
+    "envs/vector/test_long_episodes.py::test_a_checkpoint_stops_growing_in_an_episode_that_never_ends": 3,
+    "envs/wrappers/test_contract.py::test_vector_environments_of_both_kinds_show_the_same": 13,
     "envs/vector/test_plain_gym_envs.py::test_plain_environments_give_what_wrapped_ones_give": 3,
     "envs/wrappers/test_contract.py::test_a_resumed_collection_goes_on_exactly": 3,
     "envs/wrappers/test_contract.py::test_a_wrapper_can_be_applied_twice_or_says_why_not": 3,
@@ -58,6 +75,8 @@ FAST: dict[str, tuple[str, ...] | int] = {
         "2-3-structured",
     ),
     "envs/vehicle_routing/test_environments.py::test_the_doctor_finds_nothing_wrong": ("structured",),
+    "exact/test_impala.py::test_six_epochs_equal_three_and_three_more": (),
+    "loggers/test_wandb_log.py::test_configuration_and_final_results_are_config_and_summary_of_one_run": (),
     "modules/optimization/test_capture.py::test_ppo_learns_the_same_with_and_without_capture": ("options1",),
     "modules/optimization/test_gradient_step.py::test_a_module_that_has_learned_can_be_copied": ("PPO",),
     "modules/optimization/test_graphed_trace.py::test_a_simulated_device_trains_as_eager_updates_do": ("structured",),
@@ -92,23 +111,29 @@ FAST: dict[str, tuple[str, ...] | int] = {
         "best_of:4-True",
         "beam:4-True",
     ),
-    "viewer/test_page.py::test_nothing_is_cut_off_at_the_width_of_a_laptop_and_of_a_phone": (
-        "size0-light",
-        "size1-dark",
-    ),
 }
 
-# test -> slow cases that `make slow` runs; `make long` runs the others
-SLOW: dict[str, tuple[str, ...]] = {
+# test -> slow cases that `make slow` runs, or n for each n-th case; `make long` runs the others
+SLOW: dict[str, tuple[str, ...] | int] = {
+    "bad_input/test_table.py::test_impossible_commands_give_one_message_and_leave_nothing_but_a_log": 4,
+    "configs/test_shipped.py::test_experiments_parse": 3,
+    "configs/test_shipped.py::test_group_files_parse_where_they_belong": 3,
+    "core/test_batches.py::test_groups_of_environments_make_the_rollout_of_all_of_them": 2,
+    "envs/ride_hailing/test_arrays.py::test_options_that_do_not_exist_make_vehicles_stay_as_in_single_episodes": 3,
+    "envs/ride_hailing/test_arrays.py::test_rewards_are_equal_in_arrays": 2,
+    "envs/test_checker.py::test_a_fault_is_found_and_named_and_nothing_else_is_wrong": 2,
+    "envs/test_checker.py::test_nothing_is_wrong_with_a_sound_environment": 2,
+    "envs/wrappers/test_contract.py::test_a_wrapper_can_be_applied_twice_or_says_why_not": 2,
+    "envs/wrappers/test_contract.py::test_the_same_seed_gives_the_same_acts": 2,
+    "envs/wrappers/test_contract.py::test_vector_environments_of_both_kinds_show_the_same": 4,
+    "perception/blocks/test_exports.py::test_an_exported_block_gives_the_same_numbers_for_batches_of_any_size": 2,
     "collect/test_exploration_noise.py::test_four_epochs_equal_two_and_two_more": (
         "auto-make_networks",
         "off-recurrent_networks",
     ),
     "config/test_lightning_features.py::test_what_fits_trains_and_leaves_its_files": (
         "ModelCheckpoint",
-        "WeightAveraging",
         "WandbLogger",
-        "fast_dev_run",
         "max_steps",
         "val_check_interval",
         "precision 64-true",
@@ -118,13 +143,11 @@ SLOW: dict[str, tuple[str, ...]] = {
         "impala_cartpole",
         "ppo_cartpole_arrays",
         "ppo_cartpole_recurrent",
-        "ppo_cutting_2d_struct",
         "ppo_hopper",
         "ppo_job_shop",
         "ppo_lunar_lander_fine_tuning",
         "ppo_multi_echelon_stock_small",
         "ppo_pettingzoo",
-        "ppo_ride_hailing",
         "sac_lunar_lander_continuous",
         "td3_pendulum",
     ),
@@ -241,6 +264,8 @@ LONG: dict[str, tuple[str, ...]] = {
         "FrozenLake-v1",
         "CartPole-v1",
         "LunarLander-v3",
+        "Taxi-v4",
+        "MountainCarContinuous-v0",
     ),
     "cli/test_seeds.py::test_a_signal_stops_all_seeds_which_then_go_on_as_if_it_had_not": ("2",),
     "collect/engines/test_contract.py::test_a_job_may_return_none": ("ray",),
@@ -248,10 +273,12 @@ LONG: dict[str, tuple[str, ...]] = {
     "collect/engines/test_contract.py::test_a_second_start_forgets_jobs_weights_and_actors": ("ray",),
     "collect/engines/test_contract.py::test_actors_may_be_made_by_a_lambda": ("ray",),
     "collect/engines/test_contract.py::test_after_closing_nothing_is_done_until_the_next_start": ("ray",),
+    "distributed/test_strategies.py::test_an_agent_is_trained_resumed_validated_and_loaded": ("one_process",),
     "distributed/test_strategies.py::test_all_ways_of_starting_two_ranks_train_the_same": ("ddp_spawn",),
     "envs/wrappers/test_residual_action_wrapper.py::test_training_is_resumed_exactly": ("env/multi_echelon_stock",),
     "faults/test_signals.py::test_a_signal_at_any_moment_ends_a_run_so_that_it_can_be_resumed": (
         "1-kind1",
+        "3-kind3",
         "6-kind6",
         "36-kind36",
         "38-kind38",
@@ -281,6 +308,16 @@ LONG: dict[str, tuple[str, ...]] = {
         "run_context.md",
         "custom_models.md",
         "multi_echelon_stock.md",
+        "tutorial/05_training.md",
+        "tutorial/11_arrays.md",
+        "environment_doctor.md",
+        "action_distributions.md",
+        "replay.md",
+        "engines.md",
+        "preprocessing_and_normalization.md",
+        "value_based.md",
+        "tuning.md",
+        "pettingzoo.md",
     ),
     "test_notebooks.py::test_the_notebook_runs": (
         "looking_at_results",
@@ -313,12 +350,14 @@ def leave_to_slow_and_long_tests(items: list[pytest.Item], *, all_are_there: boo
     slow = {item for item in items if item.get_closest_marker("slow")}
     for name, found in cases.items():
         for place, (case, item) in enumerate(found.items()):
-            if item in slow:
-                is_left = case not in SLOW.get(name, found) or case in LONG.get(name, ())
-                mark = pytest.mark.long
-            else:
-                chosen = FAST.get(name, 1)
-                is_left = place % chosen > 0 if isinstance(chosen, int) else case not in chosen
-                mark = pytest.mark.slow
-            if is_left:
-                item.add_marker(mark)
+            is_slow = item in slow
+            if not is_slow and _is_left(place, case, FAST.get(name, 1)):
+                is_slow = True
+                item.add_marker(pytest.mark.slow)
+            if is_slow and (_is_left(place, case, SLOW.get(name, 1)) or case in LONG.get(name, ())):
+                item.add_marker(pytest.mark.long)
+
+
+def _is_left(place: int, case: str, chosen: tuple[str, ...] | int) -> bool:
+    """Return whether a case, which has a place among those of its test, is not among the chosen ones."""
+    return place % chosen > 0 if isinstance(chosen, int) else case not in chosen

@@ -369,15 +369,18 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         learned from.
         """
         for step_key, segment in rollout.segments.items():
-            active = segment.active  # [T, B]
-            segment.log_prob = torch.zeros(active.shape)
-            if not bool(active.any()):
-                continue
-            inputs = segment.observation | segment.policy_state
-            observation = {name: tensor[active].to(self.device) for name, tensor in inputs.items()}
-            action = {head: tensor[active].to(self.device) for head, tensor in segment.action.items()}
-            joint = self.distribution(step_key, observation, segment.agent_id[active])
-            segment.log_prob[active] = joint.log_prob(action).to(segment.log_prob)
+            active = segment.active.flatten()  # [T * B]
+            acts: Any = slice(None)
+            if not (rollout.flat or rollout.dense):
+                acts = active.nonzero().squeeze(1)
+            log_prob = torch.zeros(active.shape, device=active.device)
+            segment.log_prob = log_prob.view_as(segment.active)
+            if len(log_prob[acts]):
+                inputs = segment.observation | segment.policy_state
+                observation = {name: tensor.flatten(0, 1)[acts].to(self.device) for name, tensor in inputs.items()}
+                action = {name: tensor.flatten(0, 1)[acts].to(self.device) for name, tensor in segment.action.items()}
+                joint = self.distribution(step_key, observation, segment.agent_id.flatten()[acts])
+                log_prob[acts] = joint.log_prob(action).to(log_prob)
 
     def parts_of(self, step_key: StepKey) -> PolicyStepParts:
         """Return the networks, distributions and other parts of a sub-step."""

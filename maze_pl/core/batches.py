@@ -145,6 +145,10 @@ class Rollout(Experience):
         begun = torch.cat(starting) if starting else None
         rollout = Rollout(rows, segments, finals, parts[0].n_rollout_steps, flat, begun, summaries=summaries)
         rollout.n_same_starts = parts[0].n_same_starts
+        rollout.dense = all(part.dense and len(part.rows.filled) == n_rows for part in parts)
+        counts = [part.n_env_steps for part in parts if part.n_env_steps is not None]
+        if len(counts) == len(parts):
+            rollout.n_env_steps = sum(counts)
         return rollout
 
 

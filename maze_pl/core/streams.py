@@ -71,6 +71,53 @@ def act_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
     return {key: _dense(rollout, key, links, start, stop) for key, (start, stop) in places}
 
 
+def dense_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
+    """Convert a dense rollout to the streams of all step keys, without waiting for its device.
+
+    Acts of the first sub-step are followed by a final observation where an episode or the rollout
+    ends; there, acts of later sub-steps are open.
+
+    Args:
+        rollout: A rollout whose rows consist of one act of each step key in their order.
+        gamma: Discount of one unit of environment time.
+    """
+    rows = rollout.rows
+    terminated = rows.terminated
+    stops = rows.truncated.clone()
+    stops[-1] = True
+    stops &= ~terminated
+    continues = ~(terminated | stops)
+    factor = gamma ** rows.env_steps.double()
+    reward = torch.stack([segment.reward.double() for segment in rollout.segments.values()])  # [K, T, N]
+    to_end_of_row = reward.flip(0).cumsum(0).flip(0)
+    earlier_in_row = torch.cat([torch.zeros_like(reward[:1]), reward.cumsum(0)[:-1]])
+    row = torch.arange(len(terminated), device=terminated.device)[:, None].expand_as(terminated)
+    streams = {}
+    for place, (key, segment) in enumerate(rollout.segments.items()):
+        is_open = stops if place else torch.zeros_like(stops)
+        until_next = to_end_of_row[place] + torch.where(continues, factor * next_rows(earlier_in_row[place]), 0.0)
+        final = torch.full_like(row, -1)
+        if place == 0:
+            end = rollout.finals[key]
+            final = final.index_put((end.row, end.env), torch.arange(len(end.row), device=row.device))
+            final = torch.where(stops, final, -1)
+        streams[key] = Streams(
+            row,
+            until_next if segment.actor_reward is None else segment.actor_reward.double(),
+            torch.where(terminated, 0.0, factor),
+            terminated,
+            ~continues | next_rows(is_open),
+            final,
+            is_open,
+        )
+    return streams
+
+
+def next_rows(x: Tensor) -> Tensor:
+    """[T, ...] entries of the next row, 0 at the last one."""
+    return torch.cat([x[1:], torch.zeros_like(x[:1])])
+
+
 def _numpy(tensor: Tensor) -> Array:
     return np.asarray(tensor.detach().cpu())
 

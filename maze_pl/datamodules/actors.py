@@ -18,7 +18,7 @@ from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 
 
 class ActorDataModule(RolloutDataModule):
-    """Actors with one environment each, which collect while the algorithm learns.
+    """Actors with environments, which collect while the algorithm learns.
 
     A batch joins rollouts of several actors. On engines with workers, enough rollouts are under way
     or waiting to keep each actor busy while the queue is full. Actors are asked in turn, and their
@@ -42,6 +42,8 @@ class ActorDataModule(RolloutDataModule):
         num_actors: Actors on each rank.
         actors_batch_size: Rollouts per batch.
         queue_out_of_sync_factor: Size of the queue, in batches.
+        n_envs_per_actor: Environments of each actor, in which the policy acts at once. With an array
+            environment, one actor with many environments is much faster than many actors.
         n_shards: Must be 0, as each actor is a shard; `runner/local` and `runner/ray` set it.
         n_rollout_steps: Env steps of each environment in a rollout.
         vectorization: `sequential` steps the environments in the process in which the policy acts,
@@ -72,6 +74,7 @@ class ActorDataModule(RolloutDataModule):
         num_actors: int = 8,
         actors_batch_size: int = 8,
         queue_out_of_sync_factor: int = 1,
+        n_envs_per_actor: int = 1,
         n_shards: int = 0,
         n_rollout_steps: int = 100,
         vectorization: Literal["sequential", "subprocess", "native"] = "sequential",
@@ -85,13 +88,15 @@ class ActorDataModule(RolloutDataModule):
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
     ) -> None:
-        for name in ("num_actors", "actors_batch_size", "queue_out_of_sync_factor"):
+        for name in ("num_actors", "actors_batch_size", "queue_out_of_sync_factor", "n_envs_per_actor"):
             check_count(name, locals()[name], 1)
+        if n_shards != 0:
+            raise ValueError(f"n_shards={n_shards} must be 0: each of the num_actors={num_actors} actors is a shard")
         super().__init__(
             env,
             wrappers,
-            n_envs=num_actors,
-            n_shards=n_shards,
+            n_envs=num_actors * n_envs_per_actor,
+            n_shards=num_actors,
             n_rollout_steps=n_rollout_steps,
             vectorization=vectorization,
             epoch_length=epoch_length,
@@ -105,9 +110,8 @@ class ActorDataModule(RolloutDataModule):
             check=check,
         )
         self.num_actors, self.actors_batch_size = num_actors, actors_batch_size
+        self.n_envs_per_actor = n_envs_per_actor
         self.queue_size = queue_out_of_sync_factor * actors_batch_size
-        if self.n_shards != num_actors:
-            raise ValueError(f"n_shards={n_shards} must be 0: each of the num_actors={num_actors} actors is a shard")
         if num_actors > self.queue_size:
             fault = f"num_actors={num_actors} are more actors than the queue can serve, with room for {self.queue_size}"
             raise ValueError(f"{fault} rollouts: use fewer, or a larger queue_out_of_sync_factor or actors_batch_size")
@@ -118,7 +122,7 @@ class ActorDataModule(RolloutDataModule):
     @property
     def env_steps_per_rollout(self) -> int:
         """Environment steps of a batch of rollouts on each rank."""
-        return self.actors_batch_size * self.n_rollout_steps
+        return self.actors_batch_size * self.n_envs_per_actor * self.n_rollout_steps
 
     def _collect(self, policy: Any = None) -> Rollout:
         """Return a batch of rollouts; workers collect more in the meantime."""
@@ -141,7 +145,7 @@ class ActorDataModule(RolloutDataModule):
         actors = [self._asked.popleft() for _ in range(self.actors_batch_size)]
         batch = [self._take(actor) for actor in actors]
         rollout = self._joined([one.result for one in batch], began)
-        rollout.env_index = torch.tensor(actors)
+        rollout.env_index = torch.cat([torch.tensor(self._shards[actor]) for actor in actors])
         lags = [self._version - one.version for one in batch]
         rollout.measures = {"lag": sum(lags) / len(lags), "lag_max": max(lags), "queue_fill": fill}
         return rollout

@@ -163,12 +163,12 @@ class IMPALA(OnPolicyModule):
 
     def _record_importance_weights(self, batch: LearningBatch) -> None:
         """Record the mean importance weight, and the shares that rho_bar and c_bar = 1 clip."""
-        for step_key, rho in batch.importance_weight.items():
+        for step_key, (rho, n_acts) in batch.importance_weight.items():
             limit = self._threshold("vtrace_clip_rho_threshold")
-            n_clipped = 0 if limit is None else int((rho > limit * _ROUNDING).sum())
-            self.record("importance_weight", float(rho.sum()), step_key, count=len(rho))
-            self.record("rho_clip_fraction", n_clipped, step_key, count=len(rho))
-            self.record("c_clip_fraction", int((rho > _ROUNDING).sum()), step_key, count=len(rho))
+            n_clipped = 0 if limit is None else (rho > limit * _ROUNDING).sum()
+            self.record("importance_weight", rho.sum(), step_key, count=n_acts)
+            self.record("rho_clip_fraction", n_clipped, step_key, count=n_acts)
+            self.record("c_clip_fraction", (rho > _ROUNDING).sum(), step_key, count=n_acts)
 
     def _with_clipped_rewards(self, rollout: Rollout) -> Rollout:
         """Return the rollout with clipped rewards."""

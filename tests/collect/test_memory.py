@@ -86,11 +86,23 @@ def test_the_state_advances_with_each_act_of_its_actor(make: Any) -> None:
     follow(collector_of([make] * 3, 17), 3)
 
 
-@given(script=scripts(), n_rollout_steps=st.integers(1, 7))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_the_state_advances_in_any_order_of_actors(script: Script, n_rollout_steps: int) -> None:
+def follow_script(script: Script, n_rollout_steps: int) -> None:
     factories = [partial(make_env, script, index) for index in range(len(script.episodes))]
     follow(collector_of(factories, n_rollout_steps, spec=spec_of(script)), 3)
+
+
+@given(script=scripts(), n_rollout_steps=st.integers(1, 7))
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_the_state_advances_in_any_order_of_actors(script: Script, n_rollout_steps: int) -> None:
+    follow_script(script, n_rollout_steps)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@given(script=scripts(), n_rollout_steps=st.integers(1, 7))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_the_state_advances_in_many_orders_of_actors(script: Script, n_rollout_steps: int) -> None:
+    follow_script(script, n_rollout_steps)
 
 
 def test_an_agent_that_takes_the_slot_of_another_begins_with_an_empty_state() -> None:

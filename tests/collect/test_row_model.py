@@ -105,7 +105,7 @@ def check_agreement(script: Script, n_rollout_steps: int, gamma: float, lam: flo
         assert rollout.env_steps == sum(a.advance for acts in played for a in acts)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     script=scripts(),
     n_rollout_steps=st.integers(1, 6),

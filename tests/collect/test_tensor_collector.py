@@ -18,9 +18,11 @@ from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.spaces import leaves
 from maze_pl.core.spec import Spec
+from maze_pl.core.streams import act_streams, dense_streams
 from maze_pl.envs.tensors import CartPoleTensorEnv, Outcome, TensorEnv
 from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds, uniform
-from maze_pl.modules import PPO
+from maze_pl.modules import IMPALA, PPO
+from maze_pl.modules.on_policy.credit import VTrace
 from maze_pl.modules.on_policy.learning_batch import learning_batch
 from maze_pl.perception import (
     CustomModelComposer,
@@ -222,22 +224,96 @@ def test_environments_that_replace_tensors_cannot_be_recorded() -> None:
         collector.collect(module.policy)
 
 
-@pytest.mark.parametrize("critic", [SharedStateCriticComposer, DeltaStateCriticComposer, StepStateCriticComposer])
-def test_dense_rollouts_are_learned_from_as_any_others(critic: Any) -> None:
-    spec = Spec.of(ENVS["structured"]())
+def with_finals_at_ends(rollout: Rollout) -> Rollout:
+    """A rollout as any other environment gives it: not dense, and with final observations only where something ends."""
+    stops = rollout.rows.truncated.clone()
+    stops[-1] = True
+    stops &= ~rollout.rows.terminated
+    finals = {}
+    for key, final in rollout.finals.items():
+        kept = stops[final.row, final.env]
+        observation = {name: tensor[kept] for name, tensor in final.observation.items()}
+        finals[key] = replace(final, row=final.row[kept], env=final.env[kept], slot=final.slot[kept])
+        finals[key] = replace(finals[key], agent_id=final.agent_id[kept], observation=observation)
+    return replace(rollout, dense=False, finals=finals)
+
+
+def learner_of(critic: Any, algorithm: Any = PPO, **options: Any) -> Any:
+    """An algorithm for the environment with sub-steps."""
     torch.manual_seed(0)
     units: dict[str, Any] = {"hidden_units": [16]}
     networks = CustomModelComposer(
         policy=ProbabilisticPolicyComposer([partial(FlattenConcatPolicyNet, **units)]),
         critic=critic([partial(FlattenConcatStateValueNet, **units)]),
     )
-    module = PPO(spec=spec, networks=networks)
-    collector = TensorCollector(TensorVector(ENVS["structured"](), 16, spec, CPU), 32, torch.Generator().manual_seed(1))
-    rollout = collector.collect(module.policy)
-    assert rollout.dense
-    losses = []
-    for one in (rollout, replace(rollout, dense=False)):
-        batch = learning_batch(module.networks, one, 0.98, 0.95, normalize_advantage=True, with_log_prob=True)
+    return algorithm(spec=Spec.of(ENVS["structured"]()), networks=networks, **options)
+
+
+def structured_rollout(module: Any) -> Rollout:
+    env = ENVS["structured"]()
+    vector = TensorVector(env, 16, module.spec, CPU)
+    rollout = TensorCollector(vector, 32, torch.Generator().manual_seed(1)).collect(module.policy)
+    assert rollout.dense and rollout.rows.truncated.any()
+    return rollout
+
+
+@pytest.mark.parametrize("critic", [SharedStateCriticComposer, DeltaStateCriticComposer, StepStateCriticComposer])
+@pytest.mark.parametrize("is_leave_one_out", [False, True])
+def test_dense_rollouts_are_learned_from_as_any_others(critic: Any, is_leave_one_out: bool) -> None:
+    module = learner_of(critic)
+    rollout = structured_rollout(module)
+    rollout.n_same_starts = 4 if is_leave_one_out else 1
+    options: dict[str, Any] = {"normalize_advantage": True, "with_log_prob": True, "leave_one_out": is_leave_one_out}
+    batches, losses = [], []
+    for one in (rollout, with_finals_at_ends(rollout)):
+        batch = learning_batch(module.networks, one, 0.98, 0.95, **options)
         minibatches = batch.minibatches(4, torch.Generator().manual_seed(4))
         losses.append([float(module._gradient_steps.evaluate(module.loss, part)[0].detach()) for part in minibatches])
+        batches.append(batch)
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    for key, (n_open, n_acts) in batches[0].open_share.items():
+        assert n_acts == 16 * 32
+        assert (n_open > 0) == (critic is StepStateCriticComposer and key == 1)
+        assert is_leave_one_out or n_open == batches[1].open_share[key][0]
+
+
+def test_acts_of_dense_rollouts_are_streams_as_any_others() -> None:
+    rollout = structured_rollout(learner_of(StepStateCriticComposer))
+    for segment in rollout.segments.values():
+        segment.reward.uniform_(-1.0, 1.0)
+    others = act_streams(with_finals_at_ends(rollout), 0.9)
+    for key, streams in dense_streams(rollout, 0.9).items():
+        other = others[key]
+        for name in ("row", "terminated", "cut", "open"):
+            torch.testing.assert_close(getattr(streams, name), getattr(other, name), msg=f"{key} {name}")
+        counts = ~streams.open
+        torch.testing.assert_close(streams.reward[counts], other.reward[counts])
+        torch.testing.assert_close(streams.discount[counts], other.discount[counts])
+        assert ((streams.final >= 0) == (other.final >= 0)).all()
+
+
+def test_impala_learns_the_same_from_dense_rollouts_of_an_older_policy() -> None:
+    tables = []
+    for is_dense in (True, False):
+        module = learner_of(StepStateCriticComposer, IMPALA)
+        rollout = structured_rollout(module)
+        module.policy.note_log_probs(rollout)
+        with torch.no_grad():
+            for parameter in module.policy.parameters():
+                parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
+        one = rollout if is_dense else with_finals_at_ends(rollout)
+        batch = module.make_learning_batch(one, VTrace(1.0, 1.0), with_log_prob=True)
+        module._record_importance_weights(batch)
+        (whole,) = batch.minibatches(1)
+        loss = float(module._gradient_steps.evaluate(module.loss, whole)[0].detach())
+        tables.append({"loss": loss, **module._statistics.finish_training().values})
+    assert tables[0] == pytest.approx(tables[1], rel=1e-6)
+    assert tables[0]["ImpalaEvents/rho_clip_fraction/substep_1"] > 0.1
+
+
+def test_joined_rollouts_of_dense_parts_are_dense() -> None:
+    module = learner_of(SharedStateCriticComposer)
+    part = structured_rollout(module)
+    joined = Rollout.concatenated([part, part.clone()])
+    assert joined.dense and joined.n_env_steps == 2 * 16 * 32
+    assert not Rollout.concatenated([part, replace(part, dense=False)]).dense

@@ -76,6 +76,42 @@ def test_in_this_process_batches_are_those_of_shards_with_the_newest_weights() -
     assert all(rollout.measures == {"lag": 0, "lag_max": 0, "queue_fill": 0} for rollout in found.rollouts)
 
 
+def test_an_actor_may_have_several_environments() -> None:
+    options: dict[str, Any] = {"n_rollout_steps": 5, "epoch_length": 4, "wrappers": [NORMALIZED, SCALE]}
+    expected = fit(make_data(n_envs=6, n_shards=2, **options), 2)
+    data = make(n_envs_per_actor=3, **options)
+    found = train(data, max_epochs=2)
+    assert equal(found.rollouts, expected.rollouts)
+    assert found.lags == [[0] * 6] * 8
+    assert data.env_steps_per_rollout == 30 == found.rollouts[0].env_steps
+
+
+def test_environments_of_an_actor_stay_together_whoever_is_at_turn(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"num_actors": 3, "queue_out_of_sync_factor": 2, "n_envs_per_actor": 2, "epoch_length": 2}
+    options["wrappers"] = [SCALE]
+    whole = train(make(**options), max_epochs=2)
+    assert [rollout.env_index.tolist() for rollout in whole.rollouts] == [
+        [0, 1, 2, 3],
+        [4, 5, 0, 1],
+        [2, 3, 4, 5],
+        [0, 1, 2, 3],
+    ]
+    first = Learner()
+    trainer = make_trainer(1)
+    trainer.fit(first, make(**options))
+    trainer.save_checkpoint(tmp_path / "run.ckpt")
+    second = fit(make(**options), 2, ckpt_path=tmp_path / "run.ckpt")
+    assert equal([*first.rollouts, *second.rollouts], whole.rollouts)
+    workers = train(make(ProcessEngine(2), **options), max_epochs=2)
+    assert [rollout.env_index.tolist() for rollout in workers.rollouts] == [
+        rollout.env_index.tolist() for rollout in whole.rollouts
+    ]
+    columns = [
+        rollout.segments[0].observation["observation"][:, 2:] for rollout in (*workers.rollouts, *whole.rollouts)
+    ]
+    assert torch.equal(torch.cat(columns[:4]), torch.cat(columns[4:]))  # which do not depend on the weights
+
+
 @pytest.mark.parametrize(("num_actors", "actors_batch_size"), [(2, 3), (3, 2), (4, 1), (1, 3)])
 def test_actors_take_turns_whatever_the_size_of_a_batch(num_actors: int, actors_batch_size: int) -> None:
     options = {"num_actors": num_actors, "actors_batch_size": actors_batch_size, "queue_out_of_sync_factor": 4}
@@ -236,6 +272,7 @@ def test_nothing_is_left_behind_when_training_fails() -> None:
         ({"num_actors": 0}, "num_actors=0 must be at least 1"),
         ({"actors_batch_size": 0}, "actors_batch_size=0 must be at least 1"),
         ({"queue_out_of_sync_factor": 0}, "queue_out_of_sync_factor=0 must be at least 1"),
+        ({"n_envs_per_actor": 0}, "n_envs_per_actor=0 must be at least 1"),
         ({"n_shards": 1}, "n_shards=1 must be 0"),
         ({"n_rollout_steps": 0}, "n_rollout_steps=0 must be at least 1"),
     ],

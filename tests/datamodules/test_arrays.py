@@ -55,7 +55,14 @@ CASES: dict[str, tuple[Any, str, Any]] = {
     "IMPALA": (
         IMPALA,
         "CartPole",
-        partial(ActorDataModule, num_actors=2, actors_batch_size=2, n_rollout_steps=10, wrappers=SCALED),
+        partial(
+            ActorDataModule,
+            num_actors=2,
+            actors_batch_size=2,
+            n_envs_per_actor=2,
+            n_rollout_steps=10,
+            wrappers=SCALED,
+        ),
     ),
     "BC": (BC, "CartPole", partial(SelfLabellingDataModule, n_starts=2, n_samples=2, batch_size=8)),
 }

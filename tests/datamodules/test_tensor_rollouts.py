@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import pytorch_lightning as pl
 import torch
 
-from maze_pl.datamodules import RolloutDataModule
-from maze_pl.modules import PPO
+from maze_pl.datamodules import ActorDataModule, RolloutDataModule
+from maze_pl.modules import IMPALA, PPO
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    StepStateCriticComposer,
+)
 from tests.envs.tensors.tensor_envs import ENVS
 
 
@@ -26,11 +34,54 @@ class NoWaiting(pl.Callback):
         torch.cuda.set_sync_debug_mode("default" if trainer.is_last_batch else "error")
 
 
+def by_step() -> CustomModelComposer:
+    """Networks with a step critic."""
+    return CustomModelComposer(
+        policy=ProbabilisticPolicyComposer([partial(FlattenConcatPolicyNet, hidden_units=[16])]),
+        critic=StepStateCriticComposer([partial(FlattenConcatStateValueNet, hidden_units=[16])]),
+    )
+
+
+def data_and_module(name: str, algorithm: str) -> tuple[RolloutDataModule, Any]:
+    options: dict[str, Any] = {"n_rollout_steps": 8, "epoch_length": 6, "evaluators": {}, "seed": 0}
+    networks: Any = by_step() if algorithm.endswith("step critic") else None
+    if algorithm.startswith("IMPALA"):
+        actors = ActorDataModule(ENVS[name], num_actors=1, actors_batch_size=1, n_envs_per_actor=64, **options)
+        return actors, IMPALA(spec=actors.spec, networks=networks, max_grad_norm=0.5)
+    data = RolloutDataModule(ENVS[name], n_envs=64, **options)
+    return data, PPO(spec=data.spec, networks=networks, batch_size=128, lr=1e-3, max_grad_norm=0.5)
+
+
+ALGORITHMS = ["PPO", "PPO, step critic", "IMPALA", "IMPALA, step critic"]
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_actors_and_all_critics_learn_from_tensors(algorithm: str) -> None:
+    data, module = data_and_module("structured", algorithm)
+    before = [parameter.detach().clone() for parameter in module.networks.parameters()]
+    trainer = pl.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        limit_val_batches=0,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, data)
+    assert module.capture_refusal is None
+    assert module.env_steps == 6 * 64 * 8
+    for parameter, former in zip(module.networks.parameters(), before, strict=True):
+        assert not torch.equal(parameter, former)
+
+
 @pytest.mark.cuda
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", ENVS)
-def test_nothing_waits_for_the_device_between_rollouts(name: str) -> None:
-    data = RolloutDataModule(ENVS[name], n_envs=64, n_rollout_steps=8, epoch_length=6, evaluators={}, seed=0)
-    module = PPO(spec=data.spec, batch_size=128, lr=1e-3, max_grad_norm=0.5)
+def test_nothing_waits_for_the_device_between_rollouts(name: str, algorithm: str) -> None:
+    data, module = data_and_module(name, algorithm)
     trainer = pl.Trainer(
         max_epochs=2,
         accelerator="cuda",

@@ -145,7 +145,7 @@ def batches(draw: st.DrawFn) -> tuple[Batch, Tensor]:
     return batch, torch.rand(size, generator=generator, dtype=torch.float64)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(batches(), st.sampled_from([0.0, 0.3, 0.95, 1.0]), st.integers(1, 20))
 def test_returns_agree_with_slow_references(drawn: tuple[Batch, Tensor], lambda_: float, n: int) -> None:
     batch, gamma = drawn

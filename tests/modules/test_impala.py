@@ -98,7 +98,7 @@ def of_rows(acts: list[PlayedAct], gamma: float, clip: Any, clip_pg: Any) -> lis
     return [(advantage, difference + v) for (advantage, difference), (_, v) in zip(found, given, strict=True)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(script=scripts(), n_rollout_steps=st.integers(1, 6), gamma=st.floats(0.5, 1.0), clip=limits, clip_pg=limits)
 def test_vtrace_of_streams_and_rows_agrees_with_playing_act_by_act(
     script: Script, n_rollout_steps: int, gamma: float, clip: float | None, clip_pg: float | None

@@ -11,7 +11,7 @@ from torch import Tensor
 from maze_pl.core.batches import Rollout
 from maze_pl.functional import gae
 from maze_pl.modules import PPO, LearningBatch, learning_batch
-from maze_pl.modules.on_policy.learning_batch import normalize_advantages
+from maze_pl.modules.on_policy.advantages import normalize_advantages
 from maze_pl.modules.on_policy.minibatches import PolicySamples, count_minibatches
 
 

@@ -13,6 +13,8 @@ from maze_pl.viewer.html_page import html_page
 from tests.viewer.browser import DESKTOP, PHONE, Page, chromium
 from tests.viewer.episode_documents import HOSTILE, array, document, observation, plain_episode, structured_episode
 
+pytestmark = pytest.mark.slow  # a browser takes seconds to start
+
 STEPS = 20
 
 
@@ -49,7 +51,6 @@ def page(browser: Page) -> Iterator[Page]:
     assert not [url for url in browser.requests if not url.startswith(("file://", "data:", "about:"))]
 
 
-@pytest.mark.slow
 def test_keys_move_by_acts_and_by_env_steps(page: Page, pages: dict[str, Path]) -> None:
     page.open(pages["structured"])
     assert page.place == "Step 1 of 20, act 1 of 3"
@@ -230,7 +231,6 @@ def test_nothing_is_cut_off_at_the_width_of_a_laptop_and_of_a_phone(
 LOW_CONTRAST = Path(__file__).with_name("low_contrast.js").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_texts_have_enough_contrast(page: Page, pages: dict[str, Path], theme: str) -> None:
     page.open(pages["structured"], theme=theme)
@@ -239,7 +239,6 @@ def test_texts_have_enough_contrast(page: Page, pages: dict[str, Path], theme: s
     assert page.run(LOW_CONTRAST) == []
 
 
-@pytest.mark.slow
 def test_controls_and_pictures_have_names_for_screen_readers(page: Page, pages: dict[str, Path]) -> None:
     for name in ("structured", "pair"):
         page.open(pages[name])
@@ -326,7 +325,6 @@ def test_the_page_works_in_a_frame_of_a_notebook(page: Page, pages: dict[str, Pa
         page.driver.switch_to.default_content()
 
 
-@pytest.mark.slow
 def test_a_hundred_thousand_acts_open_and_scrub(page: Page, tmp_path: Path) -> None:
     path = tmp_path / "long.html"
     path.write_text(html_page(document(plain_episode("long", 100_000))), encoding="utf-8")

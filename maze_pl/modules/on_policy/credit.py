@@ -9,7 +9,7 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
-from maze_pl.core.streams import act_streams
+from maze_pl.core.streams import act_streams, dense_streams, next_rows
 from maze_pl.functional import gae, vtrace
 
 
@@ -149,12 +149,14 @@ def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: f
         method: Method of estimation; with V-trace each act has its own rho.
     """
     credit = {}
-    for key, streams in act_streams(rollout, gamma).items():
-        value, final_value = values[key].double().cpu(), final_values[key].double().cpu()
+    streams_of = dense_streams if rollout.dense else act_streams
+    for key, streams in streams_of(rollout, gamma).items():
+        device = streams.row.device  # the host, unless the rollout is dense
+        value, final_value = values[key].double().to(device), final_values[key].double().to(device)
         exists = streams.row >= 0
         at = streams.row.clamp(min=0)
         own = value.gather(0, at)
-        next_value = _next(own)
+        next_value = next_rows(own)
         if len(final_value):  # the successor is the column's next entry or a final observation
             next_value = torch.where(streams.final >= 0, final_value[streams.final.clamp(min=0)], next_value)
         cut, ends = streams.cut & ~streams.terminated, streams.terminated
@@ -163,15 +165,10 @@ def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: f
         advantage, return_ = _estimate(method, log_rho, *stream)
         counts = (exists & ~streams.open).double()
         dense = torch.where(exists, torch.stack([advantage * counts, return_ * counts, counts]), 0.0)
-        target = torch.zeros((3, *value.shape), dtype=value.dtype)
+        target = value.new_zeros((3, *value.shape))
         advantage, return_, weight = target.scatter_add(1, at.expand_as(dense), dense).to(values[key].device)
         credit[key] = Credit(advantage, return_, weight, weight)
     return credit
-
-
-def _next(x: Tensor) -> Tensor:
-    """[T, ...] entries of the next step in time, 0 at the last step."""
-    return torch.cat([x[1:], torch.zeros_like(x[:1])])
 
 
 def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
@@ -203,9 +200,9 @@ def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma:
                 t, n = torch.nonzero(rows.first_key == index, as_tuple=True)
                 value[t, n] = values[key][t, n * n_slots + rows.first_slot[t, n]].double()
             log_rho += _log_rho(method, key, values[key].double()).view(*log_rho.shape, n_slots).sum(-1)
-        is_last = rows.filled & ~_next(rows.filled)
+        is_last = rows.filled & ~next_rows(rows.filled)
         cut = rows.truncated | is_last | ~rows.filled
-    next_value = _next(value)
+    next_value = next_rows(value)
     for key, final in rollout.finals.items():
         next_value[final.row, final.env] = final_values[key].double()
     discount = gamma ** rows.env_steps.double()
@@ -259,7 +256,7 @@ def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: 
     value = torch.stack([values[key] for key in rollout.segments], 1).double().flatten(0, 1)
     log_rhos = [_log_rho(method, key, values[key].double()) for key in rollout.segments]
     log_rho = torch.stack(log_rhos, 1).flatten(0, 1)
-    next_value = _next(value).view(shape)
+    next_value = next_rows(value).view(shape)
     for key, final in rollout.finals.items():
         last = is_last[final.row, :, final.env].int().argmax(1)
         next_value[final.row, last, final.env] = final_values[key].double()

@@ -73,21 +73,13 @@ def existing_acts(rollout: Rollout, critic: StateCritic, states: Mapping[StepKey
         states: States of the critic, for step keys in which it has a separate state.
     """
     acts: Acts = {}
-    is_full = rollout.flat or learns_all_acts(rollout, critic)
+    is_full = rollout.flat or rollout.dense
     for key, segment in rollout.segments.items():
         acts[key] = ExistingActs(segment, is_full, states.get(key, StatesOfRollout()))
     if critic.kind == "delta" and not rollout.flat:
         for key, part in acts.items():
             part.earlier = _earlier_observations(rollout, key, part.index)
     return acts
-
-
-def learns_all_acts(rollout: Rollout, critic: StateCritic) -> bool:
-    """True if a rollout is dense and none of its acts is open, so that no act has to be looked for.
-
-    The streams of a step critic end with open acts.
-    """
-    return rollout.dense and critic.kind != "step"
 
 
 # ------------------------------------------------------------------------------------------------------------ values
@@ -221,7 +213,7 @@ def valid_acts(acts: ExistingActs, credit: Credit) -> Tensor:
 
 
 def samples_of(acts: ExistingActs, value: Tensor, log_prob: Tensor, credit: Credit) -> PolicySamples:
-    """Return the valid acts of a step key, in the data type of the critic.
+    """Return the valid acts of a step key, in the data type of the critic; all acts if every entry is one.
 
     Args:
         acts: Acts of the step key.

@@ -22,13 +22,13 @@ from maze_pl.functional import value_loss
 from maze_pl.functional.scaled_sums import add_scaled, subtract_scaled
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.network_choice import NetworksOption
+from maze_pl.modules.on_policy.advantages import normalize_advantages
 from maze_pl.modules.on_policy.credit import Method, VTrace, assign_credit, importance_weights
 from maze_pl.modules.on_policy.critic_states import CriticStates, StatesOfRollout
 from maze_pl.modules.on_policy.diagnostics import explained_variances
 from maze_pl.modules.on_policy.evaluation import (
     existing_acts,
     in_sequences,
-    learns_all_acts,
     log_prob_of,
     log_ratios,
     rows_of,
@@ -40,7 +40,6 @@ from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, Poli
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.schedules import Coefficient
-from maze_pl.system.ranks import sum_over_ranks
 
 PolicyLosses = Callable[[StepKey, PolicySamples, Tensor], Tensor]
 """Function from a step key, its acts, and their log-probabilities [n] with gradients to [n] losses."""
@@ -324,6 +323,7 @@ def learning_batch(
         ValueError: The networks have no state critic.
     """
     critic = _state_critic(actor_critic)
+    has_open_acts = rollout.dense and not rollout.flat and critic.kind == "step"  # which are kept, with weight 0
     samples: dict[StepKey, PolicySamples] = {}
     with evaluation_mode(actor_critic), torch.no_grad():
         states: dict[StepKey, StatesOfRollout] = {}
@@ -343,28 +343,29 @@ def learning_batch(
         for key, part in acts.items():
             samples[key] = samples_of(part, values[key], log_probs[key], credit[key])
         if normalize_advantage:
-            normalize_advantages(samples, weighted=leave_one_out)
-    importance: dict[StepKey, Tensor] = {}
+            normalize_advantages(samples, weighted=leave_one_out or has_open_acts)
+    importance: dict[StepKey, tuple[Tensor, Tensor]] = {}
     if isinstance(method, VTrace):
         for key, rho in importance_weights(critic.kind, rollout, method.log_rho).items():
-            weight = credit[key].weight
-            importance[key] = rho.to(weight.device)[weight > 0]
-    open_share = {}
+            counts = credit[key].weight > 0
+            importance[key] = torch.where(counts, rho.to(counts.device), 0.0), counts.sum()
+    open_share: dict[StepKey, tuple[Tensor | int, int]] = {}
     for key, part in acts.items():
         n_acts = len(part.agent_id)
-        open_share[key] = n_acts - len(samples[key].weight), n_acts
+        n_valid = samples[key].value_weight.sum() if has_open_acts else len(samples[key].weight)
+        open_share[key] = n_acts - n_valid, n_acts
     is_shared = critic.kind == "shared"
     if states or any(segment.policy_state for segment in rollout.segments.values()):
         sequences: dict[StepKey, Tensor] = {}
         for key, part in acts.items():
             samples[key], sequences[key] = in_sequences(samples[key], part, credit[key], sequence_length)
         return LearningBatch(samples, sequences, 0, is_shared, open_share, importance)
-    if rollout.flat or learns_all_acts(rollout, critic):
+    if rollout.flat or rollout.dense:
         n_rows = rollout.rows.filled.numel()
         rows: dict[StepKey, Tensor] | None = None
         if leave_one_out:
             rows = {key: torch.arange(n_rows, device=part.weight.device) for key, part in samples.items()}
-        return LearningBatch(samples, rows, n_rows, is_shared, open_share, importance)
+        return LearningBatch(samples, rows, n_rows, is_shared, open_share, importance, has_open_acts)
     n_rows = int(rollout.rows.filled.sum())
     return LearningBatch(samples, rows_of(rollout, acts, credit), n_rows, is_shared, open_share, importance)
 
@@ -380,21 +381,3 @@ def _state_critic(actor_critic: TorchActorCritic) -> StateCritic:
         found = "the networks have none" if critic is None else f"that of the networks is a {type(critic).__name__}"
         raise ValueError(f"this algorithm needs a state critic, but {found}; name one in the composer")
     return critic
-
-
-def normalize_advantages(acts: dict[StepKey, PolicySamples], *, weighted: bool = False) -> None:
-    """Normalise the advantages of each step key to mean 0 and standard deviation 1 over all ranks.
-
-    This is a collective call. The advantage of a step key with a single act on all ranks becomes 0.
-    If they are `weighted`, acts of weight 0 are left out of mean and deviation.
-    """
-    advantages = [part.advantage.double() for part in acts.values()]
-    counted = advantages
-    if weighted:
-        counted = [x[part.weight > 0] for x, part in zip(advantages, acts.values(), strict=True)]
-    moments = [torch.stack([x.new_full((), len(x)), x.sum(), x.square().sum()]) for x in counted]
-    count, total, square = sum_over_ranks(torch.stack(moments)).unbind(1)
-    mean = total / count.clamp(min=1.0)
-    deviation = (square / count.clamp(min=1.0) - mean.square()).clamp(min=0.0).sqrt()
-    for index, part in enumerate(acts.values()):
-        part.advantage = ((advantages[index] - mean[index]) / (deviation[index] + 1e-8)).to(part.advantage.dtype)

@@ -163,16 +163,19 @@ class LearningBatch:
         shared: True if the critic has one value for each row.
         open_share: By step key, the number of acts left out because no observation follows them,
             and the number of all acts.
-        importance_weight: By step key, [n] importance weights rho of V-trace before clipping, of the
-            acts that count in the loss of the policy; empty for other methods.
+        importance_weight: By step key, [T, B] importance weights rho of V-trace before clipping, 0 of
+            acts that do not count in the loss of the policy, and the number of those that do; empty
+            for other methods.
+        has_open_acts: Whether acts of weight 0 may be among the acts.
     """
 
     acts: dict[StepKey, PolicySamples]
     row: dict[StepKey, Tensor] | None
     n_rows: int
     shared: bool
-    open_share: dict[StepKey, tuple[int, int]]
-    importance_weight: dict[StepKey, Tensor] = field(default_factory=dict)
+    open_share: dict[StepKey, tuple[Tensor | int, int]]
+    importance_weight: dict[StepKey, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    has_open_acts: bool = False
 
     @functools.cached_property
     def even(self) -> bool:
@@ -214,7 +217,7 @@ class LearningBatch:
         return self._normalised(gathered, members, n_minibatches)
 
     def _equal_minibatches(self, n_minibatches: int, generator: torch.Generator | None) -> list[Minibatch]:
-        """Divide rows into minibatches if each row has one valid act of each step key, and there is one rank only."""
+        """Divide rows into minibatches if each row has one act of each step key, and there is one rank only."""
         bounds = [self.n_rows * index // n_minibatches for index in range(n_minibatches + 1)]
         sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
         order: Tensor | None = None
@@ -229,7 +232,7 @@ class LearningBatch:
             shuffled = acts if order is None else acts.select(order)
             parts = [replace(shuffled)] if n_minibatches == 1 else shuffled.split(sizes)
             for minibatch, part, size in zip(minibatches, parts, sizes, strict=True):
-                part.weight = part.value_weight = weights[size]
+                part.weight = part.value_weight = _normalised(part.weight) if self.has_open_acts else weights[size]
                 if not has_values:
                     part.value_weight = torch.zeros_like(part.weight)
                     part.value_share = 0.0
@@ -270,17 +273,23 @@ class LearningBatch:
     def _shares_of_parts(self, shares: Tensor, dtype: torch.dtype) -> list[tuple[Tensor | float, Tensor | float]]:
         """Return the share and the value share of the acts of a step key in each minibatch.
 
-        They are constants of a traced loss if each row is one act. Otherwise they are tensors, so
-        that one trace serves all minibatches.
+        They are constants of a traced loss if each row is one act, rounded so that one traced update
+        serves all almost equal shares. Otherwise they are tensors, so that one trace serves all
+        minibatches.
 
         Args:
             shares: [2, M] of each minibatch.
             dtype: Type of the tensors.
         """
-        if self.row is None:  # rounded, so that one traced update serves all almost equal shares
+        if self.row is None and not self.has_open_acts:
             return [(round(share, 9), round(value_share, 9)) for share, value_share in shares.T.tolist()]
         share, value_share = shares.to(dtype).unbind(0)
         return list(zip(share.unbind(0), value_share.unbind(0), strict=True))
+
+
+def _normalised(weight: Tensor) -> Tensor:
+    """Divide weights [n] of 0 and 1 by their sum."""
+    return weight / weight.sum().clamp(min=1.0)
 
 
 def _permutation(n_rows: int, generator: torch.Generator, device: torch.device) -> Tensor:

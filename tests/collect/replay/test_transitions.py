@@ -94,11 +94,7 @@ def by_streams(rollout: Rollout, gamma: float) -> Found:
     return found
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(script=scripts(), n_rollout_steps=st.sampled_from([1, 2, 5]), gamma=st.floats(0.5, 1.0))
-def test_a_run_cut_into_rollouts_gives_the_transitions_of_playing_act_by_act(
-    script: Script, n_rollout_steps: int, gamma: float
-) -> None:
+def check_transitions(script: Script, n_rollout_steps: int, gamma: float) -> None:
     found, _, _ = collected(script, n_rollout_steps, gamma)
     long = script_collector(script, N_STEPS)
     played, expected = Reference(script, N_STEPS).collect(), {}
@@ -110,6 +106,24 @@ def test_a_run_cut_into_rollouts_gives_the_transitions_of_playing_act_by_act(
     for what, numbers in found.items():
         assert numbers == pytest.approx(expected[what], abs=1e-9), what
         assert numbers[1:] == pytest.approx(streams[what], abs=1e-9), what
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(script=scripts(), n_rollout_steps=st.sampled_from([1, 2, 5]), gamma=st.floats(0.5, 1.0))
+def test_a_run_cut_into_rollouts_gives_the_transitions_of_playing_act_by_act(
+    script: Script, n_rollout_steps: int, gamma: float
+) -> None:
+    check_transitions(script, n_rollout_steps, gamma)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(script=scripts(), n_rollout_steps=st.sampled_from([1, 2, 5]), gamma=st.floats(0.5, 1.0))
+def test_many_runs_cut_into_rollouts_give_the_transitions_of_playing_act_by_act(
+    script: Script, n_rollout_steps: int, gamma: float
+) -> None:
+    check_transitions(script, n_rollout_steps, gamma)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -195,7 +195,7 @@ def test_a_damaged_instance_is_either_an_instance_or_one_message(
         assert np.isfinite(instance.distances).all()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(place=st.integers(0, 40), length=st.integers(0, 6), inserted=st.text(max_size=4))
 def test_a_damaged_solution_is_either_a_solution_or_one_message(place: int, length: int, inserted: str) -> None:
     text = "Route #1: 1 2\nRoute #2: 3\nCost 18\n"
