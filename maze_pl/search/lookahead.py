@@ -1,10 +1,15 @@
 """Search that tries each action and lets a rule play on."""
 
+from collections.abc import Sequence
+
+from maze_pl.agents.best_actions import Action
 from maze_pl.search.decision import Decision, PlannedAct
 from maze_pl.search.playing_on import play_on
 from maze_pl.search.policy_calls import PolicyCalls
 from maze_pl.search.search_method import SearchMethod
 from maze_pl.search.search_options import SearchOptions
+from maze_pl.search.simulation import Simulation
+from maze_pl.search.value_function import ValueFunction
 
 
 class Lookahead(SearchMethod):
@@ -18,12 +23,24 @@ class Lookahead(SearchMethod):
         calls: The policy, which chooses the actions that are tried.
         rule: The policy that plays on. It takes its most likely actions.
         options: Budget and horizon. Without a budget, each action is tried once.
+        values: Value of the states in which simulations stop before their end; None if it is not
+            known, so that rewards after the horizon do not count.
+        gamma: Discount of an environment step, as for `values`.
     """
 
-    def __init__(self, calls: PolicyCalls, rule: PolicyCalls, options: SearchOptions) -> None:
+    def __init__(
+        self,
+        calls: PolicyCalls,
+        rule: PolicyCalls,
+        options: SearchOptions,
+        values: ValueFunction | None = None,
+        gamma: float = 1.0,
+    ) -> None:
         self._calls = calls
         self._rule = rule
         self._options = options
+        self._values = values
+        self._gamma = gamma
 
     def plan(self, decision: Decision) -> list[PlannedAct]:
         """Return the best act; the policy's most likely one if several are equal."""
@@ -33,22 +50,38 @@ class Lookahead(SearchMethod):
         totals = [0.0] * len(candidates)
         n_rounds = 0
         while True:
-            simulations = [decision.started(place, n_rounds) for place in range(len(candidates))]
-            for simulation, (action, _) in zip(simulations, candidates, strict=True):
-                simulation.step(action)
-            play_on(
-                decision,
-                simulations,
-                self._rule,
-                [True] * len(simulations),
-                lambda one: one.n_acts >= self._options.horizon,
-            )
-            totals = [total + one.total for total, one in zip(totals, simulations, strict=True)]
+            returns = self._returns(decision, n_rounds, [action for action, _ in candidates])
+            totals = [total + one for total, one in zip(totals, returns, strict=True)]
             n_rounds += 1
             if self._is_complete(decision, n_rounds, len(candidates)):
                 break
         best = max(range(len(candidates)), key=lambda place: totals[place])
         return [PlannedAct(actor, observation, candidates[best][0])]
+
+    def _returns(self, decision: Decision, future: int, actions: Sequence[Action]) -> list[float]:
+        """Return the discounted return of each action in a future."""
+        simulations = [decision.started(place, future) for place in range(len(actions))]
+        returns = [0.0] * len(simulations)
+        discounts = [1.0] * len(simulations)
+
+        def receive(place: int, _: PlannedAct | None = None) -> None:
+            simulation = simulations[place]
+            returns[place] += discounts[place] * simulation.reward
+            discounts[place] *= self._gamma**simulation.env_steps
+
+        for place, action in enumerate(actions):
+            simulations[place].step(action)
+            receive(place)
+        is_deterministic = [True] * len(simulations)
+        play_on(decision, simulations, self._rule, is_deterministic, self._is_far_enough, receive)
+        if self._values is not None:
+            values = self._values(decision, simulations)
+            returns = [one + discount * value for one, discount, value in zip(returns, discounts, values, strict=True)]
+        return returns
+
+    def _is_far_enough(self, simulation: Simulation) -> bool:
+        """Return whether a simulation has reached the horizon."""
+        return simulation.n_acts >= self._options.horizon
 
     def _is_complete(self, decision: Decision, n_rounds: int, n_actions: int) -> bool:
         """Return whether the budget does not allow another round of simulations."""

@@ -20,7 +20,7 @@ from maze_pl.search.policy_calls import PolicyCalls
 from maze_pl.search.puct import Puct
 from maze_pl.search.search_error import SearchError
 from maze_pl.search.search_method import SearchMethod
-from maze_pl.search.search_options import SearchOptions
+from maze_pl.search.search_options import DEFAULT_HORIZON, SearchOptions
 from maze_pl.search.simulation import Simulation
 from maze_pl.search.value_function import ValueFunction
 
@@ -36,8 +36,9 @@ class SearchPolicy(EnvPolicy):
             of `act` calls it.
         seed: Source of all randomness.
         rule: Policy that plays on, for `lookahead`; None for `policy`.
-        critic: Critic for `puct`; None for the returns of episodes that the policy plays.
-        gamma: Discount of an environment step, for `puct`.
+        critic: Critic for `puct`, where None means the returns of episodes that the policy plays,
+            and for `lookahead:policy` with a horizon, where None means that nothing counts after it.
+        gamma: Discount of an environment step, where the critic is used.
 
     Raises:
         SearchError: The policy is recurrent.
@@ -133,11 +134,13 @@ class SearchPolicy(EnvPolicy):
             return BestOf(calls, options)
         if options.method == "beam":
             return Beam(calls, options)
-        if options.method == "lookahead":
-            rule = PolicyCalls(self._rule, self._spec, temperature, options.max_actions)
-            return Lookahead(calls, rule, options)
         n_sub_steps = len(self._spec.steps)
         values = ValueFunction(calls, self._critic, self._gamma, n_sub_steps, options.horizon)
+        if options.method == "lookahead":
+            rule = PolicyCalls(self._rule, self._spec, temperature, options.max_actions)
+            if options.rule == "policy" and options.horizon < DEFAULT_HORIZON and self._critic is not None:
+                return Lookahead(calls, rule, options, values, self._gamma)
+            return Lookahead(calls, rule, options)
         return Puct(calls, values, self._gamma, options)
 
 

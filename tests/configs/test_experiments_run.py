@@ -24,6 +24,7 @@ def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
         "ppo_hopper",
         "ppo_lunar_lander_fine_tuning",
         "ppo_pettingzoo",
+        "ppo_pong",
     )
     problems = "cutting_2d", "job_shop", "multi_echelon_stock", "ride_hailing", "vehicle_routing"  # with PPO only
     names = {name for name in NAMES if name[:3] in ("a2c", "ppo") and name not in others}
@@ -37,6 +38,8 @@ def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
     "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in NAMES]
 )
 def test_experiments_train(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "ppo_pong":
+        pytest.importorskip("envpool")
     monkeypatch.chdir(tmp_path)
     algorithm = name.partition("_")[0]
     options = [*SMALL, *OWN[algorithm], *FURTHER.get(name, [])]

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
-
 import pytest
-from torch import Tensor
 
 from maze_pl.agents.torch_state_critic import StateCritic
-from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.search.decision import Decision
 from maze_pl.search.policy_calls import PolicyCalls
 from maze_pl.search.simulation import Simulation
 from maze_pl.search.value_function import ValueFunction
+from tests.search.policies import GAMMA, LastAllowed, SharedSumOfHistory, SumOfHistory
 from tests.search.problems import TableCore, table_env
-
-GAMMA = 0.5
-
-
-class SumOfHistory(StateCritic):
-    """Ten times the sum of the choices so far."""
-
-    kind: ClassVar[Literal["shared", "step", "delta"]] = "step"
-
-    def value(self, step_key: Any, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
-        return 10 * observation["history"].clamp(min=0).sum(-1)
-
-
-class SharedSumOfHistory(SumOfHistory):
-    kind: ClassVar[Literal["shared", "step", "delta"]] = "shared"
-
-
-class LastAllowed:
-    """Takes the last allowed choice."""
-
-    def act(self, batch: PolicyBatch, **_: Any) -> PolicyStep:
-        allowed = batch.observation["allowed"]
-        return PolicyStep({"choice": allowed.shape[1] - 1 - allowed[:, ::-1].argmax(1)})
 
 
 def simulations_after(*choices: int, limit: int = 10) -> tuple[Decision, list[Simulation]]:
