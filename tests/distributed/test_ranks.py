@@ -15,7 +15,7 @@ from tests.exact.comparison import differences
 
 WORKER = str(Path(__file__).with_name("worker.py"))
 EVALUATIONS = ("one_episode", "three_episodes")
-TRAININGS = ("fit", "validate_and_fit", "divergence", "sides_a2c", "sides_ppo")
+TRAININGS = ("fit", "validate_and_fit", "divergence", "sides_a2c", "sides_ppo", "arrays", "tensors")
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ import pytorch_lightning as pl
 import torch
 
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
-from maze_pl.envs import GymMazeEnv
+from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv
 from maze_pl.modules import A2C, PPO
 from maze_pl.perception import (
     CustomModelComposer,
@@ -30,6 +30,7 @@ from maze_pl.perception import (
 )
 from tests.distributed import sides
 from tests.distributed.rank_report import RankReport
+from tests.envs.tensors.tensor_envs import ENVS
 
 N_RANKS = int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -107,7 +108,15 @@ def one_side_each(case: str, algorithm: type[A2C] | type[PPO], **options: Any) -
     trainer(case).fit(make(algorithm, data, **options), data)
 
 
+def in_arrays(case: str, env: Callable[[], Any], **options: Any) -> None:
+    """PPO in environments that are stepped together on each rank."""
+    data = RolloutDataModule(env, n_envs=4, n_rollout_steps=20, epoch_length=3, evaluators={}, seed=5)
+    trainer(case).fit(make(PPO, data, batch_size=20, n_optimization_epochs=2, **options), data)
+
+
 CASES: dict[str, Callable[[str], None]] = {
+    "arrays": partial(in_arrays, env=CartPoleArrayEnv),
+    "tensors": partial(in_arrays, env=ENVS["structured"], critic=StepStateCriticComposer([value_net] * 2)),
     "one_episode": partial(evaluate, n_episodes=1),
     "three_episodes": partial(evaluate, n_episodes=3),
     "divergence": stop_by_divergence,
