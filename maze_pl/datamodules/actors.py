@@ -18,7 +18,7 @@ from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 
 
 class ActorDataModule(RolloutDataModule):
-    """Actors with environments, which collect while the algorithm learns.
+    """Asynchronous actors, each with environments, which collect while the algorithm learns.
 
     A batch joins rollouts of several actors. On engines with workers, enough rollouts are under way
     or waiting to keep each actor busy while the queue is full. Actors are asked in turn, and their

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from maze_pl.perception import (
     ProbabilisticPolicyComposer,
     StepStateCriticComposer,
 )
+from tests.datamodules.trainers import make_trainer
 from tests.envs.tensors.tensor_envs import ENVS
 
 
@@ -57,20 +59,10 @@ ALGORITHMS = ["PPO", "PPO, step critic", "IMPALA", "IMPALA, step critic"]
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_actors_and_all_critics_learn_from_tensors(algorithm: str) -> None:
+def test_actors_and_all_critics_learn_from_tensors(algorithm: str, tmp_path: Path) -> None:
     data, module = data_and_module("structured", algorithm)
     before = [parameter.detach().clone() for parameter in module.networks.parameters()]
-    trainer = pl.Trainer(
-        max_epochs=1,
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        limit_val_batches=0,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(module, data)
+    make_trainer(tmp_path, max_epochs=1).fit(module, data)
     assert module.capture_refusal is None
     assert module.env_steps == 6 * 64 * 8
     for parameter, former in zip(module.networks.parameters(), before, strict=True):
@@ -80,19 +72,9 @@ def test_actors_and_all_critics_learn_from_tensors(algorithm: str) -> None:
 @pytest.mark.cuda
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", ENVS)
-def test_nothing_waits_for_the_device_between_rollouts(name: str, algorithm: str) -> None:
+def test_nothing_waits_for_the_device_between_rollouts(name: str, algorithm: str, tmp_path: Path) -> None:
     data, module = data_and_module(name, algorithm)
-    trainer = pl.Trainer(
-        max_epochs=2,
-        accelerator="cuda",
-        devices=1,
-        logger=False,
-        callbacks=[NoWaiting()],
-        limit_val_batches=0,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    trainer = make_trainer(tmp_path, max_epochs=2, accelerator="cuda", devices=1, callbacks=[NoWaiting()])
     try:
         trainer.fit(module, data)
     finally:

@@ -232,7 +232,7 @@ class LearningBatch:
             shuffled = acts if order is None else acts.select(order)
             parts = [replace(shuffled)] if n_minibatches == 1 else shuffled.split(sizes)
             for minibatch, part, size in zip(minibatches, parts, sizes, strict=True):
-                part.weight = part.value_weight = _normalised(part.weight) if self.has_open_acts else weights[size]
+                part.weight = part.value_weight = _summing_to_one(part.weight) if self.has_open_acts else weights[size]
                 if not has_values:
                     part.value_weight = torch.zeros_like(part.weight)
                     part.value_share = 0.0
@@ -287,7 +287,7 @@ class LearningBatch:
         return list(zip(share.unbind(0), value_share.unbind(0), strict=True))
 
 
-def _normalised(weight: Tensor) -> Tensor:
+def _summing_to_one(weight: Tensor) -> Tensor:
     """Divide weights [n] of 0 and 1 by their sum."""
     return weight / weight.sum().clamp(min=1.0)
 
