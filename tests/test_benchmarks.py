@@ -14,6 +14,7 @@ SCRIPTS = {
     "maze_pl_cutting_2d.py": ["--env_steps", "4800"],
     "soft_actor_critic.py": ["--n_updates", "32"],
     "impala.py": ["--env_steps", "2400"],
+    "impala.py --arrays 16": ["--env_steps", "2400"],
     "evolution.py": ["--updates", "2"],
     "evolution.py --arrays": ["--updates", "2", "--n_rollouts", "20"],
     "engines.py": ["--env_steps", "400"],
