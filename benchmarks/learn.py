@@ -45,6 +45,7 @@ THRESHOLDS = {  # minimum of the mean over the seeds
     "sac_pendulum": -170,
     "sac_cartpole": 450,
     "sac_lunar_lander_continuous": 220,
+    "sac_half_cheetah": 5000,
     "dqn_cartpole": 475,
     "dqn_lunar_lander": 200,
     "td3_pendulum": -170,

@@ -287,7 +287,7 @@ def small_stock_problem() -> Problem:
         searched=Searched(
             Factory(**structure.shipped("multi_echelon_stock_small")),
             lambda summary: float(summary.kpis["cost_per_period"]),
-            ("lookahead:policy:16:horizon=10", "puct:16", "puct:64"),
+            ("lookahead:policy:64:horizon=10:max_actions=4", "puct:16", "puct:64"),
             16,
             "16 episodes of 100 periods: cost of a period",
         ),
@@ -347,7 +347,7 @@ def ride_hailing_problem() -> Problem:
         searched=Searched(
             ride_hailing.ride_hailing_factory,
             lambda summary: float(summary.reward),
-            ("lookahead:policy:8:horizon=20", "puct:16"),
+            ("lookahead:policy:32:horizon=10:max_actions=4", "puct:16"),
             8,
             "8 days: return of a day (higher is better)",
             {"max_agents": ride_hailing.MAX_AGENTS, "wrappers": [partial(RewardScalingWrapper, scale=0.1)]},
@@ -386,7 +386,7 @@ def cutting_problem() -> Problem:
         searched=Searched(
             Factory.of(training["env"]),
             lambda summary: N_ORDERS * float(summary.kpis["raw_piece_usage_per_step"]),
-            ("lookahead:policy:16:horizon=30:max_actions=4", "puct:16"),
+            ("lookahead:policy:64:horizon=4:max_actions=4", "puct:16"),
             16,
             "16 episodes: raw pieces for 200 orders",
             {"wrappers": [Factory.of(node) for node in training["wrappers"]]},
