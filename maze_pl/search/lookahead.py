@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from maze_pl.agents.best_actions import Action
 from maze_pl.search.decision import Decision, PlannedAct
-from maze_pl.search.playing_on import play_on
+from maze_pl.search.playing_on import DiscountedReturn, play_on
 from maze_pl.search.policy_calls import PolicyCalls
 from maze_pl.search.search_method import SearchMethod
 from maze_pl.search.search_options import SearchOptions
@@ -61,23 +61,20 @@ class Lookahead(SearchMethod):
     def _returns(self, decision: Decision, future: int, actions: Sequence[Action]) -> list[float]:
         """Return the discounted return of each action in a future."""
         simulations = [decision.started(place, future) for place in range(len(actions))]
-        returns = [0.0] * len(simulations)
-        discounts = [1.0] * len(simulations)
+        returns = [DiscountedReturn(self._gamma) for _ in simulations]
 
-        def receive(place: int, _: PlannedAct | None = None) -> None:
-            simulation = simulations[place]
-            returns[place] += discounts[place] * simulation.reward
-            discounts[place] *= self._gamma**simulation.env_steps
+        def receive(place: int, _: PlannedAct) -> None:
+            returns[place].add_last_act(simulations[place])
 
-        for place, action in enumerate(actions):
-            simulations[place].step(action)
-            receive(place)
+        for simulation, action, own in zip(simulations, actions, returns, strict=True):
+            simulation.step(action)
+            own.add_last_act(simulation)
         is_deterministic = [True] * len(simulations)
         play_on(decision, simulations, self._rule, is_deterministic, self._is_far_enough, receive)
-        if self._values is not None:
-            values = self._values(decision, simulations)
-            returns = [one + discount * value for one, discount, value in zip(returns, discounts, values, strict=True)]
-        return returns
+        if self._values is None:
+            return [own.total for own in returns]
+        values = self._values(decision, simulations)
+        return [own.total + own.discount * value for own, value in zip(returns, values, strict=True)]
 
     def _is_far_enough(self, simulation: Simulation) -> bool:
         """Return whether a simulation has reached the horizon."""

@@ -1,10 +1,31 @@
 """Simulations that a policy plays on, to their ends or to the next environment step."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from maze_pl.search.decision import Decision, PlannedAct
 from maze_pl.search.policy_calls import PolicyCalls
 from maze_pl.search.simulation import Simulation
+
+
+@dataclass
+class DiscountedReturn:
+    """Return of a simulation, act by act.
+
+    Attributes:
+        gamma: Discount of an environment step.
+        total: Sum of the discounted rewards.
+        discount: Discount of what follows.
+    """
+
+    gamma: float
+    total: float = 0.0
+    discount: float = 1.0
+
+    def add_last_act(self, simulation: Simulation) -> None:
+        """Add the reward of the last act of a simulation."""
+        self.total += self.discount * simulation.reward
+        self.discount *= self.gamma**simulation.env_steps
 
 
 def play_on(

@@ -8,7 +8,7 @@ import torch
 from maze_pl.agents.torch_state_critic import StateCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.search.decision import Decision, PlannedAct
-from maze_pl.search.playing_on import play_on
+from maze_pl.search.playing_on import DiscountedReturn, play_on
 from maze_pl.search.policy_calls import PolicyCalls
 from maze_pl.search.simulation import Simulation
 
@@ -43,23 +43,21 @@ class ValueFunction:
         A terminated episode has the value 0; a truncated one is worth the critic's value, as
         in training.
         """
-        returns = [0.0] * len(simulations)
-        discounts = [1.0] * len(simulations)
+        returns = [DiscountedReturn(self._gamma) for _ in simulations]
 
         def receive(place: int, _: PlannedAct) -> None:
-            one = simulations[place]
-            returns[place] += discounts[place] * one.reward
-            discounts[place] *= self._gamma**one.env_steps
+            returns[place].add_last_act(simulations[place])
 
         has_critic = self._critic is not None
         play_on(decision, simulations, self._calls, [has_critic] * len(simulations), self._is_far_enough, receive)
+        found = [one.total for one in returns]
         if self._critic is None:
-            return returns
+            return found
         places = [place for place, one in enumerate(simulations) if not one.is_terminated]
         values = _critic_values(self._critic, [simulations[place] for place in places])
         for place, value in zip(places, values, strict=True):
-            returns[place] += discounts[place] * value
-        return returns
+            found[place] += returns[place].discount * value
+        return found
 
     def _is_far_enough(self, simulation: Simulation) -> bool:
         """Return whether the value of a simulation's state can be computed."""
