@@ -22,7 +22,10 @@ SET_BY_COMMANDS = (
     *("MAZE_PL_CONFIG_PATH", "MAZE_PL_RUN_DIR", "MAZE_PL_MAIN_PROCESS", "MAZE_PL_PROVENANCE"),
     *("PL_GLOBAL_SEED", "PL_SEED_WORKERS", "WANDB_SERVICE", "WANDB_MODE", "RAY_CLIENT_MODE"),
 )
-LONG = ("test_readme", "test_generated", "test_imitation", "distributed/test_strategies", "test_resume.py", "learning/")
+LONG = (
+    *("test_readme", "test_site", "test_generated", "test_imitation", "distributed/test_strategies", "test_resume.py"),
+    "learning/",
+)
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # which torch looks at while it is imported
 # Bytecode is written until all tests are collected: rewriting the assertions takes longer than importing everything.
@@ -36,7 +39,10 @@ from tests.representatives import leave_to_slow_and_long_tests  # noqa: E402
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that need a GPU where there is none; start long tests first, so that none is waited for."""
+    """Leave out tests that need a GPU where there is none; start long tests first, so that none is waited for.
+
+    They start in the order of `LONG`, so that tests which share what takes long to make are run by one process.
+    """
     import torch  # here, as the process that distributes tests among others needs none of it
 
     leave_to_slow_and_long_tests(items, all_are_there=not any("::" in argument for argument in config.args))
@@ -44,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if for_gpus and not torch.cuda.is_available():
         config.hook.pytest_deselected(items=for_gpus)
         items[:] = [item for item in items if not item.get_closest_marker("cuda")]
-    items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
+    items.sort(key=lambda item: next((place for place, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
 
 
 def pytest_collection_finish() -> None:

@@ -271,11 +271,16 @@ LONG: dict[str, tuple[str, ...]] = {
     "collect/engines/test_contract.py::test_a_job_may_return_none": ("ray",),
     "collect/engines/test_contract.py::test_a_policy_without_weights_works_too": ("ray",),
     "collect/engines/test_contract.py::test_a_second_start_forgets_jobs_weights_and_actors": ("ray",),
+    "collect/engines/test_contract.py::test_an_actor_that_has_lost_its_environments_begins_anew": ("ray",),
     "collect/engines/test_contract.py::test_actors_may_be_made_by_a_lambda": ("ray",),
     "collect/engines/test_contract.py::test_after_closing_nothing_is_done_until_the_next_start": ("ray",),
     "distributed/test_strategies.py::test_an_agent_is_trained_resumed_validated_and_loaded": ("one_process",),
     "distributed/test_strategies.py::test_all_ways_of_starting_two_ranks_train_the_same": ("ddp_spawn",),
-    "envs/wrappers/test_residual_action_wrapper.py::test_training_is_resumed_exactly": ("env/multi_echelon_stock",),
+    "envs/wrappers/test_residual_action_wrapper.py::test_training_is_resumed_exactly": (
+        "env/multi_echelon_stock",
+        "maze_pl.envs.multi_echelon_stock.StockArrayEnvironment",
+    ),
+    "faults/test_failures.py::test_an_exception_on_one_rank_ends_all": ("sequential",),
     "faults/test_signals.py::test_a_signal_at_any_moment_ends_a_run_so_that_it_can_be_resumed": (
         "1-kind1",
         "3-kind3",
@@ -283,7 +288,9 @@ LONG: dict[str, tuple[str, ...]] = {
         "36-kind36",
         "38-kind38",
         "40-kind40",
+        "43-kind43",
     ),
+    "learning/test_exploration.py::test_ppo_swings_the_pendulum_up": ("gsde",),
     "learning/test_structured.py::test_with_gamma_for_each_sub_step_ppo_finds_the_optimum_of_the_wrong_objective": (
         "team-step",
         "hierarchy-step",

@@ -1,6 +1,7 @@
 """Episodes to scrub in pages: played and written while the site is built.
 
-A page names an episode in a comment, `<!-- example episode: job_shop -->`, whose place it takes.
+A page names an episode in a comment, `<!-- example episode: job_shop -->`, whose place it takes. The option
+`-D example_episode_steps=4` of a build limits all of them to four env steps.
 """
 
 from dataclasses import dataclass
@@ -95,8 +96,8 @@ def policy_of(name: str) -> Any:
     return Factory(node["class_path"], node["init_args"])
 
 
-def write_example(example: Example, path: Path) -> None:
-    """Write the view of both episodes."""
+def write_example(example: Example, path: Path, most_steps: int = 0) -> None:
+    """Write the view of both episodes, of at most so many env steps; 0 for as many as the example has."""
     make = Factory(example.env["class_path"], example.env["init_args"])
     record = ("spaces", "states", "events")
     played = []
@@ -106,7 +107,7 @@ def write_example(example: Example, path: Path) -> None:
             policy_of(policy),
             seed=example.seed,
             record=record,
-            max_steps=example.n_steps,
+            max_steps=most_steps or example.n_steps,
             max_agents=example.max_agents,
         )
     view = maze_pl.view(played, env=make, title=example.title)
@@ -123,11 +124,12 @@ def write_examples(app: Sphinx) -> None:
     folder = Path(app.outdir) / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name, example in examples().items():
-        write_example(example, folder / f"{name}.html")
+        write_example(example, folder / f"{name}.html", app.config.example_episode_steps)
     LOGGER.info("example episodes: %s", folder)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension to the events of a build."""
+    app.add_config_value("example_episode_steps", 0, "html")
     app.connect("builder-inited", write_examples)
     return {"parallel_read_safe": True}

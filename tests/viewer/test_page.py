@@ -111,6 +111,7 @@ def test_playing_ends_at_the_last_act(page: Page, pages: dict[str, Path]) -> Non
     page.press("+", " ")
     assert page.run("return document.querySelector('#transport select').value") == "1000"
     page.wait("document.querySelector('.icon-play').getAttribute('aria-label') === 'Play'")
+    page.draw()
     assert page.place == "Step 20 of 20, act 3 of 3"
 
 

@@ -90,7 +90,7 @@ class Transport {
     cancelAnimationFrame(this.frame);
     this.isPlaying = false;
     this.showPlaying();
-    this.player.announce();
+    this.player.announceSoon();
   }
 
   restart() {
