@@ -244,6 +244,7 @@ class PlainLoop:
                     log_prob = log_prob + log_probs.gather(1, chosen)[:, 0]
                 self.log_probs[key][step] = log_prob
                 reward, terminated = env.act(key, action)
+                env.fired.drain()
                 self.rewards[step] += reward
             env.n_steps += 1
             truncated = torch.zeros_like(terminated)

@@ -12,6 +12,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from maze_pl.collect.tensor_episodes import TensorEpisodes
+from maze_pl.collect.tensor_statistics import TensorStatistics
 from maze_pl.collect.tensor_storage import TensorStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
@@ -110,6 +112,9 @@ class TensorCollector:
             self.env.kpi_names,
             self.env.max_episode_steps is not None,
         )
+        self._statistics = TensorStatistics(self._spec, self.n_envs, vector.first_env_index, self.env.events.topics)
+        self._has_begun = False  # whether episodes were started since the last rollout
+        self._is_room_made = not self.env.events.topics  # for the events of acts
         self._bounds = {key: self._bounds_of(step.action_space) for key, step in self._spec.steps.items()}
         full, shape = self._storage.full, (self.n_envs,)
         self._agent = full(shape, 0)
@@ -135,8 +140,14 @@ class TensorCollector:
         """Start environment i with episode `episodes[i]`, or with its first episode if None."""
         if episodes is not None:
             self._episode.copy_(torch.tensor(episodes))
-        self.env.begin(torch.ones_like(self._begins), episode_seeds(self._first_seeds, self._episode))
+        self._begin(torch.ones_like(self._begins), torch.zeros_like(self._row))
         self.started = True
+        self._has_begun = True
+
+    def _begin(self, which: Tensor, row: Tensor) -> None:
+        """Begin episodes in environments [N] before a row [1]."""
+        self.env.begin(which, episode_seeds(self._first_seeds, self._episode))
+        self._storage.store_starts(row, self.env.fired.drain())
 
     @torch.no_grad()
     def collect(self, policy: HasDistributions) -> Rollout:
@@ -155,10 +166,15 @@ class TensorCollector:
             self.start()
         elif self._must_restart:
             self._restart()
+        if not self._has_begun:
+            self._storage.forget_first_starts()
+        restarted, self._has_begun = self._has_begun, False
         self._must_restart = self.vector.n_same_starts > 1
         starting, self._starting = self._starting, torch.zeros_like(self._starting)
         self._row.zero_()
         n_steps = self.n_rollout_steps
+        if not self._is_room_made:
+            self._make_room_for_events(policy)
         if self._records and self._prepare_graph(policy):
             n_steps -= 1
         for _ in range(n_steps):
@@ -167,9 +183,24 @@ class TensorCollector:
             else:
                 self._step(policy)
         self._storage.store_last(self.env.observe(self._first_key))
-        rollout = self._storage.rollout(starting, self.vector.first_env_index)
+        rollout = self._storage.rollout(starting)
         rollout.n_same_starts = self.vector.n_same_starts
+        record = self._storage.record(self._played, restarted, self.vector.first_env_index)
+        episodes = TensorEpisodes(record, self._statistics)
+        rollout.summaries = episodes.fetched() if self._device.type == "cpu" else episodes
         return rollout
+
+    def _make_room_for_events(self, policy: HasDistributions) -> None:
+        """Take a step back and forth, which shows the events that environments fire."""
+        before = self._snapshot()
+        self._step(policy)
+        self._restore(before)
+        self._is_room_made = True
+
+    def _played(self, key: StepKey, action: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the actions that are played for those that were sampled, within their bounds."""
+        bounds = self._bounds[key]
+        return {head: values.clamp(*bounds[head]) if head in bounds else values for head, values in action.items()}
 
     def _restart(self) -> None:
         """Begin new episodes, of the same index in all environments."""
@@ -178,7 +209,8 @@ class TensorCollector:
         self.env.n_steps.zero_()
         self._begins.fill_(True)
         self._starting = torch.ones_like(self._starting)
-        self.env.begin(self._begins, episode_seeds(self._first_seeds, self._episode))
+        self._begin(self._begins, torch.zeros_like(self._row))
+        self._has_begun = True
 
     def _step(self, policy: HasDistributions) -> tuple[()]:
         """Act in one environment step of all environments, store it in row `_row`, and begin new episodes."""
@@ -188,10 +220,9 @@ class TensorCollector:
             observation = dict(env.observe(key))
             action = dict(policy.distribution(key, observation, self._agent).sample(self.generator))
             storage.store_act(key, row, observation, action, self._begins)
-            for head, (low, high) in self._bounds[key].items():
-                action[head] = action[head].clamp(low, high)
-            reward, terminated = env.act(key, action)
+            reward, terminated = env.act(key, self._played(key, action))
             storage.store_reward(key, row, reward)
+            storage.store_events(key, row, env.fired.drain())
             self._reward.add_(reward)
         if terminated is None:
             terminated = torch.zeros_like(self._begins)
@@ -201,8 +232,8 @@ class TensorCollector:
             truncated = (env.n_steps >= env.max_episode_steps) & ~terminated
             storage.store_following(row, env.observe(self._first_key))
         storage.store_ends(row, terminated, truncated, self._episode_numbers())
-        self._begin_episodes(terminated | truncated)
         row.add_(1)
+        self._begin_episodes(terminated | truncated)
         return ()
 
     def _episode_numbers(self) -> dict[str, Tensor]:
@@ -215,7 +246,7 @@ class TensorCollector:
         self._episode.add_(ended)
         self._reward.masked_fill_(ended, 0.0)
         self.env.n_steps.masked_fill_(ended, 0)
-        self.env.begin(ended, episode_seeds(self._first_seeds, self._episode))
+        self._begin(ended, self._row)
         self._begins.copy_(ended)
 
     # ------------------------------------------------------------------------------------------ graph
@@ -260,8 +291,9 @@ class TensorCollector:
         return copies, {name: tensor.data_ptr() for name, tensor in every.items()}, self.generator.get_state()
 
     def _restore(self, snapshot: tuple[dict[str, Tensor], dict[str, int], Tensor]) -> None:
-        for name, tensor in self._everything().items():
-            tensor.copy_(snapshot[0][name])
+        everything = self._everything()
+        for name, value in snapshot[0].items():
+            everything[name].copy_(value)
         self.generator.set_state(snapshot[2])
 
     def _refuse_replaced(self, before: tuple[dict[str, Tensor], dict[str, int], Tensor]) -> None:
@@ -279,6 +311,7 @@ class TensorCollector:
         state: dict[str, Any] = {"generator": self.generator.get_state(), "started": self.started}
         if self.started:
             state["tensors"] = {name: tensor.cpu().clone() for name, tensor in self._running().items()}
+            state["statistics"] = self._statistics.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
@@ -306,6 +339,8 @@ class TensorCollector:
                 shapes = f"{tuple(saved.shape)}, expected {tuple(tensor.shape)}"
                 raise ValueError(f"the saved tensor {name!r} of {type(self.env).__name__} has shape {shapes}")
             tensor.copy_(saved)
+        if "statistics" in state:
+            self._statistics.load_state_dict(state["statistics"])
         self.started = True
         self._must_restart = self.vector.n_same_starts > 1
         self._starting.fill_(False)

@@ -2,57 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from maze_pl.collect.tensor_statistics import RolloutRecord, TensorStatistics
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.episode_batch import EpisodeBatch, PendingEpisodes
 
 
 class TensorEpisodes(PendingEpisodes):
-    """The episodes that ended in a rollout of N environments on a device.
+    """The episodes that ended in a rollout of N environments on a device, sorted by environment and episode.
 
     Nothing is fetched from the device before something is read, usually at the end of an epoch.
 
     Args:
-        ended: [T, N] bool, whether an episode ended with this row.
-        numbers: Name -> [T, N] of the episodes: `env_steps`, `reward`, `episode_index`, and
-            `kpi <name>`.
-        first_env_index: Index of the first environment across all ranks and workers.
-        check: Called when the episodes are fetched; raises an error if data of the rollout is invalid.
+        record: The rollout.
+        statistics: Statistics of the environments.
     """
 
-    def __init__(
-        self, ended: Tensor, numbers: Mapping[str, Tensor], first_env_index: int, check: Callable[[], None]
-    ) -> None:
-        self._on_device = ended.clone(), {name: tensor.clone() for name, tensor in numbers.items()}
-        self._first_env_index = first_env_index
-        self._check = check
+    def __init__(self, record: RolloutRecord, statistics: TensorStatistics) -> None:
+        self._statistics = statistics
         self._fetched: EpisodeBatch | None = None
+        statistics.add(record, self._receive)
+
+    def _receive(self, episodes: EpisodeBatch) -> None:
+        self._fetched = episodes
 
     def fetched(self) -> EpisodeBatch:
-        """Return the episodes, sorted by environment and episode."""
-        if self._fetched is None:
-            self._check()
-            ended, numbers = self._on_device
-            env, row = ended.T.nonzero(as_tuple=True)
-            columns = {name: tensor[row, env].cpu().numpy() for name, tensor in numbers.items()}
-            kpis = {}
-            for name, values in columns.items():
-                if name.startswith("kpi "):
-                    kpis[name.removeprefix("kpi ")] = values.astype(np.float64)
-            self._fetched = EpisodeBatch(
-                env.cpu().numpy() + self._first_env_index,
-                columns["episode_index"],
-                columns["env_steps"],
-                columns["reward"],
-                kpis,
-            )
-            self._on_device = ended[:0], {}
+        """Return the episodes."""
+        while self._fetched is None:
+            self._statistics.fetch_next()
         return self._fetched
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,12 +10,15 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.collect.tensor_episodes import TensorEpisodes, flags_of_invalid
+from maze_pl.collect.event_storage import EventStorage
+from maze_pl.collect.tensor_episodes import flags_of_invalid
+from maze_pl.collect.tensor_statistics import RolloutRecord
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.rows import Final as FinalObservations
 from maze_pl.core.rows import Rows, Segment
 from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.array_events import ArrayEvent
 
 _DTYPES: Final = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
@@ -73,6 +76,8 @@ class TensorStorage:
             **{f"kpi {name}": self.full(self._shape, 0.0) for name in kpi_names},
         }
         self._finals = self._make_finals()
+        self._starts = EventStorage(n_rows + 1, "a start of episodes")
+        self._acts = {key: EventStorage(n_rows, f"an act of sub-step {key!r}") for key in spec.steps}
 
     def full(self, shape: tuple[int, ...], value: bool | float) -> Tensor:
         """Make a tensor of bool, int64 or float64, as the type of the value says."""
@@ -127,6 +132,19 @@ class TensorStorage:
         """Store the rewards [N] of the acts of a sub-step."""
         _store(self.segments[key].reward, row, reward)
 
+    def store_events(self, key: StepKey, row: Tensor, fired: Sequence[ArrayEvent]) -> None:
+        """Store the events of the acts of a sub-step, [N]."""
+        self._acts[key].store(row, fired)
+
+    def store_starts(self, row: Tensor, fired: Sequence[ArrayEvent]) -> None:
+        """Store the events of starts before a row, which may be that after the last one."""
+        self._starts.store(row, fired)
+
+    def forget_first_starts(self) -> None:
+        """Note that no episode starts before the first row, as the rollout goes on with those of the one before."""
+        for event in self._starts.events:
+            event.fired[0].fill_(False)
+
     def store_ends(self, row: Tensor, terminated: Tensor, truncated: Tensor, numbers: Mapping[str, Tensor]) -> None:
         """Store which episodes ended, and the numbers [N] of all running episodes, by name."""
         _store(self._terminated, row, terminated)
@@ -154,16 +172,17 @@ class TensorStorage:
             tensors |= {f"observation {key} {name}": tensor for name, tensor in segment.observation.items()}
             tensors |= {f"action {key} {name}": tensor for name, tensor in segment.action.items()}
             tensors |= {f"reward {key}": segment.reward, f"is_first {key}": segment.is_first}
+        for events in (self._starts, *self._acts.values()):
+            tensors |= events.tensors()
         return tensors
 
     # ---------------------------------------------------------------------------------------- reading
 
-    def rollout(self, starting: Tensor, first_env_index: int) -> Rollout:
+    def rollout(self, starting: Tensor) -> Rollout:
         """Make a rollout of what is stored.
 
         Args:
             starting: See `Rollout`.
-            first_env_index: Index of the first environment across all ranks and workers.
         """
         ended = self._terminated | self._truncated
         following = torch.where(ended, -1, 0)
@@ -179,17 +198,6 @@ class TensorStorage:
             next_key=following,
             next_slot=following,
         )
-        is_invalid: dict[str, Tensor] = {}
-        for key, segment in self.segments.items():
-            for name, tensor in segment.observation.items():
-                if tensor.is_floating_point():
-                    is_invalid[f"observation {name!r} of sub-step {key!r}"] = flags_of_invalid(tensor)
-        is_invalid["reward"] = flags_of_invalid(reward)
-
-        def check() -> None:
-            _refuse_invalid(is_invalid, first_env_index)
-
-        episodes = TensorEpisodes(ended, self._numbers, first_env_index, check)
         n_rows, n_envs = self._shape
         return Rollout(
             rows,
@@ -200,7 +208,41 @@ class TensorStorage:
             starting,
             n_env_steps=n_rows * n_envs,
             dense=True,
-            summaries=episodes.fetched() if self._device.type == "cpu" else episodes,
+        )
+
+    def record(
+        self,
+        play: Callable[[StepKey, Mapping[str, Tensor]], Mapping[str, Tensor]],
+        restarted: bool,
+        first_env_index: int,
+    ) -> RolloutRecord:
+        """Copy what statistics need.
+
+        Args:
+            play: Computes the actions that are played from those that are sampled, for a step key.
+            restarted: See `RolloutRecord`.
+            first_env_index: Index of the first environment across all ranks and workers.
+        """
+        is_invalid: dict[str, Tensor] = {}
+        actions = {}
+        for key, segment in self.segments.items():
+            for name, tensor in segment.observation.items():
+                if tensor.is_floating_point():
+                    is_invalid[f"observation {name!r} of sub-step {key!r}"] = flags_of_invalid(tensor)
+            is_invalid[f"reward of sub-step {key!r}"] = flags_of_invalid(segment.reward)
+            actions[key] = {head: tensor.clone() for head, tensor in play(key, segment.action).items()}
+
+        def check() -> None:
+            _refuse_invalid(is_invalid, first_env_index)
+
+        return RolloutRecord(
+            self._terminated | self._truncated,
+            {name: tensor.clone() for name, tensor in self._numbers.items()},
+            actions,
+            [event.clone() for event in self._starts.events],
+            [event.clone() for events in self._acts.values() for event in events.events],
+            restarted,
+            check,
         )
 
 

@@ -33,6 +33,7 @@ from maze_pl.perception import (
     SharedStateCriticComposer,
     StepStateCriticComposer,
 )
+from tests import equality
 from tests.envs.tensors.tensor_envs import ENVS
 
 N_ENVS, N_STEPS = 6, 25
@@ -97,7 +98,7 @@ def collector_of(make: Any, *, records: bool = False, n_envs: int = N_ENVS) -> t
 def assert_equal(first: Rollout, second: Rollout) -> None:
     pairs = list(zip(leaves(first), leaves(second), strict=True))
     assert all(torch.equal(*pair) for pair in pairs if isinstance(pair[0], Tensor))
-    assert list(first.summaries) == list(second.summaries)
+    equality.assert_equal(first.summaries, second.summaries)
 
 
 def test_cartpole_rollouts_are_those_of_gymnasium_one_by_one() -> None:

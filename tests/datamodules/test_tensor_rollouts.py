@@ -69,6 +69,21 @@ def test_actors_and_all_critics_learn_from_tensors(algorithm: str, tmp_path: Pat
         assert not torch.equal(parameter, former)
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.parametrize("algorithm", ["PPO", "IMPALA"])
+def test_events_and_actions_are_logged(algorithm: str, tmp_path: Path) -> None:
+    data, module = data_and_module("structured", algorithm)
+    trainer = make_trainer(tmp_path, max_epochs=1)
+    trainer.fit(module, data)
+    logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    n_cuts = logged["train_CuttingEvents/valid_cut/mean_episode_total"]
+    n_faults = logged["train_CuttingEvents/invalid_cut/mean_episode_total"]
+    n_missing = logged["train_CuttingEvents/invalid_piece_selected/mean_episode_total"]
+    assert n_cuts + n_faults + n_missing == pytest.approx(12)  # one of the three in each step of an episode
+    assert logged["train_InventoryEvents/pieces_in_inventory/step_max"] <= 8
+    assert 0 <= logged["train_DiscreteActionEvents/action/substep_1/cut_rotation"] <= 1
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", ENVS)

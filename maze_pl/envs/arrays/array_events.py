@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
-import numpy as np
-
 from maze_pl.envs.arrays.array_step import AnyArray
 from maze_pl.events.topics import EventDeclaration, declarations
 
@@ -18,7 +16,8 @@ class ArrayEvent(NamedTuple):
 
     Attributes:
         declaration: Declaration of the event and its statistics.
-        which: [n] int64, the environment of each event; an environment may occur several times.
+        which: [n] int64, the environment of each event; an environment may occur several times. On a device,
+            [N] bool, whether the event happened in each environment; see `TensorEnv.create_event_topic`.
         attributes: Name -> [n, ...] the values of the events; anything that is not an array counts for all.
     """
 
@@ -58,7 +57,11 @@ class ArrayEvents:
         """
         if topic not in self.topics:
             self.topics.append(topic)
-        return cast(Topic, ArrayTopic(topic, self._fired.append))
+        return cast(Topic, ArrayTopic(topic, self.fire))
+
+    def fire(self, event: ArrayEvent) -> None:
+        """Fire events."""
+        self._fired.append(event)
 
     def drain(self) -> list[ArrayEvent]:
         """Return the events since the last call, in the order in which they were fired."""
@@ -96,9 +99,9 @@ class ArrayTopic:
             bound.apply_defaults()
             attributes = dict(bound.arguments)
             for attribute, value in attributes.items():
-                if isinstance(value, np.ndarray) and value.ndim and len(value) != len(which):
+                if getattr(value, "ndim", 0) and len(value) != len(which):
                     label = f"{self._topic.__name__}.{name}"
-                    fault = f"{attribute} of {label} has shape {value.shape} for {len(which)} environments"
+                    fault = f"{attribute} of {label} has shape {tuple(value.shape)} for {len(which)} environments"
                     raise ValueError(f"{fault}; give one value for each, or a single one for all")
             self._record(ArrayEvent(declaration, which, attributes))
 

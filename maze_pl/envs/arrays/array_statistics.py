@@ -13,16 +13,14 @@ from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import EpisodeBatch, StatColumn
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_events import ArrayEvent
+from maze_pl.envs.arrays.event_columns import GroupKey, Happened, column_of, event_columns, groups_of, inputs_of
 from maze_pl.envs.arrays.value_log import ValueLog
 from maze_pl.envs.structured_env import Array
-from maze_pl.events.array_reducing import GroupedEvents
 from maze_pl.events.episode_statistics import action_keys
-from maze_pl.events.event_names import group_label, topic_name
-from maze_pl.events.topics import EventDeclaration, declarations
+from maze_pl.events.event_names import topic_name
+from maze_pl.events.topics import declarations
 
 _STEP = "step"
-_GroupKey = tuple[type, str, tuple[str, ...]]
-"""Topic, name of the event, and values of its grouping attributes."""
 
 
 class ArrayStatistics:
@@ -57,7 +55,7 @@ class ArrayStatistics:
                 if dtype != step.action_space[head].dtype:
                     self._largest_actions[key][head] = int(np.iinfo(dtype).max)
             self._action_keys[key] = action_keys(key, step.action_space)
-        self._events: dict[_GroupKey, ValueLog] = {}
+        self._events: dict[GroupKey, ValueLog] = {}
         self._ended: list[dict[str, Array]] = []
         self._n_ended = 0
         self._further: dict[StatKey, list[StatColumn]] = {}  # of the ended episodes, by their positions
@@ -81,20 +79,8 @@ class ArrayStatistics:
     def receive(self, events: Iterable[ArrayEvent]) -> None:
         """Record events, in the current step of each environment."""
         for event in events:
-            declaration = event.declaration
-            values = [event.attributes[name] for name in declaration.grouping]
-            if any(isinstance(value, np.ndarray) and value.ndim for value in values):
-                self._receive_groups(event, values)
-            else:
-                self._record(event, tuple(map(group_label, declaration.grouping, values)), None)
-
-    def _receive_groups(self, event: ArrayEvent, values: list[Any]) -> None:
-        """Record events whose values of the grouping attributes differ."""
-        lists = [value.tolist() if isinstance(value, np.ndarray) else [value] * len(event.which) for value in values]
-        names = list(zip(*lists, strict=True))
-        for of_group in dict.fromkeys(names):
-            chosen = np.flatnonzero([name == of_group for name in names])
-            self._record(event, tuple(map(group_label, event.declaration.grouping, of_group)), chosen)
+            for labels, chosen in groups_of(event):
+                self._record(event, labels, chosen)
 
     def _record(self, event: ArrayEvent, labels: tuple[str, ...], chosen: Array | None) -> None:
         """Record events of one group.
@@ -107,8 +93,8 @@ class ArrayStatistics:
         declaration = event.declaration
         which = event.which if chosen is None else event.which[chosen]
         values: dict[str, Array] = {_STEP: self.n_steps[which]}
-        for name in _inputs(declaration):
-            values[f"value {name}"] = _column(event, name, chosen)
+        for name in inputs_of(declaration):
+            values[f"value {name}"] = column_of(event, name, chosen)
         key = (declaration.topic, declaration.name, labels)
         if key not in self._events:
             columns = {name: (array.shape[1:], array.dtype) for name, array in values.items()}
@@ -204,7 +190,7 @@ class ArrayStatistics:
             log.sort_ended(order)
         n_steps = numbers.pop("n_steps")
         kpis = {name.removeprefix("kpi "): values for name, values in numbers.items() if name.startswith("kpi ")}
-        statistics = self._event_columns(topics, n_steps)
+        statistics = event_columns(topics, self._events, self._happened, n_steps)
         statistics |= self._action_columns()
         statistics |= self._further_columns(order)
         batch = EpisodeBatch(
@@ -247,32 +233,13 @@ class ArrayStatistics:
             statistics[key] = column.ordered(rank, len(order))
         return statistics
 
-    def _event_columns(self, topics: Iterable[type], n_steps: Array) -> dict[StatKey, StatColumn]:
-        """Statistics of the events of the ended episodes."""
-        columns: dict[StatKey, StatColumn] = {}
-        groups: list[_GroupKey] = list(self._events)
-        for topic in topics:
-            for declaration in declarations(topic).values():
-                ungrouped: _GroupKey = (topic, declaration.name, ())
-                if not declaration.grouping and ungrouped not in self._events:
-                    groups.append(ungrouped)
-        for group in groups:
-            topic, event, labels = group
-            declaration = declarations(topic)[event]
-            log = self._events.get(group)
-            if log is None:
-                counts = np.zeros(len(n_steps), np.int64)
-                values = {name: np.zeros(0) for name in _inputs(declaration)}
-                events = GroupedEvents(declaration, counts, counts[:0], values, n_steps)
-            else:
-                ended = log.ended()
-                values = {name: log.values_of(f"value {name}", ended) for name in _inputs(declaration)}
-                events = GroupedEvents(declaration, ended.counts, log.values_of(_STEP, ended), values, n_steps)
-            for name, column in events.statistics().items():
-                having = np.flatnonzero(events.counts) if labels else np.arange(len(n_steps))
-                key = (topic_name(topic), event, name, labels)
-                columns[key] = _restricted(column, having) if labels else column
-        return {key: column for key, column in columns.items() if len(column.episodes)}
+    def _happened(self, group: GroupKey) -> Happened:
+        """Return the events of a group in the ended episodes."""
+        log = self._events[group]
+        ended = log.ended()
+        inputs = inputs_of(declarations(group[0])[group[1]])
+        values = {name: log.values_of(f"value {name}", ended) for name in inputs}
+        return Happened(ended.counts, log.values_of(_STEP, ended), values)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics of the running episodes; call it after `drain`."""
@@ -349,45 +316,3 @@ def _smallest_dtype(space: spaces.Space[Any]) -> np.dtype:
     else:
         return dtype
     return np.min_scalar_type(high) if low >= 0 and dtype.itemsize == 8 else dtype
-
-
-def _inputs(declaration: EventDeclaration) -> tuple[str | None, ...]:
-    """Inputs of the step statistics, without those that only count events."""
-    return tuple(dict.fromkeys(s.input_name for s in declaration.step if s.reduce is not len))
-
-
-def _column(event: ArrayEvent, name: str | None, chosen: Array | None) -> Array:
-    """Values of an attribute of events [n, ...]; objects if all attributes are the input."""
-    n_events = len(event.which)
-    if name is None:
-        rows = [
-            {attribute: _entry(value, place) for attribute, value in event.attributes.items()}
-            for place in range(n_events)
-        ]
-        column = np.empty(n_events, object)
-        column[:] = rows
-    else:
-        value = event.attributes[name]
-        if isinstance(value, np.ndarray) and value.ndim:
-            column = value
-        else:
-            column = np.broadcast_to(np.asarray(value), (n_events, *np.shape(value)))
-        if column.ndim == 1 and column.dtype.kind in "iuf":  # as Python's numbers
-            column = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
-    return column if chosen is None else column[chosen]
-
-
-def _entry(value: Any, place: int) -> Any:
-    """Value of one of several events."""
-    return value[place] if isinstance(value, np.ndarray) and value.ndim else value
-
-
-def _restricted(column: StatColumn, having: Array) -> StatColumn:
-    """Column of those episodes only in which an event happened, although others have zeros."""
-    if len(having) == len(column.episodes):
-        return column
-    kept = np.isin(column.episodes, having)
-    if column.counts is None:
-        return StatColumn(column.episodes[kept], column.values[kept])
-    values = column.values[np.repeat(kept, column.counts)]
-    return StatColumn(column.episodes[kept], values, column.counts[kept])

@@ -14,17 +14,21 @@ from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.cutting_2d.core_environment import Cutting2DCoreEnvironment
 from maze_pl.envs.cutting_2d.default_reward_aggregator import DefaultRewardAggregator
 from maze_pl.envs.cutting_2d.demand import Demand
+from maze_pl.envs.cutting_2d.events import CuttingEvents, InventoryEvents
 from maze_pl.envs.cutting_2d.kpi_calculator import Cutting2dKpiCalculator
 from maze_pl.envs.cutting_2d.masked_structured_environment import masked_struct_env_factory
 from maze_pl.envs.cutting_2d.objects import Piece
 from maze_pl.envs.cutting_2d.tensor_orders import TensorOrders
 from maze_pl.envs.tensors.tensor_env import Outcome, TensorEnv, Tensors
 
+MOST_DISCARDED = 2
+"""Pieces that a cut can push out of a full stock: one is replaced by two leftovers and a raw piece."""
+
 
 class StructuredCutting2DTensorEnvironment(TensorEnv):
     """Cutting environments in tensors, each with the dynamics of a `MaskedStructuredCutting2DEnvironment`.
 
-    Orders have the same probabilities, but other seeds. There are no events; the KPIs are the same.
+    Orders have the same probabilities, but other seeds. Events and KPIs are the same.
 
     Args:
         max_pieces_in_inventory: Maximum number of pieces in stock.
@@ -60,6 +64,8 @@ class StructuredCutting2DTensorEnvironment(TensorEnv):
         self._demand = single.demand
         self._penalties = aggregator.invalid_action_penalty, aggregator.raw_piece_usage_penalty
         self._single: Any = masked_struct_env_factory(*settings)  # declares the spaces
+        self._cutting_events: Any = self.create_event_topic(CuttingEvents)
+        self._inventory_events: Any = self.create_event_topic(InventoryEvents)
         TensorOrders(self._demand, self._raw_piece_size, self.device)  # refuses other generators
 
     @property
@@ -111,6 +117,7 @@ class StructuredCutting2DTensorEnvironment(TensorEnv):
         if self._orders.length:
             self.period.copy_(torch.where(of_pieces, self._orders.period(self.seed), self.period))
         self._show_order()
+        self._inventory_events.piece_replenished(which)
 
     def _show_order(self) -> None:
         if not self._orders.length:
@@ -148,6 +155,8 @@ class StructuredCutting2DTensorEnvironment(TensorEnv):
             self.chosen.copy_(action["piece_idx"])
             return Outcome(torch.zeros_like(self.size, dtype=torch.float64))
         is_cut, is_raw = self._cut(action["cut_rotation"] > 0, action["cut_order"] > 0)
+        self._inventory_events.piece_replenished(is_raw)
+        self._inventory_events.pieces_in_inventory(torch.ones_like(is_cut), value=self.size)
         n_raw_pieces = is_raw.double() + (self.n_orders == 0)
         for_invalid, for_raw = self._penalties
         reward = (~is_cut).double() * for_invalid + n_raw_pieces * for_raw
@@ -155,7 +164,9 @@ class StructuredCutting2DTensorEnvironment(TensorEnv):
         self.n_served.add_(is_cut)
         self.n_orders.add_(1)
         self._show_order()
-        return Outcome(reward, ~self._fitting().any(1))
+        fits_nowhere = ~self._fitting().any(1)
+        self._inventory_events.no_piece_fits(fits_nowhere, current_demand=self.order)
+        return Outcome(reward, fits_nowhere)
 
     def _cut(self, rotate: Tensor, reverse: Tensor) -> tuple[Tensor, Tensor]:
         """Cut orders out of the chosen pieces, and put leftovers and raw pieces in stock; see `ArrayInventory`.
@@ -185,10 +196,29 @@ class StructuredCutting2DTensorEnvironment(TensorEnv):
             room = torch.where(is_place[..., None], added if added.dim() == 1 else added[:, None], room)
             size = size + is_added
         n_discarded = (size - self._n_pieces).clamp(min=0)
+        self._fire_cut(piece, is_cut, room, n_discarded)
         room = self._taken(room, self.places + n_discarded[:, None])
         self.room.copy_(torch.where(is_cut[:, None, None], room, self.room))
         self.size.copy_(torch.where(is_cut, size - n_discarded, self.size))
         return is_cut, is_raw
+
+    def _fire_cut(self, piece: Tensor, is_cut: Tensor, room: Tensor, n_discarded: Tensor) -> None:
+        """Fire the events of a cut, before it is carried out.
+
+        Args:
+            piece: [N, 2] the chosen pieces.
+            is_cut: [N] bool, whether the order is cut.
+            room: [N, n_pieces + 3, 2] the pieces in stock after the cut, with those that are discarded first.
+            n_discarded: [N] number of pieces that are discarded, if the order is cut.
+        """
+        is_piece = self.chosen < self.size
+        raw = self.raw.expand_as(piece)
+        self._cutting_events.invalid_piece_selected(~is_piece)
+        self._cutting_events.invalid_cut(is_piece & ~is_cut, self.order, piece, raw)
+        area = self.order.double().prod(1)
+        self._cutting_events.valid_cut(is_cut, self.order, piece, raw, cutting_area=area)
+        for place in range(MOST_DISCARDED):
+            self._inventory_events.piece_discarded(is_cut & (n_discarded > place), piece=room[:, place])
 
     def _taken(self, room: Tensor, source: Tensor) -> Tensor:
         """Take pieces from other places [N, n_pieces + 3]; 0 for places beyond the last."""

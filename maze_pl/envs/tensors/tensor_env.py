@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +12,11 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_events import ArrayEvent, ArrayEvents
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 
 Tensors = Mapping[str, Tensor]
+Topic = TypeVar("Topic")
 
 
 class Outcome(NamedTuple):
@@ -49,6 +51,7 @@ class TensorEnv(ArrayEnv):
 
     Attributes:
         device: Device of the tensors; set before `allocate`.
+        fired: Events since they were last drained, in all environments; see `create_event_topic`.
         n_steps: [N] int64, environment steps that are complete in the running episodes.
 
     Raises:
@@ -71,6 +74,7 @@ class TensorEnv(ArrayEnv):
             raise ValueError(f"max_episode_steps={max_episode_steps} must be at least 1")
         self.max_episode_steps = max_episode_steps
         self.device = torch.device("cpu")
+        self.fired = ArrayEvents()
 
     # --------------------------------------------------------------------------------- to implement
 
@@ -107,6 +111,20 @@ class TensorEnv(ArrayEnv):
         """Return the KPIs of the running episodes as if they ended now, name -> [N]; none by default."""
         return {}
 
+    def create_event_topic(self, topic: type[Topic]) -> Topic:
+        """Return an object that fires the events of a topic, for `begin` and `act`.
+
+        Its methods are those of the topic, with [N] bool as an additional first argument: whether the
+        event happens in each environment. Values are tensors [N, ...], or single values that count for
+        all. The same events are fired in each act of a sub-step and in each start, in the same order,
+        since nothing may depend on values of tensors. Events of a start count in the first step.
+
+        Args:
+            topic: The topic class.
+        """
+        self.events.create_event_topic(topic)
+        return self.fired.create_event_topic(topic)
+
     # -------------------------------------------------------------------------------- an array environment
 
     @property
@@ -129,6 +147,7 @@ class TensorEnv(ArrayEnv):
         every[which] = seeds
         chosen = torch.from_numpy(mask).to(self.device)
         self.begin(chosen, torch.from_numpy(every).to(self.device))
+        self._hand_on_events(chosen)
         self.n_steps.masked_fill_(chosen, 0)
         self._next_key[which] = 0
         return self._result()
@@ -159,6 +178,7 @@ class TensorEnv(ArrayEnv):
         """Perform an act in some environments, all of which are at this sub-step, and note its results."""
         before = {name: tensor.clone() for name, tensor in self.tensors().items()}
         outcome = self.act(key, heads)
+        self._hand_on_events(chosen)
         for name, tensor in self.tensors().items():
             if tensor.shape[:1] == (self.n_envs,):
                 of_env = chosen.view(-1, *[1] * (tensor.dim() - 1))
@@ -166,6 +186,14 @@ class TensorEnv(ArrayEnv):
         result.reward = torch.where(chosen, outcome.reward.double(), result.reward)
         if outcome.terminated is not None:
             result.terminated |= outcome.terminated & chosen
+
+    def _hand_on_events(self, chosen: Tensor) -> None:
+        """Fire the events of some environments as those of an array environment."""
+        for event in self.fired.drain():
+            which = (event.which & chosen).nonzero().flatten()
+            attributes = {name: values_of(value, which) for name, value in event.attributes.items()}
+            if len(which):
+                self.events.fire(ArrayEvent(event.declaration, which.cpu().numpy(), attributes))
 
     def _result(self) -> ArrayStep:
         """Return the next actors with their observations."""
@@ -183,3 +211,15 @@ class TensorEnv(ArrayEnv):
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors that are attributes of this object, by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+
+def values_of(value: Any, which: tuple[Tensor, ...] | Tensor) -> Any:
+    """Return the values of an attribute in some places, in an array; a single value stays as it is.
+
+    Args:
+        value: [N, ...] a tensor, or a single value.
+        which: Index of the places.
+    """
+    if not isinstance(value, Tensor):
+        return value
+    return value[which].cpu().numpy() if value.dim() else value.item()

@@ -18,8 +18,11 @@ from maze_pl.envs.cutting_2d import (
     UniformDemand,
 )
 from maze_pl.envs.cutting_2d.demand import DemandGenerator
+from maze_pl.envs.cutting_2d.events import CuttingEvents, InventoryEvents
 from maze_pl.envs.cutting_2d.tensor_environment import StructuredCutting2DTensorEnvironment
 from maze_pl.envs.cutting_2d.tensor_orders import TensorOrders
+from maze_pl.events.topics import declarations
+from tests.equality import assert_equal
 
 DEMAND = [(1, 2), (1, 2), (1, 1), (2, 2), (1, 2), (1, 1)]
 CPU = torch.device("cpu")
@@ -55,6 +58,9 @@ def test_for_the_same_orders_and_actions_all_numbers_equal_those_in_arrays(n_pie
     assert np.array_equal(found.reward, expected.reward)
     assert found.kpis.keys() == expected.kpis.keys()
     assert all(np.array_equal(found.kpis[name], expected.kpis[name]) for name in expected.kpis)
+    assert_equal(found.statistics, expected.statistics)
+    names = {name for _, name, _, _ in found.statistics}
+    assert names >= {*declarations(CuttingEvents), *declarations(InventoryEvents)} or not len(found)
     assert len(found) > 50 or n_pieces > 3
 
 

@@ -1,0 +1,281 @@
+"""Statistics of the episodes that are collected on a device, as `ArrayStatistics` makes them of those in arrays."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maze_pl.collect.event_storage import StoredEvent
+from maze_pl.collect.state_tensors import from_tensors, to_tensors
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import StatKey
+from maze_pl.core.episode_batch import EpisodeBatch, StatColumn
+from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.array_events import ArrayEvent
+from maze_pl.envs.arrays.event_columns import GroupKey, Happened, column_of, event_columns, groups_of, inputs_of
+from maze_pl.envs.structured_env import Array
+from maze_pl.envs.tensors.tensor_env import values_of
+from maze_pl.events.episode_statistics import action_keys
+from maze_pl.events.event_names import topic_name
+from maze_pl.events.topics import declarations
+
+MOST_PENDING: Final = 256
+"""Rollouts whose statistics may stay on the device; with one more, those of the first are fetched."""
+
+
+@dataclass
+class RolloutRecord:
+    """Copies of what statistics need of a rollout with T rows and N environments, on its device.
+
+    Attributes:
+        ended: [T, N] bool, whether an episode ended with this row.
+        numbers: Name -> [T, N] of the episodes: `env_steps`, `reward`, `episode_index`, and
+            `kpi <name>`.
+        actions: Step key -> head -> [T, N, ...] the actions as they were played.
+        starts: Events of starts, [T + 1, N]: those before row t are at t.
+        acts: Events of acts, [T, N].
+        restarted: Whether all running episodes were dropped before the rollout.
+        check: Raises an error if data of the rollout is invalid.
+    """
+
+    ended: Tensor
+    numbers: Mapping[str, Tensor]
+    actions: Mapping[StepKey, Mapping[str, Tensor]]
+    starts: Sequence[StoredEvent]
+    acts: Sequence[StoredEvent]
+    restarted: bool
+    check: Callable[[], None]
+
+
+class Events:
+    """Events of one group, sorted by environment and time.
+
+    Attributes:
+        env: [E] environment of each event.
+        step: [E] its environment step in the episode.
+        values: Input of the step statistics -> [E, ...] its values.
+    """
+
+    def __init__(self, env: Array, step: Array, values: dict[str | None, Array]) -> None:
+        self.env = env
+        self.step = step
+        self.values = values
+
+    def chosen(self, which: Array) -> Events:
+        """Return some of the events."""
+        return Events(self.env[which], self.step[which], {name: column[which] for name, column in self.values.items()})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Events]) -> Events:
+        """Return the events of several parts, one part after the other."""
+        names = parts[0].values
+        return cls(
+            np.concatenate([part.env for part in parts]),
+            np.concatenate([part.step for part in parts]),
+            {name: np.concatenate([part.values[name] for part in parts]) for name in names},
+        )
+
+
+class TensorStatistics:
+    """Statistics of the running episodes of N environments on a device, and of those that ended.
+
+    What a rollout holds stays on the device until a summary is read, usually at the end of an
+    epoch. Rollouts are fetched in their order, as the episodes that run at the end of one go on in
+    the next.
+
+    Args:
+        spec: Observation and action spaces of the agents.
+        n_envs: Number of environments.
+        first_env_index: Index of the first environment across all ranks and workers.
+        topics: Topics of the events that the environments fire.
+    """
+
+    def __init__(self, spec: Spec, n_envs: int, first_env_index: int, topics: Sequence[type]) -> None:
+        self._spec = spec
+        self._n_envs = n_envs
+        self._first_env_index = first_env_index
+        self._topics = topics
+        self._names = {key: action_keys(key, step.action_space) for key, step in spec.steps.items()}
+        self._waiting: deque[tuple[RolloutRecord, Callable[[EpisodeBatch], None]]] = deque()
+        self._drop_running()
+
+    def _drop_running(self) -> None:
+        """Forget the running episodes."""
+        self._n_acts = np.zeros(self._n_envs, np.int64)  # of each sub-step in the running episodes
+        self._actions: dict[StepKey, dict[str, Tensor]] = {}  # of the running episodes, one after the other
+        self._events: dict[GroupKey, Events] = {}
+
+    def add(self, record: RolloutRecord, receive: Callable[[EpisodeBatch], None]) -> None:
+        """Add a rollout.
+
+        Args:
+            record: The rollout.
+            receive: Called with its episodes, sorted by environment and episode, when they are fetched.
+        """
+        self._waiting.append((record, receive))
+        if len(self._waiting) > MOST_PENDING:
+            self.fetch_next()
+
+    def fetch_next(self) -> None:
+        """Fetch the episodes of the first rollout that was not fetched yet."""
+        record, receive = self._waiting[0]
+        record.check()
+        self._waiting.popleft()
+        if record.restarted:
+            self._drop_running()
+        env, row = (index.cpu().numpy() for index in record.ended.T.nonzero(as_tuple=True))
+        columns = {name: tensor.T[record.ended.T].cpu().numpy() for name, tensor in record.numbers.items()}
+        kpis = {}
+        for name, values in columns.items():
+            if name.startswith("kpi "):
+                kpis[name.removeprefix("kpi ")] = values.astype(np.float64)
+        receive(
+            EpisodeBatch(
+                env + self._first_env_index,
+                columns["episode_index"],
+                columns["env_steps"],
+                columns["reward"],
+                kpis,
+                self._event_statistics(record, env, row, columns["env_steps"])
+                | self._action_statistics(record, env, row),
+            )
+        )
+
+    # -------------------------------------------------------------------------------------------- actions
+
+    def _action_statistics(self, record: RolloutRecord, env: Array, row: Array) -> dict[StatKey, StatColumn]:
+        """Return the actions of the ended episodes, and keep those of the running ones.
+
+        Args:
+            record: The rollout.
+            env: [n] environments of the ended episodes, ascending.
+            row: [n] their last rows.
+        """
+        n_rows = len(record.ended)
+        is_first = np.diff(env, prepend=-1) > 0
+        before = np.where(is_first, -1 - self._n_acts[env], np.roll(row, 1))
+        counts = row - before
+        n_ended = np.bincount(env, counts, self._n_envs).astype(np.int64)
+        n_running = self._n_acts + n_rows - n_ended
+        # All acts, environment by environment: those of former rollouts, then those of this one.
+        n_of_env = np.stack([self._n_acts, np.full(self._n_envs, n_rows)], 1)
+        is_former = np.repeat(np.tile([True, False], self._n_envs), n_of_env.ravel())
+        is_ended = np.repeat(np.tile([True, False], self._n_envs), np.stack([n_ended, n_running], 1).ravel())
+        device = record.ended.device
+        former, ended = torch.from_numpy(is_former).to(device), torch.from_numpy(is_ended).to(device)
+        statistics: dict[StatKey, StatColumn] = {}
+        running: dict[StepKey, dict[str, Tensor]] = {}
+        for key, heads in record.actions.items():
+            running[key] = {}
+            for head, actions in heads.items():
+                joined = actions.new_empty((len(former), *actions.shape[2:]))
+                if key in self._actions:
+                    joined[former] = self._actions[key][head].to(device)
+                joined[~former] = actions.transpose(0, 1).flatten(0, 1)
+                running[key][head] = joined[~ended]
+                if len(env):
+                    name = self._names[key][head]
+                    statistics[name] = StatColumn(np.arange(len(env)), joined[ended].cpu().numpy(), counts)
+        self._n_acts, self._actions = n_running, running
+        return statistics
+
+    # --------------------------------------------------------------------------------------------- events
+
+    def _event_statistics(
+        self, record: RolloutRecord, env: Array, row: Array, n_steps: Array
+    ) -> dict[StatKey, StatColumn]:
+        """Return the statistics of the events of the ended episodes, and keep the events of the running ones.
+
+        Args:
+            record: The rollout.
+            env: [n] environments of the ended episodes, ascending.
+            row: [n] their last rows.
+            n_steps: [n] environment steps of the episodes.
+        """
+        # Times: 0 for former rollouts, 2 t + 1 for a start before row t, 2 t + 2 for the acts of row t.
+        n_times = 2 * len(record.ended) + 2
+        ends = env * n_times + 2 * row + 2
+        happened: dict[GroupKey, Happened] = {}
+        for key, (events, time) in self._happened(record).items():
+            places = events.env * n_times + time
+            order = np.argsort(places, kind="stable")
+            events, places = events.chosen(order), places[order]
+            episode = np.searchsorted(ends, places)
+            of_env = np.append(env, -1)[episode]
+            is_ended = of_env == events.env
+            self._events[key] = events.chosen(~is_ended)
+            ended = events.chosen(is_ended)
+            counts = np.bincount(episode[is_ended], minlength=len(env))
+            happened[key] = Happened(counts, ended.step, ended.values)
+        if not len(env):
+            return {}
+        return event_columns(self._topics, happened, happened.__getitem__, n_steps)
+
+    def _happened(self, record: RolloutRecord) -> dict[GroupKey, tuple[Events, Array]]:
+        """Return all events of the running episodes and of a rollout, with their times, by group."""
+        parts: dict[GroupKey, list[tuple[Events, Array]]] = {}
+        for key, events in self._events.items():
+            parts[key] = [(events, np.zeros(len(events.env), np.int64))]
+        for stored_events, time_of_first in ((record.starts, 1), (record.acts, 2)):
+            for stored in stored_events:
+                row, env = stored.fired.nonzero(as_tuple=True)
+                if not len(row):
+                    continue
+                values = {name: values_of(value, (row, env)) for name, value in stored.attributes.items()}
+                event = ArrayEvent(stored.declaration, env.cpu().numpy(), values)
+                time = 2 * row.cpu().numpy() + time_of_first
+                is_start = stored_events is record.starts
+                n_steps = 1 if is_start else record.numbers["env_steps"][row, env].cpu().numpy()
+                step = np.zeros(len(time), np.int64) + n_steps - 1
+                for labels, chosen in groups_of(event):
+                    inputs = {name: column_of(event, name, None) for name in inputs_of(stored.declaration)}
+                    events = Events(event.which, step, inputs)
+                    key = (stored.declaration.topic, stored.declaration.name, labels)
+                    if chosen is not None:
+                        events = events.chosen(chosen)
+                    parts.setdefault(key, []).append((events, time if chosen is None else time[chosen]))
+        joined = {}
+        for key, of_group in parts.items():
+            joined[key] = (
+                Events.joined([events for events, _ in of_group]),
+                np.concatenate([time for _, time in of_group]),
+            )
+        return joined
+
+    # ---------------------------------------------------------------------------------------- checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the statistics of the running episodes, after fetching all rollouts: tensors and primitives only."""
+        while self._waiting:
+            self.fetch_next()
+        events = []
+        for (topic, name, labels), group in self._events.items():
+            state = {"topic": topic_name(topic), "event": name, "labels": list(labels)}
+            events.append(to_tensors({**state, "env": group.env, "step": group.step, "values": group.values}))
+        actions = {key: {head: values.cpu() for head, values in heads.items()} for key, heads in self._actions.items()}
+        return {"n_acts": torch.from_numpy(self._n_acts.copy()), "actions": actions, "events": events}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state_dict`.
+
+        Raises:
+            ValueError: An event of the state is not declared by any of the topics.
+        """
+        self._waiting.clear()
+        self._drop_running()
+        self._n_acts[...] = state["n_acts"].numpy()
+        self._actions = {key: dict(heads) for key, heads in state["actions"].items()}
+        by_name = {topic_name(topic): topic for topic in self._topics}
+        for saved in state["events"]:
+            topic = by_name.get(saved["topic"])
+            if topic is None or saved["event"] not in declarations(topic):
+                fault = f"the saved statistics have the event {saved['event']!r} of {saved['topic']}"
+                raise ValueError(f"{fault}, which the environment does not declare; resume with the code that saved it")
+            events = Events(*from_tensors([saved["env"], saved["step"], saved["values"]]))
+            self._events[topic, saved["event"], tuple(saved["labels"])] = events

@@ -1,0 +1,315 @@
+"""Statistics of episodes on a device equal those of the same acts in arrays, across rollouts and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.tensor_episodes import TensorEpisodes
+from maze_pl.collect.tensor_statistics import MOST_PENDING, RolloutRecord, TensorStatistics
+from maze_pl.core.batches import Rollout
+from maze_pl.core.episode_batch import EpisodeBatch
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.envs.arrays.array_statistics import ArrayStatistics
+from maze_pl.envs.tensors import Outcome, TensorEnv
+from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
+from maze_pl.events import define_episode_stats, define_epoch_stats, define_stats_grouping, define_step_stats
+from maze_pl.modules import PPO
+from tests.envs.tensors.tensor_envs import ENVS
+from tests.equality import assert_equal
+
+N_ENVS, N_STEPS, FIRST = 6, 7, 10
+CPU = torch.device("cpu")
+
+
+class WalkEvents:
+    """Events of a walk."""
+
+    @define_epoch_stats(np.mean, input_name="sum", output_name="sum")
+    @define_epoch_stats(max, input_name="most", output_name="most")
+    @define_episode_stats(sum, input_name="sum", output_name="sum")
+    @define_episode_stats(max, input_name="sum", output_name="most")
+    @define_step_stats(sum, output_name="sum")
+    def moved(self, value: float) -> None:
+        """The walker moved."""
+
+    @define_epoch_stats(np.mean, output_name="mean")
+    @define_episode_stats(len)
+    @define_step_stats(None, input_name="height")
+    @define_stats_grouping("side", "kind")
+    def passed(self, side: int, kind: str, height: float) -> None:
+        """The walker passed something."""
+
+    @define_epoch_stats(None, output_name="places")
+    @define_episode_stats(None)
+    @define_step_stats(None)
+    def began(self, place: float) -> None:
+        """An episode began."""
+
+    @define_epoch_stats(np.mean)
+    @define_episode_stats(sum)
+    @define_step_stats(len)
+    def flew(self) -> None:
+        """Never happens."""
+
+
+class Walk(TensorEnv):
+    """Walkers with two kinds of acts, whose events depend on the seed, on the environment and on the action.
+
+    Attributes:
+        wrong: A fault: "order" for other events each time, "numbers" for events without masks.
+    """
+
+    def __init__(self, wrong: str = "", max_episode_steps: int | None = 5) -> None:
+        super().__init__(max_episode_steps)
+        self.wrong = wrong
+        self.n_calls = 0
+        self.walk: Any = self.create_event_topic(WalkEvents)
+
+    @property
+    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
+        space = spaces.Dict({"place": spaces.Box(-1e3, 1e3, (1,))})
+        return {"step": space, "jump": space}
+
+    @property
+    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
+        return {
+            "step": spaces.Dict({"to": spaces.Box(-0.5, 0.5, (2,)), "speed": spaces.Discrete(3)}),
+            "jump": spaces.Dict({"high": spaces.MultiBinary(2)}),
+        }
+
+    def make_tensors(self, n_envs: int) -> None:
+        self.place = torch.zeros(n_envs, dtype=torch.float64, device=self.device)
+        self.number = torch.arange(n_envs, device=self.device)
+
+    def begin(self, which: Tensor, seeds: Tensor) -> None:
+        self.place.copy_(torch.where(which, (seeds % 10).double(), self.place))
+        self.walk.began(which & (seeds % 3 > 0), self.place)
+
+    def observe(self, step_key: Any) -> dict[str, Tensor]:
+        return {"place": self.place[:, None].float()}
+
+    def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Outcome:
+        self.n_calls += 1
+        everyone = torch.ones_like(self.number, dtype=torch.bool)
+        if step_key == "step":
+            self.place.add_(action["to"].sum(1) * (1 + action["speed"]))
+            self.walk.moved(self.place > 4, value=self.place)
+            self.walk.moved(everyone, value=2.5)
+            return Outcome(self.place)
+        self.walk.passed(action["high"][:, 0] > 0, side=self.number % 2, kind="tree", height=self.place.float())
+        self.walk.passed(self.place < 5, side=3, kind="bush", height=self.number)
+        if self.wrong == "order" and self.n_calls > 4:
+            self.walk.moved(everyone, value=1.0)
+        if self.wrong == "numbers":
+            self.walk.moved(self.number, value=1.0)
+        return Outcome(-self.place, self.place > 6)
+
+
+Make = Callable[[], TensorEnv]
+MAKERS: dict[str, Make] = {"walk": Walk, "walk without limit": partial(Walk, max_episode_steps=None), **ENVS}
+
+
+def collector_of(make: Make, **options: Any) -> tuple[TensorCollector, Any]:
+    """A collector with a policy for its environments."""
+    spec = Spec.of(make())
+    torch.manual_seed(0)
+    records = options.pop("records", False)
+    vector = TensorVector(make(), N_ENVS, spec, CPU, seed=3, first_env_index=FIRST, **options)
+    return TensorCollector(vector, N_STEPS, torch.Generator().manual_seed(1), records), PPO(spec=spec).policy
+
+
+def step_by_step(make: Make, rollouts: list[Rollout]) -> list[EpisodeBatch]:
+    """Episodes of the rollouts, from their actions, by stepping environments in arrays."""
+    env = make()
+    env.allocate(N_ENVS)
+    spec = Spec.of(make())
+    statistics = ArrayStatistics(spec, N_ENVS, FIRST)
+    first_seeds = environment_seeds(3, FIRST + torch.arange(N_ENVS))
+
+    def begin(which: np.ndarray) -> None:
+        seeds = episode_seeds(first_seeds, torch.from_numpy(statistics.episode)).numpy()
+        env.reset(which, seeds[which])
+        statistics.receive(env.events.drain())
+
+    begin(np.arange(N_ENVS))
+    batches = []
+    for rollout in rollouts:
+        for row in range(N_STEPS):
+            for place, (key, step) in enumerate(spec.steps.items()):
+                heads = {head: values[row].numpy() for head, values in rollout.segments[key].action.items()}
+                for head, space in step.action_space.spaces.items():
+                    if isinstance(space, spaces.Box):
+                        heads[head] = heads[head].clip(space.low, space.high)
+                statistics.note_actions(key, slice(None), heads)
+                result = env.step({key: heads}, slice(None))
+                statistics.receive(env.events.drain())
+                advanced = np.full(N_ENVS, int(place == len(spec.steps) - 1))
+                statistics.note_rewards(slice(None), result.reward.numpy(), advanced)
+            ended = result.terminated.numpy().copy()
+            if result.truncated is not None:
+                ended |= result.truncated.numpy()
+            which = np.flatnonzero(ended)
+            kpis = {name: np.asarray(values) for name, values in env.kpis(which).items()}
+            lengths = env.n_steps.numpy()[which]
+            statistics.end_episodes(which, lengths, kpis, np.ones(len(which), np.bool_), {})
+            statistics.episode[which] += 1
+            if len(which):
+                begin(which)
+        batches.append(statistics.drain(env.events.topics))
+    return batches
+
+
+def assert_same(found: Any, expected: EpisodeBatch) -> None:
+    """Numbers and statistics are equal; actions may have other dtypes."""
+    found = found.fetched() if isinstance(found, TensorEpisodes) else found
+    assert len(found) == len(expected)
+    if not len(expected):
+        return
+    assert found.statistics.keys() == expected.statistics.keys()
+    for name, column in expected.statistics.items():
+        assert_equal(vars(found.statistics[name]), vars(column))
+    assert_equal({**vars(found), "statistics": None}, {**vars(expected), "statistics": None})
+
+
+@pytest.mark.parametrize("records", [False, True])
+@pytest.mark.parametrize("name", MAKERS)
+def test_they_are_those_of_the_same_acts_in_arrays(name: str, records: bool) -> None:
+    collector, policy = collector_of(MAKERS[name], records=records)
+    rollouts = [collector.collect(policy).clone() for _ in range(6)]
+    for rollout, expected in zip(rollouts, step_by_step(MAKERS[name], rollouts), strict=True):
+        assert_same(rollout.summaries, expected)
+    assert sum(len(rollout.summaries) for rollout in rollouts) > N_ENVS
+    names = {key[1] for rollout in rollouts for key in rollout.summaries.statistics}
+    if name.startswith("walk"):
+        assert names >= {"moved", "passed", "began", "flew", "action"}
+
+
+def test_a_number_is_right_by_hand() -> None:
+    collector, policy = collector_of(partial(Walk, max_episode_steps=3))
+    rollout = collector.collect(policy)
+    acts = rollout.segments["step"].action
+    to = acts["to"].clamp(-0.5, 0.5).double().sum(2) * (1 + acts["speed"])
+    first = int(episode_seeds(environment_seeds(3, FIRST + torch.arange(N_ENVS)), torch.zeros(N_ENVS).long())[2]) % 10
+    places = first + to[:3, 2].cumsum(0)
+    ends_after = 1 + next((step for step in range(3) if places[step] > 6), 2)
+    expected = sum(2.5 + (float(place) if place > 4 else 0.0) for place in places[:ends_after])
+    summary = next(one for one in rollout.summaries if one.env_index == FIRST + 2 and one.episode_index == 0)
+    (key,) = [key for key in summary.statistics if key[1:3] == ("moved", "sum")]
+    assert summary.statistics[key] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_checkpoint_continues_episodes_with_their_events_and_actions(name: str) -> None:
+    collector, policy = collector_of(MAKERS[name])
+    collector.collect(policy)
+    state = collector.state_dict()
+    expected = [collector.collect(policy).summaries for _ in range(4)]
+    other, _ = collector_of(MAKERS[name])
+    other.load_state_dict(state)
+    for one in expected:
+        assert_same(other.collect(policy).summaries, one)
+
+
+def test_a_checkpoint_without_statistics_continues_the_episodes() -> None:
+    collector, policy = collector_of(Walk)
+    collector.collect(policy)
+    state = collector.state_dict()
+    expected = collector.collect(policy).summaries
+    del state["statistics"]
+    other, _ = collector_of(Walk)
+    other.load_state_dict(state)
+    found = other.collect(policy).summaries
+    assert np.array_equal(found.reward, expected.reward)
+    assert np.array_equal(found.env_steps, expected.env_steps)
+
+
+def test_a_checkpoint_with_events_that_are_not_declared_is_refused() -> None:
+    collector, policy = collector_of(Walk)
+    collector.collect(policy)
+    state = collector.state_dict()
+    state["statistics"]["events"][0]["event"] = "swam"
+    other, _ = collector_of(Walk)
+    with pytest.raises(ValueError, match=r"the event 'swam' of .*WalkEvents, which the environment does not declare"):
+        other.load_state_dict(state)
+
+
+def test_episodes_that_are_dropped_leave_nothing_to_those_that_begin_instead() -> None:
+    collector, policy = collector_of(partial(Walk, max_episode_steps=50), n_same_starts=3)
+    for _ in range(4):
+        rollout = collector.collect(policy)
+        for summary in rollout.summaries:
+            counts = {key[2:]: value for key, value in summary.statistics.items() if key[1] == "action"}
+            assert all(len(values) == summary.env_steps for values in counts.values())
+            (key,) = [key for key in summary.statistics if key[1:3] == ("moved", "sum")]
+            assert summary.statistics[key] >= 2.5 * summary.env_steps
+            began = [value for key, value in summary.statistics.items() if key[1] == "began"]
+            assert all(len(values) == 1 for values in began)
+
+
+def record_of(number: int, *, is_valid: bool = True) -> RolloutRecord:
+    """A rollout of two environments and three rows, in which only the first environment ends an episode."""
+    ended = torch.tensor([[False, False], [True, False], [False, False]])
+    numbers = {name: torch.full((3, 2), number) for name in ("env_steps", "episode_index")}
+    numbers["reward"] = torch.zeros(3, 2, dtype=torch.float64)
+    actions = {0: {"action": number * 10 + torch.arange(3)[:, None].expand(3, 2)}}
+
+    def check() -> None:
+        if not is_valid:
+            raise ValueError("not valid")
+
+    return RolloutRecord(ended, numbers, actions, [], [], False, check)
+
+
+def statistics_of_two() -> TensorStatistics:
+    step = StepSpec(spaces.Dict({"x": spaces.Box(0, 1)}), spaces.Dict({"action": spaces.Discrete(1000)}))
+    return TensorStatistics(Spec({0: step}), 2, 0, [])
+
+
+def test_rollouts_are_fetched_in_their_order_whichever_is_read_first() -> None:
+    statistics = statistics_of_two()
+    rollouts = [TensorEpisodes(record_of(number), statistics) for number in range(3)]
+    for number in (2, 0, 1):
+        (column,) = rollouts[number].fetched().statistics.values()
+        assert column.values.tolist() == ([0, 1] if not number else [number * 10 - 8, number * 10, number * 10 + 1])
+
+
+def test_only_some_rollouts_stay_on_the_device() -> None:
+    fetched: list[EpisodeBatch] = []
+    statistics = statistics_of_two()
+    for number in range(MOST_PENDING + 3):
+        statistics.add(record_of(number), fetched.append)
+    assert [batch.episode_index.tolist() for batch in fetched] == [[0], [1], [2]]
+
+
+def test_an_invalid_rollout_is_refused_each_time_that_it_is_read() -> None:
+    statistics = statistics_of_two()
+    episodes = TensorEpisodes(record_of(0, is_valid=False), statistics)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not valid"):
+            episodes.fetched()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            "order",
+            r"an act of sub-step 'jump' fired the events WalkEvents.passed, WalkEvents.passed, WalkEvents.moved, and "
+            "before WalkEvents.passed, WalkEvents.passed; each time the same events must be fired",
+        ),
+        ("numbers", r"WalkEvents.moved was fired for torch.int64; expected a tensor \[N\] of bool"),
+    ],
+)
+def test_events_that_cannot_be_stored_are_refused(wrong: str, message: str) -> None:
+    collector, policy = collector_of(partial(Walk, wrong=wrong))
+    with pytest.raises(ValueError, match=message):
+        collector.collect(policy)
