@@ -1,8 +1,12 @@
 """Search that tries each action and lets a rule play on."""
 
 from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
 
 from maze_pl.agents.best_actions import Action
+from maze_pl.core.policy import Array
 from maze_pl.search.decision import Decision, PlannedAct
 from maze_pl.search.playing_on import DiscountedReturn, play_on
 from maze_pl.search.policy_calls import PolicyCalls
@@ -11,13 +15,18 @@ from maze_pl.search.search_options import SearchOptions
 from maze_pl.search.simulation import Simulation
 from maze_pl.search.value_function import ValueFunction
 
+N_ERRORS: Final = 2.0
+"""Standard errors by which an action must be better than the policy's favourite."""
+
 
 class Lookahead(SearchMethod):
     """Tries each action, lets a rule play on, and takes the action with the largest mean return.
 
     The rollout algorithm of Bertsekas and Castanon 1999, "Rollout algorithms for stochastic
     scheduling problems". Where the future is random, it is the same in the n-th simulation of
-    each action.
+    each action. The policy's most likely action is left only for actions that are better by two
+    standard errors, as the largest of several means is often that of a lucky action; unless others
+    are as likely.
 
     Args:
         calls: The policy, which chooses the actions that are tried.
@@ -47,15 +56,13 @@ class Lookahead(SearchMethod):
         root = decision.started(0, 0)
         (candidates,) = self._calls.candidates([root])
         actor, observation = root.actor, root.observation
-        totals = [0.0] * len(candidates)
-        n_rounds = 0
+        returns: list[list[float]] = []
         while True:
-            returns = self._returns(decision, n_rounds, [action for action, _ in candidates])
-            totals = [total + one for total, one in zip(totals, returns, strict=True)]
-            n_rounds += 1
-            if self._is_complete(decision, n_rounds, len(candidates)):
+            returns.append(self._returns(decision, len(returns), [action for action, _ in candidates]))
+            if self._is_complete(decision, len(returns), len(candidates)):
                 break
-        best = max(range(len(candidates)), key=lambda place: totals[place])
+        has_favourite = len(candidates) > 1 and candidates[0][1] > candidates[1][1]
+        best = best_place(np.array(returns), has_favourite=has_favourite)
         return [PlannedAct(actor, observation, candidates[best][0])]
 
     def _returns(self, decision: Decision, future: int, actions: Sequence[Action]) -> list[float]:
@@ -85,3 +92,23 @@ class Lookahead(SearchMethod):
         if self._options.milliseconds is not None:
             return decision.is_out_of_time
         return (n_rounds + 1) * n_actions > (self._options.simulations or n_actions)
+
+
+def best_place(returns: Array, *, has_favourite: bool) -> int:
+    """Return the place of the best action; the first one if several are equal.
+
+    Args:
+        returns: [futures, actions] return of each action in each future.
+        has_favourite: Whether the first action is to be taken unless another one is better for certain.
+
+    Example:
+        >>> returns = np.array([[1.0, 1.5, 9.0], [2.0, 2.5, 0.0], [3.0, 3.75, 0.5]])
+        >>> best_place(returns, has_favourite=False), best_place(returns, has_favourite=True)
+        (2, 1)
+    """
+    gains = returns - returns[:, :1]
+    mean = gains.mean(0)
+    if has_favourite and len(returns) > 1:
+        error = gains.std(0, ddof=1) / np.sqrt(len(returns))
+        mean = np.where(mean > N_ERRORS * error, mean, np.minimum(mean, 0.0))
+    return int(mean.argmax())

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.runs.rollout import rollout
+from maze_pl.search.lookahead import best_place
 from tests.search.policies import GAMMA, LastAllowed, SumOfHistory
-from tests.search.problems import N_ACTIONS, N_STEPS, TableCore, table_env
+from tests.search.problems import N_ACTIONS, N_STEPS, TableCore, coin_env, table_env
 
 
 class Agent(LastAllowed):
@@ -61,3 +65,37 @@ def test_values_of_the_critic_follow_the_horizon(search: str, horizon: int, has_
             total += core.reward_of(history)
         (found,) = rollout(partial(table_env, seed), Agent(), search=search, record=(), n_envs=1)
         assert found.summary.reward == total
+
+
+class Favourite:
+    """A policy of the coin that prefers a guess of 0; its most likely act is played on."""
+
+    def __init__(self, probability: float) -> None:
+        self.probability = probability
+
+    def act(self, batch: PolicyBatch, **_: Any) -> PolicyStep:
+        return PolicyStep({"guess": np.zeros(len(batch.agent_id), np.int64)})
+
+    def probabilities(self, batch: PolicyBatch, temperature: float = 1.0) -> dict[str, Any]:
+        return {"guess": np.tile([self.probability, 1 - self.probability], (len(batch.agent_id), 1))}
+
+
+def guesses(probability: float, search: str) -> np.ndarray:
+    """All guesses of eight episodes with ten coins."""
+    played = rollout(coin_env, Favourite(probability), episodes=8, search=search, n_envs=1)
+    return np.concatenate([one.spaces.action[0]["guess"] for one in played if one.spaces is not None])
+
+
+def test_a_favourite_is_not_left_for_the_luck_of_simulations() -> None:
+    assert guesses(0.6, "lookahead:policy:16").mean() < 0.15  # two standard errors
+    assert 0.2 < guesses(0.5, "lookahead:policy:16").mean() < 0.6, "without a favourite the larger mean decides"
+
+
+def test_an_action_that_is_better_for_certain_is_taken() -> None:
+    chance = np.random.default_rng(0).normal(size=(16, 1))
+    certain = np.concatenate([chance, chance + 0.01], axis=1)  # the same futures for both
+    assert best_place(certain, has_favourite=True) == 1
+    lucky = np.array([[0.0, 0.0]] * 15 + [[0.0, 9.0]])
+    assert best_place(lucky, has_favourite=False) == 1
+    assert best_place(lucky, has_favourite=True) == 0
+    assert best_place(np.array([[1.0, 2.0, 2.0]]), has_favourite=True) == 1, "one future is all that is known"
