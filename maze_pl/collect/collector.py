@@ -183,7 +183,7 @@ class Collector:
                 self.storage.grow()
             acting_key = staging.next_key[envs]
             acting_slot = slots.next_slot[envs]
-            keys = np.unique(acting_key).tolist()
+            keys = np.flatnonzero(np.bincount(acting_key)).tolist()
             acts = [self._act(policy, key, envs[acting_key == key], progress) for key in keys]
             progress.places.add(envs, acting_key, progress.row[envs], acting_slot)
             extras = self.vector.step(None if len(envs) == self.n_envs else envs)
@@ -276,11 +276,8 @@ class Collector:
         if self._attributed:
             self.storage.attribute()
         with_rewards = finished[:0] if attributed is None else attributed.envs
-        odd = np.setdiff1d(finished, with_rewards) if self._attributed else np.intersect1d(finished, with_rewards)
-        if odd.size:
-            came = f"get_actor_rewards() of environment {odd[0]} returned {'None' if self._attributed else 'an array'}"
-            remedy = "attribute rewards in every environment step or in none"
-            raise ValueError(f"{came} after the opposite before; {remedy}")
+        if not np.array_equal(with_rewards, finished if self._attributed else finished[:0]):
+            self._refuse_mixed(finished, with_rewards)
         n_acts = places.n_acts[finished]
         places.n_acts[finished] = 0
         if attributed is None:
@@ -303,6 +300,14 @@ class Collector:
             segment = self.storage.segments[step_key]
             assert segment.actor_reward is not None
             segment.actor_reward[places.row[envs, column], columns] = attributed.rewards[at, column]
+
+    def _refuse_mixed(self, finished: Array, with_rewards: Array) -> None:
+        """Refuse environments that attribute rewards in some environment steps only, if there are any."""
+        odd = np.setdiff1d(finished, with_rewards) if self._attributed else np.intersect1d(finished, with_rewards)
+        if odd.size:
+            came = f"get_actor_rewards() of environment {odd[0]} returned {'None' if self._attributed else 'an array'}"
+            remedy = "attribute rewards in every environment step or in none"
+            raise ValueError(f"{came} after the opposite before; {remedy}")
 
     # -------------------------------------------------------------------------------------- result
 

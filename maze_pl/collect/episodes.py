@@ -64,7 +64,7 @@ def play_acts(
         keys = staging.next_key[envs]
         if not is_flat:
             slots.assign(envs, staging)
-        acting_keys = [0] if is_flat else np.unique(keys).tolist()
+        acting_keys = [0] if is_flat else np.flatnonzero(np.bincount(keys)).tolist()
         for key in acting_keys:
             group = envs if is_flat else envs[keys == key]
             batch = slots.batch(staging, key, group)

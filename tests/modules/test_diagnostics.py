@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,6 +56,23 @@ def numbers_of(part: PolicySamples) -> tuple[float, float]:
     return float(explained), float(total)
 
 
+def test_many_acts_and_few_have_the_same_explained_variance() -> None:
+    generator = np.random.default_rng(0)
+    returns, values = generator.normal(5.0, 2.0, 6000), generator.normal(4.0, 1.0, 6000)
+    whole = numbers_of(samples(returns.tolist(), values.tolist()))
+    deviations = [((x - x.mean()) ** 2).sum() for x in (returns, returns - values)]
+    assert whole == pytest.approx((deviations[0] - deviations[1], deviations[0]), rel=1e-5)
+    few = numbers_of(samples(returns[:60].tolist(), values[:60].tolist()))
+    assert few == pytest.approx(numbers_of(padded(samples(returns[:60].tolist(), values[:60].tolist()), 5000)))
+
+
+def padded(part: PolicySamples, n: int) -> PolicySamples:
+    """The same acts, followed by others that do not count."""
+    zeros = torch.zeros(n)
+    longer = {name: torch.cat([getattr(part, name), zeros]) for name in ("value_weight", "return_", "old_value")}
+    return replace(part, **longer)
+
+
 def test_explained_variance_by_hand() -> None:
     # returns 1, 3, 5: mean 3, squares 4 + 0 + 4 = 8; errors 1, 0, -1: squares 2; 1 - 2 / 8
     assert numbers_of(samples([1.0, 3.0, 5.0], [0.0, 3.0, 6.0])) == pytest.approx((6.0, 8.0))
@@ -82,19 +101,43 @@ def test_large_returns_keep_their_variance() -> None:
     assert numbers_of(part) == pytest.approx((6.0, 8.0), rel=1e-6)
 
 
+class Ranks:
+    """Two threads that stand for ranks, and sum tensors with each other."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.barrier = threading.Barrier(2, timeout=20)
+        self.tensors: list[torch.Tensor] = []
+        monkeypatch.setattr(diagnostics, "world_size", lambda: 2)
+        monkeypatch.setattr(diagnostics, "sum_over_ranks", self.sum)
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.tensors.append(tensor)
+        self.barrier.wait()
+        total = self.tensors[-1] + self.tensors[-2]
+        self.barrier.wait()
+        return total
+
+    def explained(self, parts: list[PolicySamples]) -> list[tuple[float, float]]:
+        """Explained and total sums of squares of each rank."""
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(numbers_of, parts))
+
+
 def test_ranks_are_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     returns, values = generator.normal(5.0, 2.0, 30), generator.normal(4.0, 1.0, 30)
-    ranks = [slice(0, 10), slice(10, 30)]
-    parts = [samples(returns[own].tolist(), values[own].tolist()) for own in ranks]
-    moments: list[torch.Tensor] = []
-    monkeypatch.setattr(diagnostics, "sum_over_ranks", lambda x: moments.append(x) or x)
-    for part in parts:
-        explained_variances({0: part})
-    monkeypatch.setattr(diagnostics, "sum_over_ranks", lambda _: moments[0] + moments[1])
-    found = [explained_variances({0: part})[0] for part in parts]
-    together = sum(one.explained for one in found) / sum(one.total for one in found)
+    parts = [samples(returns[own].tolist(), values[own].tolist()) for own in (slice(0, 10), slice(10, 30))]
+    found = Ranks(monkeypatch).explained(parts)
+    together = sum(explained for explained, _ in found) / sum(total for _, total in found)
     assert together == pytest.approx(1.0 - np.var(returns - values) / np.var(returns), rel=1e-5)
+
+
+def test_a_rank_with_constant_returns_is_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    # returns 2, 2 and 1, 3: mean 2, squares 2; errors 1, -1 and 0, 0: squares 2
+    parts = [samples([2.0, 2.0], [1.0, 3.0]), samples([1.0, 3.0], [1.0, 3.0])]
+    assert Ranks(monkeypatch).explained(parts) == [(-2.0, 0.0), (2.0, 2.0)]
+    constant = [samples([2.0, 2.0], [1.0, 3.0]), samples([2.0], [0.0])]
+    assert Ranks(monkeypatch).explained(constant) == [(0.0, 0.0)] * 2
 
 
 def slow_explained_variance(rollouts: list[Any]) -> float:
@@ -151,7 +194,7 @@ def test_padding_of_sequences_does_not_count(name: str) -> None:
         found.append(explained_variances(batch.acts))
     assert found[0].keys() == found[1].keys() != set()
     for key, variance in found[0].items():
-        assert torch.allclose(torch.stack(list(variance)), torch.stack(list(found[1][key])), rtol=1e-9)
+        assert tuple(variance) == pytest.approx(tuple(found[1][key]), rel=1e-9)
 
 
 # ------------------------------------------------------------------------------------------------- PPO

@@ -25,6 +25,7 @@ from maze_pl.events.topics import (
     BaseEnvEvents,
     ContinuousActionEvents,
     DiscreteActionEvents,
+    EventDeclaration,
     StatisticsError,
     declarations,
 )
@@ -71,16 +72,13 @@ class LogStatsWrapper(Wrapper):
         self._inner = tuple(wrappers_of(env))[::-1]  # values of outer wrappers take precedence
         self._statistics = EpisodeStatistics()
         self._event_log = _event_log(env.get_kpi_calculator())
-        self._discrete_action = declarations(DiscreteActionEvents)["action"]
-        self._continuous_action = declarations(ContinuousActionEvents)["action"]
         self._summaries: list[EpisodeSummary] = []
         self._env_time, self._begun = 0, False
-        heads = env.action_spaces_dict.items()
-        self._n_choices: dict[StepKey, dict[str, int]] = {}
         # Actions go straight into columns, and become events only if KPIs are computed.
         self._actions: dict[StepKey, list[tuple[str, list[Any]]]] = {}
-        for key, space in heads:
-            self._n_choices[key] = {head: _n_choices(part) for head, part in space.items()}
+        self._act_events: dict[StepKey, list[tuple[EventDeclaration, dict[str, Any]]]] = {}
+        for key, space in env.action_spaces_dict.items():
+            self._act_events[key] = [_act_event(key, head, part) for head, part in space.items()]
             names = action_keys(key, space).items()
             self._actions[key] = [(head, self._statistics.passed_on(name)) for head, name in names]
         counts = env.agent_counts_dict
@@ -143,13 +141,11 @@ class LogStatsWrapper(Wrapper):
 
     def _acts(self, step_key: StepKey, taken: dict[str, Any]) -> list[EventRecord]:
         """The action as events, one for each head."""
-        time, events = self._env_time + self.context.first_env_time, list[EventRecord]()
-        for head, n_choices in self._n_choices[step_key].items():
-            chosen = self._discrete_action if n_choices else self._continuous_action
-            attributes = {"step_key": step_key, "name": head, "value": taken[head]}
-            attributes |= {"num_actions": n_choices} if n_choices else {}
-            events.append(EventRecord(chosen.topic, chosen.event, attributes, time))
-        return events
+        time = self._env_time + self.context.first_env_time
+        return [
+            EventRecord(declaration.topic, declaration.event, {**attributes, "value": taken[attributes["name"]]}, time)
+            for declaration, attributes in self._act_events[step_key]
+        ]
 
     def _receive_by_step(self, records: list[EventRecord], acts: list[EventRecord], now: int) -> None:
         """Receive the events of several environment steps, each in its step.
@@ -261,6 +257,10 @@ def _event_log(calculator: KpiCalculator | None) -> EpisodeEventLog | None:
     return None if calculator is None else EpisodeEventLog()
 
 
-def _n_choices(space: spaces.Space[Any]) -> int:
-    """Largest number of choices for an entry of an action; 0 for a Box."""
-    return 0 if isinstance(space, spaces.Box) else int(np.max(np.subtract(*bounds(space)[::-1]))) + 1
+def _act_event(step_key: StepKey, head: str, space: spaces.Space[Any]) -> tuple[EventDeclaration, dict[str, Any]]:
+    """Declaration of the event of a head's action, and its attributes but for the value."""
+    attributes = {"step_key": step_key, "name": head}
+    if isinstance(space, spaces.Box):
+        return declarations(ContinuousActionEvents)["action"], attributes
+    n_choices = int(np.max(np.subtract(*bounds(space)[::-1]))) + 1
+    return declarations(DiscreteActionEvents)["action"], {**attributes, "num_actions": n_choices}

@@ -1,15 +1,19 @@
 """Statistics of a learning batch that cannot be averaged act by act."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.modules.on_policy.minibatches import PolicySamples
-from maze_pl.system.ranks import sum_over_ranks
+from maze_pl.system.ranks import sum_over_ranks, world_size
 
+Numbers = Any
+"""An array, or a tensor on any device."""
+_SMALL = 4096
 _RESOLUTION = 1e-7
 """Standard deviation relative to the mean, below which returns in float32 count as constant."""
 
@@ -18,13 +22,13 @@ class ExplainedVariance(NamedTuple):
     """The explained variance of some returns as a fraction of sums, which can be added up.
 
     Attributes:
-        explained: [] sum of squared deviations of the returns, minus that of the errors.
-        total: [] sum of squared deviations of the returns. Both are 0 if there are no values, or the
+        explained: Sum of squared deviations of the returns, minus that of the errors; [] or a number.
+        total: Sum of squared deviations of the returns. Both are 0 if there are no values, or the
             returns are constant on all ranks.
     """
 
-    explained: Tensor
-    total: Tensor
+    explained: Tensor | float
+    total: Tensor | float
 
 
 def explained_variances(samples: Mapping[StepKey, PolicySamples]) -> dict[StepKey, ExplainedVariance]:
@@ -40,29 +44,51 @@ def explained_variances(samples: Mapping[StepKey, PolicySamples]) -> dict[StepKe
         samples: The acts of a whole learning batch, whose `value_weight` is 0 or 1.
 
     Returns:
-        By step key; tensors, so that nothing waits for an accelerator.
+        By step key; tensors on a device, so that nothing waits for it.
     """
-    errors: list[Tensor] = []
-    returns: list[Tensor] = []
-    weights: list[Tensor] = []
-    moments: list[Tensor] = []
-    for part in samples.values():
-        weight = part.value_weight.double()
-        return_ = part.return_.double()
-        error = return_ - part.old_value
-        weights.append(weight)
-        returns.append(return_)
-        errors.append(error)
-        sums = [weight.sum(), weight.dot(return_), weight.dot(return_.square()), weight.dot(error)]
-        moments.append(torch.stack(sums))
-    of_all = sum_over_ranks(torch.stack(moments))
-    means = of_all[:, 1:] / of_all[:, :1].clamp(min=1.0)
-    found: dict[StepKey, ExplainedVariance] = {}
-    for index, key in enumerate(samples):
-        mean, mean_square, mean_error = means[index].unbind()
-        total = weights[index].dot((returns[index] - mean).square())
-        unexplained = weights[index].dot((errors[index] - mean_error).square())
-        varies = mean_square - mean.square() > (_RESOLUTION * mean).square()
-        both = torch.stack([total - unexplained, total])
-        found[key] = ExplainedVariance(*torch.where(varies, both, 0.0).unbind())
-    return found
+    return {key: _explained_variance(*_doubles(part)) for key, part in samples.items()}
+
+
+def _doubles(part: PolicySamples) -> tuple[Numbers, ...]:
+    """Return weights, returns and values [B] in double precision; few of them in arrays, which cost less."""
+    tensors = part.value_weight, part.return_, part.old_value
+    if part.return_.is_cpu and len(part.return_) < _SMALL and world_size() == 1:
+        return tuple(tensor.detach().numpy().astype(np.float64) for tensor in tensors)
+    return tuple(tensor.double() for tensor in tensors)
+
+
+def _explained_variance(weights: Numbers, returns: Numbers, values: Numbers) -> ExplainedVariance:
+    """Compute the sums of one step key, with the same operations on arrays and on tensors."""
+    errors = returns - values
+    total_weight = weights.sum()
+    count = total_weight.clip(1.0)
+    mean, mean_error = weights @ returns / count, weights @ errors / count
+    squares = weights @ (returns - mean) ** 2
+    error_squares = weights @ (errors - mean_error) ** 2
+    spread = squares
+    if world_size() > 1:
+        means, sums = torch.stack([mean, mean_error]), torch.stack([squares, error_squares])
+        count, means, sums = _about_common_means(total_weight, means, sums)
+        (mean, _), (squares, error_squares) = means.unbind(), sums.unbind()
+        spread = sum_over_ranks(squares.clone())
+    varies = spread > count * (_RESOLUTION * mean) ** 2
+    return ExplainedVariance((squares - error_squares) * varies, squares * varies)
+
+
+def _about_common_means(count: Tensor, mean: Tensor, squares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Turn sums of squares about the means of a rank into those about the means over all ranks.
+
+    Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance".
+
+    Args:
+        count: [] number of values.
+        mean: [2] their means.
+        squares: [2] sums of their squared deviations.
+
+    Returns:
+        The number of values and the means over all ranks, and the sums of this rank.
+    """
+    of_all = sum_over_ranks(torch.cat([count.unsqueeze(0), count * mean]))
+    n_all = of_all[0].clamp(min=1.0)
+    mean_of_all = of_all[1:] / n_all
+    return n_all, mean_of_all, squares + count * (mean - mean_of_all).square()

@@ -180,8 +180,8 @@ class GradientSteps:
         norms = []
         for name, step_key, parameters in self._networks:
             if plan.is_only or any(id(parameter) in stepped for parameter in parameters):
-                is_whole = stepped == {id(parameter) for parameter in parameters}  # one operation
-                norm = torch.linalg.vector_norm(plan.gradient) if is_whole else gradient_norm(parameters)
+                flat = plan.gradient_of(parameters)
+                norm = gradient_norm(parameters) if flat is None else torch.linalg.vector_norm(flat)
                 norms.append(RecordedValue(name, norm if factor is None else norm * factor, step_key, 1.0))
         return norms
 
@@ -198,7 +198,7 @@ class GradientSteps:
         begin = 0
         for index, step in enumerate(steps):
             described, first = step.described, step.first
-            numbers = values_of_steps[begin : begin + len(step.numbers)]
+            numbers = values_of_steps[begin : begin + step.numbers.numel()]
             begin += len(numbers)
             if not failed and not math.isfinite(sum(numbers)):
                 names = [name if key is None else f"{name} of step key {key!r}" for name, key in described.names]

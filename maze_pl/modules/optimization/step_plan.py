@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from types import CodeType
 
 import pytorch_lightning as pl
@@ -45,7 +47,6 @@ class StepPlan:
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
         parameters: Parameters to differentiate with respect to.
         gradient: Buffer that the flat gradient is written into.
-        views: Views of `gradient`, one for each parameter.
         direct: True if no hook observes a step, so that the wrapper only counts it.
         by_user: True if user code runs between two steps, which may change what the loss reads.
         owner: Module whose losses are traced; None if nothing can be traced.
@@ -57,10 +58,29 @@ class StepPlan:
     max_grad_norm: float
     parameters: list[Tensor]
     gradient: Tensor
-    views: list[Tensor]
     direct: bool
     by_user: bool
     owner: LossOwner | None
+    _views: list[Tensor] = field(default_factory=list)
+
+    @property
+    def views(self) -> list[Tensor]:
+        """Views of `gradient`, one for each parameter."""
+        if not self._views:
+            parts = torch.split_with_sizes(self.gradient, [parameter.numel() for parameter in self.parameters])
+            self._views = [part.view_as(parameter) for part, parameter in zip(parts, self.parameters, strict=True)]
+        return self._views
+
+    def gradient_of(self, parameters: Sequence[Tensor]) -> Tensor | None:
+        """Return the flat gradient of some parameters; None if they are not consecutive ones of the plan."""
+        start = 0
+        for place, parameter in enumerate(self.parameters):
+            if parameters and parameter is parameters[0]:
+                of_plan = self.parameters[place : place + len(parameters)]
+                if len(of_plan) == len(parameters) and all(map(operator.is_, of_plan, parameters)):
+                    return self.gradient[start : start + sum(map(Tensor.numel, parameters))]
+            start += parameter.numel()
+        return None
 
     def differentiate(self, loss: Tensor) -> None:
         """Write the gradient of a loss by autograd; zero if the loss depends on no parameter."""
@@ -118,7 +138,6 @@ def make_plan(
         gradient, owner = torch.zeros(0, device=module.device), None
     elif gradient is None:  # traces write into one tensor
         gradient = torch.zeros_like(parameters_to_vector(parameters))
-    parts = torch.split_with_sizes(gradient, [parameter.numel() for parameter in parameters])
     return StepPlan(
         index=index,
         is_only=isinstance(module.optimizers(), LightningOptimizer),
@@ -126,7 +145,6 @@ def make_plan(
         max_grad_norm=max_grad_norm,
         parameters=parameters,
         gradient=gradient,
-        views=[part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)],
         direct=direct,
         by_user=not is_unobserved or not _is_shipped(module, optimizer),
         owner=owner,
