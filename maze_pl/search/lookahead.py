@@ -56,12 +56,14 @@ class Lookahead(SearchMethod):
         root = decision.started(0, 0)
         (candidates,) = self._calls.candidates([root])
         actor, observation = root.actor, root.observation
+        if len(candidates) == 1:
+            return [PlannedAct(actor, observation, candidates[0][0])]
         returns: list[list[float]] = []
         while True:
             returns.append(self._returns(decision, len(returns), [action for action, _ in candidates]))
             if self._is_complete(decision, len(returns), len(candidates)):
                 break
-        has_favourite = len(candidates) > 1 and candidates[0][1] > candidates[1][1]
+        has_favourite = candidates[0][1] > candidates[1][1]
         best = best_place(np.array(returns), has_favourite=has_favourite)
         return [PlannedAct(actor, observation, candidates[best][0])]
 

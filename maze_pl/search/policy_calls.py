@@ -25,13 +25,17 @@ class PolicyCalls:
         spec: Observations and actions of the actors.
         temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
         max_actions: Number of actions that `candidates` returns.
+        min_ratio: Smallest probability of these actions, relative to that of the most likely one.
     """
 
-    def __init__(self, policy: Policy, spec: Spec, temperature: float, max_actions: int) -> None:
+    def __init__(
+        self, policy: Policy, spec: Spec, temperature: float, max_actions: int, min_ratio: float = 0.0
+    ) -> None:
         self.policy = policy
         self._spec = spec
         self._temperature = temperature
         self._max_actions = max_actions
+        self._min_ratio = min_ratio
 
     def act(
         self, simulations: Sequence[Simulation], generator: torch.Generator, is_deterministic: Sequence[bool]
@@ -80,7 +84,8 @@ class PolicyCalls:
                 uniform = self._uniform(key, batch)
                 lists = [likeliest_actions(space, uniform, row, self._max_actions) for row in range(len(places))]
             for place, actions in zip(places, lists, strict=True):
-                found[place] = actions
+                least = self._min_ratio * actions[0][1]
+                found[place] = [(action, probability) for action, probability in actions if probability >= least]
         return [found[place] for place in range(len(simulations))]
 
     def _batch(self, key: StepKey, simulations: Sequence[Simulation]) -> PolicyBatch:

@@ -7,6 +7,7 @@ from typing import Any, Final
 METHODS: Final = ("best_of", "beam", "lookahead", "puct")
 _EXAMPLES: Final = "best_of:128, beam:16, lookahead:heuristic, lookahead:policy:200, puct:64, or puct:50ms"
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)ms")
+_FRACTION: Final = re.compile(r"\d+(\.\d+)?")
 _MOST: Final = 1_000_000
 DEFAULT_HORIZON: Final = 10_000
 DEFAULT_MAX_ACTIONS: Final = 64
@@ -29,6 +30,8 @@ class SearchOptions:
             run, `heuristic`, `random`, or a class path.
         horizon: Acts after which a simulation ends.
         max_actions: Number of actions that are tried in a state: the most likely ones.
+        min_ratio: Actions are not tried whose probability is less than this part of that of the most
+            likely one.
     """
 
     method: str
@@ -37,6 +40,7 @@ class SearchOptions:
     rule: str | None = None
     horizon: int = DEFAULT_HORIZON
     max_actions: int = DEFAULT_MAX_ACTIONS
+    min_ratio: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> "SearchOptions":
@@ -79,6 +83,8 @@ class SearchOptions:
             parts.append(f"horizon={self.horizon}")
         if self.max_actions != DEFAULT_MAX_ACTIONS:
             parts.append(f"max_actions={self.max_actions}")
+        if self.min_ratio:
+            parts.append(f"min_ratio={self.min_ratio:g}")
         return ":".join(parts)
 
 
@@ -96,8 +102,12 @@ def _option(text: str, part: str) -> tuple[str, Any]:
             raise _error(text, f"the time {part} must be above 0")
         return "milliseconds", milliseconds
     name, _, number = part.rpartition("=")
-    if name not in ("", "horizon", "max_actions"):
-        raise _error(text, f"there is no option {name!r}; options are horizon and max_actions")
+    if name not in ("", "horizon", "max_actions", "min_ratio"):
+        raise _error(text, f"there is no option {name!r}; options are horizon, max_actions and min_ratio")
+    if name == "min_ratio":
+        if _FRACTION.fullmatch(number) is None or float(number) > 1.0:
+            raise _error(text, f"{part!r} must be a number from 0 to 1")
+        return name, float(number)
     if not number.isdecimal() or not 1 <= int(number) <= _MOST:
         raise _error(text, f"{part!r} must be a whole number from 1 to {_MOST:,}")
     return name or "simulations", int(number)

@@ -129,7 +129,7 @@ class SearchPolicy(EnvPolicy):
     def _method(self, temperature: float) -> SearchMethod:
         """Make the method."""
         options = self.options
-        calls = PolicyCalls(self.policy, self._spec, temperature, options.max_actions)
+        calls = PolicyCalls(self.policy, self._spec, temperature, options.max_actions, options.min_ratio)
         if options.method == "best_of":
             return BestOf(calls, options)
         if options.method == "beam":

@@ -91,6 +91,13 @@ def test_a_favourite_is_not_left_for_the_luck_of_simulations() -> None:
     assert 0.2 < guesses(0.5, "lookahead:policy:16").mean() < 0.6, "without a favourite the larger mean decides"
 
 
+@pytest.mark.parametrize("search", ["lookahead:policy:16", "puct:8", "beam:4"])
+def test_unlikely_actions_are_not_tried_if_a_ratio_says_so(search: str) -> None:
+    assert guesses(0.9, search).sum() > 0 or search == "beam:4"
+    assert guesses(0.9, f"{search}:min_ratio=0.12").sum() == 0
+    assert np.array_equal(guesses(0.9, search), guesses(0.9, f"{search}:min_ratio=0.1"))
+
+
 def test_an_action_that_is_better_for_certain_is_taken() -> None:
     chance = np.random.default_rng(0).normal(size=(16, 1))
     certain = np.concatenate([chance, chance + 0.01], axis=1)  # the same futures for both
