@@ -341,7 +341,7 @@ class TensorCollector:
             tensor.copy_(saved)
         if "statistics" in state:
             self._statistics.load_state_dict(state["statistics"])
-        self.started = True
+        self.started, self._has_begun = True, False
         self._must_restart = self.vector.n_same_starts > 1
         self._starting.fill_(False)
         return []

@@ -214,6 +214,7 @@ def test_a_checkpoint_continues_episodes_with_their_events_and_actions(name: str
     state = collector.state_dict()
     expected = [collector.collect(policy).summaries for _ in range(4)]
     other, _ = collector_of(MAKERS[name])
+    other.start()  # is undone by loading
     other.load_state_dict(state)
     for one in expected:
         assert_same(other.collect(policy).summaries, one)
