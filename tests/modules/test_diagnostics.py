@@ -213,6 +213,23 @@ def test_clipped_share_and_divergence_by_hand(kit: SimpleNamespace, monkeypatch:
     assert recorded["approx_kl"] == pytest.approx(sum(r - 1 - math.log(r) for r in ratios) / 3, rel=1e-4)
 
 
+def test_the_change_of_the_policy_is_measured_after_every_fourth_rollout(
+    kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = PPO(actor_critic=kit.make_actor_critic(), batch_size=40, capture="off")
+    recorded: list[str] = []
+    original = module.record
+
+    def record(name: str, *arguments: Any, **named: Any) -> None:
+        recorded.append(name)
+        original(name, *arguments, **named)
+
+    monkeypatch.setattr(module, "record", record)
+    kit.fit(module, length=5)
+    assert recorded.count("explained_variance") == 5
+    assert recorded.count("approx_kl") == recorded.count("clip_fraction") == 2
+
+
 def test_statistics_are_the_same_with_and_without_traces(kit: SimpleNamespace) -> None:
     tables = {}
     for capture in ("auto", "off"):
