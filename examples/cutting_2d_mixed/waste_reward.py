@@ -1,8 +1,12 @@
 """The reward for *mixed* cutting, selected in YAML without changing the simulation."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from maze_pl.envs import RewardAggregatorInterface
+from maze_pl.envs.arrays import ArrayEvent
 from maze_pl.envs.cutting_2d import CuttingEvents, InventoryEvents
 
 
@@ -25,3 +29,14 @@ class WasteRewardAggregator(RewardAggregatorInterface):
             width, height = cut.attributes["raw_piece_size"]
             reward += cut.attributes["cutting_area"] / (width * height)
         return reward
+
+    def summarize_rewards(self, events: Sequence[ArrayEvent], n_envs: int) -> np.ndarray:
+        """Area served minus raw pieces in the current step of each of N environments in arrays: [N] float64."""
+        served, n_raw_pieces = np.zeros(n_envs), np.zeros(n_envs)
+        for event in events:
+            if event.declaration.event is InventoryEvents.piece_replenished:
+                n_raw_pieces[event.which] += 1
+            elif event.declaration.event is CuttingEvents.valid_cut:
+                raw_areas = event.attributes["raw_piece_size"].prod(1, dtype=np.float64)
+                served[event.which] += event.attributes["cutting_area"] / raw_areas
+        return served - n_raw_pieces

@@ -265,18 +265,16 @@ class ActorSlots:
         if key in self.noise_states:
             batch.noise_state = self._states_of(self.noise_states, key, envs, slots)
         step = policy.act(batch, **options)
-        if step.policy_state is not None and key not in self.policy_states:
-            batch.policy_state = {name: np.zeros_like(array) for name, array in step.policy_state.items()}
-        self._keep(self.policy_states, step.policy_state, key, envs, slots)
-        self._keep(self.noise_states, step.noise_state, key, envs, slots)
+        if step.policy_state is not None:
+            if key not in self.policy_states:
+                batch.policy_state = {name: np.zeros_like(array) for name, array in step.policy_state.items()}
+            self._keep(self.policy_states, step.policy_state, key, envs, slots)
+        if step.noise_state is not None:
+            self._keep(self.noise_states, step.noise_state, key, envs, slots)
         return step
 
-    def _keep(
-        self, states_of_keys: States, states: dict[str, Array] | None, key: int, envs: Array, slots: Array
-    ) -> None:
-        """Keep the states of actors after their acts, if they have any."""
-        if states is None:
-            return
+    def _keep(self, states_of_keys: States, states: dict[str, Array], key: int, envs: Array, slots: Array) -> None:
+        """Keep the states of actors after their acts."""
         self.acted_in_episode[envs, self.offsets[key] + slots] = True
         if key not in states_of_keys:
             states_of_keys[key] = self._zero_states(key, states)

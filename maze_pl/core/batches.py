@@ -18,7 +18,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.rows import Final, Rows, Segment, Tree, with_policy_states
-from maze_pl.core.spaces import leaves, mapped
+from maze_pl.core.spaces import mapped
 
 
 class Batch:
@@ -239,13 +239,24 @@ class TransitionBatch:
 
     def tensors(self) -> list[Tensor]:
         """List all tensors, without fields that are None."""
-        return leaves(self)
+        following = self.next_observation or {}
+        every = [*self.observation.values(), *self.action.values(), self.agent_id, *following.values()]
+        return every + [vector for vector in self._of_outcomes() if vector is not None]
 
     def with_tensors(self, tensors: Iterable[Tensor]) -> TransitionBatch:
         """Return a copy with other tensors, taken from an iterable in the order of `tensors()`."""
         rest = iter(tensors)
-        acts: TransitionBatch = mapped(lambda _: next(rest), self)
-        return acts
+        observation = {name: next(rest) for name in self.observation}
+        action = {name: next(rest) for name in self.action}
+        agent_id = next(rest)
+        following = self.next_observation
+        next_observation = None if following is None else {name: next(rest) for name in following}
+        vectors = [None if vector is None else next(rest) for vector in self._of_outcomes()]
+        return TransitionBatch(observation, action, agent_id, next_observation, *vectors)
+
+    def _of_outcomes(self) -> list[Tensor | None]:
+        """List the fields after `next_observation`."""
+        return [self.reward, self.discount, self.terminated, self.truncated, self.weight]
 
     @property
     def structure(self) -> tuple[object, ...]:

@@ -187,11 +187,14 @@ class DQN(AlgorithmModule):
         """Learn from the minibatches of a batch."""
         self._errors = None if batch.reprioritise is None else {}
         tau = self.value_of("tau")
-        for minibatch in batch.updates():
+        n_updates = int(self.n_updates)  # read once, as reading waits for the device
+        for index, acts in enumerate(batch.updates()):
             # a trace that is run keeps no errors
-            self.gradient_step(self.loss, minibatch, traced=self._errors is None, record_norms=True)
-            if int(self.n_updates.add_(1)) % self.target_update_interval == 0:
+            self.gradient_step(self.loss, acts, traced=self._errors is None, record_norms=index == 0)
+            n_updates += 1
+            if n_updates % self.target_update_interval == 0:
                 soft_update(self.target, self.networks, tau)
+        self.n_updates.fill_(n_updates)
         if batch.reprioritise is not None and self._errors is not None:
             batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
 

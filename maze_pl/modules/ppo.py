@@ -157,7 +157,8 @@ class PPO(OnPolicyModule):
         minibatch: Minibatch = {}
         for epoch in range(self.n_optimization_epochs):
             minibatch = {}  # frees its shuffled copy of all observations before the next is made
-            divergences = {step_key: torch.zeros((), device=self.device) for step_key in rollout.segments}
+            limited = rollout.segments if self.target_kl is not None else ()
+            divergences = {step_key: torch.zeros((), device=self.device) for step_key in limited}
             for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
                 self.gradient_step(self.loss, minibatch, even=batch.even, record_norms=epoch == index == 0)
                 if self.target_kl is not None:

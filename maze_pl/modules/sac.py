@@ -232,11 +232,12 @@ class SAC(AlgorithmModule):
         tau = self.value_of("tau")
         counter = self.get_buffer("_n_updates")
         n_updates = int(counter)  # read once, as reading waits for the device
-        for acts in batch.updates():
+        for index, acts in enumerate(batch.updates()):
             is_traced = self._errors is None  # a trace that is run keeps no errors
-            self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, traced=is_traced, record_norms=True)
+            is_first = index == 0
+            self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, traced=is_traced, record_norms=is_first)
             if not self.in_critic_burn_in:
-                self.gradient_step(self.policy_loss, acts, optimizer=POLICY, record_norms=True)
+                self.gradient_step(self.policy_loss, acts, optimizer=POLICY, record_norms=is_first)
                 if self.entropy_tuning:
                     self.gradient_step(self.entropy_coef_loss, self._entropy_surplus(), optimizer=ENTROPY)
             n_updates += 1
@@ -290,8 +291,11 @@ class SAC(AlgorithmModule):
 
     def _entropy_surplus(self) -> dict[StepKey, EntropySurplus]:
         """Return the entropies of the last policy loss minus their targets; 0 for heads that did not act."""
-        surplus, absent = self.last_recorded("entropy_surplus"), torch.zeros((), device=self.device)
-        return {0: EntropySurplus(torch.stack([surplus.get(name, absent) for name in self._heads]))}
+        surplus = self.last_recorded("entropy_surplus")
+        if len(surplus) < len(self._heads):
+            absent: dict[StepKey, Tensor] = dict.fromkeys(self._heads, torch.zeros((), device=self.device))
+            surplus = absent | surplus
+        return {0: EntropySurplus(torch.stack([surplus[name] for name in self._heads]))}
 
     def _soft_value(self, key: StepKey, observation: Tree, agent_id: Tensor, target: bool = False) -> Value:
         """Compute V(s), or V'(s) with the target critics."""

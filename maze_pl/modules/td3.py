@@ -182,14 +182,18 @@ class TD3(AlgorithmModule):
         """Learn from the minibatches of a batch."""
         self._errors = None if batch.reprioritise is None else {}
         tau = self.value_of("tau")
-        for minibatch in batch.updates():
+        n_updates = int(self.n_updates)  # read once, as reading waits for the device
+        for index, acts in enumerate(batch.updates()):
             is_traced = self._errors is None  # a trace that is run keeps no errors
-            self.gradient_step(self.critic_loss, minibatch, optimizer=CRITIC, traced=is_traced, record_norms=True)
-            if int(self.n_updates.add_(1)) % self.policy_delay == 0:
+            self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, traced=is_traced, record_norms=index == 0)
+            n_updates += 1
+            if n_updates % self.policy_delay == 0:
                 if not self.in_critic_burn_in:
-                    self.gradient_step(self.policy_loss, minibatch, optimizer=POLICY, record_norms=True)
+                    is_first = index < self.policy_delay
+                    self.gradient_step(self.policy_loss, acts, optimizer=POLICY, record_norms=is_first)
                 self.critic.update_targets(tau)
                 soft_update(self.target_policy, self.policy, tau)
+        self.n_updates.fill_(n_updates)
         if batch.reprioritise is not None and self._errors is not None:
             batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
 

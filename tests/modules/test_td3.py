@@ -227,6 +227,15 @@ def test_policy_and_targets_wait_for_the_third_update_also_across_a_resume(kit: 
         torch.testing.assert_close(new[target], old[target] + 0.5 * (new[network] - old[target]))
 
 
+@pytest.mark.parametrize("n_updates", [3, 4])
+def test_gradient_norms_are_those_of_the_first_updates_of_a_batch(kit: SimpleNamespace, n_updates: int) -> None:
+    module = make("one", policy_delay=2)
+    recorded: list[str] = []
+    module.record = lambda name, *values, **options: recorded.append(name)  # type: ignore[method-assign]
+    kit.fit(module, lambda seed: replay_batch("one", n_updates, seed), length=2)
+    assert recorded.count("critic_grad_norm") == recorded.count("policy_grad_norm") == 2
+
+
 def test_only_the_critics_learn_in_their_burn_in(kit: SimpleNamespace) -> None:
     _, changed = changes(kit, make("one", critic_burn_in_epochs=1, policy_delay=1), 2)
     assert any("twins.0.network" in name for name in changed)

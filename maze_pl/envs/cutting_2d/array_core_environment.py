@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from maze_pl.core.class_path import is_defined_with
 from maze_pl.envs.arrays.array_events import ArrayEvent, ArrayEvents
 from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.cutting_2d.array_inventory import LARGEST_EXTENT, ArrayInventory, CutResults
@@ -67,13 +68,7 @@ class ArrayCutting2DCoreEnvironment:
         self.demand = single.demand
         if max(self.raw_piece_size) > LARGEST_EXTENT:
             raise ValueError(f"raw_piece_size={raw_piece_size} must be at most {LARGEST_EXTENT}: arrays hold float32")
-        aggregator = reward_aggregator or DefaultRewardAggregator()
-        if not isinstance(aggregator, DefaultRewardAggregator):
-            remedy = "derive it from DefaultRewardAggregator and define its summarize_rewards"
-            raise TypeError(
-                f"{type(aggregator).__name__} has no array form; {remedy}, or use the sequential environment"
-            )
-        self.reward_aggregator = aggregator
+        self.reward_aggregator: Any = _with_array_form(reward_aggregator or DefaultRewardAggregator())
         self._cutting_events = events.create_event_topic(CuttingEvents)
         self._inventory_events: Any = events.create_event_topic(InventoryEvents)
         self._topics: dict[type, Any] = {CuttingEvents: self._cutting_events, InventoryEvents: self._inventory_events}
@@ -122,7 +117,7 @@ class ArrayCutting2DCoreEnvironment:
         first = which[self.env_time[which] == 0]
         if len(first):  # the reset's event counts in the first step
             events.append(ArrayEvent(_INVENTORY["piece_replenished"], first, {}))
-        rewards = self.reward_aggregator.summarize_rewards(events, len(self.env_time))
+        rewards: Array = self.reward_aggregator.summarize_rewards(events, len(self.env_time))
         self.env_time[which] += 1
         self._n_raw_pieces[which] += cut.is_replenished
         self._n_served[which] += cut.is_cut
@@ -207,3 +202,16 @@ class ArrayCutting2DCoreEnvironment:
         self.env_time[:] = state["env_time"]
         self._n_raw_pieces[:] = state["n_raw_pieces"]
         self._n_served[:] = state["n_served"]
+
+
+def _with_array_form(aggregator: RewardAggregatorInterface) -> RewardAggregatorInterface:
+    """Return an aggregator that has `summarize_rewards`, as `DefaultRewardAggregator` does.
+
+    Raises:
+        TypeError: It has no such method, or a class derived from the one that has it changes `summarize_reward` only.
+    """
+    kind = type(aggregator)
+    if not hasattr(kind, "summarize_rewards") or not is_defined_with(kind, "summarize_rewards", "summarize_reward"):
+        remedy = "define summarize_rewards like that of DefaultRewardAggregator"
+        raise TypeError(f"{kind.__name__} has no array form; {remedy}, or use the sequential environment")
+    return aggregator

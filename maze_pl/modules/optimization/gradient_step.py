@@ -143,7 +143,7 @@ class GradientSteps:
 
     def _step(self, plan: StepPlan, computed: Computed) -> None:
         """Average the gradient over ranks, limit its norm unless a trace has done so, and step."""
-        if world_size() > 1:
+        if plan.n_ranks > 1:
             mean_over_ranks(plan.gradient)
         if plan.max_grad_norm > 0.0 and not computed.has_norm:
             norm = limit_norm(plan.gradient, plan.max_grad_norm)
@@ -192,25 +192,38 @@ class GradientSteps:
             self.plans = {}
         if not steps:
             return Finished([], [], 0)
-        sums: dict[tuple[str, StepKey | None], tuple[float, float]] = {}
-        failed: list[str] = []
         values_of_steps = torch.cat([step.numbers for step in steps]).tolist()  # reading waits for the device
+        groups: dict[int, tuple[Computed, list[list[float]]]] = {}  # steps with one description: the first, all numbers
         begin = 0
-        for index, step in enumerate(steps):
-            described, first = step.described, step.first
-            numbers = values_of_steps[begin : begin + step.numbers.numel()]
-            begin += len(numbers)
-            if not failed and not math.isfinite(sum(numbers)):
-                names = [name if key is None else f"{name} of step key {key!r}" for name, key in described.names]
-                pairs = zip([*["gradient", "loss"][2 - first :], *names], numbers, strict=False)
-                failed = [name for name, number in pairs if not math.isfinite(number)]
-                failed.append(f"optimisation step {index + 1} of {len(steps)}")
-            values = numbers[first : first + len(described.names)]
-            for statistic, number, count in zip(described.names, values, step.counts(numbers), strict=True):
+        for step in steps:
+            end = begin + step.numbers.numel()
+            groups.setdefault(id(step.described), (step, []))[1].append(values_of_steps[begin:end])
+            begin = end
+        sums: dict[tuple[str, StepKey | None], tuple[float, float]] = {}
+        for step, rows in groups.values():
+            numbers = [sum(column) for column in zip(*rows, strict=True)]
+            values = numbers[step.first : step.first + len(step.described.names)]
+            counts = step.counts(numbers, len(rows))
+            for statistic, number, count in zip(step.described.names, values, counts, strict=True):
                 total, total_count = sums.get(statistic, (0.0, 0.0))
                 sums[statistic] = total + number, total_count + count
+        failed = [] if math.isfinite(sum(values_of_steps)) else _failed_values(steps, values_of_steps)
         latest = self._gradients.values()
         if not failed and not all(math.isfinite(float(torch.linalg.vector_norm(flat))) for flat in latest):
             failed = ["gradient", "the last optimisation step"]
         totals = [StatisticSum(*statistic, *total) for statistic, total in sums.items()]
         return Finished(totals, failed, len(steps))
+
+
+def _failed_values(steps: Sequence[Computed], values_of_steps: Sequence[float]) -> list[str]:
+    """Return the names of values that are not finite in the first step that has any, and that step; or nothing."""
+    begin = 0
+    for index, step in enumerate(steps):
+        end = begin + step.numbers.numel()
+        names = [name if key is None else f"{name} of step key {key!r}" for name, key in step.described.names]
+        pairs = zip([*["gradient", "loss"][2 - step.first :], *names], values_of_steps[begin:end], strict=False)
+        failed = [name for name, number in pairs if not math.isfinite(number)]
+        if failed:
+            return [*failed, f"optimisation step {index + 1} of {len(steps)}"]
+        begin = end
+    return []

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
 from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
+from maze_pl.system.ranks import world_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class StepPlan:
         parameters: Parameters to differentiate with respect to.
         gradient: Buffer that the flat gradient is written into.
         direct: True if no hook observes a step, so that the wrapper only counts it.
+        n_ranks: Number of processes that train together.
         by_user: True if user code runs between two steps, which may change what the loss reads.
         owner: Module whose losses are traced; None if nothing can be traced.
     """
@@ -59,6 +61,7 @@ class StepPlan:
     parameters: list[Tensor]
     gradient: Tensor
     direct: bool
+    n_ranks: int
     by_user: bool
     owner: LossOwner | None
     _views: list[Tensor] = field(default_factory=list)
@@ -146,6 +149,7 @@ def make_plan(
         parameters=parameters,
         gradient=gradient,
         direct=direct,
+        n_ranks=world_size(),
         by_user=not is_unobserved or not _is_shipped(module, optimizer),
         owner=owner,
     )

@@ -25,7 +25,7 @@ from maze_pl.modules.optimization.step_plan import StepPlan
 from maze_pl.modules.optimization.watch import Watch
 from maze_pl.modules.random_state import restore_torch_random_state, torch_random_state
 from maze_pl.system.device_graph import uses_graphs
-from maze_pl.system.ranks import mean_over_ranks, sum_over_ranks, world_size
+from maze_pl.system.ranks import mean_over_ranks, sum_over_ranks
 
 LossOf = Callable[[Any], Tensor]
 """Function from a minibatch to its loss."""
@@ -88,14 +88,15 @@ class Computed(NamedTuple):
         """Index of the first recorded value in `numbers`."""
         return 2 if self.has_norm else 1
 
-    def counts(self, numbers: Sequence[float]) -> list[float]:
-        """Return the count of each recorded value.
+    def counts(self, numbers: Sequence[float], n_steps: int) -> list[float]:
+        """Return the count of each recorded value, summed over some steps.
 
         Args:
-            numbers: The content of `numbers`.
+            numbers: The sum of `numbers` over these steps, which have the same description.
+            n_steps: Number of steps.
         """
         varying = iter(numbers[self.first + len(self.described.names) :])
-        return [next(varying) if count is None else count for count in self.described.counts]
+        return [next(varying) if count is None else n_steps * count for count in self.described.counts]
 
 
 Evaluate = Callable[[LossOf, Any], tuple[Tensor, list[RecordedValue]]]
@@ -245,7 +246,7 @@ class TracedLosses:
             return total, scalars_of(total, values)
 
         # With several ranks the gradient is averaged before its norm is limited.
-        limit = plan.max_grad_norm if world_size() == 1 else 0.0
+        limit = plan.max_grad_norm if plan.n_ranks == 1 else 0.0
         check = loss.__name__ not in self._checked
         tracer = self._tracer_of(owner.module)
         arguments = plan.parameters, tensors, plan.gradient, limit

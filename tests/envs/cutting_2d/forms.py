@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from maze_pl.envs.cutting_2d import (
@@ -10,7 +11,6 @@ from maze_pl.envs.cutting_2d import (
     Cutting2DArrayEnvironment,
     Cutting2DCoreEnvironment,
     Cutting2DEnvironment,
-    DefaultRewardAggregator,
     MaskedStructuredCutting2DEnvironment,
     ObservationConversion,
     StructuredCutting2DArrayEnvironment,
@@ -23,11 +23,7 @@ def single(variant: str, settings: dict[str, Any], aggregator: Any = None) -> Ca
 
     def make() -> Any:
         n, size = settings["max_pieces_in_inventory"], settings["raw_piece_size"]
-        fresh = aggregator
-        if aggregator is not None:
-            penalties = aggregator.invalid_action_penalty, aggregator.raw_piece_usage_penalty
-            fresh = DefaultRewardAggregator(*penalties)
-        core = Cutting2DCoreEnvironment(**settings, reward_aggregator=fresh)
+        core = Cutting2DCoreEnvironment(**settings, reward_aggregator=deepcopy(aggregator))
         flat = Cutting2DEnvironment(core, ActionConversion(n), ObservationConversion(size, n))
         if variant == "flat":
             return flat

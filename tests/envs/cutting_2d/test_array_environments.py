@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples.cutting_2d_mixed.waste_reward import WasteRewardAggregator
 from maze_pl.envs.cutting_2d import (
     Cutting2DArrayEnvironment,
+    CuttingEvents,
     DefaultRewardAggregator,
     MixedPeriodicDemand,
     RawPieceUsageRewardAggregator,
@@ -22,7 +24,12 @@ from tests.envs.cutting_2d.instances import CONSTANT, DOCUMENTED, MIXED
 from tests.envs.cutting_2d.parts import ServedReward
 
 VARIANTS = ["flat", "struct", "masked"]
-AGGREGATORS: list[Any] = [None, DefaultRewardAggregator(-0.3, -0.7), RawPieceUsageRewardAggregator(0.1)]
+AGGREGATORS: list[Any] = [
+    None,
+    DefaultRewardAggregator(-0.3, -0.7),
+    RawPieceUsageRewardAggregator(0.1),
+    WasteRewardAggregator(),
+]
 INSTANCES: list[dict[str, Any]] = [
     DOCUMENTED,
     CONSTANT,
@@ -95,7 +102,16 @@ def test_the_state_of_one_environment_is_that_of_the_simulation() -> None:
         assert pair.arrays.maze_state(n) == pair.singles[n].get_maze_state()
 
 
+class _AreaOnly(DefaultRewardAggregator):
+    """Changes rewards of single episodes only."""
+
+    def summarize_reward(self, maze_state: Any = None) -> float:
+        return float(len(self.query_events(CuttingEvents.valid_cut)))
+
+
 def test_parts_without_an_array_form_are_refused() -> None:
+    with pytest.raises(TypeError, match="_AreaOnly has no array form; define summarize_rewards"):
+        Cutting2DArrayEnvironment(**DOCUMENTED, reward_aggregator=_AreaOnly())
     with pytest.raises(TypeError, match="ServedReward has no array form"):
         Cutting2DArrayEnvironment(**DOCUMENTED, reward_aggregator=ServedReward())
     with pytest.raises(ValueError, match="max_pieces_in_inventory=0"):
