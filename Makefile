@@ -66,7 +66,7 @@ bench: $(BENCH_STAMP)  ## Compare the speed of the main workloads with stable-ba
 bench-all: $(BENCH_STAMP)  ## Compare all workloads with all other libraries; writes docs/benchmarks.md (about 55 minutes).
 	$(BENCH)/python benchmarks/run.py --all
 
-problems: $(BENCH_STAMP)  ## Train agents for the applied problems, beside rules and solvers; writes docs/problems.md (a day).
+problems: $(BENCH_STAMP)  ## Train agents for the applied problems, and compare them with rules and solvers; writes docs/problems.md (a day).
 	$(BENCH)/python benchmarks/structure.py --workers 2
 	$(BENCH)/python benchmarks/problems.py --search
 

@@ -13,7 +13,7 @@ commands:
   estimate   estimate an agent from recorded episodes, without playing it: maze-pl estimate RUN_DIR --episodes FOLDER
   view       look at episodes in a browser: maze-pl view RUN_DIR|ROLLOUT_DIR|FILE...
   check      find faults of an environment: maze-pl check --env env/gym_env --env.name ID
-  export     write a trained policy and its wrappers to one ONNX file: maze-pl export RUN_DIR --to FILE
+  export     write a trained policy and its wrappers to one file: maze-pl export RUN_DIR --to FILE
   serve      answer requests for decisions over HTTP: maze-pl serve FILE|RUN_DIR
   plot       draw learning curves: maze-pl plot RUN_DIR... [--statistic NAME] [--x wall_clock]
   report     write one HTML page about a run: maze-pl report RUN_DIR [--to FILE]

@@ -42,7 +42,7 @@ class NumpyNetwork:
         self._refused = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies start without a plan, because its views belong to the weights of this network."""
+        """Copy without the plan, whose views belong to the weights of this network."""
         return NumpyNetwork, (self._network,)
 
     def logits(self, observation: Mapping[str, Array]) -> dict[str, Array] | None:

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from maze_pl.agents.torch_policy import TorchPolicy
     from maze_pl.core.spec import Spec
 
-_FEWER = 0.7  # of the copies that are evaluated still act: the others are left out from now on
+_FEWER = 0.7  # share of the stacked copies; if at most this share still acts, the others are dropped
 
 
 class StackedPolicy:
     """Copies of a policy, the i-th of which acts in environment i; they take their most likely actions.
 
     The trainable parameters are stacked, so that each layer is one batched product of all copies
-    (`torch.vmap`). Everything else, such as buffers, is that of the policy. Copies whose episodes are over are left
-    out, once they are many.
+    (`torch.vmap`). Everything else, such as buffers, is that of the policy. Copies whose episodes are over are
+    dropped once at most 70% of the stacked copies still act.
 
     The networks are evaluated for two copies first, once together and once one after the other; the outputs must
     agree.
@@ -79,7 +79,7 @@ class StackedPolicy:
         self._place = np.arange(len(values))
 
     def keep(self, copies: Array) -> None:
-        """Say which copies may still act.
+        """Select the copies that still act.
 
         Args:
             copies: [n] their numbers, in ascending order.

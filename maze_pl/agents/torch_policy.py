@@ -73,7 +73,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
     missing. Observations [L * S, ...] with a state [S, ...] are L acts of S actors each, act by
     act, with the state before the first act.
 
-    Distributions that explore on a scale, such as `EpsilonGreedyProbabilityDistribution`, take it
+    Distributions with a scale of exploration, such as `EpsilonGreedyProbabilityDistribution`, take it
     from `exploration`. It is part of the policy's state, so that checkpoints hold it, and workers
     get it with the weights.
 

@@ -49,7 +49,7 @@ class EventStorage:
 
     Args:
         n_rows: Number of rows.
-        occasion: On which they are fired, for messages.
+        occasion: Description of when they are fired, for messages.
 
     Attributes:
         events: The events; empty before the first row is stored.
@@ -78,9 +78,9 @@ class EventStorage:
         found = [event.declaration for event in fired]
         if found != expected:
             names = ", ".join(_name(declaration) for declaration in found) or "none"
-            former = ", ".join(_name(declaration) for declaration in expected) or "none"
+            earlier = ", ".join(_name(declaration) for declaration in expected) or "none"
             rule = "each time the same events must be fired, for the environments in which they happen"
-            raise ValueError(f"{self._occasion} fired the events {names}, and before {former}; {rule}")
+            raise ValueError(f"{self._occasion} fired the events {names}, but previously {earlier}; {rule}")
         for stored, event in zip(self.events, fired, strict=True):
             stored.fired.index_copy_(0, row, event.which[None])
             for name, values in stored.attributes.items():

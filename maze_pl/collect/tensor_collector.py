@@ -191,7 +191,7 @@ class TensorCollector:
         return rollout
 
     def _make_room_for_events(self, policy: HasDistributions) -> None:
-        """Take a step back and forth, which shows the events that environments fire."""
+        """Take a trial step and undo it, to find the events that environments fire."""
         before = self._snapshot()
         self._step(policy)
         self._restore(before)

@@ -163,21 +163,21 @@ class TensorStatistics:
         counts = row - before
         n_ended = np.bincount(env, counts, self._n_envs).astype(np.int64)
         n_running = self._n_acts + n_rows - n_ended
-        # All acts, environment by environment: those of former rollouts, then those of this one.
+        # All acts, environment by environment: those of earlier rollouts, then those of this one.
         n_of_env = np.stack([self._n_acts, np.full(self._n_envs, n_rows)], 1)
-        is_former = np.repeat(np.tile([True, False], self._n_envs), n_of_env.ravel())
+        is_earlier = np.repeat(np.tile([True, False], self._n_envs), n_of_env.ravel())
         is_ended = np.repeat(np.tile([True, False], self._n_envs), np.stack([n_ended, n_running], 1).ravel())
         device = record.ended.device
-        former, ended = torch.from_numpy(is_former).to(device), torch.from_numpy(is_ended).to(device)
+        earlier, ended = torch.from_numpy(is_earlier).to(device), torch.from_numpy(is_ended).to(device)
         statistics: dict[StatKey, StatColumn] = {}
         running: dict[StepKey, dict[str, Tensor]] = {}
         for key, heads in record.actions.items():
             running[key] = {}
             for head, actions in heads.items():
-                joined = actions.new_empty((len(former), *actions.shape[2:]))
+                joined = actions.new_empty((len(earlier), *actions.shape[2:]))
                 if key in self._actions:
-                    joined[former] = self._actions[key][head].to(device)
-                joined[~former] = actions.transpose(0, 1).flatten(0, 1)
+                    joined[earlier] = self._actions[key][head].to(device)
+                joined[~earlier] = actions.transpose(0, 1).flatten(0, 1)
                 running[key][head] = joined[~ended]
                 if len(env):
                     name = self._names[key][head]
@@ -198,7 +198,7 @@ class TensorStatistics:
             row: [n] their last rows.
             n_steps: [n] environment steps of the episodes.
         """
-        # Times: 0 for former rollouts, 2 t + 1 for a start before row t, 2 t + 2 for the acts of row t.
+        # Times: 0 for earlier rollouts, 2 t + 1 for a start before row t, 2 t + 2 for the acts of row t.
         n_times = 2 * len(record.ended) + 2
         ends = env * n_times + 2 * row + 2
         happened: dict[GroupKey, Happened] = {}

@@ -141,7 +141,7 @@ class TensorStorage:
         self._starts.store(row, fired)
 
     def forget_first_starts(self) -> None:
-        """Note that no episode starts before the first row, as the rollout goes on with those of the one before."""
+        """Record that no episode starts before the first row: those of the previous rollout continue."""
         for event in self._starts.events:
             event.fired[0].fill_(False)
 

@@ -18,7 +18,7 @@ _NO_RULES: Final = Rules()
 
 
 def take_state(value: Any, rules: Rules = _NO_RULES, name: str = "it") -> Any:
-    """Take the state of an object and of everything it refers to.
+    """Capture the state of an object and of everything it refers to.
 
     Args:
         value: The object.

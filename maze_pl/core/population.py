@@ -38,7 +38,7 @@ class PolicyStack(Policy, Protocol):
         ...
 
     def keep(self, copies: Array) -> None:
-        """Say which copies may still act, by their numbers [n] in ascending order."""
+        """Select the copies that still act, by their numbers [n] in ascending order."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Giving a state to an object, and to everything it refers to."""
+"""Restoring the state of an object, and of everything it refers to."""
 
 import random
 import types
@@ -17,7 +17,7 @@ _GENERATORS: Final = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
 class StateGiver:
-    """Gives a state to an object.
+    """Restores the state of an object.
 
     Args:
         rules: The rules with which the state was taken.

@@ -25,7 +25,7 @@ _STATELESS: Final = (
 
 
 class StateError(TypeError):
-    """A state cannot be taken from an object, or cannot be given to an object."""
+    """The state of an object cannot be captured or restored."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Taking the state of an object, and of everything it refers to."""
+"""Capturing the state of an object, and of everything it refers to."""
 
 import copyreg
 import random
@@ -20,7 +20,7 @@ _POINTER: Final = 8
 
 
 class StateTaker:
-    """Takes the state of an object and of everything it refers to.
+    """Captures the state of an object and of everything it refers to.
 
     Attributes:
         classes: Classes of all objects found, by name.

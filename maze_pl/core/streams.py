@@ -1,4 +1,4 @@
-"""Conversion of rollouts to a stream of acts per actor, with the rewards and discounts between.
+"""Conversion of rollouts to a stream of acts per actor, with the rewards and discounts in between.
 
 Let r be the rewards that `env.step` returned and g the product of `gamma ** env_steps` over the
 rows that ended between two moments. For consecutive acts i and i + 1 of the same actor

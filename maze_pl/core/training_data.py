@@ -1,4 +1,4 @@
-"""Contract between algorithms and data modules: the class of the batches, and what data needs to be made.
+"""Contract between algorithms and data modules: the class of the batches, and the options that data depends on.
 
 An algorithm declares the class of batches that it learns from, a data module that of the batches it
 delivers, both as `batch_type`. Numbers of an algorithm that the data depends on are passed as

@@ -42,7 +42,7 @@ class ActorDataModule(RolloutDataModule):
         num_actors: Actors on each rank.
         actors_batch_size: Rollouts per batch.
         queue_out_of_sync_factor: Size of the queue, in batches.
-        n_envs_per_actor: Environments of each actor, in which the policy acts at once. With an array
+        n_envs_per_actor: Environments of each actor, which share one call of the policy. With an array
             environment, one actor with many environments is much faster than many actors.
         n_shards: Must be 0, as each actor is a shard; `runner/local` and `runner/ray` set it.
         n_rollout_steps: Env steps of each environment in a rollout.

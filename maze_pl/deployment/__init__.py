@@ -1,4 +1,4 @@
-"""Trained agents behind real systems, which ask for actions instead of being stepped.
+"""Deployment of trained agents in real systems, which ask for actions instead of being stepped.
 
 This package keeps conversions and wrappers in step with states from outside, and monitors them. The simulation
 and its wrappers are in `maze_pl.envs`; nothing here trains.

@@ -72,7 +72,7 @@ class PreparedConversion(ObservationConversionInterface):
         self._observation = observation
 
     def _is_usual(self, observation: Any) -> bool:
-        """True if an observation is certainly right; only then `check_observation` is not needed."""
+        """True if an observation is certainly valid; only then `check_observation` is not needed."""
         if type(observation) is not dict or len(observation) != len(self._expected):
             return False
         for name, (shape, dtype) in self._expected.items():

@@ -11,13 +11,13 @@ from maze_pl.distributions.probability_distribution import ProbabilityDistributi
 
 
 class BetaProbabilityDistribution(BoundedProbabilityDistribution):
-    """Independent unimodal beta components between the borders of the box.
+    """Independent unimodal beta components between the bounds of the box.
 
         alpha = 1 + softplus(l_alpha) / T,   beta = 1 + softplus(l_beta) / T
 
     Logits [..., 2n] are n l_alpha, then n l_beta. At temperature T the density is proportional to
     the density at T = 1 to the power of 1 / T. See `BoundedProbabilityDistribution` for actions and
-    borders. Chou et al. 2017, http://proceedings.mlr.press/v70/chou17a.html. Computed in float64,
+    bounds. Chou et al. 2017, http://proceedings.mlr.press/v70/chou17a.html. Computed in float64,
     because large values of log-gamma functions cancel.
 
     Raises:
@@ -34,7 +34,7 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
     def concentration(self) -> Tensor:
         """[..., *shape, 2] alpha and beta."""
         leading = self.logits.shape[:-1]
-        shape = self._border.shape[:-1]
+        shape = self._bound.shape[:-1]
         pairs = self.logits.double().reshape((*leading, 2, *shape)).movedim(len(leading), -1)
         return 1.0 + functional.softplus(pairs) / self.temperature
 

@@ -20,7 +20,7 @@ def has_floats(space: spaces.Box) -> bool:
 class BoundedProbabilityDistribution(ProbabilityDistribution):
     """Independent components within a Box's bounds: logits [..., 2n], two per component.
 
-    Actions are [..., *shape], n = prod(shape), and never outside the box. An action on the border,
+    Actions are [..., *shape], n = prod(shape), and never outside the box. An action on the bound,
     which only rounding reaches, gets the density half a rounding step inside the box.
 
     Raises:
@@ -33,8 +33,10 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         bounds = space.low.tobytes() + space.high.tobytes()
         stored = space.low.dtype.str
         logits = self.logits
-        # [*shape, 2] borders, signed distance from each to the other, its fraction used on a border
-        self._border, self._width, self._step = _borders(bounds, stored, space.low.shape, logits.dtype, logits.device)
+        # [*shape, 2] bounds, signed distance from each to the other, its fraction used on a bound
+        self._bound, self._width, self._step = _stored_bounds(
+            bounds, stored, space.low.shape, logits.dtype, logits.device
+        )
 
     @classmethod
     def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
@@ -51,7 +53,7 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
 
     def action_at(self, fraction: Tensor) -> Tensor:
         """[..., *shape] actions at `fraction` [..., *shape, 2] of the width from low and high."""
-        action = self._border + fraction * self._width  # computed from each of both borders
+        action = self._bound + fraction * self._width  # computed from each of both bounds
         is_nearer_to_low = fraction[..., 0] < fraction[..., 1]
         return torch.where(is_nearer_to_low, action[..., 0], action[..., 1])
 
@@ -60,17 +62,17 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
 
         Distances are fractions of the width.
         """
-        fraction = (action.to(self._border.dtype).unsqueeze(-1) - self._border) / self._width
+        fraction = (action.to(self._bound.dtype).unsqueeze(-1) - self._bound) / self._width
         return torch.where(fraction > 0, fraction, self._step).log()
 
     def _total(self, terms: Tensor) -> Tensor:
         """[...] sums of `terms` [..., *shape] over the components."""
-        n_leading = terms.dim() - self._border.dim() + 1
+        n_leading = terms.dim() - self._bound.dim() + 1
         return terms.reshape((*terms.shape[:n_leading], -1)).sum(dim=-1).to(self.logits.dtype)
 
 
 @functools.lru_cache(maxsize=64)
-def _borders(
+def _stored_bounds(
     bounds: bytes, stored: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> list[Tensor]:
     """Borders of a box, distances between them, and half rounding steps.
@@ -81,10 +83,10 @@ def _borders(
     """
     number: Any = np.float64 if dtype == torch.float64 else np.float32
     exact = np.moveaxis(np.frombuffer(bounds, stored).reshape(2, *shape), 0, -1)
-    border = exact.astype(number)
+    bound = exact.astype(number)
     inward = np.array([np.inf, -np.inf], number)
-    border = np.where((exact - border) * np.sign(inward) > 0, np.nextafter(border, inward), border)
-    width = border[..., ::-1] - border
-    step = np.maximum((np.nextafter(border, inward) - border) / width, np.finfo(number).eps / 4) / 2
+    bound = np.where((exact - bound) * np.sign(inward) > 0, np.nextafter(bound, inward), bound)
+    width = bound[..., ::-1] - bound
+    step = np.maximum((np.nextafter(bound, inward) - bound) / width, np.finfo(number).eps / 4) / 2
     with torch.inference_mode(False):  # cached, and also used where gradients are computed
-        return [torch.from_numpy(array.astype(number)).to(device) for array in (border, width, step)]
+        return [torch.from_numpy(array.astype(number)).to(device) for array in (bound, width, step)]

@@ -118,7 +118,7 @@ class ProbabilityDistribution(ABC):
         return self.log_prob(action), self.entropy()
 
     def kl(self, other: "ProbabilityDistribution") -> Tensor:
-        """[...] Kullback-Leibler divergence of `other` from this distribution, in nats.
+        """[...] Kullback-Leibler divergence from this distribution to `other`, in nats.
 
             KL(p || q) = E[log p(a) - log q(a)] for actions a of p
 

@@ -36,11 +36,11 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
     """Tanh-squashed normal components: actions low + (high - low) * (1 + tanh(x)) / 2 for normal x.
 
     Logits [..., 2n] are n means, then n log standard deviations of x; a temperature T
-    multiplies the variance of x by T. See `BoundedProbabilityDistribution` for actions and borders.
+    multiplies the variance of x by T. See `BoundedProbabilityDistribution` for actions and bounds.
     Haarnoja et al. 2018, arXiv:1801.01290, appendix C.
 
     If gradients flow through the latest sample, its x is kept: `log_prob` of that very tensor and
-    its gradient are exact even if rounding has put the action on a border.
+    its gradient are exact even if rounding has put the action on a bound.
 
     Raises:
         ValueError: A mask was given.

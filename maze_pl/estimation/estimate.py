@@ -235,7 +235,7 @@ def _warnings(size: float, acts: RecordedActs, log_ratio: Array, gamma: float) -
     """Reasons to doubt the estimates."""
     found = []
     if size < FEW_EPISODES:
-        fault = f"the weighted estimates rest on {size:.1f} episodes in effect"
+        fault = f"the effective sample size of the weighted estimates is {size:.1f} episodes"
         found.append(f"{fault}: the agent acts too differently; trust fitted_q more, or record more episodes")
     n_never = int(np.isneginf(log_ratio).sum())
     if n_never:

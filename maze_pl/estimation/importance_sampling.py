@@ -11,7 +11,7 @@ d_i the discount of act i, r_i the reward after it, and E episodes, of which the
 
 D. Precup, R. S. Sutton and S. Singh 2000, "Eligibility traces for off-policy policy evaluation" (the first
 four); N. Jiang and L. Li 2016, arXiv:1511.03722, and P. S. Thomas and E. Brunskill 2016, arXiv:1604.00923,
-for the doubly robust one, in which q_i and v_i are a model's values of the act and of the situation. The
+for the doubly robust one, in which q_i and v_i are a model's values of the act and of the state. The
 weight of an episode that has ended stays what it was, as in the second of these.
 
 An act is the decision of one actor: with several sub-steps or agents, w_i is the product over all acts so far.

@@ -16,7 +16,7 @@ MOST_KEPT_STEPS: Final = 10_000
 class RunningReducer:
     """Reduction of a declared statistic that a long episode computes bit by bit.
 
-    It takes the place of a function in `define_episode_stats`. After every 10,000 steps of an
+    It takes the place of a function in `define_episode_stats`. After every 10,001 steps of an
     episode, the values of these steps are added to the state and dropped.
 
     Args:

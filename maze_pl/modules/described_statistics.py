@@ -7,7 +7,7 @@ statistic which values are healthy, and what to do about others.
 from collections.abc import Mapping
 
 DESCRIPTIONS: Mapping[str, str] = {
-    "approx_kl": "KL divergence of the policy after the updates on a rollout from the one that acted",
+    "approx_kl": "KL divergence from the policy that acted to the policy after the updates on a rollout",
     "box_mean_abs_deviation": "mean distance of the policy's action from the demonstrated one, per component",
     "buffer_size": "transitions in the replay buffer",
     "c_clip_fraction": "share of acts whose importance weight exceeds c_bar = 1, which shortens the traces",

@@ -39,7 +39,7 @@ class BundlePolicy:
         self.manifest = self._policy.manifest
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies in other processes load the file, as sessions of ONNX Runtime cannot be copied."""
+        """Copy the path: other processes load the file, as sessions of ONNX Runtime cannot be copied."""
         return BundlePolicy, (self.path,)
 
     @property

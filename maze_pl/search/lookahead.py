@@ -24,9 +24,9 @@ class Lookahead(SearchMethod):
 
     The rollout algorithm of Bertsekas and Castanon 1999, "Rollout algorithms for stochastic
     scheduling problems". Where the future is random, it is the same in the n-th simulation of
-    each action. The policy's most likely action is left only for actions that are better by two
-    standard errors, as the largest of several means is often that of a lucky action; unless others
-    are as likely.
+    each action. Another action replaces the policy's most likely one only if it is better by two
+    standard errors, because the largest of several means often belongs to a lucky action. This does
+    not apply if others are equally likely.
 
     Args:
         calls: The policy, which chooses the actions that are tried.

@@ -30,8 +30,8 @@ class SearchOptions:
             run, `heuristic`, `random`, or a class path.
         horizon: Acts after which a simulation ends.
         max_actions: Number of actions that are tried in a state: the most likely ones.
-        min_ratio: Actions are not tried whose probability is less than this part of that of the most
-            likely one.
+        min_ratio: Actions whose probability is below this fraction of the most likely action's are
+            not tried.
     """
 
     method: str

@@ -304,8 +304,8 @@ def test_an_invalid_rollout_is_refused_each_time_that_it_is_read() -> None:
     [
         (
             "order",
-            r"an act of sub-step 'jump' fired the events WalkEvents.passed, WalkEvents.passed, WalkEvents.moved, and "
-            "before WalkEvents.passed, WalkEvents.passed; each time the same events must be fired",
+            r"an act of sub-step 'jump' fired the events WalkEvents.passed, WalkEvents.passed, WalkEvents.moved, but "
+            "previously WalkEvents.passed, WalkEvents.passed; each time the same events must be fired",
         ),
         ("numbers", r"WalkEvents.moved was fired for torch.int64; expected a tensor \[N\] of bool"),
     ],

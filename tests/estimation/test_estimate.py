@@ -177,7 +177,7 @@ def test_a_policy_that_acts_differently_is_warned_of() -> None:
     policy = some_policy(3)
     found = estimate(policy, records("random", 8), "random", estimators=["per_decision"], gamma=GAMMA)
     (warning,) = found.warnings
-    assert "the weighted estimates rest on" in warning
+    assert "the effective sample size of the weighted estimates is" in warning
 
 
 def test_what_cannot_be_evaluated_is_named(of_random: Any, tmp_path: Path) -> None:

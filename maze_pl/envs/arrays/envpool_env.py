@@ -1,4 +1,4 @@
-"""EnvPool's environments, which threads of C++ step together, as array environments."""
+"""EnvPool's environments, which C++ threads step together, as array environments."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
 def make_envpool_env(name: str, **kwargs: Any) -> GymVectorArrayEnv:
     """Make an environment of EnvPool by name, for configuration files.
 
-    All environments of a pool step together, in threads of C++. Each has a separate seed for its
+    All environments of a pool step together, in C++ threads. Each has a separate seed for its
     first episode; further episodes follow from the same random stream.
 
     Args:

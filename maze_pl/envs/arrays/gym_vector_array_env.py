@@ -138,7 +138,7 @@ class GymVectorArrayEnv(ArrayEnv):
         elif self._begun[which].all():
             observation = self._first
         else:
-            remedy = "make its reset take options={'reset_mask': ...} and say reset_mask=True"
+            remedy = "make its reset take options={'reset_mask': ...} and pass reset_mask=True"
             raise EnvContractError(f"{self._name} cannot start some environments while others run; {remedy}")
         self._runs[which] = True
         self._begun[which] = False
@@ -188,7 +188,7 @@ class GymVectorArrayEnv(ArrayEnv):
         acting[which] = True
         if (self._runs & ~acting).any():
             n = self._number_of(self._runs & ~acting)
-            raise EnvContractError(f"{self._name} steps all environments, but environment {n} shall wait")
+            raise EnvContractError(f"{self._name} steps all environments, but environment {n} must not be stepped")
         idle = self._ended & ~acting
         if self._mode is AutoresetMode.DISABLED and idle.any():
             self._vector.reset(options={"reset_mask": idle.copy()})

@@ -32,7 +32,9 @@ class ObservationStackArrayWrapper(ObservationArrayWrapper):
         super().__init__(env, wrapper.observation_spaces_dict)
         varying = [key for key, count in env.agent_counts_dict.items() if count < 0]
         if varying:
-            raise TypeError(f"sub-step {varying[0]!r} has a varying number of agents, which has no place in arrays")
+            raise TypeError(
+                f"sub-step {varying[0]!r} has a varying number of agents, which stacks in arrays do not support"
+            )
         self._stacks, self._dropped = wrapper.stacks, wrapper.dropped
 
     def allocate(self, n_envs: int) -> None:

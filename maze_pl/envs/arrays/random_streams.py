@@ -219,7 +219,7 @@ class RandomStreams:
         return _shaped(_columns(scale) * drawn, size)
 
     def random_each(self, counts: Array, which: Which = None) -> Array:
-        """Draw float64 uniform in [0, 1), another number of them from each stream.
+        """Draw float64 uniform in [0, 1), a separate count from each stream.
 
         Args:
             counts: [n] int64, how many numbers each stream draws.
@@ -231,7 +231,7 @@ class RandomStreams:
         return _doubles(self._bits.words_64_each(self._bits.rows_of(which), counts))
 
     def standard_normal_each(self, counts: Array, which: Which = None) -> Array:
-        """Draw float64 of the standard normal distribution, another number of them from each stream.
+        """Draw float64 of the standard normal distribution, a separate count from each stream.
 
         Args:
             counts: [n] int64, how many numbers each stream draws.

@@ -12,7 +12,7 @@ from maze_pl.envs.structured_env import Array
 
 
 def normal_of(words: Words64) -> tuple[Array, Array]:
-    """Turn numbers of 64 bits into normal numbers; also return which of them are certainly right."""
+    """Turn numbers of 64 bits into normal numbers; also return a mask of the certainly exact ones."""
     layer = (words & np.uint64(0xFF)).astype(np.intp)
     place = (words >> np.uint64(9)) & np.uint64(0x000FFFFFFFFFFFFF)
     widths, insides = _layers("standard_normal", 9, 52)
@@ -22,7 +22,7 @@ def normal_of(words: Words64) -> tuple[Array, Array]:
 
 
 def exponential_of(words: Words64) -> tuple[Array, Array]:
-    """Turn numbers of 64 bits into exponential numbers; also return which of them are certainly right."""
+    """Turn numbers of 64 bits into exponential numbers; also return a mask of the certainly exact ones."""
     layer = ((words >> np.uint64(3)) & np.uint64(0xFF)).astype(np.intp)
     place = words >> np.uint64(11)
     widths, insides = _layers("standard_exponential", 11, 53)

@@ -68,7 +68,7 @@ def parse_job_shop(text: str, name: str) -> JobShopInstance:
         jobs = [_matched(durations, machines, n_machines, name) for durations, machines in matrices]
     else:
         expected = f"{n_jobs} (standard format) or {2 * n_jobs} (Taillard's)"
-        raise ValueError(f"{name}: {len(body)} lines with numbers follow the sizes; expected are {expected}")
+        raise ValueError(f"{name}: {len(body)} lines with numbers follow the sizes; expected {expected}")
     return JobShopInstance.of(name, n_machines, jobs)
 
 
@@ -94,7 +94,7 @@ def parse_flexible(text: str, name: str) -> JobShopInstance:
     n_jobs, n_machines = _sizes(rows, name)
     body = rows[1:]
     if len(body) != n_jobs:
-        raise ValueError(f"{name}: {len(body)} lines with numbers follow the sizes; expected is one per job, {n_jobs}")
+        raise ValueError(f"{name}: {len(body)} lines with numbers follow the sizes; expected one per job, {n_jobs}")
     return JobShopInstance.of(name, n_machines, [_alternatives(row, name) for row in body])
 
 
@@ -112,7 +112,7 @@ def _rows(text: str, name: str) -> list[_Row]:
             raise ValueError(f"{name} has more than {_MOST_NUMBERS} numbers; that is not an instance of a job shop")
         rows.append((number, values))
     if not rows:
-        raise ValueError(f"{name} contains no numbers; expected are the numbers of jobs and machines, then the jobs")
+        raise ValueError(f"{name} contains no numbers; expected the numbers of jobs and machines, then the jobs")
     return rows
 
 
@@ -121,7 +121,7 @@ def _whole(word: str, where: str) -> int:
     try:
         number = int(word) if word.lstrip("+-").isdigit() else int(float(word))
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{where}: {word[:20]!r} is not a number; expected are whole numbers only") from error
+        raise ValueError(f"{where}: {word[:20]!r} is not a number; expected whole numbers only") from error
     if abs(number) > _LARGEST:
         raise ValueError(f"{where}: {word[:20]!r} is too large; numbers are at most {_LARGEST}")
     return number
@@ -132,7 +132,7 @@ def _sizes(rows: list[_Row], name: str) -> tuple[int, int]:
     number, values = rows[0]
     if len(values) < 2 or min(values[:2]) < 1:
         expected = "the numbers of jobs and machines, at least 1 each"
-        raise ValueError(f"{name}, line {number}: got {values[:6]}; expected are {expected}")
+        raise ValueError(f"{name}, line {number}: got {values[:6]}; expected {expected}")
     return values[0], values[1]
 
 
@@ -140,7 +140,7 @@ def _pairs(row: _Row, name: str) -> list[list[tuple[int, int]]]:
     """Operations of a job in the standard format."""
     number, values = row
     if len(values) % 2:
-        raise ValueError(f"{name}, line {number}: {len(values)} numbers; expected are pairs of machine and duration")
+        raise ValueError(f"{name}, line {number}: {len(values)} numbers; expected pairs of machine and duration")
     return [[pair] for pair in zip(values[::2], values[1::2], strict=True)]
 
 
@@ -149,7 +149,7 @@ def _matched(durations: _Row, machines: _Row, n_machines: int, name: str) -> lis
     for number, values in (durations, machines):
         if len(values) != n_machines:
             fault = f"{name}, line {number}: {len(values)} numbers"
-            raise ValueError(f"{fault}; expected is one per machine, {n_machines}")
+            raise ValueError(f"{fault}; expected one per machine, {n_machines}")
     pairs = zip(machines[1], durations[1], strict=True)
     return [[(machine - 1, duration)] for machine, duration in pairs]
 

@@ -23,7 +23,7 @@ class JobShopSimulation:
 
         start = max(job_ready, machine_ready),   completion = start + duration
 
-    Allowed are, with the earliest start s* and the earliest completion c* of all options:
+    With the earliest start s* and the earliest completion c* of all options, these are allowed:
 
         all:        every option, as in Zhang et al. 2020 (arXiv:2010.12367)
         active:     start < c* (or start = s*, which matters for durations of 0)

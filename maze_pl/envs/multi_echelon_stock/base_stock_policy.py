@@ -57,7 +57,7 @@ class BaseStockPolicy(OrderingPolicy):
         if self.levels is not None:
             if len(self.levels) != chain.n_echelons:
                 raise ValueError(
-                    f"levels={list(self.levels)} has not one entry for each of {chain.n_echelons} echelons"
+                    f"levels={list(self.levels)} does not have one entry for each of {chain.n_echelons} echelons"
                 )
             level = self.levels[echelon]
         if self.gains is not None and received.shape[1]:

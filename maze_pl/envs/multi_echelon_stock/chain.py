@@ -125,7 +125,7 @@ class StockChain:
         """Return a cost of each echelon, [E] float64."""
         costs = [float(given)] * self.n_echelons if isinstance(given, int | float) else [float(c) for c in given]
         if len(costs) != self.n_echelons or min(costs) < 0 or not all(map(isfinite, costs)):
-            raise ValueError(f"{name}={given} must be {self.n_echelons} finite numbers of at least 0, one an echelon")
+            raise ValueError(f"{name}={given} must be {self.n_echelons} finite numbers of at least 0, one per echelon")
         return np.array(costs)
 
     def _units(self, name: str, given: int | Sequence[int] | None, default: list[int], least: int) -> Array:
@@ -134,7 +134,7 @@ class StockChain:
             return np.array(default, np.int64)
         units = [given] * self.n_echelons if isinstance(given, int) else list(given)
         if len(units) != self.n_echelons or min(units) < least:
-            expected = f"{self.n_echelons} whole numbers of at least {least}, one an echelon"
+            expected = f"{self.n_echelons} whole numbers of at least {least}, one per echelon"
             raise ValueError(f"{name}={given} must be {expected}")
         return np.array(units, np.int64)
 

@@ -43,6 +43,6 @@ class ReorderPolicy(OrderingPolicy):
     def order(self, chain: StockChain, echelon: int, position: Array, received: Array) -> Array:
         """Return what is missing to S, or 0 above s."""
         if len(self.levels) != chain.n_echelons:
-            raise ValueError(f"levels={self.levels} has not one entry for each of {chain.n_echelons} echelons")
+            raise ValueError(f"levels={self.levels} does not have one entry for each of {chain.n_echelons} echelons")
         is_low = position <= self.reorder_points[echelon]
         return np.where(is_low, self.levels[echelon] - position, 0)

@@ -63,7 +63,7 @@ class ArrayRideHailingSimulation:
         shift_start: [N, V] minutes at which shifts begin.
         shift_end: [N, V] minutes at which shifts end.
         trips: [N, V, 4] origin and destination of each vehicle's last trip, km; NaN before.
-        undecided: [N, V] vehicles that have still to decide, the next one first; further entries are not read.
+        undecided: [N, V] vehicles that still have to decide, the next one first; further entries are not read.
         n_undecided: [N] number of these vehicles.
         waiting: [N, W, 7] waiting requests, see `N_COLUMNS`; 0 in free rows, and the deadline -infinity.
         n_waiting: [N] number of waiting requests.

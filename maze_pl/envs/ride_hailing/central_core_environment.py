@@ -13,8 +13,8 @@ from maze_pl.envs.ride_hailing.objects import Array
 class CentralDispatchCoreEnvironment(RideHailingCoreEnvironment):
     """Ride hailing with a single actor that chooses a vehicle and what it does.
 
-    Each decision is an environment step, but time passes only when all vehicles that are free have
-    got something to do; see `RideHailingCoreEnvironment`.
+    Each decision is an environment step, but time passes only when every free vehicle has been
+    given something to do; see `RideHailingCoreEnvironment`.
 
     Args:
         simulation: The simulation; `RideHailingSimulation(City())` if None.

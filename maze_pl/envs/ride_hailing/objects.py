@@ -28,7 +28,7 @@ class RideHailingMazeAction:
     """Action of the simulation: one vehicle does one thing.
 
     Attributes:
-        place: Place of the vehicle among those that have still to decide; 0 is the next one.
+        place: Place of the vehicle among those that still have to decide; 0 is the next one.
         option: Below K, the request with this place among the nearest that the vehicle can reach in
             time; K stays; K + 1 to K + 4 drive towards the zone west, east, south or north.
     """
@@ -49,7 +49,7 @@ class RideHailingMazeState:
         free_at: [V] minutes at which vehicles are free.
         shift_start: [V] minutes at which shifts begin.
         shift_end: [V] minutes at which shifts end.
-        undecided: Vehicles that have still to decide in this environment step, the next one first.
+        undecided: Vehicles that still have to decide in this environment step, the next one first.
         waiting: [W, 7] waiting requests, see `N_COLUMNS`.
         trips: [V, 4] origin and destination of each vehicle's last trip, km; NaN before.
     """

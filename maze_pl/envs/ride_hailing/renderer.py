@@ -34,7 +34,7 @@ _URGENT = "#c0392b"
 class RideHailingRenderer(Renderer):
     """Draws the map: forecast, waiting passengers, vehicles, and the decision of the step.
 
-    Zones are the darker, the more requests are expected. Passengers are circles, red if their
+    The more requests are expected, the darker the zone. Passengers are circles, red if their
     patience is nearly over. Vehicles that have to decide are blue, the one that decides is outlined;
     those on a trip are grey, with a line to their destination. The arrow is the decision: to the pick-up
     and on to the destination, or to another zone. Needs the extra `rendering`.

@@ -26,7 +26,7 @@ from maze_pl.envs.tensors.tensor_streams import uniform
 
 
 class CartPoleTensorEnv(TensorEnv):
-    """`CartPole-v1` on any device: the dynamics of `CartPoleArrayEnv`, with start states drawn otherwise.
+    """`CartPole-v1` on any device: the dynamics of `CartPoleArrayEnv`, with start states from another random stream.
 
     Args:
         max_episode_steps: Steps after which an episode is truncated.

@@ -99,7 +99,7 @@ def parse_vrp(text: str, name: str, is_rounded: bool = True) -> RoutingInstance:
         raise ValueError(f"{name}: TYPE is {' '.join(kind) or 'empty'}; only CVRP is supported")
     n_nodes = _whole_entry(file, "DIMENSION", name)
     if not 2 <= n_nodes <= _MOST_NODES:
-        raise ValueError(f"{name}: DIMENSION is {n_nodes}; expected are from 2 to {_MOST_NODES} nodes")
+        raise ValueError(f"{name}: DIMENSION is {n_nodes}; expected from 2 to {_MOST_NODES} nodes")
     capacity = _whole_entry(file, "CAPACITY", name)
     demands = _by_node(file, "DEMAND_SECTION", n_nodes, 1, name)[:, 0]
     if (demands != np.floor(demands)).any():
@@ -132,10 +132,10 @@ def parse_solution(text: str, name: str) -> Routes:
         head, colon, tail = line.partition(":")
         if head.strip().lower().startswith("route"):
             if not colon:
-                raise ValueError(f"{name}, line {number}: expected is 'Route #1: 3 1 2'; got {line.strip()[:30]!r}")
+                raise ValueError(f"{name}, line {number}: expected 'Route #1: 3 1 2'; got {line.strip()[:30]!r}")
             routes.append([_whole(word, f"{name}, line {number}") for word in tail.split()])
     if not routes:
-        raise ValueError(f"{name} has no routes; expected are lines such as 'Route #1: 3 1 2'")
+        raise ValueError(f"{name} has no routes; expected lines such as 'Route #1: 3 1 2'")
     return routes
 
 
@@ -170,7 +170,7 @@ def _read(text: str, name: str) -> _File:
         else:
             section.append((number, [_number(word, f"{name}, line {number}") for word in words]))
     if not file.entries and not file.sections:
-        raise ValueError(f"{name} is empty; expected is an instance in the format of CVRPLIB")
+        raise ValueError(f"{name} is empty; expected an instance in the format of CVRPLIB")
     return file
 
 
@@ -217,7 +217,7 @@ def _by_node(file: _File, section: str, n_nodes: int, width: int, name: str) -> 
     for number, row in _section(file, section, name):
         where = f"{name}, line {number}"
         if len(row) != 1 + width:
-            raise ValueError(f"{where}: {len(row)} numbers; expected are the node and {width} more in {section}")
+            raise ValueError(f"{where}: {len(row)} numbers; expected the node and {width} more in {section}")
         node = row[0]
         if node != int(node) or not 1 <= node <= n_nodes:
             raise ValueError(f"{where}: there is no node {node:g}; DIMENSION is {n_nodes}")
@@ -274,7 +274,7 @@ def _matrix(file: _File, n_nodes: int, name: str) -> Array:
         "U": np.triu_indices(n_nodes, diagonal),
     }[layout[0]]
     if len(values) != len(places[0]):
-        raise ValueError(f"{name}: EDGE_WEIGHT_SECTION has {len(values)} numbers; expected are {len(places[0])}")
+        raise ValueError(f"{name}: EDGE_WEIGHT_SECTION has {len(values)} numbers; expected {len(places[0])}")
     distances = np.zeros((n_nodes, n_nodes))
     distances[places] = values
     return distances if layout == "FULL_MATRIX" else distances + distances.T

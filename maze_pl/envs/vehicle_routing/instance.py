@@ -16,7 +16,7 @@ _LARGEST = 1_000_000_000
 
 @dataclass(frozen=True, eq=False)
 class RoutingInstance:
-    """A depot, customers with demands, and vehicles of one capacity, of which there are enough.
+    """A depot, customers with demands, and an unlimited number of vehicles of equal capacity.
 
     Node 0 is the depot, nodes 1 to C are the customers. Arrays are read-only, since many states
     refer to them.
@@ -222,7 +222,7 @@ def _check(name: str, coordinates: Array, demands: Array, capacity: int) -> None
     """Refuse what is not an instance."""
     if demands.ndim != 1 or coordinates.shape != (len(demands), 2):
         shapes = f"coordinates of shape {coordinates.shape} and demands of shape {demands.shape}"
-        raise ValueError(f"{name}: got {shapes}; expected are [C + 1, 2] and [C + 1], the depot first")
+        raise ValueError(f"{name}: got {shapes}; expected [C + 1, 2] and [C + 1], the depot first")
     if len(demands) < 2:
         raise ValueError(f"{name}: there is no customer; give at least one besides the depot")
     if not np.abs(coordinates).max() <= _LARGEST:
@@ -240,7 +240,7 @@ def _check(name: str, coordinates: Array, demands: Array, capacity: int) -> None
 def _check_distances(name: str, distances: Array, n_nodes: int) -> None:
     """Refuse a matrix that cannot hold distances."""
     if distances.shape != (n_nodes, n_nodes):
-        raise ValueError(f"{name}: distances have shape {distances.shape}; expected is {(n_nodes, n_nodes)}")
+        raise ValueError(f"{name}: distances have shape {distances.shape}; expected {(n_nodes, n_nodes)}")
     if not (distances >= 0).all() or not distances.max() <= _LARGEST:
         raise ValueError(f"{name}: distances must be numbers from 0 to {_LARGEST}")
     if (distances != distances.T).any() or distances.diagonal().any():

@@ -29,7 +29,7 @@ class RoutingMazeState:
         instance: The instance of the episode.
         arrays: The same instance, padded to C customers; never changes.
         position: [V] node of each vehicle.
-        remaining: [V] what is left of its capacity.
+        remaining: [V] its remaining capacity.
         unserved: [C + 1] customers that are not served yet.
         allowed: [V, C + 1] moves that may be chosen.
         length: Distance so far.

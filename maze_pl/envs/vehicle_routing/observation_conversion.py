@@ -115,7 +115,7 @@ def routing_observation(
         instances: Instances of N episodes.
         which: [n] numbers of the episodes.
         position: [n, V] node of each vehicle.
-        remaining: [n, V] what is left of its capacity.
+        remaining: [n, V] its remaining capacity.
         unserved: [n, C + 1] customers that are not served yet.
         allowed: [n, V, C + 1] moves that may be chosen.
         links: [n, C + 1, 2] neighbours in planned routes; None without advice.

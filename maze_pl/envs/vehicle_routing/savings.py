@@ -47,7 +47,7 @@ def merged_routes(
         demands: [C + 1].
         capacity: Capacity of each vehicle.
         customers: [n] customers that are not served yet, ascending.
-        begun: Place of a vehicle, a customer that it has served -> what is left of its capacity.
+        begun: Place of a vehicle, a customer that it has served -> its remaining capacity.
 
     Returns:
         All routes; those of vehicles begin with their places.

@@ -45,8 +45,8 @@ class RoutingSimulation:
     by itself, so that a vehicle under way always has a choice, and so do all vehicles when the last
     customer is served. With C customers, an episode has from C to 2 C moves.
 
-    Allowed are, for each vehicle, unserved customers whose demand does not exceed what is left of its
-    capacity, and the depot unless it is there. All vehicles at the depot are the same: only the first
+    Each vehicle may go to unserved customers whose demand does not exceed its remaining capacity,
+    and to the depot unless it is there. All vehicles at the depot are the same: only the first
     of them has choices.
 
     With one vehicle, routes are driven one after the other, as in Kool et al. 2019
@@ -61,7 +61,7 @@ class RoutingSimulation:
     Attributes:
         instances: The instances.
         position: [N, V] node of each vehicle.
-        remaining: [N, V] what is left of its capacity.
+        remaining: [N, V] its remaining capacity.
         unserved: [N, C + 1] customers that are not served yet.
         allowed: [N, V, C + 1] moves that may be chosen.
         length: [N] distance so far.

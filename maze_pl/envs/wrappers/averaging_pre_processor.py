@@ -12,7 +12,7 @@ from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
 class AveragingPreProcessor(PreProcessor):
     """Base class of pre-processors that compute weighted means, within the range of the original.
 
-    Means of bytes (uint8) are rounded to bytes, halves up, so that images stay small until they
+    Means of bytes (uint8) are rounded half up to bytes, so that images stay small until they
     reach the network; all others are float32.
 
     Args:

@@ -88,7 +88,7 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
         self._env_time = self.env.get_env_time()
 
     def step(self, action: Action) -> StepResult:
-        """Watch the act if it is picked, step, and watch the reward."""
+        """Record the act if it is sampled, step, and record the reward."""
         return self._with_reward(super().step(action))
 
     def step_in_parts(self, action: Action) -> StepParts:

@@ -60,7 +60,7 @@ class SamplingWrapper(Wrapper):
         self._n_seen: Counter[Hashable] = Counter()
 
     def step(self, action: Action) -> StepResult:
-        """Watch the act if it is picked, and step."""
+        """Record the act if it is sampled, and step."""
         self._watch_if_picked(action)
         result = self.env.step(action)
         self._observation = result[0]

@@ -19,8 +19,8 @@ class FlatAdam(FlatOptimizer, Adam):
         lr: Learning rate.
         betas: Decay rates of the two moments.
         eps: Added to the denominator.
-        weight_decay: L2 penalty; with `decoupled_weight_decay`, the share of a parameter that a
-            step with a learning rate of 1 takes away.
+        weight_decay: L2 penalty; with `decoupled_weight_decay`, the fraction of a parameter that
+            a step with a learning rate of 1 removes.
         decoupled_weight_decay: Keep the weight decay out of the moments, as AdamW does.
     """
 

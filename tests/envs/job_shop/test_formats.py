@@ -63,15 +63,15 @@ def test_files_are_read_by_their_suffix(tmp_path: Path) -> None:
     [
         ("", "contains no numbers"),
         ("no instance at all\n", "contains no numbers"),
-        ("2\n0 1\n", "line 1: got [2]; expected are the numbers of jobs and machines"),
+        ("2\n0 1\n", "line 1: got [2]; expected the numbers of jobs and machines"),
         ("0 3\n", "line 1: got [0, 3]"),
-        ("2 2\n0 1 1 1\n", "1 lines with numbers follow the sizes; expected are 2 (standard format) or 4"),
-        ("1 2\n0 1 1\n", "line 2: 3 numbers; expected are pairs"),
+        ("2 2\n0 1 1 1\n", "1 lines with numbers follow the sizes; expected 2 (standard format) or 4"),
+        ("1 2\n0 1 1\n", "line 2: 3 numbers; expected pairs"),
         ("1 2\n0 1 2 1\n", "operation 1 of job 0 needs the machines [2], but there are only 0 to 1"),
         ("1 2\n0 1 1 -4\n", "operation 1 of job 0 takes [-4]"),
         ("1 2\n0 1 1 4x\n", "line 2: '4x' is not a number"),
         ("1 2\n0 1 1 99999999999\n", "durations are whole numbers from 0 to"),
-        ("1 2\n3 4 5\n1 2\n", "line 2: 3 numbers; expected is one per machine, 2"),
+        ("1 2\n3 4 5\n1 2\n", "line 2: 3 numbers; expected one per machine, 2"),
         ("1 2\n0 1 1 1e999\n", "is not a number"),
         ("1 2\n0 1 1 nan1\n", "is not a number"),
     ],
@@ -84,7 +84,7 @@ def test_a_malformed_job_shop_gets_one_message(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1 2\n1 1 1 5\n1 1 1 5\n", "expected is one per job, 1"),
+        ("1 2\n1 1 1 5\n1 1 1 5\n", "expected one per job, 1"),
         ("1 2\n2 1 1 5\n", "line 2: the numbers do not add up"),
         ("1 2\n1 0\n", "line 2: the numbers do not add up"),
         ("1 2\n1 1 1 5 7\n", "line 2: the numbers do not add up"),

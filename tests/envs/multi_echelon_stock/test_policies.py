@@ -120,7 +120,7 @@ def test_wrong_levels_get_one_message(make: Any, message: str) -> None:
 
 @pytest.mark.parametrize("policy", [BaseStockPolicy({}, [5]), ReorderPolicy({}, [1], [5])])
 def test_levels_for_another_number_of_echelons_are_refused(policy: OrderingPolicy) -> None:
-    with pytest.raises(ValueError, match="has not one entry for each of 2 echelons"):
+    with pytest.raises(ValueError, match="does not have one entry for each of 2 echelons"):
         policy.quantities(StockChain(**SERIAL), STATE, NO_HISTORY)
 
 

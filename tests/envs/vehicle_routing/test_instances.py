@@ -52,7 +52,7 @@ def test_customers_at_the_depot_have_no_scale() -> None:
         (([(0, 0), (1, 1)], [0, 4], 3), "customer 1 has a demand of 4, but vehicles carry from 0 to 3"),
         (([(0, 0), (1, 1)], [0, 1], 0), "capacity=0 must be from 1"),
         (([(0, 0), (1, np.nan)], [0, 1], 3), "coordinates must be finite numbers"),
-        (([(0, 0), (1, 1)], [0, 1], 3, [[0, 1]]), "distances have shape (1, 2); expected is (2, 2)"),
+        (([(0, 0), (1, 1)], [0, 1], 3, [[0, 1]]), "distances have shape (1, 2); expected (2, 2)"),
         (([(0, 0), (1, 1)], [0, 1], 3, [[0, 1], [2, 0]]), "distances must be symmetric"),
         (([(0, 0), (1, 1)], [0, 1], 3, [[0, -1], [-1, 0]]), "distances must be numbers from 0"),
     ],
