@@ -26,7 +26,7 @@ from torch import nn
 from maze_pl.datamodules import TrajectoryDataModule
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.envs import make_gym_maze_env
-from maze_pl.envs.trajectory_record import TrajectoryFiles
+from maze_pl.envs.trajectory_files import TrajectoryFiles
 from maze_pl.modules import BC
 from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
 from maze_pl.runs.rollout import rollout

@@ -18,7 +18,7 @@ import torch
 
 from maze_pl import rollout
 from maze_pl.envs import make_gym_maze_env
-from maze_pl.envs.trajectory_record import TrajectoryFiles
+from maze_pl.envs.trajectory_files import TrajectoryFiles
 from maze_pl.events import EventLogFiles
 from maze_pl.runs.rollout import Trajectory
 

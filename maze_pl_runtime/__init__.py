@@ -1,4 +1,4 @@
-"""Runs policies that `maze-pl export` has written; requires NumPy and ONNX Runtime, but not maze_pl."""
+"""Runs policies that `maze-pl export` has written, with NumPy and ONNX Runtime, without maze_pl."""
 
 from .bundle_file import BundleError as BundleError
 from .policy import Decision as Decision

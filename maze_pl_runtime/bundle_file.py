@@ -14,6 +14,8 @@ from typing import Any, Final
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
 N_DIGITS: Final = 64  # of the checksum at the end of a file
+_FAULTS = (zipfile.BadZipFile, LookupError, AttributeError, TypeError, ValueError, RecursionError)
+"""Exceptions that members raise which are not those of a bundle."""
 
 
 class BundleError(ValueError):
@@ -21,14 +23,18 @@ class BundleError(ValueError):
 
 
 def read_bundle(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read and verify a bundle, or raise BundleError; return its manifest, and the other members by name."""
+    """Read and verify a bundle; return its manifest, and the other members by name.
+
+    Raises:
+        BundleError: The bundle cannot be used.
+    """
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise BundleError(f"{path} cannot be read: {error.strerror}") from None
     if hashlib.sha256(data[:-N_DIGITS]).hexdigest().encode() != data[-N_DIGITS:]:
-        reason = "its content does not match the checksum at its end"
-        raise BundleError(f"{path} is not a bundle of `maze-pl export`, or was changed or cut off: {reason}")
+        fault = "is not a bundle of `maze-pl export`, or was changed or cut off"
+        raise BundleError(f"{path} {fault}: its content does not match the checksum at its end")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
@@ -43,6 +49,7 @@ def read_bundle(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             raise ValueError("its members do not match the checksums in its manifest")
     except BundleError:
         raise
-    except (zipfile.BadZipFile, LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise BundleError(f"{path} is not a valid bundle: {type(error).__name__}: {error}") from None
+    except _FAULTS as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise BundleError(f"{path} is not a valid bundle: {reason}") from None
     return manifest, members

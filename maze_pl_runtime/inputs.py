@@ -18,18 +18,21 @@ class Input:
 
     def __call__(self, value: Any) -> tuple[Array, bool]:
         """Return the array [B, *shape], and whether the value was a batch."""
-        array: Array = value if type(value) is np.ndarray and value.dtype == self.dtype else self._converted(value)
+        is_array = type(value) is np.ndarray and value.dtype == self.dtype
+        array: Array = value if is_array else self._converted(value)
         if not (is_batch := array.shape != self.shape):
             array = array[None]
         elif array.shape[1:] != self.shape or array.ndim != len(self.shape) + 1 or not len(array):
             expected = f"expected {self.shape}, or more of these in a first dimension"
             raise ValueError(f"observation {self.name!r} has shape {array.shape}, {expected}")
-        if self._is_float and np.count_nonzero(np.isfinite(array)) != array.size:  # faster than all()
+        # counting is faster than all()
+        if self._is_float and np.count_nonzero(np.isfinite(array)) != array.size:
             raise ValueError(f"observation {self.name!r} has values that are not finite")
         if self._bounds is not None:
             low, high = self._bounds
             if not ((array >= low) & (array <= high) & (array == np.floor(array))).all():
-                raise ValueError(f"observation {self.name!r} must be integers from {np.min(low)} to {np.max(high)}")
+                bounds = f"from {np.min(low)} to {np.max(high)}"
+                raise ValueError(f"observation {self.name!r} must be integers {bounds}")
         return array, is_batch
 
     def _converted(self, value: Any) -> Array:
@@ -42,7 +45,8 @@ class Input:
                 array = given.astype(self.dtype)
             if self._is_float or np.array_equal(array, given):
                 return array
-        raise ValueError(f"observation {self.name!r} must be {self.dtype} of shape {self.shape}, not {value!r:.80}")
+        expected = f"{self.dtype} of shape {self.shape}"
+        raise ValueError(f"observation {self.name!r} must be {expected}, not {value!r:.80}")
 
 
 def read_space(space: dict[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...], Any, Any]:

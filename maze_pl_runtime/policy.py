@@ -33,17 +33,25 @@ class Policy:
 
     def __init__(self, manifest: dict[str, Any], graphs: Mapping[str, bytes], n_threads: int = 1) -> None:
         self.manifest = manifest
-        self.spec: dict[int | str, dict[str, Any]] = {step["key"]: step for step in manifest["steps"]}
-        self._steps = {key: _Step(step, graphs[step["graph"]], n_threads) for key, step in self.spec.items()}
+        steps = manifest["steps"]
+        self.spec: dict[int | str, dict[str, Any]] = {step["key"]: step for step in steps}
+        self._steps: dict[int | str, _Step] = {}
+        for key, step in self.spec.items():
+            self._steps[key] = _Step(step, graphs[step["graph"]], n_threads)
 
     @classmethod
     def load(cls, path: str | Path, n_threads: int = 1) -> "Policy":
-        """Load a bundle; raises BundleError if it was changed or is of a newer version, or its graphs do not fit."""
+        """Load a bundle.
+
+        Raises:
+            BundleError: It was changed or is of a newer version, or its graphs do not fit.
+        """
         manifest, graphs = read_bundle(path)
         try:
             return cls(manifest, graphs, n_threads)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise BundleError(f"{path} is not a valid bundle: {type(error).__name__}: {error}") from None
+            reason = f"{type(error).__name__}: {error}"
+            raise BundleError(f"{path} is not a valid bundle: {reason}") from None
 
     def act(
         self,
@@ -77,7 +85,8 @@ class Policy:
             deterministic: Take the most likely action instead of sampling.
             uniforms: [n_uniforms] numbers in [0, 1), or [B, n_uniforms], that determine a sampled
                 action; random if None.
-            agent_id: Agent that acts, or that of each row; matters if agents have separate networks.
+            agent_id: Agent that acts, or that of each row; matters if agents have separate
+                networks.
 
         Raises:
             ValueError: The sub-step is unknown, or an argument has a wrong name, shape or value.
@@ -85,7 +94,8 @@ class Policy:
         if step_key is None and len(self._steps) == 1:
             (step_key,) = self._steps
         if step_key not in self._steps:
-            raise ValueError(f"step_key={step_key!r} must be one of the sub-steps {list(self._steps)}")
+            known = list(self._steps)
+            raise ValueError(f"step_key={step_key!r} must be one of the sub-steps {known}")
         return self._steps[step_key].decide(observation, state, deterministic, uniforms, agent_id)
 
 
@@ -99,23 +109,34 @@ class _Step:
         options.intra_op_num_threads = n_threads
         options.log_severity_level = 4
         try:
-            self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+            providers = ["CPUExecutionProvider"]
+            self._session = onnxruntime.InferenceSession(graph, options, providers=providers)
         except Exception as error:  # of classes of ONNX Runtime
             raise ValueError(f"its graph {step['graph']} cannot be loaded: {error}") from None
         masks = step["masks"].values()
-        self._inputs = [Input(name, space, name in masks) for name, space in step["observations"].items()]
-        self._state = {name: (np.dtype(part["dtype"]), tuple(part["shape"])) for name, part in step["state"].items()}
+        observations = step["observations"].items()
+        self._inputs = [Input(name, space, name in masks) for name, space in observations]
+        self._state: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        for name, part in step["state"].items():
+            self._state[name] = (np.dtype(part["dtype"]), tuple(part["shape"]))
         self._n_agents = step["separate_networks"]
         self._n_uniforms = step["n_uniforms"]
         self._heads = list(step["heads"])
-        self._is_integer = {head: space["type"] == "discrete" for head, space in step["actions"].items()}
-        rest = [f"parameters/{head}" for head in self._heads] + [f"next_state/{name}" for name in self._state]
-        self._outputs = [[f"{kind}/{head}" for head in step["actions"]] + rest for kind in ("sample", "action")]
+        actions = step["actions"]
+        self._is_integer = {head: space["type"] == "discrete" for head, space in actions.items()}
+        parameters = [f"parameters/{head}" for head in self._heads]
+        rest = parameters + [f"next_state/{name}" for name in self._state]
+        samples = [f"sample/{head}" for head in actions]
+        most_likely = [f"action/{head}" for head in actions]
+        self._outputs = [samples + rest, most_likely + rest]
         self._require_fit(step)
 
     def _require_fit(self, step: Mapping[str, Any]) -> None:
         """Raise ValueError if inputs and outputs of the graph are not those of the manifest."""
-        expected = {f"observation/{part.name}": _node(part.dtype, part.shape) for part in self._inputs}
+        expected = {}
+        for observation in self._inputs:
+            node = _node(observation.dtype, observation.shape)
+            expected[f"observation/{observation.name}"] = node
         for name, described in self._state.items():
             expected[f"state/{name}"] = expected[f"next_state/{name}"] = _node(*described)
         if self._n_uniforms:
@@ -137,7 +158,8 @@ class _Step:
         """Decide; arguments as for `Policy.decide`."""
         names = {part.name for part in self._inputs}
         if not isinstance(observation, Mapping) or not names <= observation.keys():
-            raise ValueError(f"expected a dict of the observations {sorted(names)}, got {observation!r:.200}")
+            expected = f"expected a dict of the observations {sorted(names)}"
+            raise ValueError(f"{expected}, got {observation!r:.200}")
         feed: dict[str, Array] = {}
         shapes = set()
         for part in self._inputs:
@@ -148,7 +170,8 @@ class _Step:
             raise ValueError("all observations must be single ones, or batches of the same size")
         (leading,) = shapes
         if state is not None and state.keys() != self._state.keys():
-            raise ValueError(f"the policy state has the entries {list(state)}, expected {list(self._state)}")
+            fault = f"the policy state has the entries {list(state)}"
+            raise ValueError(f"{fault}, expected {list(self._state)}")
         for name, (dtype, shape) in self._state.items():
             value = np.zeros((*leading, *shape), dtype) if state is None else state[name]
             self._add(feed, f"state/{name}", value, dtype, leading, shape)

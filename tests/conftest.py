@@ -2,14 +2,15 @@
 
 Folders of tests mirror those of the package: `tests/ROOM/test_FILE.py` tests `maze_pl/ROOM/FILE.py`, and other
 modules there test what several files of the room do together. Folders that are no rooms are listed, with what they
-test, in `test_tree.py`. Modules not named `test_*.py` hold helpers. What needs a GPU is marked `cuda`, and what takes
-more than a few seconds `slow`.
+test, in `test_tree.py`. Modules not named `test_*.py` hold helpers. What needs a GPU is marked `cuda`, what needs
+EnvPool, which the extra `dev` leaves out, `envpool`, and what takes more than a few seconds `slow`.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -39,17 +40,18 @@ from tests.representatives import leave_to_slow_and_long_tests  # noqa: E402
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that need a GPU where there is none; start long tests first, so that none is waited for.
+    """Leave out tests that need what is not there; start long tests first, so that none is waited for.
 
     They start in the order of `LONG`, so that tests which share what takes long to make are run by one process.
     """
     import torch  # here, as the process that distributes tests among others needs none of it
 
     leave_to_slow_and_long_tests(items, all_are_there=not any("::" in argument for argument in config.args))
-    for_gpus = [item for item in items if item.get_closest_marker("cuda")]
-    if for_gpus and not torch.cuda.is_available():
-        config.hook.pytest_deselected(items=for_gpus)
-        items[:] = [item for item in items if not item.get_closest_marker("cuda")]
+    is_there = {"cuda": torch.cuda.is_available(), "envpool": importlib.util.find_spec("envpool") is not None}
+    for name in [name for name, found in is_there.items() if not found]:
+        impossible = [item for item in items if item.get_closest_marker(name)]
+        config.hook.pytest_deselected(items=impossible)
+        items[:] = [item for item in items if not item.get_closest_marker(name)]
     items.sort(key=lambda item: next((place for place, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
 
 

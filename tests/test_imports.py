@@ -1,4 +1,4 @@
-"""Which part may import which: the layers that DESIGN gives the package, read off its import statements."""
+"""Which part may import which: the layers of docs/architecture.md, read off the import statements."""
 
 from __future__ import annotations
 
@@ -59,11 +59,24 @@ ALLOWED = {
     "migration": {"config"},
     "rllib": (BELOW | {"collect", "datamodules", "modules"}) - {"events", "functional", "records"},
     "run_context": EVERYTHING | {"cli", "migration"},
+    # Modules at the top, which no folder imports. The first stands for what is imported from the package itself.
+    "__init__": {"bundle", "cli", "comparison", "core", "deployment", "run_context", "runs", "sweeps", "viewer"},
+    "__main__": {"__init__", "cli", "config", "system"},
+    "maze_run": {"__main__", "config", "migration", "runs"},
 }
 
 
+def parts_of_the_package() -> dict[str, list[Path]]:
+    """The folders of the package and the modules at its top, with their files."""
+    folders = {path.parent.name: sorted(path.parent.rglob("*.py")) for path in PACKAGE.glob("*/__init__.py")}
+    return folders | {path.stem: [path] for path in PACKAGE.glob("*.py")}
+
+
 def imported_parts(path: Path) -> set[str]:
-    """Sub-packages of maze_pl that a file imports, also inside functions and for type checking."""
+    """Parts of maze_pl that a file imports, also inside functions and for type checking.
+
+    `import maze_pl`, through which all parts can be reached, and names that the package itself exports, are `__init__`.
+    """
     found = set()
     for node in nodes_of(path):
         names = []
@@ -72,8 +85,14 @@ def imported_parts(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             is_own = node.level == 1 and path.name == "__init__.py"  # of its own folder, to export it
             assert node.level == 0 or is_own, f"{path} imports relatively"
-            names = [] if is_own else [f"{node.module}.{alias.name}" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("maze_pl.")}
+            start = ".".join([*path.parent.relative_to(PACKAGE.parent).parts, node.module]) if is_own else node.module
+            names = [f"{start}.{alias.name}" for alias in node.names]
+        for name in names:
+            package, _, rest = name.partition(".")
+            part = rest.partition(".")[0]
+            if package == "maze_pl":
+                is_part = (PACKAGE / part / "__init__.py").is_file() or (PACKAGE / f"{part}.py").is_file()
+                found.add(part if part and is_part else "__init__")
     return found
 
 
@@ -109,18 +128,30 @@ def graph_of_modules() -> dict[str, set[str]]:
 
 def test_every_part_imports_only_what_lies_below_it() -> None:
     wrong = []
-    for part, allowed in ALLOWED.items():
-        for path in sorted((PACKAGE / part).rglob("*.py")):
-            wrong += [
-                f"{path.relative_to(PACKAGE)} imports maze_pl.{other}"
-                for other in sorted(imported_parts(path) - allowed - {part})
-            ]
+    for part, files in parts_of_the_package().items():
+        for path in files:
+            for other in sorted(imported_parts(path) - ALLOWED[part] - {part}):
+                wrong.append(f"{path.relative_to(PACKAGE)} imports maze_pl.{other}")
     assert not wrong
 
 
 def test_every_part_has_its_place_among_the_layers() -> None:
-    parts = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert parts == set(ALLOWED)
+    assert set(parts_of_the_package()) == set(ALLOWED)
+
+
+def test_what_is_imported_from_the_package_itself_is_noticed(tmp_path: Path) -> None:
+    lines = {
+        "import maze_pl": "__init__",
+        "import maze_pl as package": "__init__",
+        "from maze_pl import load": "__init__",
+        "from maze_pl import agents": "agents",
+        "import maze_pl.agents.acting": "agents",
+        "from maze_pl.__main__ import main": "__main__",
+    }
+    for number, (line, part) in enumerate(lines.items()):
+        path = tmp_path / f"{number}.py"
+        path.write_text(f"def late():\n    {line}\n", encoding="utf-8")
+        assert imported_parts(path) == {part}, line
 
 
 def test_the_runtime_imports_nothing_of_the_package() -> None:

@@ -38,6 +38,12 @@ def test_every_folder_mirrors_one_of_the_package_or_is_named_as_a_behaviour() ->
     assert not [name for name in BEHAVIOURS if (PACKAGE / name).is_dir()]
 
 
+def test_every_folder_of_the_package_has_tests() -> None:
+    rooms = {path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")} - {Path()}
+    assert len(rooms) > 40
+    assert not [str(room) for room in sorted(rooms) if not list((FOLDER / room).glob("test_*.py"))]
+
+
 def test_helpers_are_imported_from_modules_that_hold_no_tests() -> None:
     found = []
     for path in modules():

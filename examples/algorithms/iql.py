@@ -27,8 +27,6 @@ from maze_pl.system.ranks import sum_over_ranks
 POLICY, CRITIC, VALUE = range(3)
 """Indices of the optimisers."""
 
-Acts = dict[StepKey, TransitionBatch]
-
 
 class IQL(AlgorithmModule):
     """IQL; batches come from a `TrajectoryDataModule` whose data set has next observations.
@@ -87,7 +85,7 @@ class IQL(AlgorithmModule):
         self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, record_norms=True)
         self.critic.update_targets(self.target_tau)
 
-    def value_loss(self, minibatch: Acts) -> Tensor:
+    def value_loss(self, minibatch: dict[StepKey, TransitionBatch]) -> Tensor:
         """Expectile regression of the target critics' values, summed over sub-steps."""
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
@@ -98,7 +96,7 @@ class IQL(AlgorithmModule):
             total = total + loss
         return total
 
-    def policy_loss(self, minibatch: Acts) -> Tensor:
+    def policy_loss(self, minibatch: dict[StepKey, TransitionBatch]) -> Tensor:
         """Log-likelihood of the recorded actions, weighted by their advantages, summed over sub-steps."""
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
@@ -111,7 +109,7 @@ class IQL(AlgorithmModule):
             total = total + loss
         return total
 
-    def critic_loss(self, minibatch: Acts) -> Tensor:
+    def critic_loss(self, minibatch: dict[StepKey, TransitionBatch]) -> Tensor:
         """Squared TD errors of both critics, summed over sub-steps."""
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():

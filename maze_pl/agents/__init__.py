@@ -17,4 +17,4 @@ from .torch_state_critic import StateCritic as StateCritic
 from .torch_delta_state_critic import TorchDeltaStateCritic as TorchDeltaStateCritic
 from .torch_shared_state_critic import TorchSharedStateCritic as TorchSharedStateCritic
 from .torch_step_state_critic import TorchStepStateCritic as TorchStepStateCritic
-from maze_pl.core.policy import RandomPolicy as RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy as RandomPolicy

@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
-from maze_pl.callbacks.monitored_values import unknown_value
+from maze_pl.callbacks.monitor_errors import unknown_value
 
 _Mode = Literal["max", "min"]
 

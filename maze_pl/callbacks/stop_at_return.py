@@ -6,7 +6,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning import callbacks
 
-from maze_pl.callbacks.monitored_values import unknown_value
+from maze_pl.callbacks.monitor_errors import unknown_value
 
 
 class StopAtReturn(callbacks.Callback):

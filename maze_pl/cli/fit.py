@@ -22,7 +22,7 @@ from torch.multiprocessing.spawn import ProcessExitedException
 from maze_pl import callbacks
 from maze_pl.callbacks.console_log import ConsoleLog
 from maze_pl.callbacks.monitors import check_monitors
-from maze_pl.cli.fit_options import CALL_OPTIONS, DEFAULT_CALLBACKS, TRAINER_DEFAULTS, add_run_options
+from maze_pl.cli.fit_options import DEFAULT_CALLBACKS, TRAINER_DEFAULTS, UNSAVED_OPTIONS, add_run_options
 from maze_pl.cli.replaced_classes import parsing_logger
 from maze_pl.config.assembling import Prepared, names_configuration, options_of
 from maze_pl.config.factories import with_factories
@@ -185,7 +185,7 @@ class MazeCLI(LightningCLI):
         """Determine the run directory and all else that depends on several options."""
         options = self._options
         requested = options.clone()  # the assembled configuration
-        for name in CALL_OPTIONS:
+        for name in UNSAVED_OPTIONS:
             requested[name] = None
         parser = self._parser(self.subcommand)
         plain = with_plain_values(requested)

@@ -33,7 +33,7 @@ _SEEDS_HELP = "Number of seeds to train with, or a list of them (fit); `--seeds.
 _HYPERPARAMETERS_HELP = "Options that dashboards list as hyper-parameters; by default those of model and data (fit)."
 _PRINT_MODEL_HELP = "Print the networks as tables of their blocks, and exit."
 _VIEW_HELP = "Write the view of one episode of best.ckpt to the run directory at the end (fit)."
-CALL_OPTIONS = (
+UNSAVED_OPTIONS = (
     "config",
     "resume",
     "run_dir",
@@ -44,7 +44,7 @@ CALL_OPTIONS = (
     "trust",
     "seeds",
 )
-"""Options that are not part of a run's configuration."""
+"""Options that are not saved in the configuration of a run."""
 
 
 def add_run_options(parser: LightningArgumentParser) -> None:

@@ -19,7 +19,7 @@ from maze_pl.config.factories import Factory
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.core.provenance import share_provenance
 from maze_pl.envs.building import Env
-from maze_pl.envs.trajectory_record import TrajectoryFiles
+from maze_pl.envs.trajectory_files import TrajectoryFiles
 from maze_pl.events import EpochStatistics, EventLogFiles, Histogram
 from maze_pl.events.display import render as render_table
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint, wrapper_statistics_in

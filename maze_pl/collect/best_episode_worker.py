@@ -1,4 +1,4 @@
-"""The worker that plays several episodes from the same start and returns the best one."""
+"""The player that plays several episodes from the same start and returns the best one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class BestEpisodeWorker(RolloutWorker):
         Args:
             start: Number of the start.
             wrapper_statistics: Wrapper statistics, which the episodes do not change.
-            policy: The policy; the worker's policy if None.
+            policy: The policy; the player's policy if None.
 
         Returns:
             The episode with the largest return, the first one if several have it.

@@ -1,4 +1,4 @@
-"""The worker of populations, which plays episodes of perturbed policies, a part at a time."""
+"""The player of populations, which plays episodes of perturbed policies, a part at a time."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +78,7 @@ class PopulationWorker(RolloutWorker):
             update: Number of the update.
             noise_stddev: Factor of the noise.
             wrapper_statistics: Wrapper statistics before this update.
-            policy: The policy without noise; the worker's policy if None.
+            policy: The policy without noise; the player's policy if None.
 
         Returns:
             None until the episode is over.

@@ -1,4 +1,4 @@
-"""The worker of data modules with environments; it holds them in the process that runs it."""
+"""The player of data modules with environments; it holds them in the process that runs it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from maze_pl.collect.episodes import play_episodes
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
 from maze_pl.core.batches import Rollout
+from maze_pl.core.checkpoint import WRAPPER_STATISTICS
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.seeding import derive_seed
@@ -22,15 +23,15 @@ class RolloutWorker:
     """Collects rollouts from a shard of the environments, and plays the episodes of evaluators.
 
     Training environments are made on the first collection, an evaluator's environments on its first
-    episodes. A worker that replaces a lost one starts with episodes that were not played before.
+    episodes. A player that replaces a lost one starts with episodes that were not played before.
 
     Args:
         seed: The run's seed.
         evaluation: Evaluator -> function that makes its environments, and whether the policy takes
             its most likely actions.
         policy: Chooses the actions.
-        number: Number of the worker, and of its shard.
-        restarts: Number of times the worker was recreated.
+        number: Number of the player, and of its shard.
+        restarts: Number of times the player was recreated.
         training: Functions that make the environments of each shard, a `VectorEnv` or a `TensorVector`.
         n_rollout_steps: Environment steps per environment in a rollout.
         first_episode: Index of the first episode of each training environment.
@@ -75,7 +76,7 @@ class RolloutWorker:
 
         Args:
             wrapper_statistics: Wrapper statistics.
-            policy: Chooses the actions; the worker's policy if None.
+            policy: Chooses the actions; the player's policy if None.
             with_log_prob: Also store the log-probabilities of the actions, computed at the end for
                 all acts at once; needs a `TorchPolicy`.
 
@@ -96,7 +97,7 @@ class RolloutWorker:
         """State of the shard, as tensors and primitives; None before the first collection."""
         if self.collector is None:
             return None
-        return self.collector.state_dict() | {"shared": to_tensors(self.wrapper_statistics)}
+        return self.collector.state_dict() | {WRAPPER_STATISTICS: to_tensors(self.wrapper_statistics)}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Continue where `state_dict` was taken.
@@ -105,7 +106,7 @@ class RolloutWorker:
             Indices, within the shard, of the environments that did not reach their saved
             observation.
         """
-        return self._prepared(from_tensors(state["shared"])).load_state_dict(state)
+        return self._prepared(from_tensors(state[WRAPPER_STATISTICS])).load_state_dict(state)
 
     def play(
         self,
@@ -114,7 +115,7 @@ class RolloutWorker:
         wrapper_statistics: dict[str, Any],
         policy: Any = None,
     ) -> Sequence[EpisodeSummary]:
-        """Play a group of an evaluator's episodes; results depend neither on the worker nor on earlier episodes.
+        """Play a group of an evaluator's episodes; results depend neither on the player nor on earlier episodes.
 
         Args:
             name: Name of the evaluator.

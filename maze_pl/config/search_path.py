@@ -101,16 +101,17 @@ def resolve(name: str, files: Iterable[Path] = ()) -> Path:
     return path
 
 
-def suggestion(name: str, known: Iterable[str], formatted: Callable[[str], str] = str) -> str:
+def suggestion(name: str, known: Iterable[str], formatted: Callable[[str], str] | None = None) -> str:
     """Return the end of a message about an unknown name: similar names, or nothing.
 
     Args:
         name: The unknown name.
         known: Names that exist.
-        formatted: Converts a name to the text in the message.
+        formatted: Converts a name to the text in the message; None leaves it as it is.
     """
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(formatted, near))}?" if near else ""
+    texts = near if formatted is None else map(formatted, near)
+    return f"; did you mean {' or '.join(texts)}?" if near else ""
 
 
 # ----------------------------------------------------------------------------------------------------------------- YAML

@@ -1,4 +1,6 @@
 """Types and small tools that everything else is built from.
 
-Nothing here knows of environments, networks or training; it imports only `maze_pl.system`.
+They include the data that environments, policies, data modules and algorithms exchange, such as
+specifications, batches and entries of checkpoints. Environments, networks and algorithms themselves
+do not belong here. Only `maze_pl.system` is imported.
 """

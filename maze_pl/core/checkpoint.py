@@ -15,6 +15,7 @@ Files are opened and written by `maze_pl.runs.checkpoint`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Unpack, cast
 
 from maze_pl.core.provenance import Provenance
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHECKPOINT_KEY = "maze_pl"
+WRAPPER_STATISTICS = "shared"
+"""Key of the wrapper statistics in the state of a data module."""
+REPLAY_BUFFERS = "replay"
+"""Key of the files of replay buffers in the state of a data module."""
 CHECKPOINT_FORMAT = 4  # increases when an older version could not read the content, or misread it
 NETWORKS = "actor_critic."
 
@@ -106,6 +111,12 @@ def add_to_checkpoint(checkpoint: dict[str, Any], **parts: Unpack[EntryParts]) -
     entry.update(parts)
 
 
+def written_entry(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return maze_pl's entry of any format, to describe a file; empty if it was not written by maze_pl."""
+    entry = checkpoint.get(CHECKPOINT_KEY)
+    return entry if isinstance(entry, dict) else {}
+
+
 def checkpoint_entry(checkpoint: dict[str, Any], name: str = "the checkpoint") -> CheckpointEntry | None:
     """Return maze_pl's entry of a checkpoint; None if it was not written by maze_pl.
 
@@ -142,7 +153,7 @@ def wrapper_statistics(checkpoint: dict[str, Any], class_name: str) -> dict[str,
         checkpoint: The checkpoint.
         class_name: Qualified name of the data module's class.
     """
-    return data_module_state(checkpoint, class_name).get("shared")
+    return data_module_state(checkpoint, class_name).get(WRAPPER_STATISTICS)
 
 
 def callback_state(checkpoint: dict[str, Any], state_key: str) -> dict[str, Any]:

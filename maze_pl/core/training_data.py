@@ -36,6 +36,17 @@ class Learner(Protocol):
 
 
 @runtime_checkable
+class DeclaresDiscount(Protocol):
+    """An algorithm that discounts rewards.
+
+    Attributes:
+        gamma: Discount of one environment step.
+    """
+
+    gamma: float
+
+
+@runtime_checkable
 class DeclaresBatches(Protocol):
     """A data module that declares its training batches.
 
@@ -54,6 +65,17 @@ class DeclaresRolloutSize(Protocol):
     def env_steps_per_rollout(self) -> int:
         """Environment steps of a training batch on each rank."""
         ...
+
+
+@runtime_checkable
+class DeclaresSameStarts(Protocol):
+    """A data module that may play several episodes from each start.
+
+    Attributes:
+        n_same_starts: Number of episodes from each start.
+    """
+
+    n_same_starts: int
 
 
 @runtime_checkable

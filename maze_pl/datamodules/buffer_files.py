@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from lightning_fabric.plugins import CheckpointIO
 
-from maze_pl.core.checkpoint import data_module_state
+from maze_pl.core.checkpoint import REPLAY_BUFFERS, data_module_state
 from maze_pl.records.framing import written_size
 from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place, replaced
 
+BUFFER_FORMAT: Final = 1
+"""Increases when an older version could not read a buffer, or misread it."""
 _BUFFER_NAME: Final = re.compile(r"replay-[0-9a-f]{64}\.pt")
 
 
@@ -92,7 +94,7 @@ class BuffersBesideCheckpoints(CheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Write a checkpoint, after the buffers that it names."""
-        saved = data_module_state(checkpoint, self._name).get("replay", {"folder": "", "files": []})
+        saved = data_module_state(checkpoint, self._name).get(REPLAY_BUFFERS, {"folder": "", "files": []})
         if saved["files"] and "://" in str(path):
             raise ValueError(f"save_buffer=True needs checkpoints in local folders, not {path}")
         for name in saved["files"]:

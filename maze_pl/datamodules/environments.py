@@ -16,7 +16,9 @@ from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batch_types import require_fitting_module
 from maze_pl.core.batches import Evaluation
+from maze_pl.core.checkpoint import WRAPPER_STATISTICS
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
 from maze_pl.core.seeding import derive_seed
@@ -29,7 +31,7 @@ from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
 from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
-from maze_pl.envs.trajectory_record import GifFiles
+from maze_pl.envs.gif_files import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
@@ -188,7 +190,9 @@ class EnvironmentDataModule(pl.LightningDataModule):
     # ------------------------------------------------------------------------------------------------- hooks
 
     def setup(self, stage: str) -> None:
-        """Forget the checkpoint of the previous run; this run's is restored after this hook."""
+        """Refuse a module that learns from other batches; forget the checkpoint of the previous run."""
+        if stage == "fit" and self.trainer is not None:
+            require_fitting_module(self.trainer.lightning_module, self)
         self._close()
         self._has_loaded = False
         for name in [name for name, evaluator in self.evaluators.items() if evaluator.render]:
@@ -354,11 +358,11 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the wrapper statistics."""
-        return {"shared": to_tensors(self._wrapper_statistics)}
+        return {WRAPPER_STATISTICS: to_tensors(self._wrapper_statistics)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        self._wrapper_statistics = from_tensors(state_dict["shared"])
+        self._wrapper_statistics = from_tensors(state_dict[WRAPPER_STATISTICS])
         self._is_complete = self._may_differ = False
         self._has_loaded = True
 

@@ -17,12 +17,15 @@ from maze_pl.collect.replay.placement import BufferDevice, device_of_buffer
 from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch
+from maze_pl.core.checkpoint import REPLAY_BUFFERS
 from maze_pl.core.checks import check_fraction
 from maze_pl.core.episode_batch import joined_summaries
-from maze_pl.core.policy import Policy, RandomPolicy
+from maze_pl.core.policy import Policy
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.buffer_files import (
+    BUFFER_FORMAT,
     BuffersBesideCheckpoints,
     find_buffer,
     remove_unnamed_buffers,
@@ -298,8 +301,8 @@ class ReplayDataModule(RolloutDataModule):
 
     def _fill(self, batch: ReplayBatch) -> None:
         """Make the buffer, and read or collect its initial content."""
-        if self._restored is not None and "replay" in self._restored:
-            self._buffer = self._load(self._restored["replay"])
+        if self._restored is not None and REPLAY_BUFFERS in self._restored:
+            self._buffer = self._load(self._restored[REPLAY_BUFFERS])
             return
         self._buffer = self._new_buffer()
         self._buffer.generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
@@ -339,7 +342,7 @@ class ReplayDataModule(RolloutDataModule):
         if not self.save_buffer or self._buffer is None:
             return state
         folder = self._folders()[0].absolute()
-        return state | {"replay": {"folder": str(folder), "files": gather_objects(self._save(folder))}}
+        return state | {REPLAY_BUFFERS: {"folder": str(folder), "files": gather_objects(self._save(folder))}}
 
     def _described(self) -> dict[str, Any]:
         """Return the properties that a saved buffer must share with this one to replace it."""
@@ -349,7 +352,7 @@ class ReplayDataModule(RolloutDataModule):
     def _save(self, folder: Path) -> str:
         """Write the buffer if it has changed since it was last written; return the file name."""
         if not self._file:
-            state = {"described": self._described(), **self._filled.state_dict()}
+            state = {"format": BUFFER_FORMAT, "described": self._described(), **self._filled.state_dict()}
             if (provenance := shared_provenance()) is not None:
                 state[PROVENANCE_KEY] = provenance
             self._file = write_buffer(folder, self._rank, state)
@@ -359,11 +362,14 @@ class ReplayDataModule(RolloutDataModule):
         """Return a saved buffer.
 
         Raises:
-            ValueError: It is missing, was altered, or is another kind of buffer.
+            ValueError: It is missing, was altered, or has another format or other properties.
         """
         name = (saved["files"] * self._world_size)[self._rank]
         path = find_buffer(name, [Path(self.trainer.ckpt_path).parent, Path(saved["folder"])])
         state = torch.load(path, weights_only=True, mmap=True)
+        found = state.get("format", 1)
+        if found != BUFFER_FORMAT:
+            raise ValueError(f"the replay buffer {path} has format {found}, this version reads format {BUFFER_FORMAT}")
         then, now = state["described"], self._described()
         other = [f"{name} was {then[name]!r:.80} and is {now[name]!r:.80}" for name in now if now[name] != then[name]]
         if other:

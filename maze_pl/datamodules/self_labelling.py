@@ -1,13 +1,11 @@
 """Data module of self-labelling: its batches are acts of the best of several episodes from each start."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from maze_pl.collect.best_episode_worker import BestEpisode, BestEpisodeWorker
 from maze_pl.collect.engines.engine import Engine
@@ -15,11 +13,11 @@ from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import BestEpisodesBatch
 from maze_pl.core.seeding import derive_seed
+from maze_pl.datamodules.best_episodes import BestEpisodes
+from maze_pl.datamodules.best_episodes_loader import BestEpisodesLoader
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
-from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
-from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.system.ranks import gather_objects
 
 
@@ -102,9 +100,9 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         self.max_steps = max_steps
         self.episodes = BestEpisodes()
 
-    def train_dataloader(self) -> "BestEpisodesLoader":
+    def train_dataloader(self) -> BestEpisodesLoader:
         """Batches of the best episodes, which are played when an epoch begins."""
-        return BestEpisodesLoader(self)
+        return BestEpisodesLoader(self, self._rank, self._world_size)
 
     def _make_player(self) -> Callable[..., RolloutWorker]:
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
@@ -115,7 +113,7 @@ class SelfLabellingDataModule(EnvironmentDataModule):
             training = self._vector_of([self._factory_of(None, *limit)] * self.n_samples, **options)
         return partial(super()._make_player(), training=[training])
 
-    def play(self, epoch: int) -> "BestEpisodes":
+    def play(self, epoch: int) -> BestEpisodes:
         """Play the episodes of an epoch; the same on all ranks.
 
         Args:
@@ -153,82 +151,3 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         """Restore what `state_dict` returned."""
         super().load_state_dict(state_dict)
         self.episodes = BestEpisodes.from_tensors(state_dict["epoch"], state_dict["episodes"])
-
-
-class BestEpisodes:
-    """The best episode of each start of an epoch.
-
-    Args:
-        epoch: Number of the epoch; -1 for none.
-        records: Each episode's record, as bytes.
-
-    Attributes:
-        summaries: Statistics of all episodes that this rank has played, until they are served.
-        measures: Statistics of the epoch.
-        seconds: Duration of playing.
-    """
-
-    def __init__(self, epoch: int = -1, records: list[bytes] | None = None) -> None:
-        self.epoch = epoch
-        self.records = records or []
-        self.summaries: list[Any] = []
-        self.measures: dict[str, float] = {}
-        self.seconds = 0.0
-
-    def to_tensors(self) -> list[Tensor]:
-        """Return the records as tensors of bytes, for checkpoints."""
-        return [torch.frombuffer(bytearray(record), dtype=torch.uint8) for record in self.records]
-
-    @classmethod
-    def from_tensors(cls, epoch: int, records: list[Tensor]) -> "BestEpisodes":
-        """Restore the result of `to_tensors`."""
-        return cls(epoch, [record.numpy().tobytes() for record in records])
-
-
-class BestEpisodesLoader:
-    """A sized iterable of the batches of an epoch, which resumes where it was saved.
-
-    Args:
-        data: Plays the episodes.
-    """
-
-    def __init__(self, data: SelfLabellingDataModule) -> None:
-        self._data = data
-        self._at = {"epoch": -1, "batch": 0}
-        self._resumed = self._at
-
-    def __len__(self) -> int:
-        return self._data.epoch_length
-
-    def __iter__(self) -> Iterator[BestEpisodesBatch]:
-        data = self._data
-        trainer = data.trainer
-        epoch = 0 if trainer is None else trainer.current_epoch
-        first = self._resumed["batch"] if self._resumed["epoch"] == epoch else 0
-        episodes = data.episodes if data.episodes.epoch == epoch else data.play(epoch)
-        records = [SpacesTrajectoryRecord.from_bytes(bytearray(record)) for record in episodes.records]
-        dataset = InMemoryDataset(records).load(spec=data.spec)
-        generator = torch.Generator().manual_seed(derive_seed(data.seed, "acts", epoch))
-        size = data.batch_size * data._world_size
-        n_passes = -(-size * len(self) // len(dataset))
-        order = torch.cat([torch.randperm(len(dataset), generator=generator) for _ in range(n_passes)])
-        for number in range(first, len(self)):
-            self._at = {"epoch": epoch, "batch": number + 1}
-            joint = order[number * size : (number + 1) * size]
-            acts = dataset.batch(joint[data._rank :: data._world_size]).acts
-            batch = BestEpisodesBatch(acts)
-            if number == 0:
-                batch.summaries = episodes.summaries
-                batch.measures = episodes.measures
-                batch.seconds = episodes.seconds
-            if number == len(self) - 1:
-                data.episodes = BestEpisodes()  # a checkpoint needs only those of an unfinished epoch
-            yield batch
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the epoch and the number of batches that were served."""
-        return self._at
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Skip the batches of this epoch that were served before."""
-        self._at = self._resumed = state_dict

@@ -1,17 +1,15 @@
 """Data module of imitation learning: its batches are acts of recorded episodes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
-
-import torch
-from torch import Tensor
 
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import TrajectoryBatch
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
+from maze_pl.datamodules.act_loader import ActLoader
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule, make_frozen
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
@@ -93,20 +91,22 @@ class TrajectoryDataModule(EnvironmentDataModule):
             self._spec = spec
         return super().spec
 
-    def _loader(self, *, held_out: bool) -> "ActLoader":
+    def _loader(self, *, held_out: bool) -> ActLoader:
         self._refuse_foreign_checkpoint()
         if self._factory is not None:
             self.dataset.load(partial(make_frozen, self._factory, self.wrapper_statistics()), self.spec)
         acts = self.dataset.load().split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
         if not held_out and not len(acts):
             raise ValueError("all acts are of held-out episodes: record more, or lower validation_percentage")
-        return ActLoader(self, acts, self.batch_size * (10 if held_out else 1), is_ordered=held_out)
+        batch_size = self.batch_size * (10 if held_out else 1)
+        order_seed = None if held_out else self.order_seed
+        return ActLoader(self.dataset, acts, batch_size, order_seed, self._rank, self._world_size)
 
     def order_seed(self) -> int:
         """Return the seed of this epoch's order of acts."""
         return derive_seed(self.seed, "acts", self.trainer.current_epoch if self.trainer is not None else 0)
 
-    def train_dataloader(self) -> "ActLoader":
+    def train_dataloader(self) -> ActLoader:
         """Batches of all acts except the held-out ones."""
         return self._loader(held_out=False)
 
@@ -114,44 +114,3 @@ class TrajectoryDataModule(EnvironmentDataModule):
         """One dataloader per evaluator; then one of the acts of held-out episodes, in order."""
         held_out = [self._loader(held_out=True)] if self.validation_percentage else []
         return super().val_dataloader() + [loader for loader in held_out if len(loader)]
-
-
-class ActLoader:
-    """A sized iterable of batches, which resumes where it was saved.
-
-    Args:
-        data: Provides the data set, the seed of the order, and this rank's share of each batch.
-        acts: [n] indices of the acts.
-        batch_size: Acts per batch on each rank.
-        is_ordered: Keep the order of `acts` instead of shuffling.
-    """
-
-    def __init__(self, data: TrajectoryDataModule, acts: Tensor, batch_size: int, is_ordered: bool) -> None:
-        self._data = data
-        self._acts = acts
-        self._is_ordered = is_ordered
-        self._joint_size = batch_size * data._world_size
-        self._at = self._resumed = {"order": 0, "batch": 0}
-
-    def __len__(self) -> int:
-        return -(-len(self._acts) // self._joint_size)
-
-    def __iter__(self) -> Iterator[TrajectoryBatch]:
-        order = 0
-        acts = self._acts
-        resumed = self._resumed
-        if not self._is_ordered:
-            order = self._data.order_seed()
-            acts = acts[torch.randperm(len(acts), generator=torch.Generator().manual_seed(order))]
-        for batch in range(resumed["batch"] if resumed["order"] == order else 0, len(self)):
-            self._at = {"order": order, "batch": batch + 1}
-            joint = acts[batch * self._joint_size : (batch + 1) * self._joint_size]
-            yield self._data.dataset.batch(joint[self._data._rank :: self._data._world_size])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the epoch's order and the number of batches that were served."""
-        return self._at
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Skip the batches of this epoch that were served before."""
-        self._at = self._resumed = state_dict

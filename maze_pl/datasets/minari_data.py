@@ -7,7 +7,8 @@ import numpy as np
 
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion
+from maze_pl.envs.gym_action_conversion import GymActionConversion
+from maze_pl.envs.gym_observation_conversion import GymObservationConversion
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 
 

@@ -17,7 +17,7 @@ from maze_pl.deployment.candidates import Candidate
 from maze_pl.deployment.decider import Decider
 from maze_pl.deployment.drift import DriftMonitor, ObservationDrift
 from maze_pl.deployment.outside import Outside, Received
-from maze_pl.deployment.stack_steps import Outcome, StackSteps
+from maze_pl.deployment.stack_steps import PartResult, StackSteps
 from maze_pl.envs.structured_env import Observation
 from maze_pl.runs.simple_stats import log_episodes
 
@@ -377,13 +377,13 @@ class AgentDeployment:
         self._is_advancing = True
         return self._go_on(self._steps.begin(action))
 
-    def _go_on(self, outcome: Outcome) -> Any:
-        """Handle the outcome of a part of a step.
+    def _go_on(self, part: PartResult) -> Any:
+        """Handle the result of a part of a step.
 
         Returns:
             The next action of the simulation, if there is one.
         """
-        is_complete, value = outcome
+        is_complete, value = part
         self._is_advancing = False
         if not is_complete:
             return value

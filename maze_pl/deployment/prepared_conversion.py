@@ -10,7 +10,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.contract import EnvContractError, check_observation, describe
 from maze_pl.envs.core_env import ObservationConversionInterface
-from maze_pl.envs.gym_env import GymObservationConversion
+from maze_pl.envs.gym_observation_conversion import GymObservationConversion
 from maze_pl.envs.structured_env import Array, Observation
 
 _NOTHING = object()

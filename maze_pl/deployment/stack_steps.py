@@ -8,8 +8,8 @@ from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.structured_env import Action, StepParts, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 
-Outcome = tuple[bool, Any]
-"""Whether the step is complete; its result if it is, otherwise the simulation's next action."""
+PartResult = tuple[bool, Any]
+"""Whether the step is complete after one of its parts; its result if it is, otherwise the simulation's next action."""
 
 
 class StackSteps:
@@ -36,12 +36,12 @@ class StackSteps:
                 self._layers.append(layer.step_in_parts)
         self._running: list[StepParts] = []
 
-    def begin(self, action: Action) -> Outcome:
+    def begin(self, action: Action) -> PartResult:
         """Begin a step with the action of the current actor."""
         self.abandon()
         return self._descend(action)
 
-    def resume(self, result: tuple[Any, ...]) -> Outcome:
+    def resume(self, result: tuple[Any, ...]) -> PartResult:
         """Continue with the result of the simulation's step."""
         value: Any = result
         while self._running:
@@ -56,7 +56,7 @@ class StackSteps:
                     return False, value
         return True, value
 
-    def _descend(self, action: Action) -> Outcome:
+    def _descend(self, action: Action) -> PartResult:
         """Pass an action on to the layers inside of the running ones; a layer may answer it itself."""
         for layer in self._layers[len(self._running) :]:
             parts = layer(action)

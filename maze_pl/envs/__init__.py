@@ -1,11 +1,13 @@
 """Environments: contracts, conversions, building with wrappers, rendering, and the doctor.
 
-This folder holds everything about a single environment; `wrappers` and `vector` have separate
-folders, as does each problem, such as `cutting_2d`. Nothing here knows of networks or training.
+This folder holds everything about a single environment. `wrappers`, several environments that are stepped
+together (`vector`, `arrays`, `tensors`), the doctor (`checker`) and each problem, such as `cutting_2d`, have
+separate folders. Nothing here knows of networks or training.
 """
 
 from maze_pl.core.state_rules import SavesEpisode as SavesEpisode
 
+from .array_forms import make_wrapped_arrays as make_wrapped_arrays
 from .arrays import ArrayEnv as ArrayEnv, ArrayStep as ArrayStep, ArrayVectorEnv as ArrayVectorEnv
 from .arrays import GymVectorArrayEnv as GymVectorArrayEnv, make_envpool_env as make_envpool_env
 from .arrays import CartPoleArrayEnv as CartPoleArrayEnv, PendulumArrayEnv as PendulumArrayEnv
@@ -16,15 +18,10 @@ from .core_env import take_over as take_over
 from .core_env import ObservationConversionInterface as ObservationConversionInterface
 from .core_env import RewardAggregatorInterface as RewardAggregatorInterface
 from .weighted_reward_aggregator import WeightedRewardAggregator as WeightedRewardAggregator
-from .gym_env import (
-    GymActionConversion as GymActionConversion,
-    GymCoreEnv as GymCoreEnv,
-    GymMazeEnv as GymMazeEnv,
-)
-from .gym_env import (
-    GymObservationConversion as GymObservationConversion,
-    make_gym_maze_env as make_gym_maze_env,
-)
+from .gym_action_conversion import GymActionConversion as GymActionConversion
+from .gym_core_env import GymCoreEnv as GymCoreEnv
+from .gym_env import GymMazeEnv as GymMazeEnv, make_gym_maze_env as make_gym_maze_env
+from .gym_observation_conversion import GymObservationConversion as GymObservationConversion
 from .maze_env import MazeEnv as MazeEnv
 from .pettingzoo_env import PettingZooMazeEnv as PettingZooMazeEnv, make_pettingzoo_env as make_pettingzoo_env
 from .structured_env import (
@@ -33,12 +30,14 @@ from .structured_env import (
     StructuredEnv as StructuredEnv,
 )
 from .rendering import IntRangeArg as IntRangeArg, OptionsArrayArg as OptionsArrayArg
-from .trajectory_record import GifFiles as GifFiles
 from .rendering import Renderer as Renderer
-from .trajectory_record import StateRecord as StateRecord, TrajectoryFiles as TrajectoryFiles
-from .trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord, TrajectoryWriter as TrajectoryWriter
 from .rendering import draw_event_statistics as draw_event_statistics, save_gif as save_gif
+from .gif_files import GifFiles as GifFiles
+from .trajectory_files import TrajectoryFiles as TrajectoryFiles
+from .trajectory_record import StateRecord as StateRecord
+from .trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord
 from .trajectory_record import read_trajectories as read_trajectories
+from .trajectory_writer import TrajectoryWriter as TrajectoryWriter
 from .vector import SequentialVectorEnv as SequentialVectorEnv, SubprocVectorEnv as SubprocVectorEnv
 from .wrapper import (
     ActionWrapper as ActionWrapper,

@@ -10,58 +10,14 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion
 from maze_pl.envs.maze_env import MazeEnv
+from maze_pl.envs.pettingzoo_action_conversion import PettingZooActionConversion
 from maze_pl.envs.pettingzoo_core_env import PettingZooCoreEnv, Roles
+from maze_pl.envs.pettingzoo_observation_conversion import MASK, PettingZooObservationConversion
 from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult
-
-MASK = "action_mask"
-"""Name of the observation that masks the actions, as in PettingZoo."""
-
-
-class PettingZooObservationConversion(GymObservationConversion):
-    """Names the observation of the agent whose turn it is: `observation`, or the parts of a Dict.
-
-    In the last turn of an agent everything is allowed, as its action has no effect.
-
-    Args:
-        space: Observation space of the agents of a policy.
-
-    Raises:
-        TypeError: The space or a part of it is of an unsupported type.
-    """
-
-    def maze_to_space(self, maze_state: dict[str, Any]) -> Observation:
-        """Return the observation, or its parts, by name."""
-        observation = super().maze_to_space(maze_state["observation"])
-        if maze_state["has_ended"] and MASK in observation:
-            observation[MASK] = np.ones_like(observation[MASK])
-        return observation
-
-
-class PettingZooActionConversion(GymActionConversion):
-    """Names the action of an agent: `action`, or the parts of a Dict.
-
-    Args:
-        space: Action space of the agents of a policy.
-        has_mask: Whether their observations contain a mask of the actions.
-
-    Raises:
-        TypeError: The space or a part of it is of an unsupported type.
-    """
-
-    def __init__(self, space: spaces.Space[Any], has_mask: bool) -> None:
-        super().__init__(space)
-        self._masks = {"action": MASK} if has_mask else {}
-
-    @property
-    def action_masks(self) -> Mapping[str, str]:
-        """Head -> name of its mask."""
-        return self._masks
 
 
 class PettingZooMazeEnv(MazeEnv):

@@ -1,33 +1,24 @@
-"""Records of episodes as states of the simulation, and the files that they are written to."""
+"""Records of episodes as states of the simulation, and reading of the files that hold them."""
 
 from __future__ import annotations
 
-import io
 import pickle
-import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.provenance import shared_provenance
-from maze_pl.envs.rendering import Renderer, figure_to_array, save_gif
+from maze_pl.envs.rendering import Renderer, figure_to_array
 from maze_pl.envs.structured_env import Array
 from maze_pl.events import EpisodeEventLog, EventRecord
 from maze_pl.events.pubsub import select_events
 from maze_pl.events.topics import BaseEnvEvents
-from maze_pl.records.framing import append_record, file_content, read_records, write_record
+from maze_pl.records.framing import read_records, write_record
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.system.atomic_files import output_folder
-from maze_pl.system.deferred_files import deferred_files
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)
@@ -176,90 +167,3 @@ def _unpickled(trust: bool, body: bytearray) -> StateTrajectoryRecord:
     if not isinstance(record, StateTrajectoryRecord):
         raise ValueError(f"it holds a {type(record).__name__}, not a StateTrajectoryRecord")
     return record
-
-
-class TrajectoryWriter(ABC):
-    """Receives recorded episodes; configurations name it by its class path.
-
-    Attributes:
-        needs_frames: Whether episodes must include a picture of each state.
-    """
-
-    needs_frames: ClassVar[bool] = False
-
-    @abstractmethod
-    def write(self, record: Trajectory) -> None:
-        """Receive an episode that has ended, or was abandoned after at least one step."""
-
-    def close(self) -> None:  # noqa: B027  # optional hook
-        """Complete what was written; more episodes may follow. Does nothing by default."""
-
-
-class TrajectoryFiles(TrajectoryWriter):
-    """Writes episodes to files of their kind of record; see `read_trajectories`.
-
-    Space records go to `<episode id>.spaces`, state records to `<episode id>.states`. With a name,
-    all episodes are appended, as they end, to `<name>.spaces` and `<name>.states`; what was written
-    stays readable if the process is killed or the disk is full.
-
-    Space records that a command writes hold its provenance, which `maze-pl show` prints.
-
-    A file of one episode is renamed in the background, as soon as its content is on the disk. All
-    of them are there after `close`, and when this process exits.
-
-    Args:
-        folder: Folder of the files; relative to the run directory in `maze-pl fit`.
-        name: Name of one file for all episodes; None for one file per episode.
-    """
-
-    def __init__(self, folder: str = "trajectories", name: str | None = None) -> None:
-        self.folder, self.name = output_folder(folder), name
-
-    def write(self, record: Trajectory) -> None:
-        """Write the file or append to it."""
-        name = self.name or re.sub(r"[^\w.-]", "_", record.episode_id)
-        path = self.folder / f"{name}.{record.kind}"
-        body = record.to_bytes(shared_provenance()) if isinstance(record, SpacesTrajectoryRecord) else record.to_bytes()
-        if self.name:
-            append_record(path, record.kind, body)
-        else:
-            deferred_files().write(path, file_content(record.kind, body))
-
-    def close(self) -> None:
-        """Wait until all files have their names."""
-        deferred_files().flush()
-
-
-class GifFiles(TrajectoryWriter):
-    """Writes an animated GIF of each episode, `<episode id>.gif`.
-
-    Args:
-        folder: Folder of the files; relative to the run directory in `maze-pl fit`.
-        frames_per_second: Number of states shown per second, above 0 and at most 50.
-
-    Raises:
-        ValueError: `frames_per_second` is out of range.
-    """
-
-    needs_frames = True
-
-    def __init__(self, folder: str = "renderings", frames_per_second: float = 20.0) -> None:
-        if not 0 < frames_per_second <= 50:
-            raise ValueError(f"frames_per_second={frames_per_second} must be above 0 and at most 50, as gifs can show")
-        self.folder, self.frames_per_second = output_folder(folder), frames_per_second
-
-    def write(self, record: Any) -> None:
-        """Write the GIF."""
-        from PIL import Image
-
-        frames = (Image.open(io.BytesIO(frame)) for frame in record.frames)
-        save_gif(self.folder / f"{record.episode_id}.gif", frames, self.frames_per_second)
-
-
-class KeptFrames(TrajectoryWriter):
-    """Requests a picture of each state in the kept episodes, and writes nothing."""
-
-    needs_frames = True
-
-    def write(self, record: Trajectory) -> None:
-        """Do nothing: the recorder keeps the last episodes."""

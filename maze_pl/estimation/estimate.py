@@ -10,7 +10,8 @@ from tqdm import tqdm
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checks import check_count, check_fraction
-from maze_pl.core.policy import Policy, RandomPolicy
+from maze_pl.core.policy import Policy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.estimation.cloning import cloned_policy
 from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions
@@ -72,7 +73,7 @@ def estimate(
             option is out of range.
 
     Example:
-        >>> from maze_pl.core.policy import RandomPolicy
+        >>> from maze_pl.agents import RandomPolicy
         >>> from maze_pl.envs import GymMazeEnv
         >>> from maze_pl.runs.rollout import rollout
         >>> played = rollout(lambda: GymMazeEnv("CartPole-v1"), "random", episodes=4)
@@ -225,7 +226,7 @@ def _of_fits(values: Sequence[float]) -> OffPolicyEstimate:
 def _mean_of(fits: Sequence[ModelValues]) -> ModelValues:
     """Mean of the values of several fits."""
     return ModelValues(
-        taken=np.mean([fit.taken for fit in fits], axis=0),
+        of_acts=np.mean([fit.of_acts for fit in fits], axis=0),
         before=np.mean([fit.before for fit in fits], axis=0),
         tail=np.mean([fit.tail for fit in fits], axis=0),
     )

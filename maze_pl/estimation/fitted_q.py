@@ -144,7 +144,7 @@ class FittedQ:
             if progress is not None:
                 progress()
         values = self._values(targets)
-        if not all(np.isfinite(part).all() for part in (values.taken, values.before, values.tail)):
+        if not all(np.isfinite(part).all() for part in (values.of_acts, values.before, values.tail)):
             raise ValueError(f"fitted Q evaluation diverged: gamma={self._gamma} is too large for these episodes")
         return values
 

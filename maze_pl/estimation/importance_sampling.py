@@ -64,7 +64,7 @@ def doubly_robust(episodes: WeightedEpisodes, counts: Array) -> Array:
     values = _values(episodes)
     after = _exp(episodes.log_weights)
     before = np.concatenate([np.ones((len(after), 1)), after[:, :-1]], axis=1)
-    correction = _finite_product(after, episodes.discount * (episodes.reward - values.taken))
+    correction = _finite_product(after, episodes.discount * (episodes.reward - values.of_acts))
     expected = _finite_product(before, episodes.discount * values.before)
     tail = _finite_product(after[:, -1], values.tail)
     return _mean((correction + expected).sum(1) + tail, counts)
@@ -78,7 +78,7 @@ def weighted_doubly_robust(episodes: WeightedEpisodes, counts: Array) -> Array:
     """
     values = _values(episodes)
     after = _by_act(episodes)
-    correction = counts @ (after * episodes.discount * (episodes.reward - values.taken))
+    correction = counts @ (after * episodes.discount * (episodes.reward - values.of_acts))
     total = counts @ after  # [R, L]
     sums = _ratio(correction, total)
     expected = counts @ (after[:, :-1] * episodes.discount[:, 1:] * values.before[:, 1:])

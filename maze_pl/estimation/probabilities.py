@@ -9,7 +9,8 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.core.policy import Policy, RandomPolicy, evaluation_mode
+from maze_pl.core.policy import Policy, evaluation_mode
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spaces import allowed_entries
 from maze_pl.core.spec import StepSpec
 from maze_pl.estimation.recorded_acts import RecordedActs, Situations

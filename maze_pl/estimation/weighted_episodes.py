@@ -13,13 +13,13 @@ class ModelValues:
     """Values of the evaluated policy by a model, such as fitted Q evaluation.
 
     Attributes:
-        taken: [E, L] value of each recorded act; 0 in padding.
+        of_acts: [E, L] value of each recorded act; 0 in padding.
         before: [E, L] expected value over the policy's acts in the same situation; 0 in padding.
         tail: [E] discounted expected value of the situation in which a truncated episode ended; 0
             for terminated ones.
     """
 
-    taken: Array
+    of_acts: Array
     before: Array
     tail: Array
 

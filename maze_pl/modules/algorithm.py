@@ -17,13 +17,7 @@ from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.core.checks import check_at_least, is_plain
 from maze_pl.core.spec import Spec
 from maze_pl.modules.learning_rates import LearningRates
-from maze_pl.modules.network_choice import (
-    NetworksOption,
-    composed,
-    composer_of,
-    require_critic,
-    spec_of_data,
-)
+from maze_pl.modules.network_choice import NetworksOption, composed, composer_of, require_critic, spec_of_data
 from maze_pl.modules.optimization.batch_statistics import average_batch_statistics
 from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
 from maze_pl.modules.optimization.gradient_step import GradientSteps
@@ -295,6 +289,11 @@ class AlgorithmModule(RunModule):
     def capture_refusal(self) -> str | None:
         """Reason why updates are no longer traced, but computed eagerly; None if there is none."""
         return self._gradient_steps.traced_losses.refused
+
+    @property
+    def n_traces(self) -> int:
+        """Number of traces of losses made so far."""
+        return self._gradient_steps.traced_losses.n_made
 
     def _plan(self, index: int) -> StepPlan:
         """Return the plan of an optimiser's steps in this batch."""

@@ -1,5 +1,6 @@
 """Behavioural cloning: supervised learning of the actions of recorded episodes."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -76,6 +77,7 @@ class BC(AlgorithmModule):
 
     batch_type: ClassVar[type] = TrajectoryBatch
     topic = "ImitationEvents"
+    statistics: ClassVar[Mapping[str, str]] = {"policy_loss": "mean of -log pi of the demonstrated actions"}
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "policy_grad_norm": "L2 norm of the policy's gradient before clipping",
     "policy_kl": "KL divergence from the policy that acted, averaged over updates; limited by target_kl",
     "policy_l2_norm": "L2 norm of the policy's parameters",
-    "policy_loss": "loss of the policy, without coefficients; for BC, -log pi of the demonstrated actions",
+    "policy_loss": "loss of the policy, without coefficients",
     "policy_loss_coef": "weight of the policy's loss; follows a schedule",
     "policy_norm": "L2 norm of the policy's parameters",
     "policy_std": "mean of the standard deviations that are parameters of a Gaussian policy",

@@ -11,7 +11,7 @@ from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_at_least, check_fraction, check_positive
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.spec import Spec
-from maze_pl.core.training_data import DeclaresRolloutSize
+from maze_pl.core.training_data import DeclaresRolloutSize, DeclaresSameStarts
 from maze_pl.functional import approx_kl, is_ratio_clipped, ppo_clip_loss
 from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
@@ -139,7 +139,7 @@ class PPO(OnPolicyModule):
         super().check_data_module(data)
         if isinstance(data, DeclaresRolloutSize):
             count_minibatches(self.batch_size, data.env_steps_per_rollout)
-        n_same_starts = getattr(data, "n_same_starts", 1)
+        n_same_starts = data.n_same_starts if isinstance(data, DeclaresSameStarts) else 1
         if (n_same_starts > 1) != (self.baseline == "leave_one_out"):
             fault = f"baseline={self.baseline} of the algorithm does not fit n_same_starts={n_same_starts} of the data"
             raise ValueError(f"{fault}: leave_one_out compares at least 2 episodes from each start")

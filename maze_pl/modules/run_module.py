@@ -15,11 +15,11 @@ from torch import Tensor
 from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
 from maze_pl.agents.acting import ActsOnObservations
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.batch_types import learned_type, require_fitting_batch, require_fitting_data
 from maze_pl.core.batches import Evaluation, Experience
 from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoint, checkpoint_entry
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.modules.batch_types import learned_type, require_fitting_batch, require_fitting_data
 from maze_pl.modules.coefficients import Coefficients
 from maze_pl.modules.described_statistics import descriptions_of
 from maze_pl.modules.hooks import AlgorithmHooks

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.core.checkpoint import CHECKPOINT_KEY, NETWORKS
+from maze_pl.core.checkpoint import NETWORKS, written_entry
 from maze_pl.core.provenance import PROVENANCE_KEY
 from maze_pl.reports.archive_values import TensorShape, archive_values
 from maze_pl.reports.plain_text import bounded
@@ -130,8 +130,7 @@ def _archive(path: Path) -> Facts:
 
 
 def _checkpoint(values: Mapping[str, Any]) -> Facts:
-    entry = values.get(CHECKPOINT_KEY)
-    entry = entry if isinstance(entry, dict) else {}
+    entry = written_entry(values)
     provenance = entry.get("provenance")
     configuration = provenance.get("configuration") if is_provenance(provenance) else None
     return {

@@ -32,7 +32,7 @@ def run_command(
     objects: Mapping[str, Any],
     *,
     is_silent: bool = False,
-    on_end: Callable[[str], object] = id,
+    on_end: Callable[[str], object] | None = None,
 ) -> fit.MazeCLI:
     """Run a command to its end, as on the command line, but with exceptions instead of messages.
 
@@ -53,11 +53,13 @@ def run_command(
         try:
             done = fit.carry_out(_prepared(command, objects), command, signals)
         except StoppedBySignal:
-            on_end(os.environ.get(RUN_DIR_VARIABLE, ""))
+            if on_end is not None:
+                on_end(os.environ.get(RUN_DIR_VARIABLE, ""))
             if signals.received == signal.SIGINT:
                 raise KeyboardInterrupt from None
             raise
-    on_end(done.run_dir or "")
+    if on_end is not None:
+        on_end(done.run_dir or "")
     if signals.received:
         stop = KeyboardInterrupt() if signals.received == signal.SIGINT else StoppedBySignal(signals.received)
         raise stop

@@ -1,4 +1,5 @@
-"""Runs: their directory, their checkpoints, rollouts of trained agents, statistics of hand-written loops.
+"""Runs: their directories, checkpoints and provenance, and rollouts of trained agents, searches and bundles.
 
-What is written during training by callbacks belongs to `maze_pl.callbacks`.
+Training with several seeds, the intervals and tables of their results, and logged statistics, also of
+hand-written loops, belong here. What callbacks write during training belongs to `maze_pl.callbacks`.
 """

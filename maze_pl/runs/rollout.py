@@ -24,7 +24,9 @@ from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
 from maze_pl.envs import wrappers as ours
 from maze_pl.envs.building import Env, load_shared_states, make_wrapped, shared_states_of, wrapper_stack
-from maze_pl.envs.trajectory_record import GifFiles, KeptFrames, StateTrajectoryRecord
+from maze_pl.envs.gif_files import GifFiles
+from maze_pl.envs.kept_frames import KeptFrames
+from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
@@ -221,8 +223,8 @@ def rollout(
     max_agents: dict[StepKey, int] | None = None,
     first_episode: int = 0,
     progress: bool = False,
-    receive: Callable[[Trajectory], object] = id,
-    stop: Callable[[], object] = bool,
+    receive: Callable[[Trajectory], object] | None = None,
+    stop: Callable[[], object] | None = None,
 ) -> list[Trajectory]:
     """Play episodes with a policy. The same seed gives the same episodes on any engine.
 
@@ -320,7 +322,8 @@ def rollout(
     with bar, closing(engine or InProcessEngine()) as workers:
         workers.start(make_player, policy)
         for trajectory in _played(workers, groups, stop):
-            receive(trajectory)
+            if receive is not None:
+                receive(trajectory)
             played.append(trajectory)
             bar.update()
     return played
@@ -349,7 +352,7 @@ def _estimated(factory: Callable[[], Any], sample: Any, seed: int, step_timeout:
         return vector.estimate(_N_ESTIMATION_SAMPLES, seed)
 
 
-def _played(workers: Engine, groups: list[range], stop: Callable[[], object]) -> Iterator[Trajectory]:
+def _played(workers: Engine, groups: list[range], stop: Callable[[], object] | None) -> Iterator[Trajectory]:
     """Play groups of episodes on an engine, and yield their trajectories in order.
 
     Args:
@@ -363,7 +366,7 @@ def _played(workers: Engine, groups: list[range], stop: Callable[[], object]) ->
     finished: dict[int, list[Trajectory]] = {}  # first episode of a group -> its trajectories
     for group in groups:
         while group.start not in finished:
-            if stop():
+            if stop is not None and stop():
                 return
             with suppress(TimeoutError):
                 done = workers.get(0.5)

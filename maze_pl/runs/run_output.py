@@ -21,16 +21,16 @@ class RunOutput:
 
     Args:
         name: The name, such as `seed 3`.
-        shown: Beginnings of the lines that are shown.
+        main_lines: Beginnings of the main lines, which are shown when they are written.
 
     Attributes:
         file: File for standard output and error of the process.
     """
 
-    def __init__(self, name: str, shown: Sequence[str] = MAIN_LINES) -> None:
+    def __init__(self, name: str, main_lines: Sequence[str] = MAIN_LINES) -> None:
         self.file = tempfile.TemporaryFile("a+b")  # noqa: SIM115
         self._mark = f"[{name}]"
-        self._shown = tuple(shown)
+        self._main_lines = tuple(main_lines)
         self._n_read = 0
         self._unfinished = b""
         self._last: deque[str] = deque(maxlen=_N_LAST_LINES)
@@ -42,7 +42,7 @@ class RunOutput:
             *lines, self._unfinished = (self._unfinished + new).split(b"\n")
             for line in lines:
                 text = line.decode(errors="replace").rstrip()
-                if text.startswith(self._shown):
+                if text.startswith(self._main_lines):
                     say(f"{self._mark} {text}")
                 else:
                     self._last.append(text)

@@ -10,6 +10,7 @@ from maze_pl.agents.torch_state_critic import StateCritic
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import Policy
 from maze_pl.core.spec import Spec
+from maze_pl.core.training_data import DeclaresDiscount
 from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
 from maze_pl.runs.policies import make_policy
 from maze_pl.search import SearchOptions, SearchPolicy
@@ -92,5 +93,5 @@ def make_search_policy(
         seed,
         rule=rule,
         critic=critic if is_usable else None,
-        gamma=float(getattr(agent, "gamma", 1.0)),
+        gamma=float(agent.gamma) if isinstance(agent, DeclaresDiscount) else 1.0,
     )

@@ -96,6 +96,7 @@ class Beam(SearchMethod):
                 copy = free.pop()
                 copy.become(sequence.simulation)
                 continued.append(sequence.continued(copy, log_prob, action))
-            for log_prob, action in kept[:1]:  # last, since it changes the simulation
+            if kept:  # last, since it changes the simulation
+                log_prob, action = kept[0]
                 continued.append(sequence.continued(sequence.simulation, log_prob, action))
         return continued

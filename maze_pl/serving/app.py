@@ -22,7 +22,7 @@ from maze_pl.serving.decoding import JSON, NPZ, decoded, encoded
 from maze_pl.serving.episode_store import EpisodeStore
 from maze_pl.serving.openapi import description_of
 from maze_pl.serving.request_error import RequestError
-from maze_pl.serving.served_policy import Rows, ServedPolicy
+from maze_pl.serving.served_policy import CheckedRequest, ServedPolicy
 from maze_pl.serving.server_metrics import ServerMetrics
 from maze_pl_runtime import BundleError, Decision
 
@@ -145,8 +145,8 @@ class DecisionServer:
     async def _act(self, request: Request) -> Response:
         served = self.served
         content = decoded(await self._body(request), request.headers.get("content-type", ""))
-        rows = served.rows(content)
-        return self._answer(request, served, rows, await self._batcher.decide(served, rows))
+        checked = served.checked(content)
+        return self._answer(request, served, checked, await self._batcher.decide(served, checked))
 
     async def _act_in_episode(self, request: Request) -> Response:
         body = await self._body(request)
@@ -156,32 +156,37 @@ class DecisionServer:
             content = decoded(body, request.headers.get("content-type", ""))
             if "state" in content:
                 raise RequestError("an episode has its state on the server; leave out state", "state")
-            rows = served.rows(content, {})
-            if rows.is_batch:
+            checked = served.checked(content, {})
+            if checked.is_batch:
                 raise RequestError("an episode takes one observation at a time", "observation")
-            actor = (rows.step_key, int(rows.agent_id[0]))
+            actor = (checked.step_key, int(checked.agent_id[0]))
             if actor in episode.states:
-                rows = served.rows(content, episode.states[actor])
-            decision = await self._batcher.decide(served, rows)
+                checked = served.checked(content, episode.states[actor])
+            decision = await self._batcher.decide(served, checked)
             if episode.state_shapes != served.state_shapes:
                 fault = "the bundle was replaced by one with other states"
                 raise RequestError(f"{fault}; begin a new episode", "episode", 404)
             episode.states[actor] = {name: array[0] for name, array in decision.state.items()}
             episode.n_acts += 1
-            return self._answer(request, served, rows, decision, with_state=False)
+            return self._answer(request, served, checked, decision, with_state=False)
 
     def _answer(
-        self, request: Request, served: ServedPolicy, rows: Rows, decision: Decision, with_state: bool = True
+        self,
+        request: Request,
+        served: ServedPolicy,
+        checked: CheckedRequest,
+        decision: Decision,
+        with_state: bool = True,
     ) -> Response:
         """Answer with a decision, in the form that the request accepts."""
-        spaces = served.policy.spec[rows.step_key]["actions"]
-        self._metrics.count_decisions(rows.step_key, spaces, decision.action)
+        spaces = served.policy.spec[checked.step_key]["actions"]
+        self._metrics.count_decisions(checked.step_key, spaces, decision.action)
         content: dict[str, Any] = {"action": decision.action}
         if with_state and decision.state:
             content["state"] = decision.state
-        if rows.with_parameters:
+        if checked.with_parameters:
             content["parameters"] = decision.parameters
-        if not rows.is_batch:
+        if not checked.is_batch:
             for name, arrays in content.items():
                 content[name] = {key: array[0] for key, array in arrays.items()}
         accepted = request.headers.get("accept", "")

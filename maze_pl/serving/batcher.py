@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from maze_pl.serving.served_policy import Rows, ServedPolicy
+from maze_pl.serving.served_policy import CheckedRequest, ServedPolicy
 from maze_pl_runtime import Decision
 
-Waiting = tuple[ServedPolicy, Rows, "asyncio.Future[Decision]"]
+Waiting = tuple[ServedPolicy, CheckedRequest, "asyncio.Future[Decision]"]
 
 
 class Batcher:
@@ -29,10 +29,10 @@ class Batcher:
         self._executor = ThreadPoolExecutor(1, "decisions")
         self._task: asyncio.Task[None] | None = None
 
-    async def decide(self, served: ServedPolicy, rows: Rows) -> Decision:
+    async def decide(self, served: ServedPolicy, request: CheckedRequest) -> Decision:
         """Decide on a request by the policy that it was checked for."""
         future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
-        self._waiting.append((served, rows, future))
+        self._waiting.append((served, request, future))
         if self._task is None:
             self._task = asyncio.create_task(self._work())
         return await future
@@ -44,8 +44,8 @@ class Batcher:
             while self._waiting:
                 batch = self._next_batch()
                 served = batch[0][0]
-                requests = [rows for _, rows, _ in batch]
-                self._on_batch(sum(rows.n_rows for rows in requests))
+                requests = [request for _, request, _ in batch]
+                self._on_batch(sum(request.n_observations for request in requests))
                 try:
                     decisions = await loop.run_in_executor(self._executor, served.decide, requests)
                 except Exception as error:  # of the policy; it concerns all requests of the batch
@@ -65,13 +65,13 @@ class Batcher:
         kind = (id(served), first.step_key, first.deterministic)
         batch: list[Waiting] = []
         rest: list[Waiting] = []
-        n_rows = 0
+        n_observations = 0
         for entry in self._waiting:
-            rows = entry[1]
-            fits = not batch or n_rows + rows.n_rows <= self._max_batch
-            if (id(entry[0]), rows.step_key, rows.deterministic) == kind and fits:
+            request = entry[1]
+            fits = not batch or n_observations + request.n_observations <= self._max_batch
+            if (id(entry[0]), request.step_key, request.deterministic) == kind and fits:
                 batch.append(entry)
-                n_rows += rows.n_rows
+                n_observations += request.n_observations
             else:
                 rest.append(entry)
         self._waiting = rest

@@ -21,8 +21,8 @@ FIELDS: Final = ("observation", "step_key", "deterministic", "state", "uniforms"
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Observations of one sub-step to decide on, as a batch.
+class CheckedRequest:
+    """A request that was checked: observations of one sub-step to decide on, as a batch.
 
     Attributes:
         step_key: The sub-step.
@@ -45,7 +45,7 @@ class Rows:
     with_parameters: bool
 
     @property
-    def n_rows(self) -> int:
+    def n_observations(self) -> int:
         """Number of observations."""
         return len(self.agent_id)
 
@@ -86,7 +86,7 @@ class ServedPolicy:
 
     # ---------------------------------------------------------------------------------------------- requests
 
-    def rows(self, content: Mapping[str, Any], state: Mapping[str, Array] | None = None) -> Rows:
+    def checked(self, content: Mapping[str, Any], state: Mapping[str, Array] | None = None) -> CheckedRequest:
         """Check a request.
 
         Args:
@@ -103,15 +103,15 @@ class ServedPolicy:
                 raise RequestError(f"unknown field {name[:80]!r}: {expected}", name[:80])
         step_key = self._step_key(content.get("step_key"))
         step = self.policy.spec[step_key]
-        observation, n_rows, is_batch = self._observation(step_key, content.get("observation"))
+        observation, n_observations, is_batch = self._observation(step_key, content.get("observation"))
         deterministic = _flag(content, "deterministic", True)
-        return Rows(
+        return CheckedRequest(
             step_key,
             deterministic,
             observation,
-            self._state(step["state"], content.get("state") if state is None else state, n_rows, is_batch),
-            self._uniforms(step["n_uniforms"], content.get("uniforms"), n_rows, is_batch),
-            self._agent_id(step["separate_networks"], content.get("agent_id"), n_rows, is_batch),
+            self._state(step["state"], content.get("state") if state is None else state, n_observations, is_batch),
+            self._uniforms(step["n_uniforms"], content.get("uniforms"), n_observations, is_batch),
+            self._agent_id(step["separate_networks"], content.get("agent_id"), n_observations, is_batch),
             is_batch,
             _flag(content, "with_parameters", False),
         )
@@ -146,28 +146,28 @@ class ServedPolicy:
             shapes = {name: array.shape for name, array in observation.items()}
             expected = "single ones, or batches of the same size"
             raise RequestError(f"observations must be {expected}, not {shapes}", "observation")
-        ((is_batch, n_rows),) = set(leading.values())
-        if n_rows > self.max_batch:
-            fault = f"a batch of {n_rows} observations is too large"
+        ((is_batch, n_observations),) = set(leading.values())
+        if n_observations > self.max_batch:
+            fault = f"a batch of {n_observations} observations is too large"
             raise RequestError(f"{fault}: at most {self.max_batch}", "observation")
-        return observation, n_rows, is_batch
+        return observation, n_observations, is_batch
 
-    def _state(self, described: Mapping[str, Any], given: Any, n_rows: int, is_batch: bool) -> dict[str, Array]:
+    def _state(self, described: Mapping[str, Any], given: Any, n_observations: int, is_batch: bool) -> dict[str, Array]:
         if given is None:
             given = {}
         elif not isinstance(given, Mapping) or (given and given.keys() != described.keys()):
             raise RequestError(f"state must be null or have the entries {sorted(described)}", "state")
         state: dict[str, Array] = {}
         for name, part in described.items():
-            shape = (n_rows, *part["shape"])
+            shape = (n_observations, *part["shape"])
             if not given:
                 state[name] = np.zeros(shape, part["dtype"])
             else:
                 state[name] = _numbers(given[name], f"state/{name}", part["dtype"], shape, is_batch)
         return state
 
-    def _uniforms(self, n_uniforms: int, given: Any, n_rows: int, is_batch: bool) -> Array:
-        shape = (n_rows, n_uniforms)
+    def _uniforms(self, n_uniforms: int, given: Any, n_observations: int, is_batch: bool) -> Array:
+        shape = (n_observations, n_uniforms)
         if given is None:
             return np.random.default_rng().random(shape)
         uniforms = _numbers(given, "uniforms", "float64", shape, is_batch)
@@ -175,10 +175,10 @@ class ServedPolicy:
             raise RequestError("uniforms must be at least 0 and below 1", "uniforms")
         return uniforms
 
-    def _agent_id(self, n_agents: int | None, given: Any, n_rows: int, is_batch: bool) -> Array:
+    def _agent_id(self, n_agents: int | None, given: Any, n_observations: int, is_batch: bool) -> Array:
         if given is None:
-            return np.zeros(n_rows, np.int64)
-        agents = _numbers(given, "agent_id", "int64", (n_rows,), is_batch)
+            return np.zeros(n_observations, np.int64)
+        agents = _numbers(given, "agent_id", "int64", (n_observations,), is_batch)
         if (agents < 0).any() or (n_agents is not None and (agents >= n_agents).any()):
             limit = "" if n_agents is None else f" to {n_agents - 1}"
             raise RequestError(f"agent_id must be from 0{limit}", "agent_id")
@@ -186,7 +186,7 @@ class ServedPolicy:
 
     # --------------------------------------------------------------------------------------------- decisions
 
-    def decide(self, requests: Sequence[Rows]) -> list[Decision]:
+    def decide(self, requests: Sequence[CheckedRequest]) -> list[Decision]:
         """Decide on several requests of one sub-step, which are either all deterministic or all sampled.
 
         Returns:
@@ -195,14 +195,14 @@ class ServedPolicy:
         first = requests[0]
         step = self.policy.spec[first.step_key]
         decision = self.policy.decide(
-            _joined([rows.observation for rows in requests]),
+            _joined([request.observation for request in requests]),
             first.step_key,
-            _joined([rows.state for rows in requests]) if step["state"] else None,
+            _joined([request.state for request in requests]) if step["state"] else None,
             first.deterministic,
-            uniforms=None if first.deterministic else np.concatenate([rows.uniforms for rows in requests]),
-            agent_id=np.concatenate([rows.agent_id for rows in requests]),
+            uniforms=None if first.deterministic else np.concatenate([request.uniforms for request in requests]),
+            agent_id=np.concatenate([request.agent_id for request in requests]),
         )
-        ends = np.cumsum([rows.n_rows for rows in requests]).tolist()
+        ends = np.cumsum([request.n_observations for request in requests]).tolist()
         parts = []
         for start, stop in zip([0, *ends], ends, strict=False):
             kinds = []

@@ -42,9 +42,9 @@ class ServerMetrics:
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def count_batch(self, n_rows: int) -> None:
+    def count_batch(self, n_observations: int) -> None:
         """Count observations that are decided together."""
-        self._batches.observe(n_rows)
+        self._batches.observe(n_observations)
 
     def count_decisions(self, step_key: Any, spaces: Mapping[str, Any], action: Mapping[str, Array]) -> None:
         """Count the decisions of a request.

@@ -16,7 +16,7 @@ from maze_pl.viewer.episode import Episode
 from maze_pl.viewer.frames import MODE, drawing_without_display, with_frames
 
 Actions = Literal["most_likely", "sampled", "both"]
-MOST_EPISODES: Final = 1000
+MOST_VIEWED_EPISODES: Final = 1000
 """Episodes of one view."""
 _CHECKPOINTS: Final = ("best", "last")
 
@@ -53,7 +53,7 @@ class PlayOptions:
 
     def __post_init__(self) -> None:
         if self.n_episodes is not None:
-            check_count("n_episodes", self.n_episodes, 1, " of a view", MOST_EPISODES)
+            check_count("n_episodes", self.n_episodes, 1, " of a view", MOST_VIEWED_EPISODES)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from hypothesis.extra import numpy as numpy_st
 from torch import nn
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.core.policy import Policy, PolicyBatch, RandomPolicy
+from maze_pl.core.policy import Policy, PolicyBatch
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spaces import MaskError, allowed_entries
 from maze_pl.core.spec import Spec, StepSpec
 

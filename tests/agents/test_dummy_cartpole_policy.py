@@ -3,7 +3,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 
-from maze_pl.agents import DummyCartPolePolicy, RandomPolicy
+from maze_pl.agents import DummyCartPolePolicy
 from maze_pl.core.policy import Policy, PolicyBatch
 
 
@@ -28,7 +28,3 @@ def test_pushes_to_where_the_pole_falls():
 
 def test_balances_much_longer_than_chance():
     assert min(episode_length(DummyCartPolePolicy(), seed) for seed in range(3)) > 100
-
-
-def test_random_policy_is_available_among_the_agents():
-    assert RandomPolicy.__module__ == "maze_pl.core.policy"

@@ -18,7 +18,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from maze_pl.__main__ import main
 from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint
 from maze_pl.callbacks.console_log import ConsoleLog
-from maze_pl.callbacks.final_evaluation import _episodes, _means
 from maze_pl.core.batches import Evaluation
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
@@ -211,8 +210,11 @@ def test_two_ranks_share_the_episodes_and_say_the_same_as_one() -> None:
     assert float(best) == pytest.approx(float(row["eval_BaseEnvEvents/reward/mean"]), abs=1e-3)
 
 
-def test_kpis_stand_beside_the_return_with_enough_digits() -> None:
+def test_kpis_stand_beside_the_return_with_enough_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kpis = ({"usage": 0.002, "waste": 4.0}, {"usage": 0.004})
     summaries = [EpisodeSummary({}, 10, float(10 * index), one) for index, one in enumerate(kpis)]
-    shown = _means(_episodes(Evaluation("eval", summaries)))
-    assert shown == "return 5.000, kpi/usage 0.003, kpi/waste 4.000"
+    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *arguments: Evaluation(name, summaries))
+    fit(tmp_path, [BestCheckpoint(), FinalEvaluation()])
+    lines = (tmp_path / "run.log").read_text(encoding="utf-8").splitlines()
+    means = "eval return 5.000, kpi/usage 0.003, kpi/waste 4.000 after"
+    assert [line.partition(": ")[0] for line in lines if means in line] == ["best", "last"]

@@ -13,7 +13,7 @@ import yaml
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.envs import make_gym_maze_env
-from maze_pl.envs.trajectory_record import TrajectoryFiles
+from maze_pl.envs.trajectory_files import TrajectoryFiles
 from maze_pl.runs.rollout import rollout
 from tests.bad_input.project import few_fast
 

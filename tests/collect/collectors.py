@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from maze_pl.collect.collector import Collector
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.vector import SequentialVectorEnv

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from maze_pl.collect.act_recorder import ActRecorder
-from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.envs.cutting_2d import masked_struct_env_factory

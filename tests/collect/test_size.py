@@ -16,7 +16,7 @@ from examples.catch.catch_env import CatchEnv
 from maze_pl.collect.collector import Collector
 from maze_pl.config.factories import Factory
 from maze_pl.config.search_path import read, shipped_folder
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import CartPoleArrayEnv
 from maze_pl.envs.arrays import ArrayVectorEnv
 from maze_pl.envs.building import make_wrapped

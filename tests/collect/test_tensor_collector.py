@@ -269,7 +269,7 @@ def test_dense_rollouts_are_learned_from_as_any_others(critic: Any, is_leave_one
     for one in (rollout, with_finals_at_ends(rollout)):
         batch = learning_batch(module.networks, one, 0.98, 0.95, **options)
         minibatches = batch.minibatches(4, torch.Generator().manual_seed(4))
-        losses.append([float(module._gradient_steps.evaluate(module.loss, part)[0].detach()) for part in minibatches])
+        losses.append([float(module.loss(part).detach()) for part in minibatches])
         batches.append(batch)
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
     for key, (n_open, n_acts) in batches[0].open_share.items():
@@ -306,7 +306,7 @@ def test_impala_learns_the_same_from_dense_rollouts_of_an_older_policy() -> None
         batch = module.make_learning_batch(one, VTrace(1.0, 1.0), with_log_prob=True)
         module._record_importance_weights(batch)
         (whole,) = batch.minibatches(1)
-        loss = float(module._gradient_steps.evaluate(module.loss, whole)[0].detach())
+        loss = float(module.loss(whole).detach())
         tables.append({"loss": loss, **module._statistics.finish_training().values})
     assert tables[0] == pytest.approx(tables[1], rel=1e-6)
     assert tables[0]["ImpalaEvents/rho_clip_fraction/substep_1"] > 0.1

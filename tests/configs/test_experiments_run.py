@@ -14,6 +14,11 @@ from tests.configs.small_experiments import FURTHER, NAMES, OWN, SMALL
 QUICK = "ppo_cartpole", "sac_cartpole"
 
 
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    marks = [] if name in QUICK else [pytest.mark.slow]
+    return [*marks, pytest.mark.envpool] if name == "ppo_pong" else marks
+
+
 def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
     others = (
         "ppo_auto",
@@ -34,12 +39,8 @@ def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
     assert names == {f"{algorithm}_{environment}" for algorithm in ("a2c", "ppo") for environment in environments}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in NAMES]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of(name)) for name in NAMES])
 def test_experiments_train(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "ppo_pong":
-        pytest.importorskip("envpool")
     monkeypatch.chdir(tmp_path)
     algorithm = name.partition("_")[0]
     options = [*SMALL, *OWN[algorithm], *FURTHER.get(name, [])]

@@ -21,6 +21,7 @@ from tests.collect.collectors import dynamic_envs
 from tests.collect.random_scripts import scripts
 from tests.collect.scripted import Act, Episode, Script, make_env, spec_of
 from tests.equality import assert_equal
+from tests.modules.kit import make_flat_rollout
 from tests.structured import agreement, hierarchy, team
 
 
@@ -126,3 +127,10 @@ def test_acts_know_their_outcomes_or_name_what_adds_them() -> None:
     assert acts.outcome == (following, reward, discount)
     with pytest.raises(ValueError, match="IdentityWithNextObservationTrajectoryProcessor"):
         TransitionBatch(observation, {}, agent_id).outcome  # noqa: B018
+
+
+def test_a_rollout_that_is_where_it_should_be_is_not_copied() -> None:
+    rollout = make_flat_rollout()
+    assert rollout.to("cpu").rows.reward is rollout.rows.reward
+    moved = rollout.to(torch.device("meta"))
+    assert moved.rows.filled.device.type == moved.segments[0].observation["observation"].device.type == "meta"

@@ -12,7 +12,7 @@ import torch
 from maze_pl.collect.collector import Collector
 from maze_pl.core.batches import ReplayBatch, Rollout, TransitionBatch
 from maze_pl.core.observation_sample import ObservationSample, places_of
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.vector import SequentialVectorEnv

@@ -15,12 +15,12 @@ import torch
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
 from maze_pl.core.batches import Rollout
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
-from maze_pl.envs.trajectory_record import TrajectoryFiles
+from maze_pl.envs.trajectory_files import TrajectoryFiles
 from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.envs.wrappers import EventLogsWrapper, MazeEnvMonitoringWrapper, TrajectoryRecordingWrapper
 from maze_pl.events import EventLogFiles

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs.wrappers import (
     PreProcessingWrapper,

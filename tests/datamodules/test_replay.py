@@ -10,7 +10,8 @@ import torch
 
 from maze_pl.collect.engines import ProcessEngine
 from maze_pl.core.batches import ReplayBatch
-from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.datasets.dead_end_clipping_trajectory_processor import DeadEndClippingTrajectoryProcessor
 from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (

@@ -157,6 +157,12 @@ def crafted(saved: Path, folder: Path, change: Callable[[dict[str, Any]], None])
     return folder / saved.name
 
 
+def test_a_buffer_of_another_format_is_refused(saved: Path, tmp_path: Path) -> None:
+    path = crafted(saved, tmp_path, lambda content: content.update(format=2))
+    with pytest.raises(ValueError, match=r"replay-.* has format 2, this version reads format 1"):
+        fit(make_data(), 2, ckpt_path=path)
+
+
 @pytest.mark.parametrize("name", ["capacity", "written"])
 @pytest.mark.parametrize("number", [-1, 10**15])
 def test_a_buffer_with_a_number_that_it_cannot_hold_is_refused(

@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import nn
 from maze_pl.core.batches import Evaluation, TrajectoryBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.datamodules import RolloutEvaluator, TrajectoryDataModule
-from maze_pl.datamodules.trajectory import ActLoader
+from maze_pl.datamodules.act_loader import ActLoader
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
     IdentityWithNextObservationTrajectoryProcessor,
@@ -112,8 +111,7 @@ def test_ranks_have_different_parts_of_the_same_order_and_equally_many_batches(n
     numbers = torch.arange(len(dataset))
 
     def loader(batch_size: int, rank: int, n_ranks: int) -> ActLoader:
-        data: Any = SimpleNamespace(dataset=dataset, order_seed=lambda: 7, _rank=rank, _world_size=n_ranks)
-        return ActLoader(data, numbers, batch_size, is_ordered=False)
+        return ActLoader(dataset, numbers, batch_size, lambda: 7, rank, n_ranks)
 
     loaders = [loader(4, rank, n_ranks) for rank in range(n_ranks)]
     assert {len(loader) for loader in loaders} == {-(-25 // (4 * n_ranks))}

@@ -20,9 +20,11 @@ from maze_pl.datasets import (
 from maze_pl.datasets.dead_end_clipping_trajectory_processor import DeadEndClippingTrajectoryProcessor
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.cutting_2d import struct_env_factory
-from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion
+from maze_pl.envs.gym_action_conversion import GymActionConversion
+from maze_pl.envs.gym_observation_conversion import GymObservationConversion
 from maze_pl.envs.structured_env import StructuredEnv
-from maze_pl.envs.trajectory_record import StateTrajectoryRecord, TrajectoryFiles
+from maze_pl.envs.trajectory_files import TrajectoryFiles
+from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.envs.wrappers import (
     ObservationNormalizationWrapper,
     ObservationStackWrapper,

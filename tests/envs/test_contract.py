@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv, MazeEnv, RewardWrapper, Wrapper
 from maze_pl.envs.contract import EnvContractError, check_observation
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv

@@ -14,7 +14,8 @@ import torch
 
 from maze_pl.__main__ import main
 from maze_pl.agents import TorchPolicy
-from maze_pl.core.policy import PolicyBatch, RandomPolicy
+from maze_pl.core.policy import PolicyBatch
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.estimation import estimate

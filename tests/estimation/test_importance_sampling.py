@@ -28,7 +28,7 @@ HAND = WeightedEpisodes(
     discount=np.array([[1.0, 0.5], [1.0, 0.0]]),
     log_ratio=np.log(np.array([[2.0, 0.5], [0.5, 1.0]])),
     values=ModelValues(
-        taken=np.array([[2.0, 1.0], [4.0, 0.0]]),
+        of_acts=np.array([[2.0, 1.0], [4.0, 0.0]]),
         before=np.array([[3.0, 2.0], [5.0, 0.0]]),
         tail=np.array([0.0, 0.25]),
     ),
@@ -97,7 +97,7 @@ def _slow(name: str, episodes: WeightedEpisodes, sample: list[int]) -> float:
             total += sum(share(after, e, i) * discounted[i] for i in range(n_acts))
         else:
             for i in range(n_acts):
-                rest = episodes.reward[e, i] - episodes.values.taken[e, i]
+                rest = episodes.reward[e, i] - episodes.values.of_acts[e, i]
                 total += episodes.discount[e, i] * share(after, e, i) * rest
                 total += episodes.discount[e, i] * share(before, e, i) * episodes.values.before[e, i]
             total += share(after, e, last) * episodes.values.tail[e]
@@ -122,7 +122,7 @@ def _slow_of_copies(name: str, episodes: WeightedEpisodes, sample: list[int]) ->
         episodes.reward[sample],
         episodes.discount[sample],
         episodes.log_ratio[sample],
-        ModelValues(episodes.values.taken[sample], episodes.values.before[sample], episodes.values.tail[sample]),
+        ModelValues(episodes.values.of_acts[sample], episodes.values.before[sample], episodes.values.tail[sample]),
     )
     return _slow(name, copies, list(range(len(sample))))
 

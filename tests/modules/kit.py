@@ -156,6 +156,12 @@ def fit(
     return trainer
 
 
+def train_table(module: Any) -> dict[str, float]:
+    """What a module recorded while it learned, by name."""
+    table: dict[str, float] = module.epoch_statistics["train"]
+    return table
+
+
 KIT = SimpleNamespace(
     Source=Source,
     flat_spec=FLAT_SPEC,

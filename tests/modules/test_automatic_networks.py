@@ -63,8 +63,7 @@ def test_an_algorithm_of_the_users_own_declares_critic_and_distributions() -> No
 
 
 def test_networks_are_rebuilt_from_the_checkpoint_without_any_option(kit: SimpleNamespace, tmp_path: Path) -> None:
-    module = A2C(gamma=0.5)
-    module._compose(kit.flat_spec)
+    module = A2C(gamma=0.5, spec=kit.flat_spec)
     trainer = kit.fit(module)
     trainer.save_checkpoint(tmp_path / "x.ckpt")
     loaded = A2C.load_from_checkpoint(tmp_path / "x.ckpt", weights_only=True)

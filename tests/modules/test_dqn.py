@@ -32,6 +32,7 @@ from maze_pl.perception import (
     StepStateCriticComposer,
 )
 from maze_pl.schedules import Constant, Linear
+from tests.modules.reported_errors import reported_errors
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
@@ -210,16 +211,15 @@ def test_losses_and_gradients_are_those_of_loops_over_all_options(kind: str, opt
     for weight in (None, torch.linspace(0.2, 1.0, B).double()):
         acts.weight = weight
         wanted, errors = reference.loss(acts, torch.ones(B).double() if weight is None else weight)
-        module._errors = {}
         loss = module.loss({0: acts})
         torch.testing.assert_close(loss, wanted)
-        torch.testing.assert_close(module._errors[0][0], torch.tensor(errors).double())
         own = [*module.policy.parameters()]
         copies = [*reference.online[0].parameters()]
         if module.dueling:
             own += module.networks.critic.parameters()  # type: ignore[union-attr]
             copies += reference.online[1].parameters()  # type: ignore[union-attr]
         torch.testing.assert_close(torch.autograd.grad(loss, own), torch.autograd.grad(wanted, copies))
+    torch.testing.assert_close(reported_errors(module, acts), torch.tensor(errors).double())  # not weighted
 
 
 def test_losses_of_one_act_computed_by_hand() -> None:
@@ -254,7 +254,7 @@ def test_traced_updates_are_those_of_autograd(kit: SimpleNamespace, kind: str, d
         module = make(kind, capture, dueling, target_update_interval=2)
         kit.fit(module, lambda seed: replay_batch(kind, 3, seed), length=2)
         assert module.capture_refusal is None
-        assert module._gradient_steps.traced_losses.n_made == (capture == "auto")
+        assert module.n_traces == (capture == "auto")
         states.append(state(module))
     torch.testing.assert_close(*states, rtol=0, atol=0)
 

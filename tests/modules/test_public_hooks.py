@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 import maze_pl
 from maze_pl import modules
-from maze_pl.modules import A2C, BC, ES, IMPALA, PPO, SAC, AlgorithmModule, OnPolicyModule
+from maze_pl.modules import A2C, BC, DQN, ES, IMPALA, PPO, SAC, TD3, AlgorithmModule, OnPolicyModule
 from tests.parsed_files import nodes_of
 
 PACKAGE = Path(maze_pl.__file__).parent
-ALGORITHMS = [A2C, BC, ES, IMPALA, PPO, SAC]
+ALGORITHMS = [A2C, BC, DQN, ES, IMPALA, PPO, SAC, TD3]
 FILES = [PACKAGE / "modules" / f"{algorithm.__name__.lower()}.py" for algorithm in ALGORITHMS]
-GENERIC = [
-    *("cli", "config", "runs", "callbacks", "datamodules", "collect", "core"),
-    *("envs", "events", "loggers", "system", "datasets", "records", "agents"),
-]
+# Rooms and files that may name algorithms; all others, but the algorithms themselves, serve every algorithm.
+ABOUT_ALGORITHMS = {
+    "__main__.py": "the help lists the algorithms of `maze-pl rllib`",
+    "cli/rllib.py": "the command that runs the algorithms of RLlib, and lists them",
+    "functional/losses.py": "a loss bears the name of the paper that introduced it",
+    "migration": "keys of Maze's documentation are other options for each algorithm",
+    "modules/__init__.py": "exports the algorithms",
+    "rllib": "RLlib has algorithms with these names",
+}
 
 
 def private(name: str) -> bool:
@@ -53,20 +59,49 @@ def test_shipped_algorithms_override_no_private_method(path: Path) -> None:
     assert not own & inherited
 
 
-def test_rooms_that_serve_all_algorithms_name_none_of_them() -> None:
-    names = {algorithm.__name__ for algorithm in ALGORITHMS}
+def generic_files() -> list[Path]:
+    excepted = [*FILES, *(PACKAGE / name for name in ABOUT_ALGORITHMS)]
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if not {path, *path.parents} & {*excepted}]
+
+
+def names_in(node: ast.AST) -> list[str]:
+    """Names and words of strings, docstrings among them, without those below the node."""
+    match node:
+        case ast.Name():
+            return [node.id]
+        case ast.Attribute():
+            return [node.attr]
+        case ast.ImportFrom():
+            return [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+        case ast.Constant(value=str()):
+            return re.findall(r"\w+", node.value)
+    return []
+
+
+def test_all_algorithms_are_listed() -> None:
+    exported = [kind for kind in vars(modules).values() if isinstance(kind, type) and issubclass(kind, AlgorithmModule)]
+    assert {*exported} == {*ALGORITHMS, AlgorithmModule, OnPolicyModule}
+
+
+def test_files_that_serve_all_algorithms_name_none_of_them() -> None:
+    classes = {algorithm.__name__ for algorithm in ALGORITHMS}
     found = []
-    for room in GENERIC:
-        for path in sorted((PACKAGE / room).rglob("*.py")):
-            for node in nodes_of(path):
-                named = {
-                    ast.Name: lambda item: [item.id],
-                    ast.Attribute: lambda item: [item.attr],
-                    ast.ImportFrom: lambda item: [alias.name for alias in item.names],
-                    ast.Constant: lambda item: item.value.replace(",", " ").split() if type(item.value) is str else [],
-                }.get(type(node), lambda item: [])(node)
-                found += [f"{path.relative_to(PACKAGE)} names {name}" for name in named if name in names]
+    for path in generic_files():
+        for node in nodes_of(path):
+            names = classes | {path.stem for path in FILES} if isinstance(node, ast.ImportFrom) else classes
+            for name in names & {*names_in(node)}:
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno} names {name}")  # type: ignore[attr-defined]
     assert found == []
+
+
+def test_what_may_name_algorithms_does() -> None:
+    for name in ABOUT_ALGORITHMS:
+        room = PACKAGE / name
+        words = re.findall(
+            r"\w+",
+            "\n".join(path.read_text(encoding="utf-8") for path in [room, *room.rglob("*.py")] if path.is_file()),
+        )
+        assert {algorithm.__name__ for algorithm in ALGORITHMS} & {*words}, f"{name} needs no exception"
 
 
 def test_what_an_algorithm_is_written_with_is_exported() -> None:

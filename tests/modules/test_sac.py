@@ -32,6 +32,7 @@ from maze_pl.perception import (
     TemplateModelComposer,
 )
 from maze_pl.schedules import Linear
+from tests.modules.reported_errors import reported_errors
 from tests.modules.sac_reference import (
     HEADS,
     SQUASHED,
@@ -55,11 +56,10 @@ def test_losses_and_their_gradients_are_those_of_loops_over_all_options(kind, we
     acts.weight = weight if weighted else None
 
     wanted, errors = reference.critic_loss(acts, reference.noise(7), weight)
-    module._errors = {}
+    torch.testing.assert_close(reported_errors(module, acts, seed=7), torch.tensor(errors).double())
     torch.manual_seed(7)
     loss = module.critic_loss({0: acts})
     torch.testing.assert_close(loss, wanted)
-    torch.testing.assert_close(module._errors[0][0], torch.tensor(errors).double())
     loss.backward()
     wanted.backward()
     for name, parameter in module.critic.twins[0].network.named_parameters():
@@ -137,7 +137,7 @@ def test_recorded_updates_are_those_of_autograd(kit, kind):
         torch.manual_seed(1)
         kit.fit(module, lambda seed: replay_batch(kind, 3, seed), length=2)
         assert module.capture_refusal is None
-        assert module._gradient_steps.traced_losses.n_made == (3 if capture == "auto" else 0)
+        assert module.n_traces == (3 if capture == "auto" else 0)
         states.append(state(module))
     assert not torch.equal(states[0]["log_entropy_coef"], torch.full_like(states[0]["log_entropy_coef"], math.log(0.2)))
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
@@ -157,7 +157,7 @@ def test_dropout_and_normalisation_of_policy_and_critics_are_those_of_autograd(k
         torch.manual_seed(1)
         kit.fit(module, lambda seed: replay_batch("continuous", 3, seed), length=2)
         is_traced = capture == "auto" and "dropout" in options
-        assert (module._gradient_steps.traced_losses.n_made > 0) == is_traced
+        assert (module.n_traces > 0) == is_traced
         states.append(state(module))
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
     for name, tensor in states[0].items():
@@ -212,7 +212,7 @@ def test_traced_updates_follow_schedules_of_entropy_and_targets(kit):
             torch.manual_seed(1)
             kit.fit(module, lambda seed: replay_batch("continuous", 2, seed), 2, length=2)
             n_losses = 3 if "tau" in options else 2  # coefficients that are not tuned have no loss
-            assert module._gradient_steps.traced_losses.n_made == (n_losses if capture == "auto" else 0)
+            assert module.n_traces == (n_losses if capture == "auto" else 0)
             states.append(state(module))
             table = module.epoch_statistics["train"]
             assert all(f"SACEvents/{name}" in table for name, value in given.items() if callable(value))

@@ -27,6 +27,7 @@ from maze_pl.perception import (
     SharedStateCriticComposer,
 )
 from maze_pl.schedules import Linear
+from tests.modules.reported_errors import reported_errors
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
@@ -146,11 +147,10 @@ def test_losses_and_gradients_are_those_of_separate_networks(kind: str, weighted
     noise = {head: torch.clamp(0.4 * part, -0.3, 0.3) for head, part in drawn.items()}
     assert any((part.abs() == 0.3).any() for part in noise.values())
     wanted, errors = reference.critic_loss(acts, noise, weight)
-    module._errors = {}
+    torch.testing.assert_close(reported_errors(module, acts, seed=7), torch.tensor(errors).double())
     torch.manual_seed(7)
     loss = module.critic_loss({0: acts})
     torch.testing.assert_close(loss, wanted)
-    torch.testing.assert_close(module._errors[0][0], torch.tensor(errors).double())
     loss.backward()
     wanted.backward()
     twin: Any = module.critic.twins[0]
@@ -198,7 +198,7 @@ def test_traced_updates_are_those_of_autograd(kit: SimpleNamespace, kind: str) -
         torch.manual_seed(1)
         kit.fit(module, lambda seed: replay_batch(kind, 3, seed), length=2)
         assert module.capture_refusal is None
-        assert module._gradient_steps.traced_losses.n_made == (2 if capture == "auto" else 0)
+        assert module.n_traces == (2 if capture == "auto" else 0)
         states.append(state(module))
     torch.testing.assert_close(*states, rtol=0, atol=0)
 

@@ -23,7 +23,7 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.datasets import ReplayRecordedActionsPolicy
-from maze_pl.envs import GymMazeEnv
+from maze_pl.envs import GymMazeEnv, TrajectoryFiles
 from maze_pl.envs.cutting_2d import GreedyCuttingPolicy, masked_struct_env_factory, maze_env_factory, struct_env_factory
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
@@ -380,7 +380,7 @@ def test_state_records_and_files_are_replayed_too(tmp_path: Any) -> None:
     played = rollout(cutting, "random", 5, 2, record=("spaces", "states"), max_steps=20)
     states = partial(ReplayRecordedActionsPolicy, [one.states for one in played])
     assert content(rollout(cutting, states, 5, 2, record=("spaces", "states"), max_steps=20)) == content(played)
-    files = maze_pl.envs.trajectory_record.TrajectoryFiles(str(tmp_path), "all")
+    files = TrajectoryFiles(str(tmp_path), "all")
     for one in played:
         files.write(one.spaces)
         files.write(one.states)

@@ -9,7 +9,7 @@ import torch
 
 from maze_pl.collect.collector import Collector
 from maze_pl.core.batches import Rollout
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs.vector import SequentialVectorEnv
 from tests.structured import agreement, hierarchy, team

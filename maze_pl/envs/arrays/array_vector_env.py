@@ -15,8 +15,8 @@ from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_statistics import ArrayStatistics
 from maze_pl.envs.arrays.array_step import ArrayStep
+from maze_pl.envs.arrays.array_wrapper_statistics import load_shared_states, shared_states_of
 from maze_pl.envs.arrays.episode_seeds import EpisodeSeeds
-from maze_pl.envs.arrays.wrapper_statistics import load_shared_states, shared_states_of
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import (
     AttributedRewards,

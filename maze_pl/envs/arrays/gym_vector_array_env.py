@@ -15,7 +15,8 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, Rows
 from maze_pl.envs.contract import EnvContractError, describe
-from maze_pl.envs.gym_env import GymActionConversion, GymObservationConversion
+from maze_pl.envs.gym_action_conversion import GymActionConversion
+from maze_pl.envs.gym_observation_conversion import GymObservationConversion
 from maze_pl.envs.structured_env import Array
 
 _MODES = [f"AutoresetMode.{mode.name}" for mode in AutoresetMode]

@@ -26,7 +26,7 @@ _STAGED = {
 _NEXT = {"next_key": "next sub-step", "next_agent": "next agent"}
 
 
-class Difference(NamedTuple):
+class EnvDifference(NamedTuple):
     """The first difference between two environments.
 
     Attributes:
@@ -64,7 +64,7 @@ class Comparison(NamedTuple):
     n_envs: int
     n_acts: int
     n_episodes: int
-    difference: Difference | None
+    difference: EnvDifference | None
 
     def __str__(self) -> str:
         played = f"{self.n_acts:,} acts in {self.n_envs} environments, {self.n_episodes} episodes ended"
@@ -74,7 +74,7 @@ class Comparison(NamedTuple):
 
 
 def compare_envs(
-    one: Callable[[], VectorEnv],
+    first: Callable[[], VectorEnv],
     other: Callable[[], VectorEnv],
     *,
     n_steps: int = 1000,
@@ -88,7 +88,7 @@ def compare_envs(
     episode its return, length, KPIs and all statistics of events. Numbers must be equal bit for bit.
 
     Args:
-        one: Makes a vector of environments in the first form.
+        first: Makes a vector of environments in the first form.
         other: Makes a vector of as many in the second form, with the same seed.
         n_steps: Number of acts, over all environments.
         seed: Determines the actions.
@@ -102,7 +102,7 @@ def compare_envs(
     check_seconds("step_timeout", step_timeout)
     vectors: list[VectorEnv] = []
     try:
-        for make in (one, other):
+        for make in (first, other):
             with time_limit_to_make(step_timeout):
                 vectors.append(make())
             if vectors[-1].waiting is not None:
@@ -141,7 +141,7 @@ class _Players:
             n_acts += self.n_envs
         return Comparison(self.n_envs, n_acts, self.n_ended, difference)
 
-    def _act(self) -> Difference | None:
+    def _act(self) -> EnvDifference | None:
         """Perform the staged actions in both vectors, and return the first difference."""
         results: list[StepExtras] = []
         failed = self._both("step", lambda vector: results.append(vector.step()))
@@ -162,7 +162,7 @@ class _Players:
         self.episodes[ended] += 1
         return self._differing_observation()
 
-    def _both(self, call: str, function: Callable[[VectorEnv], Any]) -> Difference | None:
+    def _both(self, call: str, function: Callable[[VectorEnv], Any]) -> EnvDifference | None:
         """Call a function with both vectors; an error of one only is a difference.
 
         Raises:
@@ -184,17 +184,21 @@ class _Players:
         if None not in errors:
             raise first
         shown = [f"a {type(error).__name__} ({error})" if error else "a result" for error in errors]
-        return Difference(0, int(self.episodes[0]), int(self.acts[0]), f"the outcome of {call}", (shown[0], shown[1]))
+        return EnvDifference(
+            0, int(self.episodes[0]), int(self.acts[0]), f"the outcome of {call}", (shown[0], shown[1])
+        )
 
-    def _at(self, index: tuple[int, ...], field: str, arrays: tuple[Array, Array], n: int | None = None) -> Difference:
+    def _at(
+        self, index: tuple[int, ...], field: str, arrays: tuple[Array, Array], n: int | None = None
+    ) -> EnvDifference:
         """Difference at an index of two arrays [N, ...], or in environment `n`."""
         env_index = index[0] if n is None else n
         inner = index[1:] if n is None else index
         where = f"{field}[{', '.join(map(str, inner))}]" if inner else field
         values = arrays[0][index], arrays[1][index]
-        return Difference(env_index, int(self.episodes[env_index]), int(self.acts[env_index]), where, values)
+        return EnvDifference(env_index, int(self.episodes[env_index]), int(self.acts[env_index]), where, values)
 
-    def _differing_observation(self) -> Difference | None:
+    def _differing_observation(self) -> EnvDifference | None:
         """First difference in the next actors and their observations."""
         one, other = (vector.staging for vector in self.vectors)
         for name, field in _NEXT.items():
@@ -212,7 +216,7 @@ class _Players:
                     return self._at(index, field, (values, other.observation[key][name]))
         return None
 
-    def _differing_extras(self, one: StepExtras, other: StepExtras) -> Difference | None:
+    def _differing_extras(self, one: StepExtras, other: StepExtras) -> EnvDifference | None:
         """First difference in attributed rewards and final observations."""
         rewards: list[dict[int, Any]] = []
         finals: list[dict[int, dict[str, Any]]] = []
@@ -232,22 +236,22 @@ class _Players:
             for n in sorted(set(left) | set(right)):
                 found = next(_differing(left.get(n), right.get(n), what), None)
                 if found is not None:
-                    return Difference(n, int(self.episodes[n]), int(self.acts[n]), *found)
+                    return EnvDifference(n, int(self.episodes[n]), int(self.acts[n]), *found)
         return None
 
-    def _differing_summaries(self) -> Difference | None:
+    def _differing_summaries(self) -> EnvDifference | None:
         """First difference in the statistics of episodes that ended."""
         one, other = (vector.drain_summaries() for vector in self.vectors)
         ended = [[(summary.env_index, summary.episode_index) for summary in summaries] for summaries in (one, other)]
         if ended[0] != ended[1]:
             n, episode = min(set(ended[0]) ^ set(ended[1]))
             values = [str((n, episode) in places) for places in ended]
-            return Difference(n, episode, int(self.acts[n]), "the presence of a summary", (values[0], values[1]))
+            return EnvDifference(n, episode, int(self.acts[n]), "the presence of a summary", (values[0], values[1]))
         for left, right in zip(one, other, strict=True):
             found = next(_differing(_content(left), _content(right), ""), None)
             if found is not None:
                 n = left.env_index - self.vectors[0].first_env_index
-                return Difference(n, left.episode_index, int(self.acts[n]), *found)
+                return EnvDifference(n, left.episode_index, int(self.acts[n]), *found)
         return None
 
 
@@ -257,7 +261,8 @@ class _Actions:
     def __init__(self, vector: VectorEnv, seed: int) -> None:
         import torch  # only here, so that environments can be used without it
 
-        from maze_pl.core.policy import PolicyBatch, RandomPolicy
+        from maze_pl.core.policy import PolicyBatch
+        from maze_pl.core.random_policy import RandomPolicy
 
         steps = vector.spec.steps
         spaces = {key: step.action_space for key, step in steps.items()}
@@ -290,10 +295,10 @@ def _content(summary: EpisodeSummary) -> dict[str, Any]:
     return content
 
 
-def _differing_specs(one: Spec, other: Spec) -> Iterator[Difference]:
+def _differing_specs(one: Spec, other: Spec) -> Iterator[EnvDifference]:
     """Differences of the spaces, agents and masks of two environments."""
     for field, values in _differing(one.to_dict(), other.to_dict(), "spec"):
-        yield Difference(None, 0, 0, field, values)
+        yield EnvDifference(None, 0, 0, field, values)
 
 
 def _differing(one: Any, other: Any, where: str) -> Iterator[tuple[str, tuple[Any, Any]]]:

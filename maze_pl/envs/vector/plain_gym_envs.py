@@ -8,7 +8,8 @@ from gymnasium import spaces
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.histogram import number_array
 from maze_pl.envs.contract import check_observation, check_step, name_of
-from maze_pl.envs.gym_env import GymCoreEnv, GymMazeEnv
+from maze_pl.envs.gym_core_env import GymCoreEnv
+from maze_pl.envs.gym_env import GymMazeEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.events import BaseEnvEvents
 from maze_pl.events.episode_statistics import action_keys, detached

@@ -4,7 +4,7 @@ from collections import deque
 from typing import Any
 
 from maze_pl.envs.structured_env import StructuredEnv
-from maze_pl.envs.trajectory_record import TrajectoryWriter
+from maze_pl.envs.trajectory_writer import TrajectoryWriter
 from maze_pl.envs.wrapper import Wrapper
 
 

@@ -34,7 +34,8 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
     import torch  # only here, so that environments can be used without it
     from tqdm import tqdm
 
-    from maze_pl.core.policy import Policy, PolicyBatch, RandomPolicy
+    from maze_pl.core.policy import Policy, PolicyBatch
+    from maze_pl.core.random_policy import RandomPolicy
 
     if n_acts < 1:
         raise ValueError(f"n_samples={n_acts} must be at least 1")

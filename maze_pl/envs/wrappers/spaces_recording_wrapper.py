@@ -18,7 +18,7 @@ from maze_pl.envs.structured_env import (
     StepResult,
     StructuredEnv,
 )
-from maze_pl.envs.trajectory_record import TrajectoryWriter
+from maze_pl.envs.trajectory_writer import TrajectoryWriter
 from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
 from maze_pl.records.record_files import Act, SpacesTrajectoryRecord
 

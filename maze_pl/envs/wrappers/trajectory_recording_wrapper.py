@@ -10,7 +10,8 @@ import numpy as np
 from maze_pl.core.episode import StatKey
 from maze_pl.envs.contract import name_of
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StepResult, StructuredEnv
-from maze_pl.envs.trajectory_record import StateRecord, StateTrajectoryRecord, TrajectoryWriter
+from maze_pl.envs.trajectory_record import StateRecord, StateTrajectoryRecord
+from maze_pl.envs.trajectory_writer import TrajectoryWriter
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
 from maze_pl.events import BaseEnvEvents, EventRecord, Subscriber

@@ -61,10 +61,9 @@ class ExistingActs:
         return flat if self.index is None else flat.index_select(0, self.index)
 
 
-Acts = dict[StepKey, ExistingActs]
-
-
-def existing_acts(rollout: Rollout, critic: StateCritic, states: Mapping[StepKey, StatesOfRollout]) -> Acts:
+def existing_acts(
+    rollout: Rollout, critic: StateCritic, states: Mapping[StepKey, StatesOfRollout]
+) -> dict[StepKey, ExistingActs]:
     """Return the acts of each step key, with the inputs that the critic needs.
 
     Args:
@@ -72,7 +71,7 @@ def existing_acts(rollout: Rollout, critic: StateCritic, states: Mapping[StepKey
         critic: Evaluates the acts.
         states: States of the critic, for step keys in which it has a separate state.
     """
-    acts: Acts = {}
+    acts: dict[StepKey, ExistingActs] = {}
     is_full = rollout.flat or rollout.dense
     for key, segment in rollout.segments.items():
         acts[key] = ExistingActs(segment, is_full, states.get(key, StatesOfRollout()))
@@ -85,7 +84,9 @@ def existing_acts(rollout: Rollout, critic: StateCritic, states: Mapping[StepKey
 # ------------------------------------------------------------------------------------------------------------ values
 
 
-def values_of(critic: StateCritic, rollout: Rollout, acts: Acts) -> tuple[dict[StepKey, Tensor], dict[StepKey, Tensor]]:
+def values_of(
+    critic: StateCritic, rollout: Rollout, acts: dict[StepKey, ExistingActs]
+) -> tuple[dict[StepKey, Tensor], dict[StepKey, Tensor]]:
     """Return [T, B] values, 0 where not needed, and [F] values of final observations, by step key."""
     if rollout.flat:
         return _flat_values(critic, rollout, acts)
@@ -123,7 +124,7 @@ def _final_values(critic: StateCritic, rollout: Rollout, key: StepKey, acts: Exi
 
 
 def _flat_values(
-    critic: StateCritic, rollout: Rollout, acts: Acts
+    critic: StateCritic, rollout: Rollout, acts: dict[StepKey, ExistingActs]
 ) -> tuple[dict[StepKey, Tensor], dict[StepKey, Tensor]]:
     """[T, N] values and [F] final values, evaluated together, if every row is one act."""
     ((key, part),) = acts.items()
@@ -161,7 +162,7 @@ def log_prob_of(actor_critic: TorchActorCritic, key: StepKey, acts: ExistingActs
     return _current_log_prob(actor_critic, key, acts) if stored is None else acts.take(stored)
 
 
-def log_ratios(actor_critic: TorchActorCritic, acts: Acts) -> dict[StepKey, Tensor]:
+def log_ratios(actor_critic: TorchActorCritic, acts: dict[StepKey, ExistingActs]) -> dict[StepKey, Tensor]:
     """[T, B] current minus stored log-probabilities, for step keys that have stored ones."""
     ratios = {}
     for key, part in acts.items():
@@ -270,7 +271,9 @@ def in_sequences(
     return arranged, torch.arange(len(first), device=order.device).repeat(len(steps))
 
 
-def rows_of(rollout: Rollout, acts: Acts, credit: dict[StepKey, Credit]) -> dict[StepKey, Tensor]:
+def rows_of(
+    rollout: Rollout, acts: dict[StepKey, ExistingActs], credit: dict[StepKey, Credit]
+) -> dict[StepKey, Tensor]:
     """Step key -> [n] index of the filled row that each valid act belongs to."""
     place = rollout.rows.filled.flatten().cumsum(0) - 1  # [T * N] -> place among the filled rows
     rows = {}

@@ -239,8 +239,8 @@ class OnPolicyModule(AlgorithmModule):
                         total = total + auxiliary_loss
                         self.record("policy_auxiliary_loss", auxiliary_loss, step_key, count=acts.share)
             if acts.has_values:
-                judged = critic.output(step_key, acts.critic_inputs, acts.agent_id)
-                value = judged.value
+                critic_output = critic.output(step_key, acts.critic_inputs, acts.agent_id)
+                value = critic_output.value
                 error = acts.value_weight.dot(value_loss(value, acts.return_, acts.old_value, value_clip_range))
                 total = add_scaled(total, error, self.value_loss_coef)
                 self.record(
@@ -250,8 +250,8 @@ class OnPolicyModule(AlgorithmModule):
                     count=acts.value_share,
                 )
                 self.record("critic_value_loss", error, step_key, count=acts.value_share)
-                if judged.auxiliary:
-                    losses = self.critic_auxiliary_losses(step_key, acts, judged.auxiliary)
+                if critic_output.auxiliary:
+                    losses = self.critic_auxiliary_losses(step_key, acts, critic_output.auxiliary)
                     if losses is not None:
                         auxiliary_loss = acts.value_weight.dot(losses)
                         total = total + auxiliary_loss

@@ -27,7 +27,14 @@ def with_leave_one_out_baseline(credits: Credits, rollout: Rollout, gamma: float
         credits: Credit of the acts.
         rollout: Rollout whose environments have all begun new episodes with it.
         gamma: Discount of one unit of environment time.
+
+    Raises:
+        ValueError: The rollout has one episode from each start only.
     """
+    if rollout.n_same_starts < 2:
+        raise ValueError(
+            f"leave_one_out compares at least 2 episodes from each start, but n_same_starts={rollout.n_same_starts}"
+        )
     rows = rollout.rows
     n_rows, n_envs = rows.filled.shape
     ends = rows.terminated | rows.truncated

@@ -9,8 +9,6 @@ import numpy as np
 import torch
 import typing_extensions
 
-import maze_pl
-
 
 def _folder(package: ModuleType) -> str:
     return f"{Path(package.__file__ or '').parent}/"
@@ -21,9 +19,10 @@ LIBRARY = f"{sysconfig.get_path('stdlib')}/"
 MOVING = ("pytorch_lightning", "lightning_fabric", "torch.optim")
 """Packages whose objects change with every step of an optimiser."""
 _TORCH = _folder(torch)
-_OPTIMIZATION = f"{_folder(maze_pl)}modules/optimization/"
+_MAZE_PL = f"{Path(__file__).parents[2]}/"
+_OPTIMIZATION = f"{_MAZE_PL}modules/optimization/"
 _SHIPPED = (
-    _folder(maze_pl),
+    _MAZE_PL,
     _folder(gymnasium),
     *(f"{_TORCH}{part}/" for part in ("nn/modules", "nn/utils", "nn/parallel", "optim", "distributions")),
 )

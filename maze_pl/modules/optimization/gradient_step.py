@@ -20,10 +20,12 @@ from maze_pl.modules.optimization.flat_optimizer import gradient_norm, limit_nor
 from maze_pl.modules.optimization.step_plan import StepPlan
 from maze_pl.modules.optimization.traced_loss import (
     Computed,
+    Described,
+    Evaluated,
     LossOf,
     RecordedValue,
     TracedLosses,
-    by_autograd,
+    scalars_of,
 )
 from maze_pl.system.ranks import mean_over_ranks, sum_over_ranks, world_size
 
@@ -120,24 +122,26 @@ class GradientSteps:
             even: Whether all minibatches have the same shapes.
             traced: Whether the loss may be traced.
         """
-        computed = None
+        computed: Computed | Evaluated | None = None
         if traced:
             computed = self.traced_losses.gradient(plan, loss, minibatch, even=even)
         elif plan.owner is not None:
             self.traced_losses.leave_out(loss)
         if computed is None:
-            computed = by_autograd(plan, *self.evaluate(loss, minibatch))
+            computed = self.evaluate(loss, minibatch)
+        if isinstance(computed, Evaluated):
+            computed = _by_autograd(plan, computed)
         self._step(plan, computed)
 
     def step_on_scalar(self, plan: StepPlan, loss: Tensor) -> None:
         """Take one step on a loss that is computed already."""
-        self._step(plan, by_autograd(plan, loss, []))
+        self._step(plan, _by_autograd(plan, Evaluated(loss, [])))
 
-    def evaluate(self, loss: LossOf, minibatch: Any) -> tuple[Tensor, list[RecordedValue]]:
-        """Return the loss, and the values that it recorded instead of adding them to statistics."""
+    def evaluate(self, loss: LossOf, minibatch: Any) -> Evaluated:
+        """Compute a loss; the values that it records are returned instead of being added to statistics."""
         values = self.values = []
         try:
-            return loss(minibatch), values
+            return Evaluated(loss(minibatch), values)
         finally:
             self.values = None
 
@@ -149,7 +153,7 @@ class GradientSteps:
             norm = limit_norm(plan.gradient, plan.max_grad_norm)
             numbers = torch.cat([norm.reshape(1).to(computed.numbers.dtype), computed.numbers])
             computed = Computed(computed.described, numbers, has_norm=True)
-        plan.apply()
+        _step_optimizer(plan)
         self._gradients[plan.index] = plan.gradient
         self._steps.append(computed)
 
@@ -213,6 +217,31 @@ class GradientSteps:
             failed = ["gradient", "the last optimisation step"]
         totals = [StatisticSum(*statistic, *total) for statistic, total in sums.items()]
         return Finished(totals, failed, len(steps))
+
+
+def _by_autograd(plan: StepPlan, evaluated: Evaluated) -> Computed:
+    """Write the gradient of a loss by autograd; zero if the loss depends on no parameter."""
+    loss, values = evaluated
+    if plan.parameters:
+        if loss.requires_grad:  # not `backward`: strategies hook into the accumulation of gradients
+            gradients = torch.autograd.grad(loss, plan.parameters, allow_unused=True, materialize_grads=True)
+        else:
+            gradients = tuple(map(torch.zeros_like, plan.parameters))
+        torch._foreach_copy_(plan.views, gradients)
+    numbers = torch.stack([scalar.detach() for scalar in scalars_of(loss, values)])
+    return Computed(Described.of(values), numbers, has_norm=False)
+
+
+def _step_optimizer(plan: StepPlan) -> None:
+    """Step the optimiser by the gradient."""
+    if plan.direct:
+        plan.wrapper._on_before_step()
+        plan.wrapper.optimizer.apply()  # type: ignore[attr-defined]
+        plan.wrapper._on_after_step()
+        return
+    for parameter, view in zip(plan.parameters, plan.views, strict=True):
+        parameter.grad = view
+    plan.wrapper.step()
 
 
 def _failed_values(steps: Sequence[Computed], values_of_steps: Sequence[float]) -> list[str]:

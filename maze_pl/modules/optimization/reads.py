@@ -52,7 +52,7 @@ class _Refused(Exception):
     """Error for a value that cannot be watched."""
 
 
-class Observation:
+class LossObservation:
     """Observation of a loss: finds the state that it reads, and whether that can be watched.
 
     Args:
@@ -138,7 +138,7 @@ class Observation:
         a package whose functions are not examined.
         """
         serves_library = code.co_filename.startswith(LIBRARY)
-        while caller is not None and caller.f_code is not Observation.run.__code__:
+        while caller is not None and caller.f_code is not LossObservation.run.__code__:
             file = caller.f_code.co_filename
             if caller.f_code in self._opaque or file == _IMPORT:
                 return True

@@ -85,27 +85,6 @@ class StepPlan:
             start += parameter.numel()
         return None
 
-    def differentiate(self, loss: Tensor) -> None:
-        """Write the gradient of a loss by autograd; zero if the loss depends on no parameter."""
-        if not self.parameters:
-            return
-        if loss.requires_grad:  # not `backward`: strategies hook into the accumulation of gradients
-            gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True)
-        else:
-            gradients = tuple(map(torch.zeros_like, self.parameters))
-        torch._foreach_copy_(self.views, gradients)
-
-    def apply(self) -> None:
-        """Step the optimiser by the gradient."""
-        if self.direct:
-            self.wrapper._on_before_step()
-            self.wrapper.optimizer.apply()  # type: ignore[attr-defined]
-            self.wrapper._on_after_step()
-        else:
-            for parameter, view in zip(self.parameters, self.views, strict=True):
-                parameter.grad = view
-            self.wrapper.step()
-
 
 def make_plan(
     module: pl.LightningModule,

@@ -20,7 +20,7 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.modules.optimization.any_size import SMALLEST, VaryingSizes
 from maze_pl.modules.optimization.capture import GradientTracer, run_trace
-from maze_pl.modules.optimization.reads import Observation
+from maze_pl.modules.optimization.reads import LossObservation
 from maze_pl.modules.optimization.step_plan import StepPlan
 from maze_pl.modules.optimization.watch import Watch
 from maze_pl.modules.random_state import restore_torch_random_state, torch_random_state
@@ -99,8 +99,20 @@ class Computed(NamedTuple):
         return [next(varying) if count is None else n_steps * count for count in self.described.counts]
 
 
-Evaluate = Callable[[LossOf, Any], tuple[Tensor, list[RecordedValue]]]
-"""Function that computes a loss, and returns it with the values that it has recorded."""
+class Evaluated(NamedTuple):
+    """A loss that was computed, without its gradient.
+
+    Attributes:
+        loss: A scalar.
+        values: Values that the loss has recorded.
+    """
+
+    loss: Tensor
+    values: Sequence[RecordedValue]
+
+
+Evaluate = Callable[[LossOf, Any], Evaluated]
+"""Function that computes a loss of a minibatch."""
 
 
 class Samples(Protocol):
@@ -178,11 +190,11 @@ class TracedLosses:
         """Note that a batch begins, before which watched state may have changed."""
         self._batch += 1
 
-    def gradient(self, plan: StepPlan, loss: LossOf, minibatch: Any, *, even: bool) -> Computed | None:
+    def gradient(self, plan: StepPlan, loss: LossOf, minibatch: Any, *, even: bool) -> Computed | Evaluated | None:
         """Write the gradient of a loss from its trace, which is made if there is none.
 
-        A loss that turns out to be unsuitable while it is observed has been computed once. Its
-        gradient is written by autograd then, as computing it again could change what it reads.
+        A loss that turns out to be unsuitable while it is observed has been computed once. It is
+        returned then, as computing it again could change what it reads.
 
         Args:
             plan: Plan of the step.
@@ -191,7 +203,7 @@ class TracedLosses:
             even: Whether all minibatches have the same shapes. Otherwise a trace serves any sizes.
 
         Returns:
-            The numbers of the step; None if nothing was computed.
+            The numbers of the step; the loss, if only that was computed; None if nothing was.
         """
         owner = plan.owner
         device = plan.gradient.device
@@ -235,7 +247,7 @@ class TracedLosses:
                 self._say(f"{_name(loss)} has {tracer.n_made} traces, other minibatches are computed by autograd")
                 return None
             found = self._observed(plan, loss, minibatch)
-            if isinstance(found, Computed):
+            if isinstance(found, Evaluated):
                 return found
             traced = self._traced[key] = found
             is_new = True
@@ -305,50 +317,37 @@ class TracedLosses:
             self._refuse(self.refused)
         return False
 
-    def _observed(self, plan: StepPlan, loss: LossOf, minibatch: Mapping[StepKey, Samples]) -> _Traced | Computed:
+    def _observed(self, plan: StepPlan, loss: LossOf, minibatch: Mapping[StepKey, Samples]) -> _Traced | Evaluated:
         """Find the state that a loss reads, to watch it.
 
         Returns:
-            The watched state; the numbers of the step, by autograd, if it cannot be watched. This
-            way a loss that changes the state that it reads is computed only once per step.
+            The watched state; the loss if it cannot be watched. This way a loss that changes the
+            state that it reads is computed only once per step.
         """
         assert plan.owner is not None
         random_state = torch_random_state(plan.gradient.device)
         inputs = [minibatch, *minibatch.values()]
-        observation = Observation(plan.owner.module, plan.owner.opaque, _forbidden(), inputs)
+        observation = LossObservation(plan.owner.module, plan.owner.opaque, _forbidden(), inputs)
 
-        def compute() -> tuple[Tensor, list[RecordedValue]]:
-            total, values = self._evaluate(loss, minibatch)
-            if total.requires_grad:
-                torch.autograd.grad(total, plan.parameters, allow_unused=True, retain_graph=True)
-            return total, values
+        def compute() -> Evaluated:
+            evaluated = self._evaluate(loss, minibatch)
+            if evaluated.loss.requires_grad:
+                torch.autograd.grad(evaluated.loss, plan.parameters, allow_unused=True, retain_graph=True)
+            return evaluated
 
-        total, values = observation.run(compute)
+        evaluated: Evaluated = observation.run(compute)
         if observation.refused is None:
             restore_torch_random_state(random_state, plan.gradient.device)
             return _Traced(observation.watch, self._batch, self._batch, Described([], []))
         self._n_failed += 1
         if self._n_failed > 1 or not uses_graphs(plan.gradient.device):  # libraries load parts when a GPU is first used
             self._refuse(observation.refused)
-        return by_autograd(plan, total, values)
+        return evaluated
 
     def _refuse(self, reason: str) -> None:
         """Stop tracing for good, and log the reason."""
         self._refused = reason
         rank_zero_info(f"each update is computed by autograd, with the same numbers but more slowly: {reason}")
-
-
-def by_autograd(plan: StepPlan, loss: Tensor, values: Sequence[RecordedValue]) -> Computed:
-    """Write the gradient of a loss by autograd.
-
-    Args:
-        plan: Plan of the step.
-        loss: A scalar.
-        values: Values that the loss has recorded.
-    """
-    plan.differentiate(loss)
-    numbers = torch.stack([scalar.detach() for scalar in scalars_of(loss, values)])
-    return Computed(Described.of(values), numbers, has_norm=False)
 
 
 def _is_flat(minibatch: Any) -> bool:

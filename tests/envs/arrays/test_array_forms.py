@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maze_pl.collect.collector import Collector
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv, GymMazeEnv, PendulumArrayEnv, SequentialVectorEnv
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.building import make_wrapped, wrapper_stack

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maze_pl.collect.collector import Collector
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import (
     ArrayEnv,

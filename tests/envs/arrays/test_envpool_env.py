@@ -15,13 +15,9 @@ from maze_pl.envs.arrays import EnvPoolVectorEnv
 from maze_pl.envs.contract import EnvContractError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*precision lowered by casting")  # in pools made here
+needs_envpool = pytest.mark.envpool
 N = 3
 SEEDS = np.array([11, 12, 13])
-
-
-@pytest.fixture
-def envpool() -> Any:
-    return pytest.importorskip("envpool", reason="EnvPool is not installed: pip install maze-pl[envpool]")
 
 
 def cartpole(n_envs: int = N, **options: Any) -> GymVectorArrayEnv:
@@ -30,7 +26,10 @@ def cartpole(n_envs: int = N, **options: Any) -> GymVectorArrayEnv:
     return env
 
 
-def test_each_environment_starts_with_its_seed(envpool: Any) -> None:
+@needs_envpool
+def test_each_environment_starts_with_its_seed() -> None:
+    import envpool
+
     together = cartpole().reset(np.arange(N), SEEDS).observation[0]["observation"]
     for seed, observation in zip(SEEDS, together, strict=True):
         alone = envpool.make_gymnasium("CartPole-v1", num_envs=1, seed=int(seed)).reset()[0][0]
@@ -40,7 +39,10 @@ def test_each_environment_starts_with_its_seed(envpool: Any) -> None:
     assert np.array_equal(env.reset(np.arange(N), SEEDS).observation[0]["observation"], together)
 
 
-def test_transitions_are_those_of_the_pool_but_for_restarts(envpool: Any) -> None:
+@needs_envpool
+def test_transitions_are_those_of_the_pool_but_for_restarts() -> None:
+    import envpool
+
     env, pool = cartpole(), envpool.make_gymnasium("CartPole-v1", num_envs=N, seed=SEEDS.tolist())
     first = env.reset(np.arange(N), SEEDS).observation[0]["observation"]
     assert np.array_equal(first, pool.reset()[0])
@@ -66,7 +68,8 @@ def test_transitions_are_those_of_the_pool_but_for_restarts(envpool: Any) -> Non
     assert n_ends >= n_restarts > 10
 
 
-def test_time_limits_truncate(envpool: Any) -> None:
+@needs_envpool
+def test_time_limits_truncate() -> None:
     env = make_envpool_env("Pendulum-v1", max_episode_steps=7)
     env.allocate(N)
     env.reset(np.arange(N), SEEDS)
@@ -76,7 +79,8 @@ def test_time_limits_truncate(envpool: Any) -> None:
         assert not np.any(step.terminated)
 
 
-def test_ppo_trains_and_what_it_saved_acts(envpool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_envpool
+def test_ppo_trains_and_what_it_saved_acts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = ["--data.env", "env/envpool", "--data.env.name", "Acrobot-v1", "--data.n_envs", "8"]
     data += ["--data.epoch_length", "1", "--data.evaluators.eval.n_episodes", "3"]
@@ -84,6 +88,7 @@ def test_ppo_trains_and_what_it_saved_acts(envpool: Any, tmp_path: Path, monkeyp
     assert main(["rollout", "run", "--n_episodes", "2", "--runner", "sequential"]) == 0
 
 
+@needs_envpool
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
@@ -94,12 +99,13 @@ def test_ppo_trains_and_what_it_saved_acts(envpool: Any, tmp_path: Path, monkeyp
         ("CartPole-v1", {"seed": 4}, "seed=4 cannot be given .*; set seed_everything"),
     ],
 )
-def test_mistakes_are_named(envpool: Any, name: str, options: dict[str, Any], message: str) -> None:
+def test_mistakes_are_named(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_envpool_env(name, **options)
 
 
-def test_results_in_another_order_are_refused(envpool: Any) -> None:
+@needs_envpool
+def test_results_in_another_order_are_refused() -> None:
     class Asynchronous:
         def step(self, actions: Any) -> Any:
             return np.zeros((N, 4)), *np.zeros((3, N)), {"env_id": np.array([2, 0, 1])}

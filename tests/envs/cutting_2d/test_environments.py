@@ -18,7 +18,7 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from maze_pl.collect.episodes import play_episodes
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.building import make_wrapped

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs.checker import check_env
 from maze_pl.envs.cutting_2d import (

@@ -18,7 +18,7 @@ from maze_pl.collect.collector import Collector
 from maze_pl.core import histogram
 from maze_pl.core.batches import Rollout
 from maze_pl.core.histogram import Histogram
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.vector import (
     SequentialVectorEnv,

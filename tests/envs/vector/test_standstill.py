@@ -10,7 +10,7 @@ import torch
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv

@@ -20,7 +20,7 @@ import torch
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.engines import InProcessEngine
 from maze_pl.core.batches import Rollout
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, make_gym_maze_env

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.envs import ActionConversionInterface, GymMazeEnv, MazeEnv, ObservationConversionInterface
-from maze_pl.envs.gym_env import GymCoreEnv
+from maze_pl.envs.gym_core_env import GymCoreEnv
 from maze_pl.events.event_logs import EventLogWriter
 from maze_pl.events.pubsub import EventRecord
 from tests.envs.structured_example import HeapCoreEnv, NamedAction, PlanObservation, WorkObservation

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from maze_pl.config.factories import Factory
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper, wrappers_of
 from maze_pl.envs.building import make_wrapped

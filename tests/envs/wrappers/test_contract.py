@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from maze_pl.collect import Collector
 from maze_pl.config.factories import Factory
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv, Wrapper, wrappers_of
 from maze_pl.envs import wrappers as all_wrappers

@@ -5,7 +5,7 @@ from gymnasium import spaces
 
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv
-from maze_pl.envs.gym_env import GymCoreEnv
+from maze_pl.envs.gym_core_env import GymCoreEnv
 from maze_pl.envs.wrappers import DictActionWrapper, DictObservationWrapper
 from tests.envs.structured_example import make_heap_env
 from tests.envs.wrappers.environments import AnyAction, Bare, make_bare_env, make_bare_heap_env

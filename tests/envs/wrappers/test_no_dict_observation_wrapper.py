@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from maze_pl.envs import GymMazeEnv
-from maze_pl.envs.wrappers import NoDictObservationWrapper, ObservationStackWrapper
+from maze_pl.envs.wrappers import ActionMasksWrapper, NoDictObservationWrapper, ObservationStackWrapper
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 
@@ -28,8 +28,7 @@ def test_several_observations_are_refused_by_name() -> None:
 
 
 def test_action_masks_are_not_lost_silently() -> None:
-    env: Any = GymMazeEnv("CartPole-v1")
-    env._action_masks = {0: {"action": "observation"}}
+    env: Any = ActionMasksWrapper.wrap(GymMazeEnv("CartPole-v1"), action_masks={"action": "observation"})
     with pytest.raises(ValueError, match=r"without action masks.*'action': 'observation'"):
         NoDictObservationWrapper.wrap(env)
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from maze_pl.core.policy import PolicyBatch, PolicyStep, RandomPolicy
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv, Wrapper, wrappers_of
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
@@ -109,7 +110,7 @@ def test_the_same_seed_gives_the_same_statistics_and_the_policy_matters() -> Non
         env = ObservationNormalizationWrapper(env, default_strategy_config={"axis": 0}, sampling_policy=policy)
         return obtain_normalization_statistics(env, 200, seed)["observation"]["mean"].tolist()
 
-    assert mean(1) == mean(1) == mean(1, RandomPolicy) == mean(1, "maze_pl.core.policy.RandomPolicy") != mean(2)
+    assert mean(1) == mean(1) == mean(1, RandomPolicy) == mean(1, "maze_pl.agents.RandomPolicy") != mean(2)
     assert mean(1, Right()) == mean(1, OfSpaces) != mean(1)
 
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 from maze_pl.envs import GymMazeEnv
-from maze_pl.envs.wrappers import LogStatsWrapper, RandomResetWrapper, TimeLimitWrapper
-from maze_pl.envs.wrappers.random_reset_wrapper import _mask
+from maze_pl.envs.wrappers import ActionMasksWrapper, LogStatsWrapper, RandomResetWrapper, TimeLimitWrapper
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 
@@ -102,6 +102,23 @@ def test_masked_actions_are_not_taken() -> None:
     assert all(kind == "plan" or amount <= strength for strength, kind, amount in added)
 
 
+class Masked(gymnasium.Env[Any, Any]):
+    """Observes which entries of an action are allowed, and keeps the actions."""
+
+    def __init__(self, space: spaces.Space[Any], allowed: list[int]) -> None:
+        self.action_space, self.allowed = space, np.array(allowed, np.int8)
+        self.observation_space = spaces.Dict({"allowed": spaces.MultiBinary(len(allowed))})
+        self.actions: list[str] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return {"allowed": self.allowed}, {}
+
+    def step(self, action: Any) -> Any:
+        self.actions.append(str(action))
+        return {"allowed": self.allowed}, 0.0, False, False, {}
+
+
 @pytest.mark.parametrize(
     ("space", "allowed", "expected"),
     [
@@ -111,9 +128,11 @@ def test_masked_actions_are_not_taken() -> None:
     ],
 )
 def test_masks_of_all_kinds_of_spaces(space: Any, allowed: list[int], expected: set[str]) -> None:
-    space.seed(0)
-    mask = _mask(space, np.array(allowed, np.float32))
-    assert {str(space.sample(mask)) for _ in range(50)} == expected
+    env = Masked(space, allowed)
+    masked: Any = ActionMasksWrapper.wrap(GymMazeEnv(env), action_masks={"action": "allowed"})
+    RandomResetWrapper.wrap(masked, min_skip_steps=50, max_skip_steps=50).reset(seed=0)
+    assert len(env.actions) == 50
+    assert {*env.actions} == expected
 
 
 @pytest.mark.parametrize(("least", "most"), [(-1, 3), (4, 3)])

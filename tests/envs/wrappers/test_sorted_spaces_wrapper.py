@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.envs import ActionConversionInterface, MazeEnv, ObservationConversionInterface
-from maze_pl.envs.gym_env import GymCoreEnv
+from maze_pl.envs.gym_core_env import GymCoreEnv
 from maze_pl.envs.wrappers import SortedSpacesWrapper
 from tests.envs.wrappers.environments import AnyAction
 

@@ -9,7 +9,7 @@ import torch
 
 from maze_pl.collect import Collector
 from maze_pl.core.actor_id import ActorID
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GifFiles, GymMazeEnv, TrajectoryFiles, TrajectoryWriter, read_trajectories
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv

@@ -12,7 +12,9 @@ from maze_pl.core.actor_id import ActorID
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.building import make_wrapped
-from maze_pl.envs.gym_env import GymActionConversion, GymCoreEnv, GymObservationConversion
+from maze_pl.envs.gym_action_conversion import GymActionConversion
+from maze_pl.envs.gym_core_env import GymCoreEnv
+from maze_pl.envs.gym_observation_conversion import GymObservationConversion
 from maze_pl.envs.wrappers import (
     DiscretizeActionsWrapper,
     ObservationNormalizationWrapper,

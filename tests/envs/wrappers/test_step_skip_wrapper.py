@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from maze_pl.collect import Collector
-from maze_pl.core.policy import RandomPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv
-from maze_pl.envs.gym_env import GymActionConversion
+from maze_pl.envs.gym_action_conversion import GymActionConversion
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.wrappers import (
     DiscretizeActionsWrapper,

@@ -160,7 +160,7 @@ def test_a2c_learns_the_same_from_rows_with_different_numbers_of_acts(
     networks = kit.make_actor_critic(kit.team_spec)
     with caplog.at_level(logging.INFO):
         module = compared(kit, A2C, networks, without_some_crews(kit))
-    assert (module.capture_refusal, module._gradient_steps.traced_losses.n_made, len(calls)) == (None, 1, 6)
+    assert (module.capture_refusal, module.n_traces, len(calls)) == (None, 1, 6)
     told = [record.message for record in caplog.records if "traced" in record.message]
     assert told == ["updates by A2C.loss are traced; each trace serves minibatches with any numbers of acts"]
 
@@ -182,7 +182,7 @@ def test_algorithms_learn_the_same_with_and_without_traces(
 ) -> None:
     networks = kit.make_actor_critic(kit.team_spec, kind, dropout=0.1)
     module = compared(kit, algorithm, networks, without_some_crews(kit), **options)
-    assert module.capture_refusal is None and module._gradient_steps.traced_losses.n_made > 0
+    assert module.capture_refusal is None and module.n_traces > 0
 
 
 class Centred(A2C):
@@ -200,7 +200,7 @@ class Centred(A2C):
 @pytest.mark.slow
 def test_losses_that_take_means_over_the_batch_are_not_changed(kit: SimpleNamespace, at_once: None) -> None:
     module = compared(kit, Centred, kit.make_actor_critic(kit.team_spec), without_some_crews(kit))
-    assert module.capture_refusal is None and module._gradient_steps.traced_losses.n_made > 0
+    assert module.capture_refusal is None and module.n_traces > 0
 
 
 @pytest.mark.slow
@@ -220,7 +220,7 @@ def test_recurrent_networks_learn_eagerly_and_one_line_says_why(
 def test_a_trace_is_made_once_it_pays_off(kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traced_loss, "N_UPDATES_BEFORE", 7)
     module = trained(kit, A2C, kit.make_actor_critic(kit.team_spec), without_some_crews(kit), "auto")
-    assert (module._gradient_steps.traced_losses.n_made, module.capture_refusal) == (0, None)  # of 6 updates
+    assert (module.n_traces, module.capture_refusal) == (0, None)  # of 6 updates
 
 
 def test_counts_of_statistics_are_those_of_each_minibatch(kit: SimpleNamespace) -> None:

@@ -101,7 +101,7 @@ def test_updates_are_those_of_the_optimiser_of_torch_traced_or_not(factory: Any)
     by_hand = trained(type("ByHand", (OfTorch,), {"factory": staticmethod(factory)}), capture="off", max_grad_norm=0.5)
     traced = trained(optimizer=factory, max_grad_norm=0.5)
     eager = trained(optimizer=factory, max_grad_norm=0.5, capture="off")
-    assert traced.capture_refusal is None and traced._gradient_steps.traced_losses.n_made > 0
+    assert traced.capture_refusal is None and traced.n_traces > 0
     torch.testing.assert_close(flat(eager), flat(by_hand), rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(flat(traced), flat(by_hand), rtol=1e-4, atol=1e-6)
     assert not torch.allclose(flat(by_hand), flat(trained(max_grad_norm=0.5)), rtol=1e-2, atol=1e-4)
@@ -208,7 +208,7 @@ def test_frozen_parts_keep_parameters_and_statistics_and_the_rest_learns(optimiz
 
 def test_with_frozen_statistics_updates_are_traced() -> None:
     module = trained(actor_critic=normalised(), frozen=["policy.networks.*.body.*", "critic.*.body.*"])
-    assert module.capture_refusal is None and module._gradient_steps.traced_losses.n_made == 1
+    assert module.capture_refusal is None and module.n_traces == 1
 
 
 def population(seed: int) -> PopulationBatch:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from maze_pl.modules import A2C, IMPALA, PPO
 from maze_pl.modules.optimization.code_origin import WITHOUT_STATE
-from maze_pl.modules.optimization.reads import Observation
+from maze_pl.modules.optimization.reads import LossObservation
 from tests.modules.optimization.keepers import (
     FOLLOWED,
     REFUSED,
@@ -96,9 +96,9 @@ class Loss(pl.LightningModule):
         return torch.as_tensor(self.layer(minibatch).mean() * self._helper.get())
 
 
-def observe(module: Any) -> Observation:
+def observe(module: Any) -> LossObservation:
     minibatch = torch.ones(3, 2)
-    observation = Observation(module, [], [pl.LightningModule.log.__code__], [minibatch])
+    observation = LossObservation(module, [], [pl.LightningModule.log.__code__], [minibatch])
     loss = module.loss
     observation.run(lambda: loss(minibatch))
     return observation
@@ -261,7 +261,7 @@ def test_an_equal_number_is_no_change() -> None:
 def test_annealing_learns_what_autograd_learns(kit: SimpleNamespace, keeper: Any) -> None:
     module = same(kit, holding(keeper))
     assert (module.capture_refusal is None) == (keeper in FOLLOWED)
-    assert (module._gradient_steps.traced_losses.n_made > 0) == (keeper in FOLLOWED)
+    assert (module.n_traces > 0) == (keeper in FOLLOWED)
 
 
 @pytest.mark.slow
@@ -370,7 +370,7 @@ def test_a_callback_that_changes_the_networks_is_noticed_at_the_next_batch(
 def test_shipped_losses_are_traced_and_cost_little_to_watch(kit: SimpleNamespace, algorithm: Any) -> None:
     module = trained(kit, algorithm, "auto", epochs=2)
     losses = module._gradient_steps.traced_losses
-    assert module.capture_refusal is None and losses.n_made == 1
+    assert module.capture_refusal is None and module.n_traces == 1
     (traced,) = losses._traced.values()
     assert traced.made == 1 and traced.verified == losses._batch and not traced.watch.moves
     assert traced.watch.change() is None

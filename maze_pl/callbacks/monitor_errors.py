@@ -1,4 +1,4 @@
-"""Values that callbacks monitor."""
+"""Errors of callbacks that monitor a value."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -23,12 +23,19 @@ from maze_pl.datamodules import (
 )
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.modules import A2C, BC, ES, IMPALA, PPO, SAC, AlgorithmModule
+from tests.modules.kit import KIT
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`", "ignore:Total length of"
 )
 
 LEARNED = {A2C: Rollout, PPO: Rollout, IMPALA: Rollout, SAC: ReplayBatch, BC: TrajectoryBatch, ES: PopulationBatch}
+
+
+@pytest.fixture
+def kit() -> SimpleNamespace:
+    """Small networks and rollouts made by hand."""
+    return KIT
 
 
 def unwanted() -> Any:
@@ -112,6 +119,24 @@ def test_own_modules_are_checked_by_their_declaration_or_else_by_their_annotatio
     assert "ReplayDataModule" in message
     with pytest.raises(ValueError, match=f"^{own.__name__} learns from ReplayBatch batches, not from a Rollout: use "):
         kit.fit(own(actor_critic=kit.make_actor_critic()))
+
+
+class OfLightning(pl.LightningModule):
+    """Derives from no class of maze_pl."""
+
+    def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:
+        raise AssertionError("no batch fits")
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        raise AssertionError("there is no evaluation")
+
+    def configure_optimizers(self) -> None:
+        return None
+
+
+def test_modules_of_lightning_are_checked_by_the_data_module(kit: SimpleNamespace) -> None:
+    message = refusal(kit, OfLightning(), data_modules()[Rollout])
+    assert message.startswith("OfLightning learns from ReplayBatch batches, but RolloutDataModule delivers Rollout")
 
 
 @pytest.mark.parametrize("own", [Plain, Lenient])

@@ -28,6 +28,11 @@ def learned_type(algorithm: type[pl.LightningModule]) -> type:
     return next((hint for hint in annotated if isinstance(hint, type) and issubclass(hint, Batch)), object)
 
 
+def require_fitting_module(module: pl.LightningModule, data: object) -> None:
+    """Refuse a module that does not learn from what a data module delivers; see `require_fitting_data`."""
+    require_fitting_data(module, learned_type(type(module)), data)
+
+
 def require_fitting_data(module: pl.LightningModule, learned: type, data: object) -> None:
     """Refuse a data module that delivers batches from which a module cannot learn.
 

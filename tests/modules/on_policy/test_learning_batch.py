@@ -1,3 +1,5 @@
+"""The learning batch of a rollout, the credit of its acts, and the minibatches that it is split into."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,29 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from maze_pl.core.batches import Rollout
 from maze_pl.functional import gae
 from maze_pl.modules import PPO, LearningBatch, learning_batch
-from maze_pl.modules.on_policy.advantages import normalize_advantages
-from maze_pl.modules.on_policy.minibatches import PolicySamples, count_minibatches
+from maze_pl.modules.on_policy.minibatches import count_minibatches
 
 
 def prepare(actor_critic: Any, rollout: Rollout, normalize: bool = False) -> LearningBatch:
     return learning_batch(
         actor_critic, rollout, gamma=0.9, method=0.8, normalize_advantage=normalize, with_log_prob=True
     )
-
-
-def some_acts(advantage: list[float]) -> PolicySamples:
-    x = torch.tensor(advantage)
-    ones = torch.ones_like(x)
-    return PolicySamples({"o": x.unsqueeze(1)}, {"a": x.long()}, x.long(), x, x, x, ones, ones, x)
-
-
-def joined(parts: list[PolicySamples], name: str) -> Tensor:
-    return torch.cat([getattr(part, name) for part in parts])
 
 
 @pytest.mark.parametrize("kind", ["shared", "step"])
@@ -142,20 +132,6 @@ def test_step_key_that_never_acts_is_absent(kit: SimpleNamespace) -> None:
         assert all(list(minibatch) == ["lead"] for minibatch in batch.minibatches(4))
 
 
-def test_advantages_are_normalised_for_each_step_key() -> None:
-    acts = {"a": some_acts([1.0, 2.0, 3.0]), "b": some_acts([10.0, 30.0]), "c": some_acts([])}
-    normalize_advantages(acts)
-    torch.testing.assert_close(acts["a"].advantage, torch.tensor([-1.5, 0.0, 1.5]) / 1.5**0.5)
-    torch.testing.assert_close(acts["b"].advantage, torch.tensor([-1.0, 1.0]))
-    assert acts["c"].advantage.numel() == 0
-
-
-def test_single_act_is_normalised_to_zero() -> None:
-    acts = {"a": some_acts([5.0])}
-    normalize_advantages(acts)
-    assert acts["a"].advantage.tolist() == [0.0]
-
-
 def test_networks_are_evaluated_as_when_they_acted(kit: SimpleNamespace) -> None:
     actor_critic, rollout = kit.make_actor_critic(dropout=0.5), kit.make_flat_rollout()
     actor_critic.train()
@@ -188,13 +164,6 @@ def test_batch_size_must_divide_the_rollout() -> None:
         count_minibatches(48, 800)
     with pytest.raises(ValueError, match=r"use a factor such as 800$"):
         count_minibatches(1000, 800)
-
-
-def test_a_rollout_that_is_where_it_should_be_is_not_copied(kit: SimpleNamespace) -> None:
-    rollout = kit.make_flat_rollout()
-    assert rollout.to("cpu").rows.reward is rollout.rows.reward
-    moved = rollout.to(torch.device("meta"))
-    assert moved.rows.filled.device.type == moved.segments[0].observation["observation"].device.type == "meta"
 
 
 def test_a_single_minibatch_is_the_whole_rollout_with_equal_weights(kit: SimpleNamespace) -> None:

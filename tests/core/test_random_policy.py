@@ -1,0 +1,66 @@
+"""The random policy stays within spaces and masks, and repeats itself with the same generator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from maze_pl.core import policy
+from maze_pl.core.class_path import import_object
+from maze_pl.core.policy import PolicyBatch
+from maze_pl.core.random_policy import RandomPolicy
+
+ACTIONS = spaces.Dict(
+    {
+        "one": spaces.Discrete(3, start=5),
+        "several": spaces.MultiDiscrete([2, 4]),
+        "bits": spaces.MultiBinary(3),
+        "box": spaces.Box(np.array([-2.0, 0.0, -np.inf]), np.array([1.0, np.inf, np.inf]), dtype=np.float64),
+        "pixels": spaces.Box(0, 3, (2,), np.uint8),
+    }
+)
+
+
+def batch(n: int, **observation: np.ndarray) -> PolicyBatch:
+    return PolicyBatch(0, observation, np.zeros(n, np.int64))
+
+
+def test_samples_lie_in_their_spaces_and_reach_every_value() -> None:
+    action = RandomPolicy({0: ACTIONS}).act(batch(400), generator=torch.Generator().manual_seed(0)).action
+    for i in range(400):
+        assert ACTIONS.contains({head: values[i].astype(ACTIONS[head].dtype) for head, values in action.items()})
+    assert set(action["one"].tolist()) == {5, 6, 7}
+    assert {tuple(row) for row in action["several"].tolist()} == {(a, b) for a in range(2) for b in range(4)}
+    assert len({tuple(row) for row in action["bits"].tolist()}) == 8
+    assert set(action["pixels"].flatten().tolist()) == {0, 1, 2, 3}
+    assert -0.7 < action["box"][:, 0].mean() < -0.3
+
+
+def test_masks_are_kept() -> None:
+    masks = {0: {"one": "m1", "several": "m2", "bits": "m3"}}
+    observation = {
+        "m1": np.tile(np.array([0, 1, 1], np.int8), (100, 1)),
+        "m2": np.tile(np.array([0, 1, 1, 0, 0, 1], np.int8), (100, 1)),
+        "m3": np.tile(np.array([1, 0, 1], np.int8), (100, 1)),
+    }
+    action = RandomPolicy({0: ACTIONS}, masks).act(batch(100, **observation)).action
+    assert set(action["one"].tolist()) == {6, 7}
+    assert {tuple(row) for row in action["several"].tolist()} == {(1, 0), (1, 3)}
+    assert not action["bits"][:, 1].any() and action["bits"][:, 0].any()
+
+
+def test_the_same_generator_state_gives_the_same_actions() -> None:
+    policy = RandomPolicy({0: ACTIONS})
+    one = policy.act(batch(9), generator=torch.Generator().manual_seed(4)).action
+    other = policy.act(batch(9), generator=torch.Generator().manual_seed(4)).action
+    for head in one:
+        np.testing.assert_array_equal(one[head], other[head])
+
+
+def test_configurations_of_earlier_versions_find_it() -> None:
+    assert import_object("maze_pl.core.policy.RandomPolicy") is RandomPolicy
+    assert import_object("maze_pl.agents.RandomPolicy") is RandomPolicy
+    with pytest.raises(AttributeError, match=r"'maze_pl\.core\.policy' has no attribute 'RandomPolicyy'"):
+        policy.RandomPolicyy  # type: ignore[attr-defined]  # noqa: B018
