@@ -54,7 +54,6 @@ class NumpySampler:
             for head, (distribution, space) in mapper.heads.items()
         ]
 
-    @np.errstate(all="ignore")  # torch does not warn about infinities either
     def choose(
         self, logits: Mapping[str, Array], allowed: Mapping[str, Array], sampling: Sampling
     ) -> dict[str, Array] | None:
@@ -80,7 +79,7 @@ class NumpySampler:
             if temperature != 1.0 and choose is not _gaussian:
                 if choose in _NOT_SCALED:
                     return None
-                array = array / float(temperature)
+                array = _scaled(array, temperature)
             action[head] = choose(array, mask, space, sampling)
         return action
 
@@ -99,10 +98,18 @@ def numpy_sigmoid(x: Array) -> Array:
 
 
 # [B, ...] actions from [B, L] logits and [B, L] boolean masks. Logits are already divided by the
-# temperature, except for normal distributions.
+# temperature, except for normal distributions. Where infinities can arise, warnings of NumPy are
+# switched off, since torch does not warn either; this costs as much as two operations.
+
+_WITHOUT_WARNINGS = np.errstate(all="ignore")
 
 _LOWEST = {dtype: np.full((), -np.finfo(dtype).max, dtype) for dtype in TORCH_TYPES}
 _TINY = {dtype: np.full((), np.finfo(dtype).tiny, dtype) for dtype in TORCH_TYPES}
+
+
+@_WITHOUT_WARNINGS
+def _scaled(logits: Array, temperature: float) -> Array:
+    return logits / float(temperature)
 
 
 def _uniform(like: Array, sampling: Sampling) -> Any:
@@ -143,6 +150,7 @@ def _multi_categorical(logits: Array, mask: Array | None, space: Any, sampling: 
     return np.stack(columns, axis=-1).reshape(len(logits), *space.shape)
 
 
+@_WITHOUT_WARNINGS
 def _bernoulli(logits: Array, mask: Array | None, space: Any, sampling: Sampling) -> Any:
     logits = _allowed(logits, mask)
     bits = logits > 0
@@ -151,6 +159,7 @@ def _bernoulli(logits: Array, mask: Array | None, space: Any, sampling: Sampling
     return bits.astype(np.int8).reshape(len(logits), *space.shape)
 
 
+@_WITHOUT_WARNINGS
 def _gaussian(logits: Array, mask: Array | None, space: Any, sampling: Sampling) -> Any:
     action, log_std = np.split(logits, 2, axis=-1)
     if not sampling.deterministic:
@@ -160,6 +169,7 @@ def _gaussian(logits: Array, mask: Array | None, space: Any, sampling: Sampling)
     return action.reshape(len(logits), *space.shape)
 
 
+@_WITHOUT_WARNINGS
 def _epsilon_greedy(values: Array, mask: Array | None, space: Any, sampling: Sampling) -> Any:
     sizes = choice_sizes(space)
     if mask is not None and isinstance(space, spaces.MultiBinary):
@@ -191,6 +201,7 @@ def _greedy_or_random(values: Array, mask: Array | None, sampling: Sampling) -> 
     return (probability / exponential).argmax(-1)
 
 
+@_WITHOUT_WARNINGS
 def _deterministic(logits: Array, mask: Array | None, space: Any, sampling: Sampling) -> Any:
     dtype = logits.dtype.type
     half_width = ((space.high - space.low.astype(np.float64)) / 2).astype(dtype)

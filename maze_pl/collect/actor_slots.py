@@ -260,8 +260,10 @@ class ActorSlots:
             slots: [n] slots of the actors.
             options: Keyword arguments of `policy.act`.
         """
-        batch.policy_state = self.policy_state(key, envs, slots)
+        batch.policy_state = None
         batch.noise_state = {}
+        if key in self.policy_states:
+            batch.policy_state = self._states_of(self.policy_states, key, envs, slots)
         if key in self.noise_states:
             batch.noise_state = self._states_of(self.noise_states, key, envs, slots)
         step = policy.act(batch, **options)

@@ -8,7 +8,7 @@ import torch
 from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.content_checks import check_current_values
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.policy import Array, Policy, PolicyBatch
+from maze_pl.core.policy import Array, Policy
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 
 
@@ -56,9 +56,11 @@ def play_acts(
     slots = ActorSlots(vector.spec, vector.n_envs)
     is_flat = vector.spec.is_flat
     first = vector.first_env_index
+    names = {key: {name: f"observation {name!r}" for name in arrays} for key, arrays in staging.observation.items()}
     episode_index = np.array(episodes)
     n_acts = np.zeros(len(episodes), np.int64)
     envs = np.arange(len(episodes))  # whose episodes are running
+    has_marked_actors = False
     vector.reset(envs, episode_index)
     while envs.size:
         keys = staging.next_key[envs]
@@ -71,7 +73,8 @@ def play_acts(
             batch.episode_index = episode_index[group]
             batch.n_acts = n_acts[group]
             batch.env_index = group
-            _check_observation(batch, group, first)
+            observation = {names[batch.step_key][name]: array for name, array in batch.observation.items()}
+            check_current_values(observation, group, batch.n_acts, "an episode", first)
             acting_slot = slots.next_slot[group]
             step = slots.act(
                 policy,
@@ -84,7 +87,9 @@ def play_acts(
             )
             for head, values in step.action.items():
                 staging.action[batch.step_key][head][group] = values
-            slots.acted_in_episode[group, slots.offsets[key] + acting_slot] = True
+            if not (is_flat and has_marked_actors):  # the only actor of an episode acts at its start
+                slots.acted_in_episode[group, slots.offsets[key] + acting_slot] = True
+                has_marked_actors = True
         extras = vector.step(envs)
         rewards = {"the reward": staging.reward[envs]}
         check_current_values(rewards, envs, n_acts[envs], "an episode", first)
@@ -95,10 +100,3 @@ def play_acts(
             acting_slot = slots.next_slot[envs]
             slots.release(envs, keys, acting_slot, staging.actor_done[envs], is_over)
             envs = envs[~is_over]
-
-
-def _check_observation(batch: PolicyBatch, envs: Array, first_env_index: int) -> None:
-    """Raise EnvContractError if an observation is not finite."""
-    assert batch.n_acts is not None
-    arrays = {f"observation {name!r}": array for name, array in batch.observation.items()}
-    check_current_values(arrays, envs, batch.n_acts, "an episode", first_env_index)

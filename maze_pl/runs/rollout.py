@@ -153,6 +153,8 @@ class _Player:
         acting: dict[str, Any],
     ) -> None:
         self.policy = policy
+        self._asks_for_envs = isinstance(policy, EnvPolicy)  # asking a protocol for each act takes long
+        self._asks_for_states = isinstance(policy, MazeStatePolicy)
         self.seed = seed
         self.acting = acting
         options: Any = {"seed": derive_seed(seed, "rollout"), "autoreset": False, "seed_by_env": False}
@@ -175,10 +177,10 @@ class _Player:
 
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         """Ask the policy to act; validate its first action in each sub-step."""
-        if isinstance(self.policy, EnvPolicy) and batch.episode_index is not None:
+        if self._asks_for_envs and batch.episode_index is not None:
             envs = (batch.episode_index - self.first).tolist()
             batch.envs = self.vector.of_each(searchable, envs)
-        if isinstance(self.policy, MazeStatePolicy) and batch.episode_index is not None:
+        if self._asks_for_states and batch.episode_index is not None:
             envs = (batch.episode_index - self.first).tolist()
             batch.maze_state = self.vector.of_each(methodcaller("get_simulation_state"), envs)
         try:

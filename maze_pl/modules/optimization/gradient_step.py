@@ -130,12 +130,12 @@ class GradientSteps:
         if computed is None:
             computed = self.evaluate(loss, minibatch)
         if isinstance(computed, Evaluated):
-            computed = _by_autograd(plan, computed)
+            computed = self._by_autograd(plan, computed)
         self._step(plan, computed)
 
     def step_on_scalar(self, plan: StepPlan, loss: Tensor) -> None:
         """Take one step on a loss that is computed already."""
-        self._step(plan, _by_autograd(plan, Evaluated(loss, [])))
+        self._step(plan, self._by_autograd(plan, Evaluated(loss, [])))
 
     def evaluate(self, loss: LossOf, minibatch: Any) -> Evaluated:
         """Compute a loss; the values that it records are returned instead of being added to statistics."""
@@ -144,6 +144,21 @@ class GradientSteps:
             return Evaluated(loss(minibatch), values)
         finally:
             self.values = None
+
+    def _by_autograd(self, plan: StepPlan, evaluated: Evaluated) -> Computed:
+        """Write the gradient of a loss by autograd; zero if the loss depends on no parameter."""
+        loss, values = evaluated
+        if plan.parameters:
+            if loss.requires_grad:  # not `backward`: strategies hook into the accumulation of gradients
+                gradients = torch.autograd.grad(loss, plan.parameters, allow_unused=True, materialize_grads=True)
+            else:
+                gradients = tuple(map(torch.zeros_like, plan.parameters))
+            torch._foreach_copy_(plan.views, gradients)
+        numbers = torch.stack([scalar.detach() for scalar in scalars_of(loss, values)])
+        described = Described.of(values)
+        if self._steps and self._steps[-1].described == described:
+            described = self._steps[-1].described  # `finish` adds up steps that share their description
+        return Computed(described, numbers, has_norm=False)
 
     def _step(self, plan: StepPlan, computed: Computed) -> None:
         """Average the gradient over ranks, limit its norm unless a trace has done so, and step."""
@@ -217,19 +232,6 @@ class GradientSteps:
             failed = ["gradient", "the last optimisation step"]
         totals = [StatisticSum(*statistic, *total) for statistic, total in sums.items()]
         return Finished(totals, failed, len(steps))
-
-
-def _by_autograd(plan: StepPlan, evaluated: Evaluated) -> Computed:
-    """Write the gradient of a loss by autograd; zero if the loss depends on no parameter."""
-    loss, values = evaluated
-    if plan.parameters:
-        if loss.requires_grad:  # not `backward`: strategies hook into the accumulation of gradients
-            gradients = torch.autograd.grad(loss, plan.parameters, allow_unused=True, materialize_grads=True)
-        else:
-            gradients = tuple(map(torch.zeros_like, plan.parameters))
-        torch._foreach_copy_(plan.views, gradients)
-    numbers = torch.stack([scalar.detach() for scalar in scalars_of(loss, values)])
-    return Computed(Described.of(values), numbers, has_norm=False)
 
 
 def _step_optimizer(plan: StepPlan) -> None:

@@ -65,8 +65,9 @@ class Described(NamedTuple):
 
 def scalars_of(loss: Tensor, values: Sequence[RecordedValue]) -> list[Tensor]:
     """List the loss, the recorded values, and those counts that are tensors."""
-    scalars = [loss, *(torch.as_tensor(item.value, device=loss.device) for item in values)]
-    return scalars + [item.n_summands.to(loss.dtype) for item in values if isinstance(item.n_summands, Tensor)]
+    recorded = [item.value for item in values]
+    scalars = [one if isinstance(one, Tensor) else torch.tensor(one, device=loss.device) for one in recorded]
+    return [loss, *scalars] + [item.n_summands.to(loss.dtype) for item in values if isinstance(item.n_summands, Tensor)]
 
 
 class Computed(NamedTuple):
