@@ -14,7 +14,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_events import ArrayEvents
-from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.random_streams import RandomStreams
 
 Topic = TypeVar("Topic")
@@ -97,7 +97,7 @@ class ArrayEnv(ABC):
         """
 
     @abstractmethod
-    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Perform one act in some environments; the others stay as they are.
 
         Args:
@@ -185,7 +185,7 @@ class ArrayEnv(ABC):
         """
         return self.events.create_event_topic(topic)
 
-    def numbers_of(self, which: Rows) -> AnyArray:
+    def numbers_of(self, which: EnvIndex) -> AnyArray:
         """Return the numbers [n] of the environments that act, from the index that `step` gets."""
         return np.arange(self.n_envs) if isinstance(which, slice) else which
 

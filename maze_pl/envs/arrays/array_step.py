@@ -10,7 +10,7 @@ from maze_pl.core.actor_id import StepKey
 
 AnyArray = Any
 """A NumPy array, or a torch tensor on any device."""
-Rows = Any
+EnvIndex = Any
 """Index of the environments that act, on the first axis of arrays: `slice(None)` for all, else [n] int64, ascending."""
 
 

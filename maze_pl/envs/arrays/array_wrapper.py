@@ -11,7 +11,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 
 
 class ArrayWrapper(ArrayEnv):
@@ -74,7 +74,7 @@ class ArrayWrapper(ArrayEnv):
         """Start an episode in some environments."""
         return self.env.reset(which, seeds)
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Perform one act in some environments."""
         return self.env.step(actions, which)
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.structured_env import Array
 
@@ -78,7 +78,7 @@ class CartPoleArrayEnv(ArrayEnv):
         self.n_steps[which] = 0
         return ArrayStep(self._observations())
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: EnvIndex) -> ArrayStep:
         """Push the carts."""
         angle = self.angle[which]
         velocity, angular_velocity = self.velocity[which], self.angular_velocity[which]

@@ -13,7 +13,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.gym_action_conversion import GymActionConversion
 from maze_pl.envs.gym_observation_conversion import GymObservationConversion
@@ -183,7 +183,7 @@ class GymVectorArrayEnv(ArrayEnv):
 
     # ----------------------------------------------------------------------------------------------- step
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: EnvIndex) -> ArrayStep:
         """Step the vector environment; environments whose episodes have ended step along."""
         acting = np.zeros(self.n_envs, np.bool_)
         acting[which] = True

@@ -13,7 +13,7 @@ from maze_pl.core.episode_batch import StatColumn
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy, slots_for_checks
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.monitored_values import (
@@ -111,7 +111,7 @@ class MonitoringArrayWrapper(ArrayWrapper):
             self._note_next(result, rows)
         return result
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Log the acts that are picked, step, and log the rewards."""
         numbers = as_numpy(self.numbers_of(which))
         if self.observation_logging or self.action_logging:

@@ -13,7 +13,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy, slots_for_checks
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 from maze_pl.envs.structured_env import Array
 
@@ -69,7 +69,7 @@ class ObservationArrayWrapper(ArrayWrapper):
         self._change(result, as_numpy(which))
         return result
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Step and change the observations."""
         result = self.env.step(actions, which)
         self._change(result, as_numpy(self.numbers_of(which)))

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.structured_env import Array
 
@@ -65,7 +65,7 @@ class PendulumArrayEnv(ArrayEnv):
         self.n_steps[which] = 0
         return ArrayStep(self._observations())
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: EnvIndex) -> ArrayStep:
         """Apply the torques."""
         angle, speed = self.angle[which], self.speed[which]
         torque = np.clip(actions[0]["action"][which][:, 0], -_MOST_TORQUE, _MOST_TORQUE)

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.observation_array_wrapper import ObservationArrayWrapper
 from maze_pl.envs.corrected_rule import SUFFIX, CorrectedRule
 from maze_pl.envs.structured_env import Array
@@ -61,7 +61,7 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
         self._agents[which] = agents
         return observation
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Correct the rule's actions, and step."""
         numbers = as_numpy(self.numbers_of(which))
         changed: dict[StepKey, Mapping[str, AnyArray]] = dict(actions)

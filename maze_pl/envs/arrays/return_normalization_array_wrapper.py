@@ -10,7 +10,7 @@ import numpy as np
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 from maze_pl.envs.arrays.reward_array_wrapper import is_numbers
 from maze_pl.envs.structured_env import Array
@@ -54,7 +54,7 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
         self.env_time[which] = 0 if result.env_time is None else as_numpy(result.env_time)[which]
         return result
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Step, update the statistics by the rewards, and normalise them."""
         result = self.env.step(actions, which)
         if not isinstance(result, ArrayStep) or not is_numbers(result.reward):

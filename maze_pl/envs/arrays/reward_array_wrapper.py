@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 
 
@@ -24,7 +24,7 @@ class RewardArrayWrapper(ArrayWrapper):
             rewards: Rewards of any shape in float64, an array or a tensor; also those of single actors.
         """
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Step and change the rewards."""
         result = self.env.step(actions, which)
         if isinstance(result, ArrayStep) and is_numbers(result.reward):  # others are reported by the caller

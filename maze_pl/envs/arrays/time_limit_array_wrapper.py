@@ -8,7 +8,7 @@ import numpy as np
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 
 
@@ -36,7 +36,7 @@ class TimeLimitArrayWrapper(ArrayWrapper):
         self.n_steps[which] = 0
         return self.env.reset(which, seeds)
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Perform one act in some environments, and truncate those whose time is over."""
         result = self.env.step(actions, which)
         before = self.n_steps[which].copy()  # a slice would be a view

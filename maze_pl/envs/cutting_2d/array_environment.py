@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.cutting_2d.array_core_environment import ArrayCutting2DCoreEnvironment
 from maze_pl.envs.cutting_2d.demand import Demand
@@ -53,7 +53,7 @@ class Cutting2DArrayEnvironment(ArrayFormEnv):
         self.core_env.reset(which, seeds)
         return ArrayStep({0: self.core_env.observation()}, env_time=self.core_env.env_time)
 
-    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: EnvIndex) -> ArrayStep:
         """Try to cut the current orders."""
         heads = actions[0]
         numbers = self.numbers_of(which)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.cutting_2d.array_core_environment import ArrayCutting2DCoreEnvironment
 from maze_pl.envs.cutting_2d.demand import Demand
@@ -73,7 +73,7 @@ class StructuredCutting2DArrayEnvironment(ArrayFormEnv):
         self._update_inventory_mask(which)
         return ArrayStep(self._observations(), env_time=self.core_env.env_time, next_key=self._next_key)
 
-    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: EnvIndex) -> ArrayStep:
         """Choose a piece (sub-step 0), or cut it (sub-step 1)."""
         numbers = self.numbers_of(which)
         is_cutting = self._next_key[numbers] == 1

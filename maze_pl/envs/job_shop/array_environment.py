@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.job_shop.array_observation import schedule_observation, state_of
 from maze_pl.envs.job_shop.array_simulation import ArrayJobShopSimulation, ScheduleResult
 from maze_pl.envs.job_shop.core_environment import Instances, JobShopCoreEnvironment
@@ -94,7 +94,7 @@ class JobShopArrayEnvironment(ArrayFormEnv):
         self.simulation.reset(which, instances)
         self._observe(which)
 
-    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: EnvIndex) -> ArrayStep:
         """Schedule an operation of each environment."""
         numbers = self.numbers_of(which)
         job, alternative = np.divmod(actions[0]["option"][numbers].astype(np.int64), self.sizes.alternatives)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.job_shop.array_environment import JobShopArrayEnvironment
 from maze_pl.envs.job_shop.core_environment import Instances
 from maze_pl.envs.job_shop.schedule_reward_aggregator import ScheduleRewardAggregator
@@ -68,7 +68,7 @@ class StructuredJobShopArrayEnvironment(JobShopArrayEnvironment):
         self._env_time[which] = 0
         return ArrayStep(self._observations(), env_time=self._env_time, next_key=self._next_key)
 
-    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: EnvIndex) -> ArrayStep:
         """Choose a job (sub-step 0) or one of its alternatives (sub-step 1)."""
         numbers = self.numbers_of(which)
         is_second = self._next_key[numbers] == 1

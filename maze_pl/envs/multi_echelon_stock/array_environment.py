@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.multi_echelon_stock.action_conversion import units_of
 from maze_pl.envs.multi_echelon_stock.chain import StockChain
@@ -89,7 +89,7 @@ class StockArrayEnvironment(ArrayFormEnv):
         self._level[which] = self.chain.demand.first_levels(self._streams.random(which=which))
         return self._result(None)
 
-    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: EnvIndex) -> ArrayStep:
         """Order for all echelons, or for the echelons whose turn it is."""
         numbers = self.numbers_of(which)
         values = actions[0]["order"][numbers]

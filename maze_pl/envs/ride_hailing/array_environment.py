@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.ride_hailing.array_observation import vehicle_observation
 from maze_pl.envs.ride_hailing.environment import ride_hailing_factory
 from maze_pl.envs.ride_hailing.fleet_array_environment import FleetArrayEnvironment
@@ -62,7 +62,7 @@ class RideHailingArrayEnvironment(FleetArrayEnvironment):
         self._find_vehicles(which)
         return self._result()
 
-    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: EnvIndex) -> ArrayStep:
         """Let the next vehicle of each environment decide."""
         numbers = self.numbers_of(which)
         option = actions["vehicle"]["option"][numbers].astype(np.int64)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.ride_hailing.array_observation import dispatcher_observation
 from maze_pl.envs.ride_hailing.central_environment import central_dispatch_factory
 from maze_pl.envs.ride_hailing.fleet_array_environment import FleetArrayEnvironment
@@ -51,7 +51,7 @@ class CentralDispatchArrayEnvironment(FleetArrayEnvironment):
         self._start(which, seeds)
         return ArrayStep({0: self._observation})
 
-    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: EnvIndex) -> ArrayStep:
         """Let a vehicle of each environment do something; time passes where all vehicles have decided."""
         numbers = self.numbers_of(which)
         pair = actions[0]["pair"][numbers].astype(np.int64)

@@ -13,7 +13,7 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_events import ArrayEvent, ArrayEvents
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 
 Tensors = Mapping[str, Tensor]
 Topic = TypeVar("Topic")
@@ -152,7 +152,7 @@ class TensorEnv(ArrayEnv):
         self._next_key[which] = 0
         return self._result()
 
-    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[StepKey, Mapping[str, Any]], which: EnvIndex) -> ArrayStep:
         """Perform one act in some environments; see `ArrayEnv.step`."""
         acting = np.zeros(self.n_envs, np.bool_)
         acting[which] = True

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.envs.arrays.array_form_env import ArrayFormEnv
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vehicle_routing.core_environment import Instances, checked_sizes, state_of
@@ -78,7 +78,7 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         self.simulation.reset(which, drawn)
         return ArrayStep({0: self._observe(which)})
 
-    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: EnvIndex) -> ArrayStep:
         """Move a vehicle of each environment."""
         numbers = self.numbers_of(which)
         vehicle, node = np.divmod(actions[0]["option"][numbers].astype(np.int64), self.max_customers + 1)

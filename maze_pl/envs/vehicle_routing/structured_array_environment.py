@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maze_pl.envs.arrays.array_step import ArrayStep, Rows
+from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vehicle_routing.array_environment import VehicleRoutingArrayEnvironment
 from maze_pl.envs.vehicle_routing.core_environment import Instances
@@ -58,7 +58,7 @@ class StructuredVehicleRoutingArrayEnvironment(VehicleRoutingArrayEnvironment):
         self._env_time[which] = 0
         return ArrayStep(self._observations(), env_time=self._env_time, next_key=self._next_key)
 
-    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: Rows) -> ArrayStep:
+    def step(self, actions: Mapping[Any, Mapping[str, Array]], which: EnvIndex) -> ArrayStep:
         """Choose a vehicle (sub-step 0) or its next node (sub-step 1)."""
         numbers = self.numbers_of(which)
         is_moving = self._next_key[numbers] == 1
