@@ -59,7 +59,7 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "test": "fit",
     "rllib": "rllib",
     "sweep": "sweep",
-    "rollout": "rollout",
+    "rollout": "rollout_command",
     "compare": "compare",
     "estimate": "estimate",
     "view": "view",

@@ -13,8 +13,8 @@ from maze_pl.collect.engines.engine import Done, Engine
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.datamodules.environments import Env
-from maze_pl.datamodules.rollout import RolloutDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollouts import RolloutDataModule
 
 
 class ActorDataModule(RolloutDataModule):

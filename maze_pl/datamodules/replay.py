@@ -33,8 +33,8 @@ from maze_pl.datamodules.buffer_files import (
 )
 from maze_pl.datamodules.demonstrations import demonstrated_acts
 from maze_pl.datamodules.environments import Env, make_frozen
-from maze_pl.datamodules.rollout import RolloutDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollouts import RolloutDataModule
 from maze_pl.datamodules.source import Source
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER

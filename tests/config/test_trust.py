@@ -49,7 +49,7 @@ COMMANDS = [
         {"class_path": "torch.optim.optimizer.defaultdict"},
         {"optimizer": "torch.optim.optimizer.warnings.warn"},
         {"id": "os:Env-v0"},
-        {"func": "maze_pl.cli.rollout.shlex.quote"},
+        {"func": "maze_pl.cli.rollout_command.shlex.quote"},
         {"class_path": "maze_pl.__main__.main", "init_args": {"arguments": []}},
         {"class_path": "maze_pl.load"},
         {"env": "{class_path: not_here.Env}"},

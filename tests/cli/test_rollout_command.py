@@ -22,7 +22,7 @@ import yaml
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.agents import DummyCartPolePolicy
-from maze_pl.cli.rollout import play
+from maze_pl.cli.rollout_command import play
 from maze_pl.collect.engines import InProcessEngine
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.envs import GymMazeEnv
@@ -174,7 +174,7 @@ def test_an_episode_that_does_not_end_after_a_signal_is_given_up(capsys: pytest.
     with StopSignals(patience=0.01) as signals, pytest.raises(StoppedBySignal):
         play({}, signals, Endless, InProcessEngine(), output_dir="episodes")
     message = capsys.readouterr().err
-    place = r"\(at test_rollout.py:\d+ in step\)"
+    place = r"\(at test_rollout_command.py:\d+ in step\)"
     assert re.search(f"maze-pl: stopped by SIGTERM in an episode that took more than 0 s longer {place}\n", message)
 
 
