@@ -52,8 +52,8 @@ class FlatAdam(FlatOptimizer, Adam):
 
     def _bind(self) -> None:
         self._steps = []
-        self._one = torch.ones(())  # adding it costs a third of adding a Python number
         super()._bind()
+        self._one = torch.ones((), device=self.gradient.device)  # adding it costs a third of adding a number
 
     def _restore(self, index: int, group: dict[str, Any]) -> None:
         device = group["params"][0].device if group["params"] else None

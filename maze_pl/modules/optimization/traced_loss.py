@@ -65,9 +65,13 @@ class Described(NamedTuple):
 
 def scalars_of(loss: Tensor, values: Sequence[RecordedValue]) -> list[Tensor]:
     """List the loss, the recorded values, and those counts that are tensors."""
-    recorded = [item.value for item in values]
-    scalars = [one if isinstance(one, Tensor) else torch.tensor(one, device=loss.device) for one in recorded]
-    return [loss, *scalars] + [item.n_summands.to(loss.dtype) for item in values if isinstance(item.n_summands, Tensor)]
+    scalars = [loss]
+    for item in values:
+        value = item.value
+        if not isinstance(value, Tensor) or value.device != loss.device:
+            value = torch.as_tensor(value, device=loss.device)
+        scalars.append(value)
+    return scalars + [item.n_summands.to(loss.dtype) for item in values if isinstance(item.n_summands, Tensor)]
 
 
 class Computed(NamedTuple):
