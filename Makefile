@@ -70,7 +70,8 @@ problems: $(BENCH_STAMP)  ## Train agents for the applied problems, and compare 
 	$(BENCH)/python benchmarks/structure.py --workers 2
 	$(BENCH)/python benchmarks/problems.py --search
 
-learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes docs/results.md (two hours).
+learn: $(STAMP)  ## Train all shipped configurations with three seeds; writes docs/results.md (ten hours).
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[envpool]"
 	$(BIN)/python benchmarks/learn.py
 
 $(BENCH_STAMP): pyproject.toml constraints.txt

@@ -48,6 +48,7 @@ THRESHOLDS = {  # minimum of the mean over the seeds
     "sac_half_cheetah": 5000,
     "dqn_cartpole": 475,
     "dqn_lunar_lander": 200,
+    "dqn_pong": 15,
     "td3_pendulum": -170,
     "td3_lunar_lander_continuous": 220,
     "impala_cartpole": 450,

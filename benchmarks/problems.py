@@ -227,11 +227,16 @@ def routing_problem() -> Problem:
     def by_rule(play: Callable[[Any], float]) -> np.ndarray:
         return np.array([play(vehicle_routing.instance_of(description, number)) for number in range(N_SOLVED)])
 
+    plans: dict[str, Callable[[Any], Any]] = {
+        "sweep": vehicle_routing.sweep_routes,
+        "savings": vehicle_routing.savings_routes,
+        "savings of nine shapes, 2-opt": vehicle_routing.improved_savings_routes,
+    }
     rules: dict[str, Callable[[], Values]] = {
         "nearest neighbour": partial(excess, partial(by_rule, vehicle_routing.by_nearest_neighbour)),
-        "sweep": partial(excess, partial(by_rule, lambda one: vehicle_routing.sweep_routes(one).distance)),
-        "savings": partial(excess, partial(by_rule, lambda one: vehicle_routing.savings_routes(one).distance)),
     }
+    for name, plan in plans.items():
+        rules[name] = partial(excess, partial(by_rule, lambda instance, plan=plan: plan(instance).distance))
 
     def played(policy: Any, n_samples: int, temperature: float = 1.0) -> Values:
         return excess(partial(vehicle_routing.by_policy, policy, description, N_SOLVED, n_samples, temperature))
@@ -243,7 +248,6 @@ def routing_problem() -> Problem:
         rules=rules,
         agents={
             "greedy": partial(played, n_samples=0),
-            "best of 128": partial(played, n_samples=128),
             "best of 128 at temperature 1.5": partial(played, n_samples=128, temperature=1.5),
         },
         page="vehicle_routing.md",
@@ -360,6 +364,8 @@ def ride_hailing_problem() -> Problem:
 
 
 N_ORDERS = 200
+N_CUT, FIRST_CUT = 100, 5000
+"""Number of episodes, and the seed of the first one."""
 
 
 def cutting_problem() -> Problem:
@@ -373,8 +379,9 @@ def cutting_problem() -> Problem:
 
     def raw_pieces(policy: Any, deterministic: bool) -> Values:
         make = Factory(settings["class_path"], settings["init_args"])
-        options: dict[str, Any] = {"episodes": 100, "seed": 5000, "max_steps": 10_000, "deterministic": deterministic}
-        return [-episode.summary.reward for episode in rollout(make, policy, wrappers=[wrapper], **options)]
+        options: dict[str, Any] = {"episodes": N_CUT, "seed": FIRST_CUT, "max_steps": 10_000}
+        played = rollout(make, policy, wrappers=[wrapper], deterministic=deterministic, **options)
+        return [-episode.summary.reward for episode in played]
 
     return Problem(
         title="Cutting-2D, mixed orders",
@@ -387,16 +394,15 @@ def cutting_problem() -> Problem:
             Factory.of(training["env"]),
             lambda summary: N_ORDERS * float(summary.kpis["raw_piece_usage_per_step"]),
             (
-                "lookahead:policy:64:horizon=4:max_actions=4",
+                "lookahead:policy:16:horizon=20:max_actions=4:min_ratio=0.1",
                 "lookahead:policy:64:horizon=20:max_actions=4:min_ratio=0.1",
-                "puct:16",
-                "puct:64:max_actions=4:min_ratio=0.1",
+                "puct:16:max_actions=4:min_ratio=0.1",
             ),
-            16,
-            "16 episodes: raw pieces for 200 orders",
-            {"wrappers": [Factory.of(node) for node in training["wrappers"]]},
+            N_CUT,
+            f"the {N_CUT} episodes of the table above: raw pieces for 200 orders",
+            {"wrappers": [Factory.of(node) for node in training["wrappers"]], "seed": FIRST_CUT},
         ),
-        text="100 episodes; raw pieces of 10 x 8, orders of up to 6 x 5, whose area is about 26.8 raw pieces.",
+        text=f"{N_CUT} episodes; raw pieces of 10 x 8, orders of up to 6 x 5, whose area is about 26.8 raw pieces.",
     )
 
 

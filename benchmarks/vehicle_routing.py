@@ -7,7 +7,8 @@ PyVRP takes its time limit for each instance, and may solve some of them only (`
 the best of several samples is computed for. `--pyvrp_file` writes its distances to a file, or reads them if it is
 there; `--workers` solves several instances at the same time. Instances are those of `random(N)` with the seeds
 100,000 and up. Each row prints the mean distance, and the excess over PyVRP: the mean over instances of
-100 (distance / PyVRP's - 1), with a 95% bootstrap interval over instances. Differences from the savings are paired.
+100 (distance / PyVRP's - 1), with a 95% bootstrap interval over instances. Differences from the savings
+are paired.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from maze_pl.envs.vehicle_routing import (
     RandomInstances,
     RoutingInstance,
     VehicleRoutingArrayEnvironment,
+    improved_savings_routes,
     savings_routes,
     solve_with_pyvrp,
     sweep_routes,
@@ -78,7 +80,7 @@ def solver_distances(arguments: argparse.Namespace, description: str) -> np.ndar
 
 
 def is_advised(policy: Any) -> bool:
-    """True if a policy observes routes of the savings algorithm."""
+    """True if a policy observes planned routes."""
     options = policy.spec.steps[0].observation_space["options"]
     return bool(options.shape[1] == N_ADVISED_FEATURES)
 
@@ -146,25 +148,27 @@ def main() -> int:
         return distances
 
     print(f"{'PyVRP':40} {solver.mean():7.3f}  {len(solver)} instances")
+    by_rule = {}
     for name, rule in {
         "nearest neighbour": by_nearest_neighbour,
         "sweep": lambda instance: sweep_routes(instance).distance,
         "savings": lambda instance: savings_routes(instance).distance,
+        "savings of nine shapes, 2-opt": lambda instance: improved_savings_routes(instance).distance,
     }.items():
         start = time.process_time()
-        savings = row(name, np.array([rule(instance) for instance in instances]), start)
+        by_rule[name] = row(name, np.array([rule(instance) for instance in instances]), start)
     for run in arguments.runs:
         policy = maze_pl.load(run).policy
-        for n_samples in (0, arguments.samples):
-            if n_samples == 0 or arguments.samples:
-                start = time.process_time()
-                n_played = len(solver) if n_samples else n
-                label = f"best of {n_samples}" if n_samples else "greedy"
-                distances = row(
-                    f"{run}, {label}", by_policy(policy, description, n_played, n_samples, arguments.temperature), start
-                )
-                gain = 100 * (savings[:n_played] / distances - 1)
-                print(f"{'':8}savings are longer by {interval(gain)}%", flush=True)
+        for n_samples in dict.fromkeys((0, arguments.samples)):
+            start = time.process_time()
+            n_played = len(solver) if n_samples else n
+            label = f"best of {n_samples}" if n_samples else "greedy"
+            distances = row(
+                f"{run}, {label}", by_policy(policy, description, n_played, n_samples, arguments.temperature), start
+            )
+            for name in ("savings", "savings of nine shapes, 2-opt"):
+                gain = 100 * (by_rule[name][:n_played] / distances - 1)
+                print(f"{'':8}{name}: longer by {interval(gain)}%", flush=True)
     return 0
 
 

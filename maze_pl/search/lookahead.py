@@ -18,6 +18,9 @@ from maze_pl.search.value_function import ValueFunction
 N_ERRORS: Final = 2.0
 """Standard errors by which an action must be better than the policy's favourite."""
 
+N_TOGETHER: Final = 256
+"""Simulations that are played at once, at most."""
+
 
 class Lookahead(SearchMethod):
     """Tries each action, lets a rule play on, and takes the action with the largest mean return.
@@ -60,30 +63,43 @@ class Lookahead(SearchMethod):
             return [PlannedAct(actor, observation, candidates[0][0])]
         returns: list[list[float]] = []
         while True:
-            returns.append(self._returns(decision, len(returns), [action for action, _ in candidates]))
+            n_rounds = self._rounds_together(len(returns), len(candidates))
+            returns += self._returns(decision, len(returns), n_rounds, [action for action, _ in candidates])
             if self._is_complete(decision, len(returns), len(candidates)):
                 break
         has_favourite = candidates[0][1] > candidates[1][1]
         best = best_place(np.array(returns), has_favourite=has_favourite)
         return [PlannedAct(actor, observation, candidates[best][0])]
 
-    def _returns(self, decision: Decision, future: int, actions: Sequence[Action]) -> list[float]:
-        """Return the discounted return of each action in a future."""
-        simulations = [decision.started(place, future) for place in range(len(actions))]
+    def _returns(
+        self, decision: Decision, first_future: int, n_futures: int, actions: Sequence[Action]
+    ) -> list[list[float]]:
+        """Return the discounted returns [n_futures, actions] of each action in several futures."""
+        rounds = range(first_future, first_future + n_futures)
+        tried = [(future, action) for future in rounds for action in actions]
+        simulations = [decision.started(place, future) for place, (future, _) in enumerate(tried)]
         returns = [DiscountedReturn(self._gamma) for _ in simulations]
 
         def receive(place: int, _: PlannedAct) -> None:
             returns[place].add_last_act(simulations[place])
 
-        for simulation, action, own in zip(simulations, actions, returns, strict=True):
+        for simulation, (_, action), own in zip(simulations, tried, returns, strict=True):
             simulation.step(action)
             own.add_last_act(simulation)
         is_deterministic = [True] * len(simulations)
         play_on(decision, simulations, self._rule, is_deterministic, self._is_far_enough, receive)
-        if self._values is None:
-            return [own.total for own in returns]
-        values = self._values(decision, simulations)
-        return [own.total + own.discount * value for own, value in zip(returns, values, strict=True)]
+        totals = [own.total for own in returns]
+        if self._values is not None:
+            values = self._values(decision, simulations)
+            totals = [own.total + own.discount * value for own, value in zip(returns, values, strict=True)]
+        return np.array(totals).reshape(n_futures, len(actions)).tolist()
+
+    def _rounds_together(self, n_rounds: int, n_actions: int) -> int:
+        """Return in how many futures the actions are tried at once: one if time is limited."""
+        if self._options.milliseconds is not None or self._options.simulations is None:
+            return 1
+        left = self._options.simulations // n_actions - n_rounds
+        return min(max(left, 1), max(N_TOGETHER // n_actions, 1))
 
     def _is_far_enough(self, simulation: Simulation) -> bool:
         """Return whether a simulation has reached the horizon."""

@@ -16,7 +16,7 @@ QUICK = "ppo_cartpole", "sac_cartpole"
 
 def marks_of(name: str) -> list[pytest.MarkDecorator]:
     marks = [] if name in QUICK else [pytest.mark.slow]
-    return [*marks, pytest.mark.envpool] if name == "ppo_pong" else marks
+    return [*marks, pytest.mark.envpool] if name == "dqn_pong" else marks
 
 
 def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
@@ -29,7 +29,6 @@ def test_there_are_ppo_and_a2c_for_the_same_environments() -> None:
         "ppo_hopper",
         "ppo_lunar_lander_fine_tuning",
         "ppo_pettingzoo",
-        "ppo_pong",
     )
     problems = "cutting_2d", "job_shop", "multi_echelon_stock", "ride_hailing", "vehicle_routing"  # with PPO only
     names = {name for name in NAMES if name[:3] in ("a2c", "ppo") and name not in others}

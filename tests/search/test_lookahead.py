@@ -106,3 +106,13 @@ def test_an_action_that_is_better_for_certain_is_taken() -> None:
     assert best_place(lucky, has_favourite=False) == 1
     assert best_place(lucky, has_favourite=True) == 0
     assert best_place(np.array([[1.0, 2.0, 2.0]]), has_favourite=True) == 1, "one future is all that is known"
+
+
+@pytest.mark.parametrize("n_together", [1, 6, 7])
+def test_decisions_do_not_depend_on_how_many_simulations_are_played_at_once(
+    monkeypatch: pytest.MonkeyPatch, n_together: int
+) -> None:
+    expected = guesses(0.5, "lookahead:policy:17:horizon=6")
+    monkeypatch.setattr("maze_pl.search.lookahead.N_TOGETHER", n_together)
+    assert np.array_equal(guesses(0.5, "lookahead:policy:17:horizon=6"), expected)
+    assert 0.2 < expected.mean() < 0.8, "there was something to decide"

@@ -24,6 +24,7 @@ from .pyvrp_solver import solve_with_pyvrp as solve_with_pyvrp
 from .random_instances import RandomInstances as RandomInstances
 from .renderer import VehicleRoutingRenderer as VehicleRoutingRenderer
 from .routing_reward_aggregator import RoutingRewardAggregator as RoutingRewardAggregator
+from .savings import improved_savings_routes as improved_savings_routes
 from .savings import savings_routes as savings_routes
 from .simulation import RoutingSimulation as RoutingSimulation
 from .solution import RoutingSolution as RoutingSolution, check_routes as check_routes

@@ -35,7 +35,7 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         max_customers: Maximum number of customers; the largest number of `instances` if None.
         n_vehicles: Maximum number of vehicles under way at the same time.
         reward_aggregator: Computes rewards; `DistanceRewardAggregator()` if None.
-        advised: Whether observations show routes of the savings algorithm; see `ObservationConversion`.
+        advised: Whether observations show planned routes; see `ObservationConversion`.
     """
 
     def __init__(

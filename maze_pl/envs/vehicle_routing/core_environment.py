@@ -36,7 +36,7 @@ class VehicleRoutingCoreEnvironment(CoreEnv):
         max_customers: Maximum number of customers; the largest number of `instances` if None.
         n_vehicles: Maximum number of vehicles under way at the same time.
         reward_aggregator: Computes rewards; `DistanceRewardAggregator()` if None.
-        advised: Whether observations show routes of the savings algorithm; see `ObservationConversion`.
+        advised: Whether observations show planned routes; see `ObservationConversion`.
 
     Raises:
         ValueError: An instance is unknown, malformed or too large, or an option is out of range.

@@ -50,8 +50,9 @@ class ObservationConversion(ObservationConversionInterface):
         16 1 if the vehicle may go to j
         17 1 if x is not the depot
 
-    With advice, routes to all unserved customers are observed, too. The savings algorithm plans them when
-    an episode starts, and again from the current state whenever a vehicle leaves them:
+    With advice, routes to all unserved customers are observed, too. They are planned by
+    `improved_savings_routes` when an episode starts, and again from the current state whenever a vehicle
+    leaves them or returns to the depot:
 
         18 1 if they go from x to j; where x is the depot, if they begin or end at j and no vehicle is under way on them
         19 1 if x and j are in one of these routes
@@ -65,7 +66,7 @@ class ObservationConversion(ObservationConversionInterface):
     Args:
         max_customers: Maximum number of customers, C.
         n_vehicles: Number of vehicles under way, V.
-        is_advised: Whether routes of the savings algorithm are observed.
+        is_advised: Whether planned routes are observed.
     """
 
     def __init__(self, max_customers: int, n_vehicles: int, is_advised: bool = False) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from maze_pl.envs.vehicle_routing.instance import Array, InstanceArrays
-from maze_pl.envs.vehicle_routing.savings import merged_routes
+from maze_pl.envs.vehicle_routing.savings import ROUTE_SHAPES, Savings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,8 @@ class RoutingSimulation:
         n_envs: N.
         max_customers: C.
         n_vehicles: V.
-        is_advised: Whether the savings algorithm plans routes. They are planned again when a vehicle leaves them.
+        is_advised: Whether routes are planned, as by `improved_savings_routes`: at the start, whenever a
+            vehicle returns to the depot and, with the route shape of the last plan, when one leaves them.
 
     Attributes:
         instances: The instances.
@@ -70,6 +71,7 @@ class RoutingSimulation:
         links: [N, C + 1, 2] nodes before and after each customer in planned routes, and after the place
             of each vehicle; -1 without.
         route_of: [N, C + 1] number of the planned route of each of these; -1 without.
+        shape: [N] route shape of the planned routes.
         move_vehicles: [N, 2 C] vehicle of each move.
         move_nodes: [N, 2 C] node of each move.
     """
@@ -89,6 +91,7 @@ class RoutingSimulation:
         self.n_moves = np.zeros(n_envs, np.int64)
         self.links = np.full((n_envs, n_nodes, 2), -1, np.int16)
         self.route_of = np.full((n_envs, n_nodes), -1, np.int16)
+        self.shape = np.ones(n_envs)
         self.move_vehicles = np.zeros((n_envs, 2 * max_customers), np.int16)
         self.move_nodes = np.zeros((n_envs, 2 * max_customers), np.int16)
 
@@ -110,7 +113,7 @@ class RoutingSimulation:
         self._update(which)
         if self.is_advised:
             for env in which.tolist():
-                self._plan(env)
+                self._plan(env, ROUTE_SHAPES)
 
     def move(self, which: Array, vehicle: Array, node: Array) -> MoveResult:
         """Move a vehicle in some episodes; a choice that is not allowed is replaced by the nearest allowed customer.
@@ -138,7 +141,7 @@ class RoutingSimulation:
         self.length[which] += total
         self._update(which)
         if self.is_advised:
-            self._follow(which, vehicle, origin, node)
+            self._follow(which, vehicle, origin, node, ~np.isnan(returns).all(axis=1))
         is_complete = np.logical_not(self.unserved[which].any(axis=1))
         return MoveResult(is_valid, vehicle, node, distance, returns, loads, total, is_complete)
 
@@ -195,8 +198,8 @@ class RoutingSimulation:
         fits = demands <= self.remaining[which][..., np.newaxis]
         return np.asarray(fits & self.unserved[which][:, np.newaxis])
 
-    def _follow(self, which: Array, vehicle: Array, origin: Array, node: Array) -> None:
-        """Note moves that follow the planned routes, and plan again after others."""
+    def _follow(self, which: Array, vehicle: Array, origin: Array, node: Array, is_return: Array) -> None:
+        """Note moves that follow the planned routes, and plan again after others and after returns to the depot."""
         others = self.position[which]
         others[np.arange(len(which)), vehicle] = 0
         is_of_other = in_begun_routes(self.route_of[which], others)[np.arange(len(which)), node]
@@ -208,11 +211,13 @@ class RoutingSimulation:
         self.links[which, node] = links
         follows = (arrives & (node > 0)[:, np.newaxis]).any(axis=1) | leaves.any(axis=1)
         follows &= (origin > 0) | ~is_of_other
-        for env in which[~follows].tolist():
-            self._plan(env)
+        for env in which[is_return].tolist():
+            self._plan(env, ROUTE_SHAPES)
+        for env in which[~(follows | is_return)].tolist():
+            self._plan(env, [self.shape[env]])
 
-    def _plan(self, env: int) -> None:
-        """Plan the routes to all unserved customers by the savings algorithm."""
+    def _plan(self, env: int, shapes: Sequence[float]) -> None:
+        """Plan the routes to all unserved customers with the best of some shapes."""
         instances = self.instances
         self.links[env] = -1
         self.route_of[env] = -1
@@ -222,7 +227,8 @@ class RoutingSimulation:
                 begun[place] = remaining
         customers = np.flatnonzero(self.unserved[env])
         capacity = int(instances.capacity[env])
-        routes = merged_routes(instances.distances[env], instances.demands[env], capacity, customers, begun)
+        savings = Savings(instances.distances[env], instances.demands[env], capacity, customers, begun)
+        routes, self.shape[env] = savings.improved_routes(shapes)
         for number, route in enumerate(routes):
             stops = np.array([-1 if route[0] in begun else 0, *route, 0])
             self.links[env, route, 0] = stops[:-2]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from maze_pl.envs.vehicle_routing.instance import Array, RoutingInstance
+from maze_pl.envs.vehicle_routing.instance import RoutingInstance
 from maze_pl.envs.vehicle_routing.solution import RoutingSolution, check_routes, route_distance
-
-_LEAST_GAIN = 1e-9
-"""Smallest improvement that 2-opt accepts, relative to the scale of distances."""
+from maze_pl.envs.vehicle_routing.two_opt import two_opt
 
 
 def sweep_routes(instance: RoutingInstance) -> RoutingSolution:
@@ -40,7 +38,8 @@ def sweep_routes(instance: RoutingInstance) -> RoutingSolution:
             for cluster in _clusters(instance, turned[start:] + turned[:start]):
                 key = tuple(sorted(cluster))
                 if key not in tours:
-                    tours[key] = two_opt(instance, nearest_neighbour_tour(instance, key))
+                    tour = [0, *nearest_neighbour_tour(instance, key), 0]
+                    tours[key] = two_opt(instance.distances, tour)[1:-1]
                 routes.append(tours[key])
             distance = sum(route_distance(instance, route) for route in routes)
             if distance < shortest:
@@ -77,34 +76,3 @@ def nearest_neighbour_tour(instance: RoutingInstance, customers: tuple[int, ...]
         node = left.pop(int(instance.distances[node, left].argmin()))
         tour.append(node)
     return tour
-
-
-def two_opt(instance: RoutingInstance, route: list[int]) -> list[int]:
-    """Reverse parts of a route as long as this makes it shorter; the best reversal comes first.
-
-        gain(i, j) = d(a, b) + d(e, f) - d(a, e) - d(b, f),   a, b and e, f consecutive nodes
-
-    Croes 1958 (Operations Research 6(6), pp. 791-812).
-
-    Args:
-        instance: The instance.
-        route: Customers in order.
-    """
-    nodes = np.array([0, *route, 0])
-    least = _LEAST_GAIN * instance.scale
-    while True:
-        gains = _gains(instance.distances, nodes)
-        best = int(gains.argmax())
-        i, j = divmod(best, gains.shape[1])
-        if gains[i, j] <= least:
-            return [int(node) for node in nodes[1:-1]]
-        nodes[i + 1 : j + 1] = nodes[i + 1 : j + 1][::-1].copy()
-
-
-def _gains(distances: Array, nodes: Array) -> Array:
-    """Gain of reversing what lies between edges i and j, [edges, edges]; 0 for i >= j."""
-    start = nodes[:-1]
-    end = nodes[1:]
-    lengths = distances[start, end]
-    joined = distances[start[:, np.newaxis], start] + distances[end[:, np.newaxis], end]
-    return np.asarray(np.triu(lengths[:, np.newaxis] + lengths - joined, 1))

@@ -12,20 +12,22 @@ from maze_pl.core.policy import PolicyBatch
 from maze_pl.envs.vehicle_routing import (
     RoutingInstance,
     check_routes,
+    improved_savings_routes,
     route_distance,
     savings_routes,
     structured_vehicle_routing_factory,
     sweep_routes,
     vehicle_routing_factory,
 )
+from maze_pl.envs.vehicle_routing.improved_savings_policy import ImprovedSavingsPolicy
 from maze_pl.envs.vehicle_routing.nearest_neighbour_policy import NearestNeighbourPolicy
 from maze_pl.envs.vehicle_routing.savings_policy import SavingsPolicy
-from maze_pl.envs.vehicle_routing.sweep import two_opt
 from maze_pl.envs.vehicle_routing.sweep_policy import SweepPolicy
+from maze_pl.envs.vehicle_routing.two_opt import two_opt
 from maze_pl.runs.rollout import rollout
 from tests.envs.vehicle_routing.reference import FACTORIES, SQUARE, drawn, length_of, play, shortest_routes, straight
 
-POLICIES = [NearestNeighbourPolicy, SavingsPolicy, SweepPolicy]
+POLICIES = [NearestNeighbourPolicy, SavingsPolicy, ImprovedSavingsPolicy, SweepPolicy]
 
 
 def test_routes_by_hand() -> None:
@@ -38,13 +40,13 @@ def test_routes_by_hand() -> None:
     assert sweep_routes(SQUARE).distance == 12 + 6 + 4
 
 
-def slow_savings(instance: RoutingInstance) -> list[list[int]]:
+def slow_savings(instance: RoutingInstance, shape: float = 1.0) -> list[list[int]]:
     """Clarke and Wright's savings, with routes as lists that are searched for each pair."""
     routes = [[customer] for customer in range(1, instance.n_customers + 1)]
     pairs = []
     for i in range(1, instance.n_customers + 1):
         for j in range(i + 1, instance.n_customers + 1):
-            saving = instance.distances[i, 0] + instance.distances[0, j] - instance.distances[i, j]
+            saving = instance.distances[i, 0] + instance.distances[0, j] - shape * instance.distances[i, j]
             pairs.append((-saving, i, j))
     for saving, i, j in sorted(pairs):
         (first,) = [route for route in routes if i in route]
@@ -69,12 +71,41 @@ def test_savings_equal_a_slow_reference() -> None:
         assert {min(tuple(route), tuple(route[::-1])) for route in found} == expected
 
 
+def test_improved_savings_equal_a_slow_reference() -> None:
+    for seed in range(6):
+        instance = drawn("random(20)", seed)
+        distances = []
+        for tenths in range(8, 17):
+            routes = slow_savings(instance, tenths / 10)
+            distances.append(sum(length_of(instance, [slow_two_opt(instance, route)]) for route in routes))
+        found = improved_savings_routes(instance)
+        assert found.distance == pytest.approx(min(distances))
+        assert found.distance <= savings_routes(instance).distance
+
+
+def slow_two_opt(instance: RoutingInstance, route: list[int]) -> list[int]:
+    """The shortest route that one reversal makes, again and again."""
+    while True:
+        ends = [(i, j) for i in range(len(route)) for j in range(i + 2, len(route) + 1)]
+        turned = [route[:i] + route[i:j][::-1] + route[j:] for i, j in ends]
+        best = min(turned, key=lambda path: length_of(instance, [path]), default=route)
+        if length_of(instance, [best]) >= length_of(instance, [route]) - 1e-9:
+            return route
+        route = best
+
+
+def test_a_begun_path_keeps_its_first_node() -> None:
+    # from 2, the way over 1 and 3 is 3 + 5 + 3, the way over 3 and 1 is 4 + 5 + 4
+    assert two_opt(SQUARE.distances, [2, 3, 1, 0]) == [2, 1, 3, 0]
+
+
 def test_two_opt_removes_crossings_and_keeps_what_is_optimal() -> None:
-    assert length_of(SQUARE, [two_opt(SQUARE, [2, 1, 3])]) == 4 + 3 + 4 + 3
+    assert length_of(SQUARE, [two_opt(SQUARE.distances, [0, 2, 1, 3, 0])[1:-1]]) == 4 + 3 + 4 + 3
     for seed in range(4):
         instance = drawn("random(6, capacity=60)", seed)
         for start in ([1, 2, 3, 4, 5, 6], [3, 1, 5, 2, 6, 4]):
-            route = two_opt(instance, start)
+            depot, *route, end = two_opt(instance.distances, [0, *start, 0])
+            assert depot == end == 0
             assert sorted(route) == [1, 2, 3, 4, 5, 6]
             length = route_distance(instance, route)
             assert length <= route_distance(instance, start) + 1e-12
@@ -118,7 +149,7 @@ def test_no_rule_is_better_than_the_optimum() -> None:
     for seed in range(4):
         instance = drawn("random(6, capacity=14)", seed)
         shortest = shortest_routes(instance)
-        for rule in (savings_routes, sweep_routes):
+        for rule in (savings_routes, improved_savings_routes, sweep_routes):
             solution = rule(instance)
             assert solution.distance >= shortest - 1e-9
             assert solution.distance == pytest.approx(length_of(instance, solution.routes))
@@ -143,9 +174,15 @@ def test_the_nearest_neighbour_equals_a_slow_reference() -> None:
 
 
 @pytest.mark.parametrize("form", list(FACTORIES))
-@pytest.mark.parametrize("policy_class", [SavingsPolicy, SweepPolicy])
-def test_policies_drive_the_planned_routes(form: str, policy_class: Any) -> None:
-    plan = {SavingsPolicy: savings_routes, SweepPolicy: sweep_routes}[policy_class]
+@pytest.mark.parametrize(
+    ("policy_class", "plan"),
+    [
+        (SavingsPolicy, savings_routes),
+        (ImprovedSavingsPolicy, improved_savings_routes),
+        (SweepPolicy, sweep_routes),
+    ],
+)
+def test_policies_drive_the_planned_routes(form: str, policy_class: Any, plan: Any) -> None:
     for seed in range(3):
         instance = drawn("random(20)", seed)
         env = FACTORIES[form]([instance])
