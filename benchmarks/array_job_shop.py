@@ -95,7 +95,7 @@ def training(make: Any, options: argparse.Namespace) -> tuple[int, float, float]
     pl.seed_everything(options.seed, verbose=False)
     node = yaml.safe_load(NETWORKS.read_text(encoding="utf-8"))
     data = RolloutDataModule(
-        partial(make, reward_aggregator=LowerBoundRewardAggregator(relative=True)),
+        lambda: make(reward_aggregator=LowerBoundRewardAggregator(relative=True)),
         n_envs=options.n_envs,
         n_rollout_steps=ENV_STEPS // options.n_envs,
         epoch_length=options.rollouts,

@@ -129,6 +129,12 @@ def taillard_gaps(makespan: Callable[[Any], float]) -> Values:
     return [100 * (makespan(instance) / float(instance.best_known or 0) - 1) for instance in instances]
 
 
+def searched_job_shop() -> Any:
+    """Make an environment of the job shop with the rewards of the training."""
+    rewards = LowerBoundRewardAggregator(relative=True)
+    return job_shop_factory(["random(10x10)"], max_jobs=job_shop.MAX_JOBS, reward_aggregator=rewards)
+
+
 def job_shop_problem() -> Problem:
     """Classic job shop."""
     rules: dict[str, Callable[[], Values]] = {}
@@ -149,12 +155,7 @@ def job_shop_problem() -> Problem:
         page="job_shop.md",
         text="Taillard's instances ta01 to ta20 (15 and 20 jobs on 15 machines). Agents have seen random ones only.",
         searched=Searched(
-            partial(
-                job_shop_factory,
-                ["random(10x10)"],
-                max_jobs=job_shop.MAX_JOBS,
-                reward_aggregator=LowerBoundRewardAggregator(relative=True),
-            ),
+            searched_job_shop,
             lambda summary: float(summary.kpis["bound_gap_percent"]),
             ("best_of:8", "best_of:32", "best_of:128", "beam:8", "beam:32", "lookahead:policy", "puct:16"),
             16,
@@ -216,6 +217,12 @@ def flexible_problem() -> Problem:
 N_ROUTED, N_SOLVED = 1000, 160
 
 
+def searched_routing() -> Any:
+    """Make an environment of vehicle routing with the rewards of the training."""
+    rewards = DistanceRewardAggregator(relative=True)
+    return vehicle_routing_factory(["random(50)"], reward_aggregator=rewards, advised=True)
+
+
 def routing_problem() -> Problem:
     """Capacitated vehicle routing."""
     description = "random(50)"
@@ -252,16 +259,12 @@ def routing_problem() -> Problem:
         },
         page="vehicle_routing.md",
         searched=Searched(
-            partial(
-                vehicle_routing_factory,
-                [description],
-                reward_aggregator=DistanceRewardAggregator(relative=True),
-                advised=True,
-            ),
+            searched_routing,
             lambda summary: float(summary.kpis["distance"]),
             ("best_of:8", "best_of:32", "best_of:128", "beam:8", "beam:32", "puct:16"),
             16,
-            "16 random instances of 50 customers: distance",
+            "16 random instances of 50 customers, searched at temperature 1.5: distance",
+            {"temperature": 1.5},
         ),
         text=f"{N_SOLVED} random instances of 50 customers.",
     )
@@ -395,7 +398,7 @@ def cutting_problem() -> Problem:
             lambda summary: N_ORDERS * float(summary.kpis["raw_piece_usage_per_step"]),
             (
                 "lookahead:policy:16:horizon=20:max_actions=4:min_ratio=0.1",
-                "lookahead:policy:64:horizon=20:max_actions=4:min_ratio=0.1",
+                "lookahead:policy:32:horizon=20:max_actions=4:min_ratio=0.1",
                 "puct:16:max_actions=4:min_ratio=0.1",
             ),
             N_CUT,

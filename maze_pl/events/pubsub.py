@@ -190,9 +190,18 @@ class Pubsub:
         """Send the events of its topics to a subscriber, whether created before or afterwards.
 
         Registering a subscriber twice has no further effect.
+
+        Raises:
+            ValueError: It receives the events of another environment, which it could not tell apart.
         """
         if any(known is subscriber for known in self.subscribers):
             return
+        owner = vars(subscriber).get("pubsub")
+        if owner is not None and any(known is subscriber for known in owner.subscribers):
+            shared = (
+                f"the same {type(subscriber).__name__} was given to two environments, and would mix up their events"
+            )
+            raise ValueError(f"{shared}; make another one in the function that makes the environment")
         self.subscribers += (subscriber,)
         for topic, route in self._routes.items():
             if issubclass(topic, tuple(subscriber.get_interfaces())):

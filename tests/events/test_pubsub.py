@@ -187,6 +187,18 @@ def test_subscribers_get_the_events_of_their_topics_whichever_came_first(pubsub:
     assert (early.events, late.events) == ([], [])
 
 
+def test_a_subscriber_of_two_environments_is_refused_since_it_would_mix_up_their_events(pubsub: Pubsub) -> None:
+    listener = Listener(CuttingEvents)
+    pubsub.register_subscriber(listener)
+    pubsub.register_subscriber(listener)  # of the same one
+    other = Pubsub(EnvironmentContext())
+    with pytest.raises(ValueError, match="the same Listener was given to two environments.*make another one"):
+        other.register_subscriber(listener)
+    pubsub.remove_subscriber(listener)
+    other.register_subscriber(listener)
+    assert other.subscribers == (listener,)
+
+
 def test_subscribers_of_a_topic_get_the_events_of_its_subclasses(pubsub: Pubsub) -> None:
     listener = Listener(InventoryEvents)
     pubsub.register_subscriber(listener)

@@ -228,6 +228,7 @@ def test_states_are_restored_with_their_routes() -> None:
     other.load_state_dict(env.state_dict())
     np.testing.assert_array_equal(env.simulation.links, other.simulation.links)
     np.testing.assert_array_equal(env.simulation.route_of, other.simulation.route_of)
+    np.testing.assert_array_equal(env.simulation.shape, other.simulation.shape)
     assert env.maze_state(1).links.tolist() == env.simulation.links[1].tolist()
 
 

@@ -436,3 +436,9 @@ def test_the_simulation_is_a_core_environment_without_torch() -> None:
     assert issubclass(VehicleRoutingCoreEnvironment, CoreEnv)
     code = "import sys, maze_pl.envs.vehicle_routing; assert not {'torch', 'matplotlib', 'pyvrp'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_aggregator_that_all_environments_of_a_function_share_is_refused() -> None:
+    make = partial(vehicle_routing_factory, ["random(10)"], reward_aggregator=DistanceRewardAggregator())
+    with pytest.raises(ValueError, match="the same DistanceRewardAggregator was given to two environments"):
+        rollout(make, "random", episodes=2, n_envs=2)
