@@ -36,7 +36,7 @@ from maze_pl.envs.vehicle_routing import (
     vehicle_routing_factory,
 )
 from maze_pl.envs.vehicle_routing.nearest_neighbour_policy import NearestNeighbourPolicy
-from maze_pl.envs.vehicle_routing.observation_conversion import N_ADVISED_FEATURES
+from maze_pl.envs.vehicle_routing.observation_conversion import N_ADVISED_FEATURES, N_FEATURES
 
 FIRST_SEED = 100_000
 RESAMPLES = 10_000
@@ -57,6 +57,18 @@ def by_nearest_neighbour(instance: RoutingInstance) -> float:
     while not terminated:
         _, node = policy.choose(env.get_maze_state())
         *_, terminated, _, _ = env.step({"option": node})
+    return float(env.get_maze_state().length)
+
+
+def by_advice(instance: RoutingInstance) -> float:
+    """Distance wherever the planned routes lead."""
+    env = vehicle_routing_factory([instance], advised=True)
+    observation, _ = env.reset(seed=0)
+    terminated = False
+    while not terminated:
+        is_planned = observation["options"][:, N_FEATURES]  # the first number of the advice
+        option = int((observation["option_mask"] * (1 + is_planned)).argmax())
+        observation, _, terminated, _, _ = env.step({"option": option})
     return float(env.get_maze_state().length)
 
 
@@ -154,6 +166,7 @@ def main() -> int:
         "sweep": lambda instance: sweep_routes(instance).distance,
         "savings": lambda instance: savings_routes(instance).distance,
         "savings of nine shapes, 2-opt": lambda instance: improved_savings_routes(instance).distance,
+        "wherever the advice leads": by_advice,
     }.items():
         start = time.process_time()
         by_rule[name] = row(name, np.array([rule(instance) for instance in instances]), start)
