@@ -397,9 +397,8 @@ def cutting_problem() -> Problem:
             Factory.of(training["env"]),
             lambda summary: N_ORDERS * float(summary.kpis["raw_piece_usage_per_step"]),
             (
+                "lookahead:policy:8:horizon=20:max_actions=4:min_ratio=0.1",
                 "lookahead:policy:16:horizon=20:max_actions=4:min_ratio=0.1",
-                "lookahead:policy:32:horizon=20:max_actions=4:min_ratio=0.1",
-                "puct:16:max_actions=4:min_ratio=0.1",
             ),
             N_CUT,
             f"the {N_CUT} episodes of the table above: raw pieces for 200 orders",
