@@ -192,7 +192,7 @@ def test_a_subscriber_of_two_environments_is_refused_since_it_would_mix_up_their
     pubsub.register_subscriber(listener)
     pubsub.register_subscriber(listener)  # of the same one
     other = Pubsub(EnvironmentContext())
-    with pytest.raises(ValueError, match="the same Listener was given to two environments.*make another one"):
+    with pytest.raises(ValueError, match=r"the same Listener was given to two environments.*make another one"):
         other.register_subscriber(listener)
     pubsub.remove_subscriber(listener)
     other.register_subscriber(listener)
